@@ -1,0 +1,64 @@
+//! A key is hashed once: below this file everything speaks [`KeyHash`].
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The seed under which a store hashes its keys; it is kept in every filter block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct HashSeed(pub u64);
+
+/// The 64-bit hash of a key: XXH3-64 under a [`HashSeed`].
+///
+/// Computed once per key and good for every filter whose block names the same seed. Asking a filter with a hash made
+/// under another seed would answer about another key, so [`crate::FilterBlock::seed`] tells which seed is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct KeyHash(u64);
+
+impl KeyHash {
+    /// Hashes `key` under `seed`.
+    #[must_use]
+    #[inline]
+    pub fn of(key: &[u8], seed: HashSeed) -> Self {
+        Self(xxh3_64_with_seed(key, seed.0))
+    }
+
+    /// Takes over a hash computed elsewhere, which must be XXH3-64 where others are to read the filter.
+    #[must_use]
+    #[inline]
+    pub const fn from_raw(hash: u64) -> Self {
+        Self(hash)
+    }
+
+    /// The hash as an integer.
+    #[must_use]
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// Maps a uniform `hash` to `0..range`, in the order of the hashes (Lemire, "Fast random integer generation in an
+/// interval", 2019: the high half of the 128-bit product).
+#[must_use]
+#[inline]
+pub const fn reduce(hash: u64, range: u64) -> u64 {
+    // The high half of hash * range is below range, so the cast loses nothing.
+    #[expect(clippy::cast_possible_truncation, reason = "a product of two u64 shifted right by 64 fits a u64")]
+    {
+        ((hash as u128 * range as u128) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reduction_stays_in_range_and_keeps_the_order() {
+        for range in [1, 2, 3, 1 << 20, u64::MAX] {
+            assert_eq!(reduce(0, range), 0);
+            assert_eq!(reduce(u64::MAX, range), range - 1);
+            assert!(reduce(1 << 40, range) <= reduce(1 << 50, range));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Filter blocks for log-structured stores: a few bits a key, beside each sorted file, that say "surely not here"
+//! without a disk read.
+//!
+//! * [`FilterBuilder`] collects the hashes of a file's keys and encodes a checksummed block.
+//! * [`FilterBlock`] reads such a block in place, from a slice, a vector or a memory map, and is safe on any bytes.
+//! * `lsm` (feature `lsm`) is a small log-structured store whose reads consult those blocks.
+//!
+//! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
+
+mod checksum;
+mod codec;
+mod error;
+mod hash;
+
+pub use error::{Error, Field, Result};
+pub use hash::{HashSeed, KeyHash};

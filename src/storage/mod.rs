@@ -1,0 +1,141 @@
+//! Where bytes live: every file of a store goes through [`Storage`], so that faults can be put in its place.
+//!
+//! Files are written once, front to back, and published by a rename; nothing that has a final name is ever changed.
+//! Every error names its file. The two implementations are [`Disk`] and [`Memory`].
+
+mod disk;
+mod memory;
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use disk::Disk;
+pub use memory::Memory;
+
+use crate::error::Result;
+
+/// How data blocks are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum IoMode {
+    /// Through the operating system's page cache.
+    #[default]
+    Buffered,
+    /// Past the page cache (`O_DIRECT`, Linux only; elsewhere the same as `Buffered`).
+    Direct,
+}
+
+/// A file system, as far as a store needs one.
+pub trait Storage: Debug + Send + Sync {
+    /// Opens an existing file for reading at any place.
+    ///
+    /// # Errors
+    /// When the file is missing or unreadable.
+    fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>>;
+
+    /// Creates a new file for writing; an existing one is an error.
+    ///
+    /// # Errors
+    /// When the file exists or cannot be created.
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
+
+    /// Opens an existing file for writing at its end.
+    ///
+    /// # Errors
+    /// When the file is missing or unwritable.
+    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
+
+    /// The whole content of a file.
+    ///
+    /// # Errors
+    /// When the file is missing or unreadable.
+    fn read(&self, path: &Path) -> Result<Vec<u8>>;
+
+    /// Gives a file another name, replacing whatever had it; durable after [`Storage::sync_dir`].
+    ///
+    /// # Errors
+    /// When the file is missing or the directory is unwritable.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Gives a file a second name, by a hard link or, across file systems, by a synced copy; `to` must not exist.
+    ///
+    /// # Errors
+    /// When the file is missing, `to` exists, or there is no space.
+    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Removes a file; whoever has it open or mapped keeps its bytes.
+    ///
+    /// # Errors
+    /// When the file is missing or the directory is unwritable.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Whether a file or directory of that name exists.
+    fn exists(&self, path: &Path) -> bool;
+
+    /// The names of the files in a directory, sorted; names that are not UTF-8 are given lossily.
+    ///
+    /// # Errors
+    /// When the directory is missing or unreadable.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+
+    /// Creates a directory and its parents; an existing one is fine.
+    ///
+    /// # Errors
+    /// When something else has the name or a parent is unwritable.
+    fn create_dir_all(&self, dir: &Path) -> Result<()>;
+
+    /// Makes creations, renames and removals in a directory durable.
+    ///
+    /// # Errors
+    /// When the operating system reports a failure.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Takes the exclusive lock that the file at `path` stands for (created if missing); dropping the guard frees it.
+    ///
+    /// # Errors
+    /// [`crate::Error::Locked`] when another holder, in this process or another, has it.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+}
+
+/// A file open for reading at any place, by any number of threads.
+pub trait ReadAt: Debug + Send + Sync {
+    /// The length at open; the files of a store do not change while they are read.
+    fn len(&self) -> u64;
+
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buffer` from `offset` on; interrupted and short reads are continued.
+    ///
+    /// # Errors
+    /// `Corrupt { field: Length, .. }` when the file ends before the buffer is full.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+
+    /// The operating system's file, where there is one: what a memory map is made of.
+    fn as_file(&self) -> Option<&std::fs::File>;
+}
+
+/// A file that grows at its end.
+pub trait WriteFile: Debug + Send {
+    /// Appends all of `bytes`. After an error the file's end is undefined.
+    ///
+    /// # Errors
+    /// When the bytes could not all be written.
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Makes what was written durable. After an error nothing about the unsynced bytes is known: do not retry.
+    ///
+    /// # Errors
+    /// When the operating system reports a failure.
+    fn sync(&mut self) -> Result<()>;
+
+    /// Bytes in the file.
+    fn len(&self) -> u64;
+
+    /// Whether nothing was written yet.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
