@@ -11,6 +11,8 @@ mod checksum;
 mod codec;
 mod error;
 mod hash;
+#[cfg(feature = "lsm")]
+pub mod storage;
 
 pub use error::{Error, Field, Result};
 pub use hash::{HashSeed, KeyHash};
