@@ -12,6 +12,8 @@ mod codec;
 mod error;
 mod hash;
 #[cfg(feature = "lsm")]
+pub mod lsm;
+#[cfg(feature = "lsm")]
 pub mod storage;
 
 pub use error::{Error, Field, Result};
