@@ -213,4 +213,6 @@ fields! {
     CurrentFile = "current manifest name",
     FileNumber = "file number",
     Level = "level",
+    LogHeader = "log header",
+    StoreId = "store id",
 }

@@ -1,0 +1,4 @@
+//! A small log-structured store.
+
+pub mod log_file;
+pub mod log_reader;
