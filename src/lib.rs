@@ -16,6 +16,8 @@ mod hash;
 #[cfg(feature = "lsm")]
 pub mod lsm;
 #[cfg(feature = "lsm")]
+pub mod sstable;
+#[cfg(feature = "lsm")]
 pub mod storage;
 
 pub use block::{
