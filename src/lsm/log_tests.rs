@@ -263,6 +263,18 @@ fn a_missing_or_repeated_record_is_damage() {
 }
 
 #[test]
+fn an_empty_payload_is_no_record_even_under_a_right_sum() {
+    let (mut bytes, _) = log_of(ID, &PAYLOADS, false);
+    let len = bytes.len();
+    crate::codec::put_u32(&mut bytes, 0);
+    crate::codec::put_u64(&mut bytes, FIRST + 4);
+    crate::codec::put_u64(&mut bytes, 0);
+    let sum = ID.sum().with(&bytes[len..]).finish();
+    crate::codec::put_u32(&mut bytes, sum);
+    assert_eq!(strict(&bytes).0.unwrap().torn_tail_bytes, 24);
+}
+
+#[test]
 fn a_file_made_to_be_searched_for_ever_is_given_up() {
     let (mut bytes, _) = log_of(ID, &[b"sound"], false);
     bytes.extend_from_slice(&[1; 24]);
