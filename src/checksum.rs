@@ -1,5 +1,6 @@
 //! CRC-32 (IEEE 802.3, reflected polynomial 0xEDB88320), by `crc32fast`.
 
+#[cfg(feature = "lsm")]
 use std::io::{self, Write};
 
 /// A running CRC-32.
@@ -39,12 +40,14 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// Passes bytes on and sums those that the inner writer took, which after a short write are not all it was offered.
+#[cfg(feature = "lsm")]
 #[derive(Debug)]
 pub struct ChecksumWriter<W> {
     inner: W,
     crc: Crc32,
 }
 
+#[cfg(feature = "lsm")]
 impl<W: Write> ChecksumWriter<W> {
     /// Starts a sum over what goes to `inner` from now on.
     pub fn new(inner: W) -> Self {
@@ -57,6 +60,7 @@ impl<W: Write> ChecksumWriter<W> {
     }
 }
 
+#[cfg(feature = "lsm")]
 impl<W: Write> Write for ChecksumWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
@@ -79,6 +83,7 @@ mod tests {
         assert_eq!(crc32(b""), 0);
     }
 
+    #[cfg(feature = "lsm")]
     #[test]
     fn a_short_write_is_summed_as_far_as_it_went() {
         struct OneByteAtATime(Vec<u8>);

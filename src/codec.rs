@@ -189,6 +189,7 @@ pub fn u32_from(bytes: &[u8; 4]) -> u32 {
 }
 
 /// The 64-bit integer in eight bytes.
+#[cfg(feature = "lsm")]
 #[must_use]
 #[inline]
 pub fn u64_from(bytes: &[u8; 8]) -> u64 {
@@ -205,6 +206,7 @@ pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
 /// The first eight bytes of `key` as an integer that orders as the bytes do; a shorter key is padded with zeros.
 ///
 /// `order_prefix(a) < order_prefix(b)` implies `a < b`; equal prefixes decide nothing.
+#[cfg(feature = "lsm")]
 #[must_use]
 #[inline]
 pub fn order_prefix(key: &[u8]) -> u64 {
@@ -244,6 +246,7 @@ mod tests {
         assert!(matches!(error, Error::Corrupt { field: Field::Kind, offset: 104 }), "{error}");
     }
 
+    #[cfg(feature = "lsm")]
     #[test]
     fn order_prefixes_order_as_the_keys_do() {
         let keys: [&[u8]; 8] =

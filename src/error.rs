@@ -215,4 +215,5 @@ fields! {
     Level = "level",
     LogHeader = "log header",
     StoreId = "store id",
+    Padding = "padding",
 }

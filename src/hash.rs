@@ -43,10 +43,7 @@ impl KeyHash {
 #[inline]
 pub const fn reduce(hash: u64, range: u64) -> u64 {
     // The high half of hash * range is below range, so the cast loses nothing.
-    #[expect(clippy::cast_possible_truncation, reason = "a product of two u64 shifted right by 64 fits a u64")]
-    {
-        ((hash as u128 * range as u128) >> 64) as u64
-    }
+    ((hash as u128 * range as u128) >> 64) as u64
 }
 
 #[cfg(test)]

@@ -7,14 +7,30 @@
 //!
 //! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
 
+mod block;
 mod checksum;
 mod codec;
 mod error;
+mod filter;
 mod hash;
 #[cfg(feature = "lsm")]
 pub mod lsm;
 #[cfg(feature = "lsm")]
+pub mod sstable;
+#[cfg(feature = "lsm")]
 pub mod storage;
 
+pub use block::{
+    Added, FilterBlock, FilterBuilder, FilterInfo, PartitionedBuilder, SelfCheck, Verify, compact, layout,
+};
+#[cfg(feature = "mmap")]
+pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
+pub use filter::{FilterKind, FilterSpec, FilterView};
 pub use hash::{HashSeed, KeyHash};
+
+/// The vector instructions that probes use on this processor: `"avx2"` or `"portable"`.
+#[must_use]
+pub fn instruction_set() -> &'static str {
+    filter::Isa::detect().name()
+}

@@ -29,9 +29,9 @@ impl State {
         self.files.get(path).ok_or_else(|| refused(ErrorKind::NotFound, path))
     }
 
-    /// The roots always exist.
+    /// The roots always exist, and the working directory under either of its names.
     fn has_directory(&self, path: &Path) -> bool {
-        path.parent().is_none() || path.as_os_str().is_empty() || self.directories.contains(path)
+        path.parent().is_none() || matches!(path.to_str(), Some("" | ".")) || self.directories.contains(path)
     }
 
     /// Whether a new name may be put there.

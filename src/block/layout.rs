@@ -1,0 +1,309 @@
+//! Positions and meanings of the bytes behind a filter's payload: page sums, extension, trailer.
+
+use crate::checksum::Crc32;
+use crate::codec::{self, Cursor};
+use crate::error::{Error, Field, Result};
+use crate::filter::{FilterKind, Shape};
+use crate::hash::HashSeed;
+
+/// Bytes that one page sum covers; the last page of a payload may be shorter.
+pub const PAGE_LEN_BYTES: usize = 4096;
+/// Bytes of one page sum.
+pub const PAGE_SUM_LEN_BYTES: usize = 4;
+/// Bytes of the trailer.
+pub const TRAILER_LEN_BYTES: usize = 64;
+/// The last bytes of every block. The first is no text, so that a block damaged by a text transfer is noticed.
+pub const MAGIC: [u8; 4] = *b"\x89FLB";
+/// The version that this crate writes, and the newest that it reads.
+pub const VERSION: u8 = 1;
+/// The tag of XXH3-64 under the trailer's seed. 2 and 3 are kept for XXH3-64 under a secret and for SipHash-1-3.
+pub const HASH_XXH3_64: u8 = 1;
+/// The tag of a partition index in the place of a filter kind.
+pub const PARTITION_INDEX_TAG: u8 = 9;
+
+const FLAG_WHOLE_KEYS: u8 = 1;
+const FLAG_PREFIXES: u8 = 2;
+const EXTENSION_EXTRACTOR: u8 = 2;
+const MAX_EXTRACTOR_LEN_BYTES: usize = 255;
+
+/// Name and length of each field of the trailer, in order.
+pub const FIELDS: [(Field, usize); 13] = [
+    (Field::TableId, 16),
+    (Field::Seed, 8),
+    (Field::NumKeys, 8),
+    (Field::PayloadLen, 8),
+    (Field::Place, 4),
+    (Field::Params, 6),
+    (Field::ExtensionLen, 2),
+    (Field::Kind, 1),
+    (Field::HashId, 1),
+    (Field::Flags, 1),
+    (Field::Version, 1),
+    (Field::Checksum, 4),
+    (Field::Magic, 4),
+];
+
+/// Where a field of [`FIELDS`] begins within the trailer.
+#[must_use]
+pub const fn offset_of(field: Field) -> usize {
+    let (mut i, mut offset) = (0, 0);
+    while i < FIELDS.len() {
+        #[expect(clippy::indexing_slicing, reason = "i is below the length")]
+        let (name, len) = FIELDS[i];
+        // Fieldless enums compare by their number in const code.
+        if name as u8 == field as u8 {
+            return offset;
+        }
+        offset += len;
+        i += 1;
+    }
+    offset
+}
+
+const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
+
+/// What was hashed into a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Added {
+    /// Whole keys: the filter may be asked for keys.
+    #[default]
+    WholeKeys,
+    /// Prefixes only: asking it for a whole key would be answered "absent" wrongly.
+    Prefixes,
+    /// Whole keys and prefixes.
+    Both,
+}
+
+impl Added {
+    /// Whether a whole key may be asked for.
+    #[must_use]
+    pub fn whole_keys(self) -> bool {
+        self != Self::Prefixes
+    }
+
+    fn flags(self) -> u8 {
+        match self {
+            Self::WholeKeys => FLAG_WHOLE_KEYS,
+            Self::Prefixes => FLAG_PREFIXES,
+            Self::Both => FLAG_WHOLE_KEYS | FLAG_PREFIXES,
+        }
+    }
+
+    fn from_flags(flags: u8) -> Option<Self> {
+        [Self::WholeKeys, Self::Prefixes, Self::Both].into_iter().find(|added| added.flags() == flags)
+    }
+}
+
+/// What a block holds: a filter, or the index of a filter that is split by key range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Filter(Shape),
+    PartitionIndex,
+}
+
+/// The trailer's fields that do not follow from the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trailer {
+    pub(crate) table_id: [u8; 16],
+    pub(crate) seed: HashSeed,
+    pub(crate) num_keys: u64,
+    pub(crate) payload_len_bytes: u64,
+    /// 0 for a filter or a partition index, `i + 1` for the i-th partition.
+    pub(crate) place: u32,
+    pub(crate) content: Content,
+    pub(crate) added: Added,
+    /// The name of the function that takes a key's prefix, where prefixes were added.
+    pub(crate) extractor: Option<String>,
+}
+
+/// The number of pages of a payload.
+pub(crate) fn page_count(payload_len: usize) -> usize {
+    payload_len.div_ceil(PAGE_LEN_BYTES)
+}
+
+/// The sum that starts the checksum of each page of a block: bound to the table and to the block's place in it.
+pub(crate) fn page_identity(table_id: &[u8; 16], place: u32) -> Crc32 {
+    let mut place_bytes = Vec::with_capacity(4);
+    codec::put_u32(&mut place_bytes, place);
+    Crc32::new().with(table_id).with(&place_bytes)
+}
+
+/// The checksum of a page, which is bound to the page's number as well.
+pub(crate) fn page_sum(identity: &Crc32, number: usize, page: &[u8]) -> u32 {
+    identity.clone().with(&codec::u64_bytes(number as u64)).with(page).finish()
+}
+
+impl Trailer {
+    /// Appends page sums, extension and trailer to a block that is nothing but its payload so far.
+    pub(crate) fn append_to(&self, block: &mut Vec<u8>) {
+        let payload_len = block.len();
+        let identity = page_identity(&self.table_id, self.place);
+        let sums: Vec<u32> =
+            block.chunks(PAGE_LEN_BYTES).enumerate().map(|(i, page)| page_sum(&identity, i, page)).collect();
+        block.reserve_exact(sums.len() * PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES + MAX_EXTRACTOR_LEN_BYTES + 2);
+        for sum in sums {
+            codec::put_u32(block, sum);
+        }
+        let extension_start = block.len();
+        if let Some(name) = &self.extractor {
+            #[expect(clippy::cast_possible_truncation, reason = "the builder refuses names over 255 bytes")]
+            block.extend_from_slice(&[EXTENSION_EXTRACTOR, name.len() as u8]);
+            block.extend_from_slice(name.as_bytes());
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "2 + 255 at most")]
+        let extension_len = (block.len() - extension_start) as u16;
+        let (kind, probes) = match self.content {
+            Content::Filter(shape) => (shape.kind as u8, shape.probes),
+            Content::PartitionIndex => (PARTITION_INDEX_TAG, 0),
+        };
+        block.extend_from_slice(&self.table_id);
+        codec::put_u64(block, self.seed.0);
+        codec::put_u64(block, self.num_keys);
+        codec::put_u64(block, self.payload_len_bytes);
+        codec::put_u32(block, self.place);
+        block.extend_from_slice(&[probes, 0, 0, 0, 0, 0]);
+        codec::put_u16(block, extension_len);
+        block.extend_from_slice(&[kind, HASH_XXH3_64, self.added.flags(), VERSION]);
+        let covered = block.get(payload_len..).unwrap_or_default();
+        let sum = crate::checksum::crc32(covered);
+        codec::put_u32(block, sum);
+        block.extend_from_slice(&MAGIC);
+    }
+
+    /// Reads and checks everything behind the payload of the block that ends where `bytes` end.
+    ///
+    /// Gives the trailer and where the payload begins within `bytes`: at 0, unless the block is a partition index.
+    ///
+    /// # Errors
+    /// `Corrupt` or `ChecksumMismatch` for bytes that no writer made, `Unsupported` for a newer version, an unknown
+    /// kind, hash function, flag or extension. Offsets count from the start of `bytes`.
+    pub(crate) fn read(bytes: &[u8]) -> Result<(Self, usize)> {
+        let start =
+            bytes.len().checked_sub(TRAILER_LEN_BYTES).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
+        let at = |field| (start + offset_of(field)) as u64;
+        let corrupt = |field| Error::Corrupt { field, offset: at(field) };
+        let mut cursor = Cursor::new(bytes.get(start..).unwrap_or_default(), start as u64);
+        let raw = RawTrailer::take(&mut cursor)?;
+        if raw.magic != MAGIC {
+            return Err(corrupt(Field::Magic));
+        }
+        if raw.version > VERSION {
+            return Err(Error::Unsupported { field: Field::Version, found: raw.version.into() });
+        }
+        // Nothing of the trailer is believed yet: the lengths only say which bytes within bounds to sum.
+        let payload_len = usize::try_from(raw.payload_len_bytes).map_err(|_| corrupt(Field::PayloadLen))?;
+        let sums_len = page_count(payload_len) * PAGE_SUM_LEN_BYTES;
+        let tail_len = sums_len + usize::from(raw.extension_len);
+        let payload_start = start.checked_sub(tail_len).and_then(|rest| rest.checked_sub(payload_len));
+        let payload_start = payload_start.ok_or_else(|| corrupt(Field::PayloadLen))?;
+        let covered_from = payload_start + payload_len;
+        let covered = bytes.get(covered_from..start + offset_of(Field::Checksum)).unwrap_or_default();
+        let computed = crate::checksum::crc32(covered);
+        if computed != raw.checksum {
+            let (field, offset) = (Field::Checksum, at(Field::Checksum));
+            return Err(Error::ChecksumMismatch { field, offset, stored: raw.checksum, computed });
+        }
+        if raw.version == 0 {
+            return Err(corrupt(Field::Version));
+        }
+        let extension = covered.get(sums_len..sums_len + usize::from(raw.extension_len)).unwrap_or_default();
+        let trailer = raw.interpret(extension, at)?;
+        let is_index = trailer.content == Content::PartitionIndex;
+        if payload_start != 0 && !is_index {
+            return Err(Error::Corrupt { field: Field::Length, offset: payload_start as u64 });
+        }
+        Ok((trailer, payload_start))
+    }
+}
+
+/// The trailer as it lies on disk.
+struct RawTrailer {
+    table_id: [u8; 16],
+    seed: u64,
+    num_keys: u64,
+    payload_len_bytes: u64,
+    place: u32,
+    params: [u8; 6],
+    extension_len: u16,
+    kind: u8,
+    hash_id: u8,
+    flags: u8,
+    version: u8,
+    checksum: u32,
+    magic: [u8; 4],
+}
+
+impl RawTrailer {
+    fn take(cursor: &mut Cursor<'_>) -> Result<Self> {
+        Ok(Self {
+            table_id: cursor.take_array(Field::TableId)?,
+            seed: cursor.take_u64(Field::Seed)?,
+            num_keys: cursor.take_u64(Field::NumKeys)?,
+            payload_len_bytes: cursor.take_u64(Field::PayloadLen)?,
+            place: cursor.take_u32(Field::Place)?,
+            params: cursor.take_array(Field::Params)?,
+            extension_len: cursor.take_u16(Field::ExtensionLen)?,
+            kind: cursor.take_u8(Field::Kind)?,
+            hash_id: cursor.take_u8(Field::HashId)?,
+            flags: cursor.take_u8(Field::Flags)?,
+            version: cursor.take_u8(Field::Version)?,
+            checksum: cursor.take_u32(Field::Checksum)?,
+            magic: cursor.take_array(Field::Magic)?,
+        })
+    }
+
+    /// Checks the fields against each other, after the checksum has shown that a writer wrote them.
+    fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<Trailer> {
+        let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
+        let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
+        if self.hash_id != HASH_XXH3_64 {
+            return Err(unsupported(Field::HashId, self.hash_id));
+        }
+        let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
+        let [probes, reserved @ ..] = self.params;
+        if reserved != [0; 5] {
+            return corrupt(Field::Params);
+        }
+        let content = if self.kind == PARTITION_INDEX_TAG {
+            Content::PartitionIndex
+        } else {
+            let kind = FilterKind::from_tag(self.kind).ok_or_else(|| unsupported(Field::Kind, self.kind))?;
+            let shape = Shape { kind, probes }.check(self.payload_len_bytes).map_err(|error| match error {
+                Error::Corrupt { field, .. } => Error::Corrupt { field, offset: at(field) },
+                other => other,
+            })?;
+            Content::Filter(shape)
+        };
+        // A filter has a key and no less than a bit for each; no filter has a bit for none.
+        let keys_fit = match content {
+            Content::Filter(Shape { kind: FilterKind::Empty, .. }) => self.num_keys == 0,
+            Content::Filter(Shape { kind: FilterKind::Full, .. }) | Content::PartitionIndex => true,
+            Content::Filter(_) => (1..=self.payload_len_bytes.saturating_mul(8)).contains(&self.num_keys),
+        };
+        if !keys_fit {
+            return corrupt(Field::NumKeys);
+        }
+        let extractor = read_extension(extension, at(Field::TableId) - extension.len() as u64)?;
+        if extractor.is_some() != (added != Added::WholeKeys) {
+            return corrupt(Field::Extension);
+        }
+        let Self { table_id, seed, num_keys, payload_len_bytes, place, .. } = self;
+        Ok(Trailer { table_id, seed: HashSeed(seed), num_keys, payload_len_bytes, place, content, added, extractor })
+    }
+}
+
+/// Extensions are a tag, a length byte and as many bytes each. A tag that is not known is not safe to ignore.
+fn read_extension(bytes: &[u8], offset: u64) -> Result<Option<String>> {
+    let mut cursor = Cursor::new(bytes, offset);
+    let mut extractor = None;
+    while !cursor.is_empty() {
+        let tag = cursor.take_u8(Field::Extension)?;
+        let len = cursor.take_u8(Field::Extension)?;
+        let value = cursor.take(len.into(), Field::Extension)?;
+        if tag != EXTENSION_EXTRACTOR {
+            return Err(Error::Unsupported { field: Field::Extension, found: tag.into() });
+        }
+        extractor = Some(std::str::from_utf8(value).map_err(|_| cursor.corrupt(Field::Extension))?.to_owned());
+    }
+    Ok(extractor)
+}

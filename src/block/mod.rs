@@ -1,0 +1,23 @@
+//! The filter block on disk: a payload, a checksum for each of its pages, and a trailer that describes it.
+//! `docs/FORMAT.md` is the specification; [`layout`] is the one place that knows positions.
+//!
+//! ```text
+//! | payload, whole pages of 4 KiB but the last | page sums | extension | trailer, 64 bytes |
+//! ^ 4 KiB boundary of a sorted file                                     magic at the very end ^
+//! ```
+
+pub mod compact;
+pub mod layout;
+#[cfg(feature = "mmap")]
+mod mapped;
+mod pages;
+mod partition;
+mod reader;
+mod writer;
+
+pub use layout::Added;
+#[cfg(feature = "mmap")]
+pub use mapped::{Mapped, Populate};
+pub use partition::PartitionedBuilder;
+pub use reader::{FilterBlock, FilterInfo, Verify};
+pub use writer::{FilterBuilder, SelfCheck};

@@ -1,0 +1,96 @@
+//! Which pages of a payload have been compared with their checksums.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::layout::{PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, page_count, page_identity, page_sum};
+use crate::checksum::Crc32;
+use crate::codec;
+use crate::error::{Error, Field, Result};
+use crate::filter::Guard;
+
+/// Two bits for each page, set on its first touch: looked at, and found bad.
+///
+/// All accesses are relaxed: the bits only tell what any thread may find out again from bytes that do not change, so
+/// a thread that misses another's bit just sums the page itself.
+#[derive(Debug)]
+pub(super) struct PageStates {
+    good: Box<[AtomicU64]>,
+    bad: Box<[AtomicU64]>,
+    num_bad: AtomicU64,
+    identity: Crc32,
+}
+
+impl PageStates {
+    pub(super) fn new(table_id: &[u8; 16], place: u32, payload_len: usize) -> Self {
+        let words = page_count(payload_len).div_ceil(64);
+        let none = || (0..words).map(|_| AtomicU64::new(0)).collect();
+        Self { good: none(), bad: none(), num_bad: AtomicU64::new(0), identity: page_identity(table_id, place) }
+    }
+
+    pub(super) fn num_bad(&self) -> u64 {
+        self.num_bad.load(Ordering::Relaxed)
+    }
+
+    /// Whether a page holds what the writer wrote; sums it if nobody has yet.
+    #[inline]
+    fn is_sound(&self, page: usize, payload: &[u8], sums: &[u8]) -> bool {
+        let (word, bit) = (page / 64, 1u64 << (page % 64));
+        let known_good = self.good.get(word).is_some_and(|good| good.load(Ordering::Relaxed) & bit != 0);
+        known_good || self.look_at(page, payload, sums)
+    }
+
+    #[cold]
+    fn look_at(&self, page: usize, payload: &[u8], sums: &[u8]) -> bool {
+        let (word, bit) = (page / 64, 1u64 << (page % 64));
+        let (Some(good), Some(bad)) = (self.good.get(word), self.bad.get(word)) else { return false };
+        if bad.load(Ordering::Relaxed) & bit != 0 {
+            return false;
+        }
+        if check_page(&self.identity, page, payload, sums).is_ok() {
+            good.fetch_or(bit, Ordering::Relaxed);
+            return true;
+        }
+        // Of several threads that find the same bad page, one counts it.
+        if bad.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            self.num_bad.fetch_add(1, Ordering::Relaxed);
+        }
+        false
+    }
+}
+
+/// Lets a payload's zeros count only where their page is sound.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FirstTouch<'a> {
+    pub(super) states: &'a PageStates,
+    pub(super) payload: &'a [u8],
+    pub(super) sums: &'a [u8],
+}
+
+impl Guard for FirstTouch<'_> {
+    #[inline]
+    fn sound(&self, offset: usize, len: usize) -> bool {
+        let last = (offset + len.max(1) - 1) / PAGE_LEN_BYTES;
+        (offset / PAGE_LEN_BYTES..=last).all(|page| self.states.is_sound(page, self.payload, self.sums))
+    }
+}
+
+/// Compares all pages with their sums.
+///
+/// # Errors
+/// `ChecksumMismatch` for the first page that differs; its offset counts from the start of the payload.
+pub(super) fn check_all(table_id: &[u8; 16], place: u32, payload: &[u8], sums: &[u8]) -> Result<()> {
+    let identity = page_identity(table_id, place);
+    (0..page_count(payload.len())).try_for_each(|page| check_page(&identity, page, payload, sums))
+}
+
+fn check_page(identity: &Crc32, number: usize, payload: &[u8], sums: &[u8]) -> Result<()> {
+    let offset = number * PAGE_LEN_BYTES;
+    let bytes = payload.get(offset..payload.len().min(offset + PAGE_LEN_BYTES)).unwrap_or_default();
+    let missing = Error::Corrupt { field: Field::PageSums, offset: offset as u64 };
+    let stored = codec::u32_at(sums, number * PAGE_SUM_LEN_BYTES).ok_or(missing)?;
+    let computed = page_sum(identity, number, bytes);
+    if computed == stored {
+        return Ok(());
+    }
+    Err(Error::ChecksumMismatch { field: Field::Page, offset: offset as u64, stored, computed })
+}

@@ -1,0 +1,216 @@
+//! A filter split by key range: whole filter blocks one after the other, then a block whose payload is their index.
+//!
+//! ```text
+//! | partition 0 | partition 1 | ... | index: per partition its length and its last key | sums, trailer of the index |
+//! ```
+//! A partition is padded with zeros to the next multiple of 64 bytes, so that its payload keeps its alignment. Each
+//! can be loaded and checked alone: its pages and trailer are bound to the table and to its number.
+
+use std::ops::Range;
+
+use super::layout::{Added, Content, Trailer};
+use super::reader::{Part, Verify};
+use super::writer::{FilterBuilder, SelfCheck};
+use crate::codec::{self, Cursor};
+use crate::error::{Error, Field, Result};
+use crate::filter::FilterSpec;
+use crate::hash::{HashSeed, KeyHash};
+
+/// Partitions begin at multiples of this.
+const ALIGN_BYTES: usize = 64;
+
+/// Builds a filter in partitions of a given number of keys.
+#[derive(Debug)]
+pub struct PartitionedBuilder {
+    spec: FilterSpec,
+    seed: HashSeed,
+    table_id: [u8; 16],
+    self_check: SelfCheck,
+    partition_keys: usize,
+    current: FilterBuilder,
+    last_key: Vec<u8>,
+    blocks: Vec<u8>,
+    index: Vec<u8>,
+    num_partitions: u32,
+    num_keys: u64,
+}
+
+impl PartitionedBuilder {
+    /// An empty set of keys; a partition is closed when it holds `partition_keys` of them (at least one).
+    #[must_use]
+    pub fn new(spec: FilterSpec, seed: HashSeed, partition_keys: usize) -> Self {
+        Self {
+            spec,
+            seed,
+            table_id: [0; 16],
+            self_check: SelfCheck::On,
+            partition_keys: partition_keys.max(1),
+            current: FilterBuilder::new(spec, seed),
+            last_key: Vec::new(),
+            blocks: Vec::new(),
+            index: Vec::new(),
+            num_partitions: 0,
+            num_keys: 0,
+        }
+    }
+
+    /// See [`FilterBuilder::with_table_id`].
+    #[must_use]
+    pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
+        self.table_id = table_id;
+        self
+    }
+
+    /// See [`FilterBuilder::with_self_check`].
+    #[must_use]
+    pub fn with_self_check(mut self, self_check: SelfCheck) -> Self {
+        self.self_check = self_check;
+        self
+    }
+
+    /// Adds a key; keys come in ascending order, repetitions are allowed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] for a key below the last one, and the errors of [`FilterBuilder::finish`].
+    pub fn add(&mut self, key: &[u8]) -> Result<()> {
+        let is_first = self.num_partitions == 0 && self.current.is_empty();
+        if !is_first && key < self.last_key.as_slice() {
+            return Err(Error::OutOfOrder);
+        }
+        if self.current.len() >= self.partition_keys {
+            self.close_partition()?;
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.current.add(key);
+        Ok(())
+    }
+
+    /// Encodes partitions and index.
+    ///
+    /// # Errors
+    /// As [`FilterBuilder::finish`].
+    pub fn finish(mut self) -> Result<Vec<u8>> {
+        if !self.current.is_empty() {
+            self.close_partition()?;
+        }
+        let trailer = Trailer {
+            table_id: self.table_id,
+            seed: self.seed,
+            num_keys: self.num_keys,
+            payload_len_bytes: self.index.len() as u64,
+            place: 0,
+            content: Content::PartitionIndex,
+            added: Added::WholeKeys,
+            extractor: None,
+        };
+        let mut index = self.index;
+        trailer.append_to(&mut index);
+        self.blocks.extend_from_slice(&index);
+        Ok(self.blocks)
+    }
+
+    fn close_partition(&mut self) -> Result<()> {
+        self.num_partitions = self
+            .num_partitions
+            .checked_add(1)
+            .ok_or(Error::InvalidArgument { what: "partition size", reason: "more than 2^32 partitions".into() })?;
+        let next = FilterBuilder::new(self.spec, self.seed);
+        let full = std::mem::replace(&mut self.current, next)
+            .with_table_id(self.table_id)
+            .with_self_check(self.self_check)
+            .with_place(self.num_partitions);
+        let block = full.finish()?;
+        let (trailer, _) = Trailer::read(&block)?;
+        self.num_keys += trailer.num_keys;
+        codec::put_varint(&mut self.index, block.len() as u64);
+        codec::put_bytes(&mut self.index, &self.last_key);
+        self.blocks.extend_from_slice(&block);
+        self.blocks.resize(self.blocks.len().next_multiple_of(ALIGN_BYTES), 0);
+        Ok(())
+    }
+}
+
+/// The partitions of an open block.
+#[derive(Debug)]
+pub(super) struct Partitions {
+    entries: Vec<Entry>,
+    expected_rate: f64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    part: Part,
+    /// Where the partition's last key lies within the block.
+    last_key: Range<usize>,
+}
+
+impl Partitions {
+    /// Reads the index, which has been checked against its sums, and the trailer of each partition.
+    ///
+    /// # Errors
+    /// `Corrupt` unless the partitions tile the bytes before the index and agree with it and with `outer`; the errors
+    /// of the partitions' own trailers and, with [`Verify::AtOpen`], pages.
+    pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
+        let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
+        let mut entries: Vec<Entry> = Vec::new();
+        let (mut start, mut num_keys, mut weighted_rate) = (0usize, 0u64, 0.0);
+        while !cursor.is_empty() {
+            let len = cursor.take_varint_usize(Field::PartitionIndex)?;
+            let key = cursor.take_bytes(Field::PartitionIndex)?;
+            let key_end = usize::try_from(cursor.offset()).map_err(|_| cursor.corrupt(Field::PartitionIndex))?;
+            let last_key = key_end - key.len()..key_end;
+            let corrupt = || Error::Corrupt { field: Field::Partition, offset: start as u64 };
+            let end = start.checked_add(len).filter(|&end| end <= index.start).ok_or_else(corrupt)?;
+            let next =
+                end.checked_next_multiple_of(ALIGN_BYTES).filter(|&next| next <= index.start).ok_or_else(corrupt)?;
+            let padding = bytes.get(end..next).unwrap_or_default();
+            let (trailer, payload_start) = Trailer::read(bytes.get(start..end).unwrap_or_default())?;
+            let place = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
+            let Content::Filter(shape) = trailer.content else { return Err(corrupt()) };
+            let agrees = trailer.place == place
+                && (trailer.table_id, trailer.seed, trailer.added) == (outer.table_id, outer.seed, outer.added)
+                && padding.iter().all(|&byte| byte == 0)
+                && entries.last().is_none_or(|last| bytes.get(last.last_key.clone()) <= Some(key));
+            if !agrees {
+                return Err(corrupt());
+            }
+            let part = Part::new(bytes, start + payload_start, &trailer, verify)?;
+            num_keys += trailer.num_keys;
+            weighted_rate += shape.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
+            entries.push(Entry { part, last_key });
+            start = next;
+        }
+        if start != index.start || num_keys != outer.num_keys {
+            return Err(Error::Corrupt { field: Field::PartitionIndex, offset: index.start as u64 });
+        }
+        Ok(Self { entries, expected_rate: weighted_rate / (num_keys.max(1)) as f64 })
+    }
+
+    /// Asks the partition whose range holds `key`; a key beyond the last range asks the last.
+    pub(super) fn may_contain(&self, bytes: &[u8], key: &[u8], hash: KeyHash) -> bool {
+        let below =
+            self.entries.partition_point(|entry| bytes.get(entry.last_key.clone()).is_some_and(|last| last < key));
+        let entry = self.entries.get(below).or_else(|| self.entries.last());
+        entry.is_some_and(|entry| entry.part.may_contain(bytes, hash))
+    }
+
+    pub(super) fn any_may_contain(&self, bytes: &[u8], hash: KeyHash) -> bool {
+        self.entries.iter().any(|entry| entry.part.may_contain(bytes, hash))
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.entries.iter().map(|entry| &entry.part)
+    }
+
+    /// The mean over the partitions, by keys.
+    pub(super) fn expected_rate(&self) -> f64 {
+        self.expected_rate
+    }
+
+    pub(super) fn verify_pages(&self, bytes: &[u8], outer: &Trailer) -> Result<()> {
+        (1u32..)
+            .zip(self.parts())
+            .try_for_each(|(place, part)| part.check_pages(bytes, &Trailer { place, extractor: None, ..outer.clone() }))
+    }
+}

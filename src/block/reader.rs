@@ -1,0 +1,304 @@
+//! Opens a filter block and answers from it, in place.
+
+use super::layout::{Added, Content, PAGE_SUM_LEN_BYTES, Trailer, page_count};
+use super::pages::{self, FirstTouch, PageStates};
+use super::partition::Partitions;
+use crate::error::{Error, Field, Result};
+use crate::filter::{FilterKind, FilterView, Isa, Shape, math};
+use crate::hash::{HashSeed, KeyHash};
+
+/// When the pages of a filter are compared with their checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Verify {
+    /// All at open: a damaged filter is an error there, and queries ask nothing more.
+    #[default]
+    AtOpen,
+    /// Each on its first touch: opening reads the trailer and the page sums only (a thousandth of the filter). A
+    /// damaged page then answers "maybe", and is counted ([`FilterBlock::damaged_pages`]).
+    OnFirstTouch,
+}
+
+/// A filter block read in place from any bytes: a slice, a vector, a memory map.
+///
+/// Opening checks everything that queries rely on, so a query cannot fail.
+///
+/// ```
+/// use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash};
+///
+/// let seed = HashSeed(42);
+/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, seed);
+/// builder.add(b"apple");
+/// builder.add(b"pear");
+/// let block = FilterBlock::open(builder.finish()?)?;
+/// assert!(block.may_contain(KeyHash::of(b"apple", seed)));
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FilterBlock<D> {
+    filter: Part,
+    data: D,
+    trailer: Trailer,
+    partitions: Option<Box<Partitions>>,
+}
+
+/// Where one filter lies within the bytes of a block, and how it is asked.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) start: usize,
+    pub(super) len: usize,
+    pub(super) shape: Shape,
+    isa: Isa,
+    /// `None` when all pages were checked at open.
+    states: Option<Box<PageStates>>,
+}
+
+/// What a block says about itself.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FilterInfo {
+    /// The kind of filter; of the partitions, if there are any.
+    pub kind: FilterKind,
+    /// Distinct keys.
+    pub num_keys: u64,
+    /// Bytes of the filters themselves.
+    pub payload_len_bytes: u64,
+    /// Bytes of the whole block, sums and trailer included.
+    pub block_len_bytes: u64,
+    /// Bits of the whole block per distinct key; 0 without keys.
+    pub bits_per_key: f64,
+    /// Bits asked per query.
+    pub probes: u32,
+    /// The share of absent keys that is expected to be answered "maybe", by the exact formula of the kind.
+    pub expected_false_positive_rate: f64,
+    /// The share of bits that are set.
+    pub fill: f64,
+    /// The number of distinct keys, guessed from the fill alone.
+    pub estimated_keys: f64,
+    /// The number of partitions; 0 for a filter in one piece.
+    pub partitions: usize,
+}
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// Opens a block and compares all its pages with their checksums.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes,
+    /// [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
+    pub fn open(data: D) -> Result<Self> {
+        Self::open_with(data, Verify::AtOpen)
+    }
+
+    /// Opens a block and compares its pages with their checksums when `verify` says.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open`], but with [`Verify::OnFirstTouch`] a damaged page is no error.
+    pub fn open_with(data: D, verify: Verify) -> Result<Self> {
+        let bytes = data.as_ref();
+        let (trailer, start) = Trailer::read(bytes)?;
+        let (filter, partitions) = match trailer.content {
+            Content::Filter(_) => (Part::new(bytes, start, &trailer, verify)?, None),
+            // The index itself is always checked whole: it decides which partition answers.
+            Content::PartitionIndex => {
+                let index = Part::new(bytes, start, &trailer, Verify::AtOpen)?;
+                let partitions = Partitions::read(bytes, &index, &trailer, verify)?;
+                (index, Some(Box::new(partitions)))
+            }
+        };
+        Ok(Self { filter, data, trailer, partitions })
+    }
+
+    /// `false` if the key was certainly not added; `true` if it may have been.
+    ///
+    /// A filter in partitions is asked in all of them; [`FilterBlock::may_contain_key`] asks the right one.
+    #[must_use]
+    #[inline]
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
+        match &self.partitions {
+            None => self.filter.may_contain(self.data.as_ref(), hash),
+            Some(partitions) => partitions.any_may_contain(self.data.as_ref(), hash),
+        }
+    }
+
+    /// Hashes `key` under the block's seed and asks for it.
+    #[must_use]
+    pub fn may_contain_key(&self, key: &[u8]) -> bool {
+        self.may_contain_hashed_key(key, KeyHash::of(key, self.trailer.seed))
+    }
+
+    /// Asks for a key whose hash is at hand; the key itself chooses the partition, where there are any.
+    #[must_use]
+    #[inline]
+    pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
+        match &self.partitions {
+            None => self.filter.may_contain(self.data.as_ref(), hash),
+            Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
+        }
+    }
+
+    /// Answers for many keys at once: `answers[i]` belongs to `hashes[i]`; those beyond the shorter slice are left.
+    pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+        if let (None, Some(view)) = (&self.partitions, self.view()) {
+            return view.may_contain_batch(hashes, answers);
+        }
+        for &hash in hashes {
+            self.prefetch(hash);
+        }
+        for (answer, &hash) in answers.iter_mut().zip(hashes) {
+            *answer = self.may_contain(hash);
+        }
+    }
+
+    /// Starts to bring what a query of `hash` will read into the processor's cache.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        if self.partitions.is_none() {
+            self.filter.view(self.data.as_ref()).prefetch(hash);
+        }
+    }
+
+    /// The filter as a borrow that can be copied; `None` if it is in partitions or its pages are checked on first
+    /// touch.
+    #[must_use]
+    pub fn view(&self) -> Option<FilterView<'_>> {
+        (self.partitions.is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
+    }
+
+    /// The seed under which keys must be hashed to ask this filter.
+    #[must_use]
+    pub fn seed(&self) -> HashSeed {
+        self.trailer.seed
+    }
+
+    /// The table that the writer said the filter belongs to; zeros if it said none.
+    #[must_use]
+    pub fn table_id(&self) -> [u8; 16] {
+        self.trailer.table_id
+    }
+
+    /// What was hashed into the filter, and so what may be asked.
+    #[must_use]
+    pub fn added(&self) -> Added {
+        self.trailer.added
+    }
+
+    /// The name of the function that took the prefixes, if prefixes were added.
+    #[must_use]
+    pub fn extractor(&self) -> Option<&str> {
+        self.trailer.extractor.as_deref()
+    }
+
+    /// The share of absent keys that is expected to be answered "maybe".
+    #[must_use]
+    pub fn expected_false_positive_rate(&self) -> f64 {
+        match &self.partitions {
+            None => self.filter.shape.expected_rate(self.trailer.num_keys, self.trailer.payload_len_bytes),
+            Some(partitions) => partitions.expected_rate(),
+        }
+    }
+
+    /// Pages found damaged so far; those of [`Verify::AtOpen`] were found sound before the block opened.
+    #[must_use]
+    pub fn damaged_pages(&self) -> u64 {
+        let bad = |part: &Part| part.states.as_ref().map_or(0, |states| states.num_bad());
+        self.partitions.as_ref().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum())
+    }
+
+    /// Compares all pages with their checksums, now.
+    ///
+    /// # Errors
+    /// [`Error::ChecksumMismatch`] for the first page that differs.
+    pub fn verify_pages(&self) -> Result<()> {
+        let bytes = self.data.as_ref();
+        let Some(partitions) = &self.partitions else { return self.filter.check_pages(bytes, &self.trailer) };
+        self.filter.check_pages(bytes, &self.trailer)?;
+        partitions.verify_pages(bytes, &self.trailer)
+    }
+
+    /// Everything the block says about itself. Counts the bits that are set, so it reads the whole filter.
+    #[must_use]
+    pub fn info(&self) -> FilterInfo {
+        let bytes = self.data.as_ref();
+        let parts: Vec<&Part> = match &self.partitions {
+            None => vec![&self.filter],
+            Some(partitions) => partitions.parts().collect(),
+        };
+        let payload_len_bytes: u64 = parts.iter().map(|part| part.len as u64).sum();
+        let set_bits: u64 = parts.iter().map(|part| count_ones(part.payload(bytes))).sum();
+        let shape = parts.first().map_or(Shape::EMPTY, |part| part.shape);
+        let (bits, probes) = (payload_len_bytes.saturating_mul(8), u32::from(shape.probes));
+        let num_keys = self.trailer.num_keys;
+        FilterInfo {
+            kind: shape.kind,
+            num_keys,
+            payload_len_bytes,
+            block_len_bytes: bytes.len() as u64,
+            bits_per_key: if num_keys == 0 { 0.0 } else { bytes.len() as f64 * 8.0 / num_keys as f64 },
+            probes,
+            expected_false_positive_rate: self.expected_false_positive_rate(),
+            fill: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },
+            estimated_keys: math::estimated_keys(set_bits, bits, probes),
+            partitions: self.partitions.as_ref().map_or(0, |partitions| partitions.parts().count()),
+        }
+    }
+
+    /// The bytes of the whole block.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.data.as_ref()
+    }
+}
+
+impl Part {
+    /// The filter whose payload begins at `start` of `bytes`, as `trailer` describes it.
+    pub(super) fn new(bytes: &[u8], start: usize, trailer: &Trailer, verify: Verify) -> Result<Self> {
+        // Trailer::read has shown that the payload lies within the bytes.
+        let len = usize::try_from(trailer.payload_len_bytes)
+            .map_err(|_| Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
+        let shape = match trailer.content {
+            Content::Filter(shape) => shape,
+            Content::PartitionIndex => Shape::FULL,
+        };
+        let mut part = Self { start, len, shape, isa: Isa::detect(), states: None };
+        match verify {
+            Verify::AtOpen => part.check_pages(bytes, trailer)?,
+            Verify::OnFirstTouch => {
+                part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.place, len)));
+            }
+        }
+        Ok(part)
+    }
+
+    pub(super) fn payload<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+
+    fn sums<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let from = self.start + self.len;
+        bytes.get(from..from + page_count(self.len) * PAGE_SUM_LEN_BYTES).unwrap_or_default()
+    }
+
+    #[inline]
+    fn view<'a>(&self, bytes: &'a [u8]) -> FilterView<'a> {
+        FilterView::new(self.shape, self.isa, self.payload(bytes))
+    }
+
+    #[inline]
+    pub(super) fn may_contain(&self, bytes: &[u8], hash: KeyHash) -> bool {
+        let view = self.view(bytes);
+        match &self.states {
+            None => view.may_contain(hash),
+            Some(states) => {
+                let payload = self.payload(bytes);
+                view.may_contain_guarded(hash, &FirstTouch { states, payload, sums: self.sums(bytes) })
+            }
+        }
+    }
+
+    pub(super) fn check_pages(&self, bytes: &[u8], trailer: &Trailer) -> Result<()> {
+        pages::check_all(&trailer.table_id, trailer.place, self.payload(bytes), self.sums(bytes))
+    }
+}
+
+fn count_ones(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(byte.count_ones())).sum()
+}

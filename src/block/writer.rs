@@ -1,0 +1,153 @@
+//! Builds filter blocks.
+
+use super::layout::{Added, Content, Trailer};
+use crate::error::{Error, Result};
+use crate::filter::{self, FilterSpec, FilterView, Isa, Rounding, Shape};
+use crate::hash::{HashSeed, KeyHash};
+
+/// Whether a new filter is asked for every key that was added to it before it is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum SelfCheck {
+    /// A filter that denies one of its keys, by a fault of memory, processor or program, is an error and not a block.
+    #[default]
+    On,
+    /// The build is trusted.
+    Off,
+}
+
+/// Collects the hashes of keys and encodes a filter of them.
+///
+/// Keys may come in any order and more than once: the size follows from the distinct hashes, known only at
+/// [`finish`](FilterBuilder::finish), and the same set of keys gives the same bytes. Costs 8 bytes of memory a key.
+#[derive(Debug, Clone)]
+pub struct FilterBuilder {
+    spec: FilterSpec,
+    seed: HashSeed,
+    table_id: [u8; 16],
+    place: u32,
+    self_check: SelfCheck,
+    added: Added,
+    extractor: Option<String>,
+    hashes: Vec<KeyHash>,
+}
+
+impl FilterBuilder {
+    /// An empty set of keys, to be hashed under `seed`.
+    #[must_use]
+    pub fn new(spec: FilterSpec, seed: HashSeed) -> Self {
+        Self {
+            spec,
+            seed,
+            table_id: [0; 16],
+            place: 0,
+            self_check: SelfCheck::On,
+            added: Added::WholeKeys,
+            extractor: None,
+            hashes: Vec::new(),
+        }
+    }
+
+    /// Binds the block and each of its pages to a table, so that another table's filter is noticed.
+    #[must_use]
+    pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
+        self.table_id = table_id;
+        self
+    }
+
+    /// Says whether the finished filter is asked for every key.
+    #[must_use]
+    pub fn with_self_check(mut self, self_check: SelfCheck) -> Self {
+        self.self_check = self_check;
+        self
+    }
+
+    /// Says that what is added are prefixes, taken by the function that `extractor` names, with or without the whole
+    /// keys beside them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless the name has 1 to 255 bytes.
+    pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
+        if extractor.is_empty() || extractor.len() > 255 {
+            return Err(Error::InvalidArgument { what: "extractor name", reason: "1 to 255 bytes wanted".into() });
+        }
+        self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
+        self.extractor = Some(extractor.to_owned());
+        Ok(self)
+    }
+
+    pub(super) fn with_place(mut self, place: u32) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// Adds a key.
+    pub fn add(&mut self, key: &[u8]) {
+        self.add_hash(KeyHash::of(key, self.seed));
+    }
+
+    /// Adds a key by its hash under the builder's seed.
+    #[inline]
+    pub fn add_hash(&mut self, hash: KeyHash) {
+        // Sorted files often add a key and its prefix or version in turn: the same hash twice in a row costs nothing.
+        if self.hashes.last() != Some(&hash) {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// Keys added so far, repetitions included unless they came in a row.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Whether no key was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// Encodes the block.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`] when the filter would not fit in memory, [`Error::SelfCheckFailed`] when it denies a key.
+    pub fn finish(mut self) -> Result<Vec<u8>> {
+        let (num_keys, shape, mut block) = self.encode(Rounding::Words)?;
+        let trailer = Trailer {
+            table_id: self.table_id,
+            seed: self.seed,
+            num_keys,
+            payload_len_bytes: block.len() as u64,
+            place: self.place,
+            content: Content::Filter(shape),
+            added: self.added,
+            extractor: self.extractor,
+        };
+        trailer.append_to(&mut block);
+        Ok(block)
+    }
+
+    /// Encodes the compact form ([`super::compact`]), which knows neither seed nor table nor checksums.
+    ///
+    /// # Errors
+    /// As [`FilterBuilder::finish`].
+    pub fn finish_compact(mut self) -> Result<Vec<u8>> {
+        let (_, shape, mut bytes) = self.encode(Rounding::Bytes)?;
+        super::compact::append_shape(&mut bytes, shape);
+        Ok(bytes)
+    }
+
+    fn encode(&mut self, rounding: Rounding) -> Result<(u64, Shape, Vec<u8>)> {
+        let mut hashes = std::mem::take(&mut self.hashes);
+        hashes.sort_unstable();
+        hashes.dedup();
+        let (shape, payload) = filter::encode(self.spec, &hashes, rounding)?;
+        if self.self_check == SelfCheck::On {
+            let view = FilterView::new(shape, Isa::detect(), &payload);
+            let denied = hashes.iter().filter(|&&hash| !view.may_contain(hash)).count();
+            if denied > 0 {
+                return Err(Error::SelfCheckFailed { denied: denied as u64 });
+            }
+        }
+        Ok((hashes.len() as u64, shape, payload))
+    }
+}

@@ -1,0 +1,162 @@
+//! What filter to build: a kind and a budget, as plain data.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{FilterKind, math};
+use crate::error::{Error, Result};
+
+/// Least and most thousandths of a bit per key: below one bit a filter says "maybe" to nearly everything, above a
+/// hundred every kind has long reached a rate that cannot be told from zero.
+const MILLIBITS: std::ops::RangeInclusive<u32> = 1_000..=100_000;
+
+const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
+                        that 100 bits per key can reach; KIND is bloom or blocked-bloom (or just \"full\")";
+
+/// The kind of a filter and its budget, either bits per key or a false-positive rate.
+///
+/// ```
+/// use filterblock::{FilterKind, FilterSpec};
+/// let spec: FilterSpec = "blocked-bloom:fpr=0.01".parse()?;
+/// assert_eq!(spec.kind(), FilterKind::BlockedBloom);
+/// assert!("bloom:0".parse::<FilterSpec>().is_err());
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FilterSpec {
+    kind: FilterKind,
+    millibits: u32,
+    /// The rate asked for, when the budget was given as one.
+    rate: Option<f64>,
+}
+
+impl FilterSpec {
+    /// A filter that answers "maybe" to everything and takes no space.
+    pub const FULL: Self = Self { kind: FilterKind::Full, millibits: 0, rate: None };
+
+    /// A filter of `bits_per_key` bits for each distinct key, kept to a thousandth of a bit.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`] unless the kind takes a budget and `1 <= bits_per_key <= 100`.
+    pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
+        let millibits = (bits_per_key * 1000.0).round();
+        // NaN fails both comparisons.
+        let in_range = millibits >= f64::from(*MILLIBITS.start()) && millibits <= f64::from(*MILLIBITS.end());
+        if !in_range || !kind.takes_budget() {
+            return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason: EXPECTED });
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to lie in MILLIBITS")]
+        let millibits = millibits as u32;
+        Ok(Self { kind, millibits, rate: None })
+    }
+
+    /// The smallest filter whose expected false-positive rate, by the exact formula of its kind for many keys, is at
+    /// most `rate`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`] unless the kind takes a budget and `0 < rate < 1` can be had for 100 bits per key.
+    pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
+        let invalid = || Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason: EXPECTED };
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(invalid());
+        }
+        // Any number of keys will do that is large enough for the size to be no multiple of a granule.
+        const KEYS: u64 = 512_000_000;
+        let rate_at = |millibits: u32| match kind {
+            FilterKind::Bloom => {
+                let bits = KEYS / 1000 * u64::from(millibits);
+                math::bloom_rate(KEYS, bits, math::bloom_probes(millibits.into()))
+            }
+            FilterKind::BlockedBloom => {
+                let lines = KEYS / 1000 * u64::from(millibits) / math::LINE_BITS;
+                math::blocked_bloom_rate(KEYS, lines, math::line_probes(millibits.into()))
+            }
+            FilterKind::Empty | FilterKind::Full => 1.0,
+        };
+        let millibits = math::least_millibits(rate, MILLIBITS, rate_at).ok_or_else(invalid)?;
+        Ok(Self { kind, millibits, rate: Some(rate) })
+    }
+
+    /// The kind of filter.
+    #[must_use]
+    pub fn kind(&self) -> FilterKind {
+        self.kind
+    }
+
+    /// Thousandths of a bit per distinct key.
+    #[must_use]
+    pub fn millibits_per_key(&self) -> u64 {
+        self.millibits.into()
+    }
+}
+
+impl Default for FilterSpec {
+    /// `blocked-bloom:10`: one cache line a query, 0.97 % false positives.
+    fn default() -> Self {
+        Self { kind: FilterKind::BlockedBloom, millibits: 10_000, rate: None }
+    }
+}
+
+impl fmt::Display for FilterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rate {
+            _ if !self.kind.takes_budget() => write!(f, "{}", self.kind),
+            Some(rate) => write!(f, "{}:fpr={rate}", self.kind),
+            None => write!(f, "{}:{}", self.kind, f64::from(self.millibits) / 1000.0),
+        }
+    }
+}
+
+impl FromStr for FilterSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let invalid = || Error::InvalidSpec { spec: text.to_owned(), reason: EXPECTED };
+        if text == FilterKind::Full.name() {
+            return Ok(Self::FULL);
+        }
+        let (kind, budget) = text.split_once(':').ok_or_else(invalid)?;
+        let kind = FilterKind::from_name(kind).ok_or_else(invalid)?;
+        let spec = match budget.strip_prefix("fpr=") {
+            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid())?),
+            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid())?),
+        };
+        spec.map_err(|_| invalid())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_survive_their_text() {
+        for text in ["bloom:10", "blocked-bloom:9.5", "bloom:fpr=0.01", "blocked-bloom:fpr=0.000001", "full"] {
+            let spec: FilterSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn impossible_budgets_are_refused() {
+        for budget in
+            ["0", "-1", "NaN", "inf", "1000000000", "0.5", "", "ten", "fpr=0", "fpr=1", "fpr=2", "fpr=NaN", "fpr=1e-30"]
+        {
+            for kind in ["bloom", "blocked-bloom"] {
+                let text = format!("{kind}:{budget}");
+                let error = text.parse::<FilterSpec>().unwrap_err();
+                assert!(matches!(&error, Error::InvalidSpec { spec, .. } if *spec == text), "{error}");
+            }
+        }
+        for text in ["", "bloom", "cuckoo:10", "empty:10", "full:10", ":", "bloom:10:10"] {
+            assert!(text.parse::<FilterSpec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_becomes_the_least_size_that_reaches_it() {
+        let bits = |text: &str| text.parse::<FilterSpec>().unwrap().millibits_per_key();
+        assert_eq!(bits("bloom:fpr=0.01"), 9_593);
+        assert_eq!(bits("blocked-bloom:fpr=0.0097"), 9_992);
+    }
+}

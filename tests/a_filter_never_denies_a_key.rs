@@ -1,0 +1,99 @@
+//! The one promise: whatever was added is never answered "absent".
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, Verify, compact};
+use proptest::prelude::*;
+
+const SPECS: [&str; 9] = [
+    "bloom:1",
+    "bloom:10",
+    "bloom:23.5",
+    "bloom:100",
+    "bloom:fpr=0.01",
+    "blocked-bloom:1",
+    "blocked-bloom:10",
+    "blocked-bloom:100",
+    "full",
+];
+
+fn builder(spec: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBuilder {
+    let mut builder = FilterBuilder::new(spec.parse::<FilterSpec>().unwrap(), HashSeed(7));
+    keys.into_iter().for_each(|key| builder.add(&key));
+    builder
+}
+
+/// Every size up to 4,096, by hashes that are cheap to make: consecutive numbers through an odd multiplication.
+#[test]
+fn every_number_of_keys_up_to_4096_with_every_kind_and_budget() {
+    let hash = |i: u64| KeyHash::from_raw((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    for spec in SPECS {
+        let spec: FilterSpec = spec.parse().unwrap();
+        for n in 0..=4096u64 {
+            let mut builder = FilterBuilder::new(spec, HashSeed(0));
+            (0..n).for_each(|i| builder.add_hash(hash(i)));
+            let compact = builder.clone().finish_compact().unwrap();
+            let bytes = builder.finish().unwrap();
+            assert!(!compact.is_empty());
+            for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+                let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
+                assert!((0..n).all(|i| block.may_contain(hash(i))), "{spec}, {n} keys, {verify:?}");
+            }
+            assert!((0..n).all(|i| compact::may_contain(&compact, hash(i))), "{spec}, {n} keys, compact");
+        }
+    }
+}
+
+#[test]
+fn keys_of_every_length_and_byte_value() {
+    let keys: Vec<Vec<u8>> = (0..=255).flat_map(|byte| (0..=64).map(move |len| vec![byte; len])).collect();
+    for spec in SPECS {
+        let block = FilterBlock::open(builder(spec, keys.clone()).finish().unwrap()).unwrap();
+        assert!(keys.iter().all(|key| block.may_contain_key(key)), "{spec}");
+    }
+}
+
+#[test]
+fn batches_of_every_length_agree_with_single_queries() {
+    for spec in SPECS {
+        let bytes = builder(spec, (0..1000u32).map(|i| i.to_string().into_bytes())).finish().unwrap();
+        let hashes: Vec<_> = (0..70_000u32).map(|i| KeyHash::of(i.to_string().as_bytes(), HashSeed(7))).collect();
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
+            let singly: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
+            for len in (0..100).chain([4_095, 4_096, 4_097, 65_535, 65_536, 65_537, 70_000]) {
+                let mut answers = vec![false; len];
+                block.may_contain_batch(&hashes[..len], &mut answers);
+                assert_eq!(answers, singly[..len], "{spec}, batch of {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn equal_keys_a_million_times_count_once() {
+    let bytes = builder("blocked-bloom:10", (0..1_000_000).map(|_| b"same".to_vec())).finish().unwrap();
+    let block = FilterBlock::open(bytes).unwrap();
+    assert_eq!(block.info().num_keys, 1);
+    assert!(block.may_contain_key(b"same"));
+}
+
+proptest! {
+    #[test]
+    fn any_set_of_keys_in_any_order_gives_the_same_bytes_and_denies_none(
+        keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..200),
+        spec in prop::sample::select(SPECS.to_vec()),
+        rotation in any::<prop::sample::Index>(),
+    ) {
+        let bytes = builder(spec, keys.clone()).finish().unwrap();
+        let block = FilterBlock::open(bytes.as_slice()).unwrap();
+        for key in &keys {
+            prop_assert!(block.may_contain_key(key));
+        }
+        let mut other = keys.clone();
+        if !other.is_empty() {
+            other.rotate_left(rotation.index(keys.len()));
+            other.extend_from_slice(&keys);
+        }
+        prop_assert_eq!(builder(spec, other).finish().unwrap(), bytes);
+    }
+}
