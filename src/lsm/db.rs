@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use super::batch::WriteBatch;
 use super::file_name::table_name;
 use super::manifest::Manifest;
+use super::memtable::MemtableCursor;
 use super::options::{Durability, Options};
 use super::reports::lock;
 use super::scan::{RunCursor, Scan, Source};
@@ -21,7 +22,6 @@ use crate::codec::order_prefix;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::sstable::{TableCheck, TableFilter};
-use super::memtable::MemtableCursor;
 
 /// Keys of a `multi_get` that are under way at once.
 const READ_BATCH: usize = 32;
@@ -104,14 +104,16 @@ impl Db {
         let dir = path.as_ref();
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
         let mut db = Self { shared, threads: Vec::new(), _lock: StoreLock(lock) };
-        let workers: [(&str, fn(&Shared)); 2] =
-            [("filterblock-flush", flush::run_flushes), ("filterblock-compact", compaction::run_compactions)];
-        for (name, work) in workers {
-            let shared = Arc::clone(&db.shared);
-            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
-            db.threads.push(thread.map_err(|error| Error::Io(error).in_file(dir))?);
-        }
+        db.spawn("filterblock-flush", flush::run_flushes)?;
+        db.spawn("filterblock-compact", compaction::run_compactions)?;
         Ok(db)
+    }
+
+    fn spawn(&mut self, name: &str, work: fn(&Shared)) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
+        self.threads.push(thread.map_err(|error| Error::Io(error).in_file(&self.shared.dir))?);
+        Ok(())
     }
 
     /// Gives `key` the value `value`.
@@ -431,12 +433,7 @@ impl Shared {
         Ok(state.version.get(&probe, &self.read_context(), recorder)?.flatten())
     }
 
-    fn multi_get<K: AsRef<[u8]>>(
-        &self,
-        state: &ReadState,
-        keys: &[K],
-        sequence: u64,
-    ) -> Result<Vec<Option<Vec<u8>>>> {
+    fn multi_get<K: AsRef<[u8]>>(&self, state: &ReadState, keys: &[K], sequence: u64) -> Result<Vec<Option<Vec<u8>>>> {
         let recorder = self.counters.recorder();
         if let Some(recorder) = recorder {
             recorder.gets(keys.len() as u64);

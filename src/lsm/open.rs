@@ -44,10 +44,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
     };
     let shared = build(dir, options, registry)?;
     replay_logs(&shared)?;
-    // After a torn manifest a table that it does not name may be one whose naming was lost; it is kept for this time.
-    if !is_torn {
-        remove_leftovers(&shared);
-    }
+    remove_leftovers(&shared, is_torn);
     Ok((shared, lock))
 }
 
@@ -61,9 +58,8 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
         return if create_if_missing { Ok(()) } else { Err(missing()) };
     }
     // What a crash in the middle of the first creation leaves: nothing that could hold data.
-    let is_ours = |name: &String| {
-        matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary))
-    };
+    let is_ours =
+        |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
     if !storage.list(dir)?.iter().all(is_ours) {
         return Err(Error::NotAStore.in_file(dir));
     }
