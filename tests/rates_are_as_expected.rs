@@ -7,7 +7,7 @@
 
 mod block_support;
 
-use block_support::spec;
+use block_support::{SplitMix, spec};
 use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash};
 
 const SIGMAS: f64 = 5.0;
@@ -28,9 +28,12 @@ fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl 
         write_key(i, &mut key);
         KeyHash::of(&key, seed)
     };
+    let mut seeds = SplitMix(4);
     let (mut rates, mut announced) = (Vec::new(), 0.0);
-    for filter in 0..filters {
-        let seed = HashSeed(0x0123_4567_89ab_cdef ^ (filter << 32));
+    for _ in 0..filters {
+        // All 64 bits at random: of keys of 4 to 8 bytes, XXH3 only adds the seed to the key, so that seeds which
+        // differ in a few bits give the same hashes in another order, and not filters of their own.
+        let seed = HashSeed(seeds.next());
         let mut builder = FilterBuilder::new(spec(spec_text), seed);
         (0..n).for_each(|i| builder.add_hash(hash(i, seed)));
         let block = FilterBlock::open(builder.finish().unwrap()).unwrap();
