@@ -13,6 +13,14 @@ mod codec;
 mod error;
 mod filter;
 mod hash;
+#[cfg(feature = "lsm")]
+pub mod lsm;
+#[cfg(feature = "lsm")]
+mod policy;
+#[cfg(feature = "lsm")]
+pub mod sstable;
+#[cfg(feature = "lsm")]
+pub mod storage;
 
 pub use block::{
     Added, FilterBlock, FilterBuilder, FilterInfo, PartitionedBuilder, SelfCheck, Verify, compact, layout,
@@ -22,6 +30,10 @@ pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
 pub use filter::{FilterKind, FilterSpec, FilterView};
 pub use hash::{HashSeed, KeyHash};
+#[cfg(feature = "lsm")]
+pub use lsm::{Db, Options};
+#[cfg(feature = "lsm")]
+pub use policy::{FilterPolicy, TableShape};
 
 /// The vector instructions that probes use on this processor: `"avx2"` or `"portable"`.
 #[must_use]
