@@ -10,7 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, SelfCheck, Verify, instruction_set};
 
 /// Hashes asked per iteration: few enough to stay in the second-level cache beside the filter's lines.
-const ASKED: u64 = 16_384;
+const ASKED: usize = 16_384;
 
 fn hashes(keys: std::ops::Range<u64>) -> Vec<KeyHash> {
     keys.map(|i| KeyHash::of(&i.to_le_bytes(), HashSeed(1))).collect()
@@ -26,12 +26,12 @@ fn block(text: &str, n: u64, verify: Verify) -> FilterBlock<Vec<u8>> {
 
 fn probe(c: &mut Criterion) {
     let mut group = c.benchmark_group(format!("probe/{}", instruction_set()));
-    group.throughput(Throughput::Elements(ASKED));
+    group.throughput(Throughput::Elements(ASKED as u64));
     for n in [10_000u64, 1_000_000] {
         // Present keys in an order that is not that of the lines: hashes of consecutive numbers.
         let queries = [
-            ("negative", hashes(n..n + ASKED)),
-            ("positive", hashes(0..n).into_iter().cycle().take(ASKED as usize).collect()),
+            ("negative", hashes(n..n + ASKED as u64)),
+            ("positive", hashes(0..n).into_iter().cycle().take(ASKED).collect()),
         ];
         for text in ["bloom:10", "blocked-bloom:10"] {
             for (verify_name, verify) in [("", Verify::AtOpen), ("/first-touch", Verify::OnFirstTouch)] {
@@ -41,7 +41,7 @@ fn probe(c: &mut Criterion) {
                     group.bench_function(id("single"), |b| {
                         b.iter(|| black_box(&queries).iter().filter(|&&hash| block.may_contain(hash)).count());
                     });
-                    let mut answers = vec![false; ASKED as usize];
+                    let mut answers = vec![false; ASKED];
                     group.bench_function(id("batch"), |b| {
                         b.iter(|| {
                             block.may_contain_batch(black_box(queries), &mut answers);

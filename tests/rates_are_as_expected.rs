@@ -104,8 +104,9 @@ fn of_blocked_filters_of_every_size_and_budget() {
 
 #[test]
 fn of_awkward_keys() {
-    let families: [(&str, fn(u64, &mut Vec<u8>)); 6] = [
-        ("sequential", |i, key| key.extend_from_slice(&i.to_be_bytes())),
+    type WriteKey = fn(u64, &mut Vec<u8>);
+    let families: [(&str, WriteKey); 6] = [
+        ("sequential", |i, key| key.extend_from_slice(&i.swap_bytes().to_le_bytes())),
         ("strided", |i, key| key.extend_from_slice(&(i * 4096).to_le_bytes())),
         ("bit-reversed", |i, key| key.extend_from_slice(&i.reverse_bits().to_le_bytes())),
         ("constant suffix", |i, key| {
