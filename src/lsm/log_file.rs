@@ -145,6 +145,7 @@ impl LogWriter {
     /// `InvalidArgument`, before anything is written, for an empty payload, one of 4 GiB or more, or a number already
     /// passed; `Poisoned` after an earlier failure; that of the storage.
     pub fn append(&mut self, sequence: u64, parts: &[&[u8]]) -> Result<()> {
+        self.check_usable()?;
         let invalid = |what, reason: &str| Err(Error::InvalidArgument { what, reason: reason.to_owned() });
         let payload_len = parts.iter().map(|part| part.len()).sum::<usize>();
         let Ok(payload_len_u32) = u32::try_from(payload_len) else {
@@ -223,12 +224,17 @@ impl LogWriter {
         Ok(())
     }
 
+    fn check_usable(&self) -> Result<()> {
+        match &self.failure {
+            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }.in_file(&self.path)),
+            None => Ok(()),
+        }
+    }
+
     /// Does something that no later attempt may follow if it fails: a record that may or may not be in the file must
     /// stay the last, and a sync that failed says nothing when it is repeated.
     fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        if let Some(reason) = &self.failure {
-            return Err(Error::Poisoned { reason: reason.clone() }.in_file(&self.path));
-        }
+        self.check_usable()?;
         act(self).map_err(|error| {
             self.failure = Some(error.root().to_string());
             error.in_file(&self.path)
@@ -236,7 +242,8 @@ impl LogWriter {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use crate::storage::Disk;
