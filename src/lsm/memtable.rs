@@ -212,7 +212,7 @@ impl Memtable {
     fn search(&self, key: &[u8], sequence: u64) -> Option<Option<Vec<u8>>> {
         let place = Place::new(key, sequence);
         let entry = self.entries.lower_bound(Bound::Included(&place as &dyn Versioned))?;
-        (entry.key() == key).then(|| entry.value().map(<[u8]>::to_vec))
+        (entry.value().key() == key).then(|| entry.value().value().map(<[u8]>::to_vec))
     }
 
     /// Memory in use, about.
@@ -238,7 +238,10 @@ impl Memtable {
     ///
     /// # Errors
     /// The first error of `visit`.
-    pub(super) fn for_each_newest<E>(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn for_each_newest<E>(
+        &self,
+        mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut last: Option<crossbeam_skiplist::set::Entry<'_, Entry>> = None;
         for entry in &self.entries {
             if last.as_ref().is_none_or(|last| last.value().key() != entry.value().key()) {
@@ -334,7 +337,11 @@ mod tests {
     fn filled() -> Memtable {
         let table = Memtable::new(1, 1 << 16);
         let writes: [(&[u8], Option<&[u8]>); 6] = [
-            (b"", Some(b"empty")), (b"b", Some(b"1")), (b"a", None), (b"b", None), (b"b", Some(b"3")),
+            (b"", Some(b"empty")),
+            (b"b", Some(b"1")),
+            (b"a", None),
+            (b"b", None),
+            (b"b", Some(b"3")),
             (b"longer than a prefix", Some(b"")),
         ];
         for (i, (key, value)) in writes.into_iter().enumerate() {
