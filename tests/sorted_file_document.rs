@@ -120,7 +120,8 @@ fn the_explanation_of_the_dump_accounts_for_every_byte() {
 }
 
 fn golden_entries() -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-    let value = |i: u32| (i % 5 != 0).then(|| format!("value {i} {}", "-".repeat((i % 13) as usize)).into_bytes());
+    let value =
+        |i: u32| (!i.is_multiple_of(5)).then(|| format!("value {i} {}", "-".repeat((i % 13) as usize)).into_bytes());
     let mut entries: Vec<_> = (0..200u32).map(|i| (format!("golden/{:05}", i * 7).into_bytes(), value(i))).collect();
     entries.insert(0, (Vec::new(), Some(Vec::new())));
     entries.push((vec![0xff; 300], Some(vec![0xfe; 300])));
