@@ -21,6 +21,12 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes, offset: base }
     }
 
+    /// What has not been read yet.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Where the next field lies.
     #[must_use]
     pub fn offset(&self) -> u64 {

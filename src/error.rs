@@ -213,4 +213,7 @@ fields! {
     CurrentFile = "current manifest name",
     FileNumber = "file number",
     Level = "level",
+    LogHeader = "log header",
+    StoreId = "store id",
+    Padding = "padding",
 }

@@ -15,6 +15,12 @@ mod codec;
 mod error;
 mod filter;
 mod hash;
+#[cfg(feature = "lsm")]
+pub mod lsm;
+#[cfg(feature = "lsm")]
+pub mod sstable;
+#[cfg(feature = "lsm")]
+pub mod storage;
 
 pub use block::{
     Added, FilterBlock, FilterBuilder, FilterInfo, PartitionedBuilder, SelfCheck, Verify, compact, layout,

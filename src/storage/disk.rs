@@ -1,0 +1,295 @@
+//! The operating system's file system.
+
+use std::cell::RefCell;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{IoMode, ReadAt, Storage, WriteFile};
+use crate::error::{Error, Field, Result};
+
+/// What `O_DIRECT` asks of offsets, lengths and memory: enough for every file system with pages of 4 KiB.
+const DIRECT_ALIGN_BYTES: usize = 4096;
+
+/// Longest single read past the page cache; a longer one is made of several, so that the buffers of the threads that
+/// once read a large range stay small.
+const DIRECT_CHUNK_BYTES: usize = 1 << 20;
+
+/// The file system of the machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Disk;
+
+impl Storage for Disk {
+    fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
+        let (file, direct) = open_for_reading(path, io).map_err(|error| Error::from(error).in_file(path))?;
+        let len = file.metadata().map_err(|error| Error::from(error).in_file(path))?.len();
+        Ok(Arc::new(DiskFile { file, path: path.to_path_buf(), len, direct }))
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        DiskWriter::open(OpenOptions::new().write(true).create_new(true), path)
+    }
+
+    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        DiskWriter::open(OpenOptions::new().append(true), path)
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        in_file(path, fs::read(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        in_file(from, fs::rename(from, to))
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
+        match fs::hard_link(from, to) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::from(error).in_file(from)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Error::from(error).in_file(to)),
+            // Another file system, one without links, too many links: each has its own error kind.
+            Err(_) => copy_synced(from, to),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        in_file(path, fs::remove_file(path))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let names = fs::read_dir(dir).and_then(|entries| {
+            entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<Vec<_>>>()
+        });
+        let mut names = in_file(dir, names)?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        in_file(dir, fs::create_dir_all(dir))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        // Elsewhere a directory cannot be opened as a file, and the file system orders names on its own.
+        if cfg!(unix) {
+            in_file(dir, File::open(dir).and_then(|dir| dir.sync_all()))?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        let file = in_file(path, OpenOptions::new().write(true).create(true).truncate(false).open(path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),
+            Err(TryLockError::Error(error)) => Err(Error::from(error).in_file(path)),
+        }
+    }
+}
+
+fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T> {
+    result.map_err(|error| Error::from(error).in_file(path))
+}
+
+/// The file, and whether its reads must be aligned.
+fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
+    #[cfg(target_os = "linux")]
+    if io == IoMode::Direct {
+        use std::os::unix::fs::OpenOptionsExt;
+        let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+        match OpenOptions::new().read(true).custom_flags(direct).open(path) {
+            Ok(file) => return Ok((file, true)),
+            // EINVAL: a file system without direct reads; the page cache gives the same bytes.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let _ = io;
+    File::open(path).map(|file| (file, false))
+}
+
+fn copy_synced(from: &Path, to: &Path) -> Result<()> {
+    let mut source = in_file(from, File::open(from))?;
+    let mut target = in_file(to, OpenOptions::new().write(true).create_new(true).open(to))?;
+    let copied = io::copy(&mut source, &mut target).and_then(|_| target.sync_all());
+    if copied.is_err() {
+        // Half a copy must not look like a file; that it could not be removed changes nothing about the first error.
+        let _ = fs::remove_file(to);
+    }
+    in_file(to, copied)
+}
+
+#[derive(Debug)]
+struct DiskFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+    direct: bool,
+}
+
+impl ReadAt for DiskFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let result = if self.direct {
+            read_direct(&self.file, buffer, offset)
+        } else {
+            read_at_least(&self.file, buffer, offset, buffer.len(), 1)
+        };
+        result.map_err(|error| error.in_file(&self.path))
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+}
+
+/// Reads at `offset` until `wanted` bytes of `buffer` are there.
+///
+/// A read that stops short of a multiple of `align` is repeated from the last multiple, so that every offset keeps its
+/// alignment; one that does not get that far has met the end of the file.
+fn read_at_least(file: &File, buffer: &mut [u8], offset: u64, wanted: usize, align: usize) -> Result<()> {
+    let mut filled = 0;
+    while filled < wanted {
+        let rest = buffer.get_mut(filled..).unwrap_or_default();
+        let got = match read_at(file, rest, offset + filled as u64) {
+            Ok(got) => got,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if got < align && filled + got < wanted {
+            return Err(Error::Corrupt { field: Field::Length, offset: offset + (filled + got) as u64 });
+        }
+        filled = if filled + got >= wanted { wanted } else { filled + got - got % align };
+    }
+    Ok(())
+}
+
+/// Reads past the page cache, by way of a buffer that is aligned as the device wants it.
+fn read_direct(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
+    thread_local! {
+        // This is the path of every data block: a fresh aligned allocation a read would cost more than the copy.
+        static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    let align = DIRECT_ALIGN_BYTES as u64;
+    BOUNCE.with_borrow_mut(|bounce| {
+        let mut offset = offset;
+        for chunk in buffer.chunks_mut(DIRECT_CHUNK_BYTES) {
+            // Below the alignment, so it fits any integer.
+            let skip = usize::try_from(offset % align).unwrap_or_default();
+            let aligned_len = (skip + chunk.len()).next_multiple_of(DIRECT_ALIGN_BYTES);
+            if bounce.len() < aligned_len + DIRECT_ALIGN_BYTES {
+                bounce.resize(aligned_len + DIRECT_ALIGN_BYTES, 0);
+            }
+            let start = bounce.as_ptr().align_offset(DIRECT_ALIGN_BYTES);
+            let aligned = bounce.get_mut(start..start + aligned_len).unwrap_or_default();
+            read_at_least(file, aligned, offset - skip as u64, skip + chunk.len(), DIRECT_ALIGN_BYTES)?;
+            chunk.copy_from_slice(aligned.get(skip..skip + chunk.len()).unwrap_or_default());
+            offset += chunk.len() as u64;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+#[cfg(not(unix))]
+fn read_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    use std::io::{Read, Seek, SeekFrom};
+    use std::sync::{Mutex, PoisonError};
+    // The file has one position for all threads.
+    static SEEK: Mutex<()> = Mutex::new(());
+    let _guard = SEEK.lock().unwrap_or_else(PoisonError::into_inner);
+    file.seek(SeekFrom::Start(offset))?;
+    file.read(buffer)
+}
+
+#[derive(Debug)]
+struct DiskWriter {
+    file: File,
+    path: PathBuf,
+    len: u64,
+    /// The first failure. After it the file's end is unknown, and a repeated sync may report success for bytes that
+    /// the system has already dropped.
+    failure: Option<String>,
+}
+
+impl DiskWriter {
+    fn open(options: &OpenOptions, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let opened = options.open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (len, file) = in_file(path, opened)?;
+        Ok(Box::new(Self { file, path: path.to_path_buf(), len, failure: None }))
+    }
+
+    fn attempt(&mut self, what: &str, act: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+        if let Some(reason) = &self.failure {
+            return Err(Error::Poisoned { reason: reason.clone() }.in_file(&self.path));
+        }
+        act(&mut self.file).map_err(|error| {
+            self.failure = Some(format!("{what} failed: {error}"));
+            Error::from(error).in_file(&self.path)
+        })
+    }
+}
+
+impl WriteFile for DiskWriter {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.attempt("write", |file| file.write_all(bytes))?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.attempt("sync", |file| file.sync_data())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failed_sync_the_handle_refuses_everything_and_says_why() {
+        // The null device takes writes, but cannot be synced.
+        let mut file = Disk.append(Path::new("/dev/null")).unwrap();
+        file.write_all(b"abc").unwrap();
+        assert!(matches!(file.sync().unwrap_err().root(), Error::Io(_)));
+        for error in [file.sync().unwrap_err(), file.write_all(b"d").unwrap_err()] {
+            assert!(matches!(error.root(), Error::Poisoned { reason } if reason.starts_with("sync failed")), "{error}");
+            assert!(error.to_string().starts_with("/dev/null"), "{error}");
+        }
+        assert_eq!(file.len(), 3);
+    }
+
+    #[test]
+    fn after_a_failed_write_the_handle_refuses_everything_and_says_why() {
+        let mut file = Disk.append(Path::new("/dev/full")).unwrap();
+        assert!(matches!(file.write_all(b"abc").unwrap_err().root(), Error::Io(_)));
+        let error = file.sync().unwrap_err();
+        assert!(matches!(error.root(), Error::Poisoned { reason } if reason.starts_with("write failed")), "{error}");
+        assert!(file.is_empty());
+    }
+
+    #[test]
+    fn a_copy_that_fails_leaves_no_half_written_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("directory"), dir.path().join("copy"));
+        fs::create_dir(&from).unwrap();
+        assert!(copy_synced(&from, &to).is_err());
+        assert!(!to.exists());
+    }
+}

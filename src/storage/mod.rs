@@ -72,7 +72,7 @@ pub trait Storage: Debug + Send + Sync {
     /// Whether a file or directory of that name exists.
     fn exists(&self, path: &Path) -> bool;
 
-    /// The names of the files in a directory, sorted; names that are not UTF-8 are given lossily.
+    /// The names in a directory, of files and of directories, sorted; those that are not UTF-8 are given lossily.
     ///
     /// # Errors
     /// When the directory is missing or unreadable.

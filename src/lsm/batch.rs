@@ -1,0 +1,269 @@
+//! Writes that take effect together, encoded as they are collected: the payload of a log record is a batch as it is.
+
+use crate::codec::{Cursor, put_bytes};
+use crate::error::{Error, Field, Result};
+
+/// Longest key.
+pub const MAX_KEY_LEN_BYTES: usize = 65_536;
+
+/// Longest value: 1 GiB.
+pub const MAX_VALUE_LEN_BYTES: usize = 1 << 30;
+
+/// Longest batch: what the record of a log can hold, with room to spare.
+const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
+
+const OP_PUT: u8 = 1;
+const OP_DELETE: u8 = 2;
+
+/// Writes that take effect together or not at all; of several to one key, the last counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WriteBatch {
+    encoded: Vec<u8>,
+    len: usize,
+}
+
+impl WriteBatch {
+    /// A batch without writes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gives `key` a value.
+    ///
+    /// # Errors
+    /// `KeyTooLong` above 65,536 bytes, `InvalidArgument` when the value has more than 1 GiB or the batch would have
+    /// more than 3 GiB; the batch stays as it was.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if value.len() > MAX_VALUE_LEN_BYTES {
+            let reason = format!("{} bytes are more than the {MAX_VALUE_LEN_BYTES} allowed", value.len());
+            return Err(Error::InvalidArgument { what: "value", reason });
+        }
+        self.check(key, value.len())?;
+        self.encoded.push(OP_PUT);
+        put_bytes(&mut self.encoded, key);
+        put_bytes(&mut self.encoded, value);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Removes `key`, whether it exists or not.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.check(key, 0)?;
+        self.encoded.push(OP_DELETE);
+        put_bytes(&mut self.encoded, key);
+        self.len += 1;
+        Ok(())
+    }
+
+    fn check(&self, key: &[u8], value_len: usize) -> Result<()> {
+        if key.len() > MAX_KEY_LEN_BYTES {
+            return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_KEY_LEN_BYTES });
+        }
+        if self.encoded.len() + key.len() + value_len > MAX_BATCH_LEN_BYTES {
+            let reason = format!("it would have more than {MAX_BATCH_LEN_BYTES} bytes");
+            return Err(Error::InvalidArgument { what: "batch", reason });
+        }
+        Ok(())
+    }
+
+    /// Number of writes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds no writes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the encoded writes.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.encoded.len()
+    }
+
+    /// Forgets the writes and keeps the memory.
+    pub fn clear(&mut self) {
+        self.encoded.clear();
+        self.len = 0;
+    }
+
+    /// The encoded writes, as [`BatchOps`] reads them.
+    #[must_use]
+    pub fn encoded(&self) -> &[u8] {
+        &self.encoded
+    }
+
+    /// The writes, in the order in which they were made.
+    #[must_use]
+    pub fn iter(&self) -> BatchOps<'_> {
+        BatchOps::new(&self.encoded, 0)
+    }
+}
+
+/// One write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchOp<'a> {
+    /// `key` has `value`.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// `key` has no value.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+}
+
+impl<'a> BatchOp<'a> {
+    /// The key written.
+    #[must_use]
+    pub fn key(self) -> &'a [u8] {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key } => key,
+        }
+    }
+
+    /// The value; `None` for a removal.
+    #[must_use]
+    pub fn value(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Put { value, .. } => Some(value),
+            Self::Delete { .. } => None,
+        }
+    }
+}
+
+/// Decodes writes; after an error there are no more.
+#[derive(Debug, Clone)]
+pub struct BatchOps<'a> {
+    cursor: Cursor<'a>,
+}
+
+impl<'a> BatchOps<'a> {
+    /// The writes encoded in `bytes`, which lie at `offset` in their file.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], offset: u64) -> Self {
+        Self { cursor: Cursor::new(bytes, offset) }
+    }
+
+    fn take(&mut self) -> Result<BatchOp<'a>> {
+        let start = self.cursor.offset();
+        let too_long = || Error::Corrupt { field: Field::Batch, offset: start };
+        let op = self.cursor.take_u8(Field::Batch)?;
+        let key = self.cursor.take_bytes(Field::Batch)?;
+        if key.len() > MAX_KEY_LEN_BYTES {
+            return Err(too_long());
+        }
+        match op {
+            OP_PUT => {
+                let value = self.cursor.take_bytes(Field::Batch)?;
+                if value.len() > MAX_VALUE_LEN_BYTES { Err(too_long()) } else { Ok(BatchOp::Put { key, value }) }
+            }
+            OP_DELETE => Ok(BatchOp::Delete { key }),
+            _ => Err(Error::Corrupt { field: Field::Batch, offset: start }),
+        }
+    }
+}
+
+impl<'a> Iterator for BatchOps<'a> {
+    /// `Err(Corrupt { field: Batch, .. })` for bytes that no batch encodes.
+    type Item = Result<BatchOp<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.cursor.is_empty() {
+            return None;
+        }
+        let op = self.take();
+        if op.is_err() {
+            self.cursor = Cursor::new(&[], self.cursor.offset());
+        }
+        Some(op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        batch.put(b"key", b"value").unwrap();
+        batch.delete(b"").unwrap();
+        batch.put(b"", b"").unwrap();
+        batch.put(&[b'k'; 300], &[b'v'; 20_000]).unwrap();
+        batch.delete(b"gone").unwrap();
+        batch
+    }
+
+    #[test]
+    fn writes_come_back_in_order_with_empty_keys_and_values() {
+        let batch = sample();
+        let ops: Vec<_> = batch.iter().map(|op| op.unwrap()).map(|op| (op.key(), op.value())).collect();
+        assert_eq!(ops.len(), batch.len());
+        assert_eq!(ops[0], (b"key".as_slice(), Some(b"value".as_slice())));
+        assert_eq!(ops[1..3], [(b"".as_slice(), None), (b"".as_slice(), Some(b"".as_slice()))]);
+        assert_eq!((ops[3].0.len(), ops[3].1.unwrap().len()), (300, 20_000));
+        assert_eq!(ops[4], (b"gone".as_slice(), None));
+    }
+
+    #[test]
+    fn a_cleared_batch_is_empty() {
+        let mut batch = sample();
+        assert!(!batch.is_empty());
+        batch.clear();
+        assert_eq!((batch.is_empty(), batch.len(), batch.len_bytes(), batch.iter().count()), (true, 0, 0, 0));
+        assert_eq!(batch, WriteBatch::new());
+    }
+
+    #[test]
+    fn a_key_or_value_over_its_limit_is_refused_and_changes_nothing() {
+        let mut batch = sample();
+        let before = batch.clone();
+        let key = vec![0; MAX_KEY_LEN_BYTES + 1];
+        for error in [batch.put(&key, b"").unwrap_err(), batch.delete(&key).unwrap_err()] {
+            assert!(matches!(error, Error::KeyTooLong { len_bytes: 65_537, max_bytes: 65_536 }), "{error}");
+        }
+        // Never touched, so the system allots no memory for it.
+        let value = vec![0; MAX_VALUE_LEN_BYTES + 1];
+        assert!(matches!(batch.put(b"", &value).unwrap_err(), Error::InvalidArgument { what: "value", .. }));
+        assert_eq!(batch, before);
+        batch.put(&key[1..], b"").unwrap();
+        assert_eq!(batch.iter().last().unwrap().unwrap().key().len(), MAX_KEY_LEN_BYTES);
+    }
+
+    #[test]
+    fn cut_or_foreign_bytes_give_the_writes_before_and_one_error() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"key", b"value").unwrap();
+        batch.delete(b"gone").unwrap();
+        let whole = batch.encoded();
+        for len in 0..whole.len() {
+            let results: Vec<_> = BatchOps::new(&whole[..len], 100).collect();
+            let errors: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+            assert_eq!(errors.len(), usize::from(len != 0 && len != 11), "{len}");
+            assert!(
+                errors
+                    .iter()
+                    .all(|error| matches!(error, Error::Corrupt { field: Field::Batch, offset } if *offset >= 100))
+            );
+        }
+        for op in (0..=u8::MAX).filter(|op| ![OP_PUT, OP_DELETE].contains(op)) {
+            let bytes = [op, 0, 0];
+            let results: Vec<_> = BatchOps::new(&bytes, 5).collect();
+            assert!(matches!(results[..], [Err(Error::Corrupt { field: Field::Batch, offset: 5 })]));
+        }
+        let mut long = vec![OP_DELETE];
+        put_bytes(&mut long, &vec![0; MAX_KEY_LEN_BYTES + 1]);
+        assert!(BatchOps::new(&long, 0).next().unwrap().is_err());
+    }
+}

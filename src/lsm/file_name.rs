@@ -1,0 +1,126 @@
+//! The names of a store's files.
+
+/// The file that names the manifest in force.
+pub const CURRENT: &str = "CURRENT";
+
+/// What becomes [`CURRENT`] by a rename.
+pub const CURRENT_TEMPORARY: &str = "CURRENT.tmp";
+
+/// The file whose lock keeps a second process out.
+pub const LOCK: &str = "LOCK";
+
+/// What a file of a store is, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileName {
+    /// A sorted file.
+    Table(u64),
+    /// A write-ahead log.
+    Log(u64),
+    /// A manifest.
+    Manifest(u64),
+    /// The name of the manifest in force.
+    Current,
+    /// The lock.
+    Lock,
+    /// What a crash left of a file that was not published yet.
+    Temporary,
+}
+
+/// The name of a sorted file: `000123.sst`.
+#[must_use]
+pub fn table_name(number: u64) -> String {
+    format!("{number:06}.sst")
+}
+
+/// The name of a write-ahead log: `000123.log`.
+#[must_use]
+pub fn log_name(number: u64) -> String {
+    format!("{number:06}.log")
+}
+
+/// The name of a manifest: `MANIFEST-000123`.
+#[must_use]
+pub fn manifest_name(number: u64) -> String {
+    format!("MANIFEST-{number:06}")
+}
+
+/// What the file called `name` is; `None` for one that no store writes.
+#[must_use]
+pub fn parse(name: &str) -> Option<FileName> {
+    match name {
+        CURRENT => return Some(FileName::Current),
+        LOCK => return Some(FileName::Lock),
+        CURRENT_TEMPORARY => return Some(FileName::Temporary),
+        _ => {}
+    }
+    if let Some(published) = name.strip_suffix(".tmp") {
+        return matches!(parse(published)?, FileName::Table(_)).then_some(FileName::Temporary);
+    }
+    let found = if let Some(number) = name.strip_prefix("MANIFEST-") {
+        FileName::Manifest(number.parse().ok()?)
+    } else {
+        match name.split_once('.')? {
+            (number, "sst") => FileName::Table(number.parse().ok()?),
+            (number, "log") => FileName::Log(number.parse().ok()?),
+            _ => return None,
+        }
+    };
+    // One number has one name: `+1.sst` and `1.sst` are files of somebody else, not to be touched.
+    let canonical = match found {
+        FileName::Table(number) => table_name(number),
+        FileName::Log(number) => log_name(number),
+        FileName::Manifest(number) => manifest_name(number),
+        _ => return None,
+    };
+    (canonical == name).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_belong_together() {
+        assert_eq!(table_name(123), "000123.sst");
+        assert_eq!(log_name(0), "000000.log");
+        assert_eq!(manifest_name(12_345_678), "MANIFEST-12345678");
+        for number in [0, 1, 999_999, 1_000_000, u64::MAX] {
+            assert_eq!(parse(&table_name(number)), Some(FileName::Table(number)));
+            assert_eq!(parse(&log_name(number)), Some(FileName::Log(number)));
+            assert_eq!(parse(&manifest_name(number)), Some(FileName::Manifest(number)));
+        }
+        assert_eq!((parse("CURRENT"), parse("LOCK")), (Some(FileName::Current), Some(FileName::Lock)));
+        for temporary in ["CURRENT.tmp", "000007.sst.tmp"] {
+            assert_eq!(parse(temporary), Some(FileName::Temporary));
+        }
+    }
+
+    #[test]
+    fn files_of_others_are_not_recognised() {
+        let foreign = [
+            "",
+            ".",
+            "1.sst",
+            "+00001.sst",
+            "-00001.log",
+            "0000001.sst",
+            "00001a.sst",
+            "000001.SST",
+            "000001.sst.bak",
+            "MANIFEST-",
+            "MANIFEST-1",
+            "MANIFEST-x",
+            "current",
+            "CURRENT.bak",
+            "notes.tmp",
+            "LOCK.tmp",
+            ".sst",
+            "99999999999999999999.sst",
+            "000001.sst.tmp.tmp",
+            "00000\u{663}.sst",
+        ];
+        for name in foreign {
+            assert_eq!(parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Checksummed records in a file that only grows: the form of the write-ahead log and of the manifest.
+//!
+//! ```text
+//! header (48)  magic 8 | version 4 | number 8 | store id 16 | first sequence 8 | CRC 4
+//! record       payload length 4 | sequence 8 | synced length 8 | CRC 4 | payload
+//! ```
+//!
+//! A record's CRC begins with the header's first 36 bytes, so a record of another log never passes for one of this.
+//! Each record says how much of the file was durable when it was appended. That tells a crash, which may lose any
+//! sectors that were never synced, from the loss of bytes that had been promised (see [`super::log_reader`]).
+
+use std::path::{Path, PathBuf};
+
+use crate::checksum::Crc32;
+use crate::codec::{put_u32, put_u64};
+use crate::error::{Error, Result};
+use crate::storage::{Storage, WriteFile};
+
+use super::log_reader::LogEnd;
+
+/// Length of the header of a file.
+pub const HEADER_LEN_BYTES: usize = 48;
+
+/// Length of what precedes each payload.
+pub const RECORD_HEADER_LEN_BYTES: usize = 24;
+
+/// The format that this code writes, and the only one it reads.
+pub const LOG_VERSION: u32 = 1;
+
+/// Records gather here before they go to the operating system; longer ones pass by.
+const BUFFER_LEN_BYTES: usize = 64 << 10;
+
+/// What the records of a file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LogKind {
+    /// Write batches.
+    WriteAhead,
+    /// Version edits.
+    Manifest,
+}
+
+impl LogKind {
+    /// The first eight bytes of the file. The line ending notices a transfer in text mode.
+    #[must_use]
+    pub fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::WriteAhead => b"fb-log\r\n",
+            Self::Manifest => b"fb-man\r\n",
+        }
+    }
+}
+
+/// Which log of which store: part of every checksum in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LogId {
+    /// What its records are.
+    pub kind: LogKind,
+    /// The store it belongs to; zeros in a manifest, whose first edit names the store.
+    pub store_id: [u8; 16],
+    /// The number in its name.
+    pub number: u64,
+}
+
+impl LogId {
+    /// The first 36 bytes of the file.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_LEN_BYTES);
+        bytes.extend_from_slice(self.kind.magic());
+        put_u32(&mut bytes, LOG_VERSION);
+        put_u64(&mut bytes, self.number);
+        bytes.extend_from_slice(&self.store_id);
+        bytes
+    }
+
+    /// The sum that every record's sum begins with.
+    pub(super) fn sum(&self) -> Crc32 {
+        Crc32::new().with(&self.encode())
+    }
+}
+
+/// Appends records to one file.
+#[derive(Debug)]
+pub struct LogWriter {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    id_sum: Crc32,
+    buffer: Vec<u8>,
+    /// How much of the file is durable.
+    synced_len_bytes: u64,
+    /// The sequence number below which no record may begin.
+    next_sequence: u64,
+    /// The first failure: since then the end of the file is unknown.
+    failure: Option<String>,
+}
+
+impl LogWriter {
+    /// Creates the file; its header waits in the buffer until the first flush. The first record must begin at
+    /// `first_sequence`.
+    ///
+    /// # Errors
+    /// When the file exists or cannot be created.
+    pub fn create(storage: &dyn Storage, path: &Path, id: LogId, first_sequence: u64) -> Result<Self> {
+        let file = storage.create(path)?;
+        let mut buffer = Vec::with_capacity(BUFFER_LEN_BYTES);
+        buffer.extend_from_slice(&id.encode());
+        put_u64(&mut buffer, first_sequence);
+        let sum = Crc32::new().with(&buffer).finish();
+        put_u32(&mut buffer, sum);
+        Ok(Self::new(file, path, id, buffer, 0, first_sequence))
+    }
+
+    /// Goes on with a file that `read_log` read to its very end; what is there is made durable first.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the file has a torn tail, was salvaged, or has changed since; that of the storage.
+    pub fn reopen(storage: &dyn Storage, path: &Path, id: LogId, end: &LogEnd) -> Result<Self> {
+        let mut file = storage.append(path)?;
+        let (true, Some(next_sequence)) = (end.is_clean() && file.len() == end.valid_len_bytes, end.next_sequence)
+        else {
+            let reason = "a log can be continued only where it ended cleanly".to_owned();
+            return Err(Error::InvalidArgument { what: "log end", reason }.in_file(path));
+        };
+        file.sync().map_err(|error| error.in_file(path))?;
+        let synced = file.len();
+        Ok(Self::new(file, path, id, Vec::with_capacity(BUFFER_LEN_BYTES), synced, next_sequence))
+    }
+
+    fn new(
+        file: Box<dyn WriteFile>,
+        path: &Path,
+        id: LogId,
+        buffer: Vec<u8>,
+        synced_len_bytes: u64,
+        next_sequence: u64,
+    ) -> Self {
+        let path = path.to_path_buf();
+        Self { file, path, id_sum: id.sum(), buffer, synced_len_bytes, next_sequence, failure: None }
+    }
+
+    /// Appends one record, whose payload is `parts` put together; it is in the process's memory until [`Self::flush`].
+    ///
+    /// `sequence` must be the number that the reader's visitor returns for the record before: numbers have no gaps.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, before anything is written, for an empty payload, one of 4 GiB or more, or a number already
+    /// passed; `Poisoned` after an earlier failure; that of the storage.
+    pub fn append(&mut self, sequence: u64, parts: &[&[u8]]) -> Result<()> {
+        self.check_usable()?;
+        let invalid = |what, reason: &str| Err(Error::InvalidArgument { what, reason: reason.to_owned() });
+        let payload_len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let Ok(payload_len_u32) = u32::try_from(payload_len) else {
+            return invalid("log record", "its payload has 4 GiB or more");
+        };
+        if payload_len == 0 {
+            return invalid("log record", "its payload is empty");
+        }
+        if sequence < self.next_sequence {
+            return invalid("sequence number", "it has been passed already");
+        }
+        self.attempt(|log| {
+            if log.buffer.len() + RECORD_HEADER_LEN_BYTES + payload_len > BUFFER_LEN_BYTES {
+                log.write_buffer()?;
+            }
+            let start = log.buffer.len();
+            put_u32(&mut log.buffer, payload_len_u32);
+            put_u64(&mut log.buffer, sequence);
+            put_u64(&mut log.buffer, log.synced_len_bytes);
+            let mut sum = log.id_sum.clone().with(log.buffer.get(start..).unwrap_or_default());
+            parts.iter().for_each(|part| sum.update(part));
+            put_u32(&mut log.buffer, sum.finish());
+            for part in parts {
+                if log.buffer.len() + part.len() > BUFFER_LEN_BYTES {
+                    log.write_buffer()?;
+                }
+                if part.len() > BUFFER_LEN_BYTES {
+                    log.file.write_all(part)?;
+                } else {
+                    log.buffer.extend_from_slice(part);
+                }
+            }
+            log.next_sequence = sequence.saturating_add(1);
+            Ok(())
+        })
+    }
+
+    /// Hands everything to the operating system: it survives the end of the process, not that of the machine.
+    ///
+    /// # Errors
+    /// `Poisoned` after an earlier failure; that of the storage.
+    pub fn flush(&mut self) -> Result<()> {
+        self.attempt(Self::write_buffer)
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// `Poisoned` after an earlier failure; that of the storage.
+    pub fn sync(&mut self) -> Result<()> {
+        self.attempt(|log| {
+            log.write_buffer()?;
+            log.file.sync()?;
+            log.synced_len_bytes = log.file.len();
+            Ok(())
+        })
+    }
+
+    /// Bytes appended, those in the buffer included.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.file.len() + self.buffer.len() as u64
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.file.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        match &self.failure {
+            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }.in_file(&self.path)),
+            None => Ok(()),
+        }
+    }
+
+    /// Does something that no later attempt may follow if it fails: a record that may or may not be in the file must
+    /// stay the last, and a sync that failed says nothing when it is repeated.
+    fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.check_usable()?;
+        act(self).map_err(|error| {
+            self.failure = Some(error.root().to_string());
+            error.in_file(&self.path)
+        })
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use crate::storage::Disk;
+
+    fn writer(device: &str) -> LogWriter {
+        let path = Path::new(device);
+        let id = LogId { kind: LogKind::WriteAhead, store_id: [0; 16], number: 1 };
+        LogWriter::new(Disk.append(path).unwrap(), path, id, Vec::new(), 0, 0)
+    }
+
+    #[test]
+    fn after_a_failed_sync_every_call_is_refused_with_its_reason() {
+        let mut log = writer("/dev/null");
+        log.append(1, &[b"x"]).unwrap();
+        log.flush().unwrap();
+        assert!(matches!(log.sync().unwrap_err().root(), Error::Io(_)));
+        for error in [log.append(2, &[b"y"]).unwrap_err(), log.flush().unwrap_err(), log.sync().unwrap_err()] {
+            assert!(matches!(error.root(), Error::Poisoned { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn after_a_failed_write_every_call_is_refused_with_its_reason() {
+        let mut log = writer("/dev/full");
+        log.append(1, &[b"x"]).unwrap();
+        assert!(matches!(log.flush().unwrap_err().root(), Error::Io(_)));
+        assert!(matches!(log.append(2, &[b"y"]).unwrap_err().root(), Error::Poisoned { .. }));
+    }
+}

@@ -1,0 +1,148 @@
+//! The manifest: a log of version edits, the first of them a whole state, and `CURRENT`, which names the one in force.
+//!
+//! `CURRENT` holds two lines: the manifest's name, and the CRC-32 of the first line as eight hexadecimal digits.
+
+use std::path::Path;
+
+use crate::checksum::crc32;
+use crate::error::{Error, Field, Result};
+use crate::storage::Storage;
+
+use super::file_name::{CURRENT, CURRENT_TEMPORARY, FileName, manifest_name, parse};
+use super::log_file::{LogId, LogKind, LogWriter};
+use super::log_reader::{LogEnd, LogRecovery, read_log};
+use super::version_edit::{StoreState, VersionEdit};
+
+/// A manifest open for appending.
+#[derive(Debug)]
+pub struct Manifest {
+    log: LogWriter,
+    number: u64,
+    next_sequence: u64,
+}
+
+/// What a manifest held when it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveredManifest {
+    /// The number in its name.
+    pub number: u64,
+    /// All its edits in one.
+    pub state: StoreState,
+    /// How it ended. After a torn tail the last edit may be missing: an unknown table is then not surely garbage.
+    pub end: LogEnd,
+}
+
+impl Manifest {
+    /// Writes a new manifest that begins with `snapshot`, and puts it in force; all of it is durable on return.
+    ///
+    /// # Errors
+    /// When a manifest of that number exists, or that of the storage. After an error the manifest before is in force,
+    /// or this one: reopening the store finds out.
+    pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
+        let name = manifest_name(number);
+        let log = LogWriter::create(storage, &dir.join(&name), log_id(number), 0)?;
+        let mut manifest = Self { log, number, next_sequence: 0 };
+        manifest.append(snapshot)?;
+        set_current(storage, dir, &name)?;
+        Ok(manifest)
+    }
+
+    /// Reads the manifest that is in force.
+    ///
+    /// # Errors
+    /// `Io` of kind `NotFound`, naming the file, when `CURRENT` or the manifest is missing; damage of either, except for
+    /// a tail that a crash tore, with file, field and offset; `Unsupported` for edits of a newer version.
+    pub fn recover(storage: &dyn Storage, dir: &Path) -> Result<RecoveredManifest> {
+        let number = read_current(storage, dir)?;
+        let path = dir.join(manifest_name(number));
+        let mut state = StoreState::default();
+        let end = read_log(storage, &path, log_id(number), LogRecovery::Strict, &mut |record| {
+            let edit = VersionEdit::decode(record.payload, record.payload_offset)?;
+            if record.sequence == 0 && edit.store_id.is_none() {
+                return Err(Error::Corrupt { field: Field::StoreId, offset: record.payload_offset });
+            }
+            state.apply(&edit, record.payload_offset)?;
+            Ok(record.sequence.saturating_add(1))
+        })?;
+        // It came into force only after its first edit was durable.
+        if end.num_records == 0 {
+            return Err(Error::Corrupt { field: Field::ManifestRecord, offset: end.valid_len_bytes }.in_file(&path));
+        }
+        Ok(RecoveredManifest { number, state, end })
+    }
+
+    /// Goes on with a manifest that was read to its very end.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it has a torn tail (write a new one instead); that of the storage.
+    pub fn reopen(storage: &dyn Storage, dir: &Path, recovered: &RecoveredManifest) -> Result<Self> {
+        let number = recovered.number;
+        let path = dir.join(manifest_name(number));
+        let log = LogWriter::reopen(storage, &path, log_id(number), &recovered.end)?;
+        Ok(Self { log, number, next_sequence: recovered.end.next_sequence.unwrap_or_default() })
+    }
+
+    /// Appends an edit and makes it durable.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an edit that changes nothing; that of the storage, after which the edit may or may not be
+    /// in the file, and every later call is `Poisoned`.
+    pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
+        self.log.append(self.next_sequence, &[&edit.encode()])?;
+        self.log.sync()?;
+        self.next_sequence += 1;
+        Ok(())
+    }
+
+    /// The number in its name.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Length of the file: when it is many times that of a snapshot, a new manifest pays.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.log.len_bytes()
+    }
+}
+
+fn log_id(number: u64) -> LogId {
+    LogId { kind: LogKind::Manifest, store_id: [0; 16], number }
+}
+
+fn set_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
+    let (temporary, current) = (dir.join(CURRENT_TEMPORARY), dir.join(CURRENT));
+    if storage.exists(&temporary) {
+        // A crash left it.
+        storage.remove(&temporary)?;
+    }
+    let mut file = storage.create(&temporary)?;
+    file.write_all(current_content(manifest).as_bytes())?;
+    file.sync()?;
+    drop(file);
+    // A directory may lose earlier changes and keep later ones: the manifest's own name must not be lost behind this.
+    storage.sync_dir(dir)?;
+    storage.rename(&temporary, &current)?;
+    storage.sync_dir(dir)
+}
+
+fn current_content(manifest: &str) -> String {
+    let line = format!("{manifest}\n");
+    format!("{line}{:08x}\n", crc32(line.as_bytes()))
+}
+
+/// The number of the manifest in force.
+fn read_current(storage: &dyn Storage, dir: &Path) -> Result<u64> {
+    let path = dir.join(CURRENT);
+    let content = storage.read(&path)?;
+    let name = content.split(|&byte| byte == b'\n').next().and_then(|line| std::str::from_utf8(line).ok());
+    match name.map(|name| (parse(name), current_content(name))) {
+        Some((Some(FileName::Manifest(number)), expected)) if expected.as_bytes() == content => Ok(number),
+        _ => Err(Error::Corrupt { field: Field::CurrentFile, offset: 0 }.in_file(&path)),
+    }
+}
+
+#[cfg(test)]
+#[path = "manifest_tests.rs"]
+mod tests;

@@ -1,0 +1,356 @@
+//! Tests of version edits and of the manifest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::super::version_edit::TableMeta;
+use super::*;
+use crate::storage::{IoMode, Memory, ReadAt, WriteFile};
+
+fn table(number: u64) -> TableMeta {
+    let key = |prefix: char| format!("{prefix}{number:03}").into_bytes();
+    TableMeta {
+        number,
+        len_bytes: 1 << 40,
+        num_entries: 300,
+        num_tombstones: 5,
+        smallest: key('a'),
+        largest: key('z'),
+        smallest_sequence: number * 10,
+        largest_sequence: u64::MAX,
+    }
+}
+
+fn first_edit() -> VersionEdit {
+    StoreState { store_id: [9; 16], hash_seed: 42, next_file_number: 2, ..StoreState::default() }.snapshot()
+}
+
+fn edits() -> Vec<VersionEdit> {
+    let add = VersionEdit {
+        log_number: Some(5),
+        next_file_number: Some(u64::MAX),
+        last_sequence: Some(77),
+        added: vec![(0, table(3)), (0, table(4))],
+        ..VersionEdit::default()
+    };
+    let deepen = VersionEdit { removed: vec![(0, 3)], added: vec![(6, table(3))], ..VersionEdit::default() };
+    let remove = VersionEdit { removed: vec![(0, 4)], added: vec![(1, table(8))], ..VersionEdit::default() };
+    vec![first_edit(), add, deepen, remove]
+}
+
+fn state_after(edits: &[VersionEdit]) -> StoreState {
+    let mut state = StoreState::default();
+    edits.iter().for_each(|edit| state.apply(edit, 0).unwrap());
+    state
+}
+
+fn store() -> (Memory, &'static Path) {
+    let memory = Memory::new();
+    memory.create_dir_all(Path::new("/db")).unwrap();
+    (memory, Path::new("/db"))
+}
+
+fn written() -> (Memory, &'static Path) {
+    let (memory, dir) = store();
+    let mut manifest = Manifest::create(&memory, dir, 1, &first_edit()).unwrap();
+    edits()[1..].iter().for_each(|edit| manifest.append(edit).unwrap());
+    assert_eq!(manifest.len_bytes(), memory.read(&dir.join("MANIFEST-000001")).unwrap().len() as u64);
+    (memory, dir)
+}
+
+fn overwrite(memory: &Memory, path: &Path, bytes: &[u8]) {
+    memory.remove(path).unwrap();
+    memory.create(path).unwrap().write_all(bytes).unwrap();
+}
+
+#[test]
+fn edits_survive_encoding_and_every_cut_is_noticed_or_a_prefix() {
+    for edit in edits() {
+        let bytes = edit.encode();
+        assert_eq!(VersionEdit::decode(&bytes, 0).unwrap(), edit);
+        for len in 0..bytes.len() {
+            match VersionEdit::decode(&bytes[..len], 100) {
+                Ok(shorter) => assert_eq!(shorter.encode(), bytes[..len]),
+                Err(Error::Corrupt { offset, .. }) => assert!(offset >= 100),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    let error = VersionEdit::decode(&[99], 0).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { field: Field::ManifestTag, found: 99 }), "{error}");
+    let twice = VersionEdit { log_number: Some(1), ..VersionEdit::default() }.encode().repeat(2);
+    let error = VersionEdit::decode(&twice, 0).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { field: Field::ManifestRecord, offset: 2 }), "{error}");
+}
+
+#[test]
+fn edits_add_up_and_a_snapshot_says_the_same_in_one() {
+    let state = state_after(&edits());
+    assert_eq!((state.store_id, state.hash_seed, state.log_number), ([9; 16], 42, 5));
+    assert_eq!((state.next_file_number, state.last_sequence), (u64::MAX, 77));
+    let numbers: Vec<Vec<u64>> = state.levels.iter().map(|level| level.iter().map(|t| t.number).collect()).collect();
+    assert_eq!(numbers, [vec![], vec![8], vec![], vec![], vec![], vec![], vec![3]]);
+    assert_eq!(state_after(&[state.snapshot()]), state);
+}
+
+#[test]
+fn an_impossible_edit_is_damage() {
+    let with = |level: u8, table: TableMeta| VersionEdit { added: vec![(level, table)], ..VersionEdit::default() };
+    let without = |level: u8, number: u64| VersionEdit { removed: vec![(level, number)], ..VersionEdit::default() };
+    let swapped = TableMeta { smallest: b"b".to_vec(), largest: b"a".to_vec(), ..table(20) };
+    let cases = [
+        (with(7, table(20)), Field::Level),
+        (with(255, table(20)), Field::Level),
+        (without(7, 8), Field::Level),
+        (without(0, 8), Field::FileNumber),
+        (without(1, 9), Field::FileNumber),
+        (with(2, table(8)), Field::FileNumber),
+        (with(2, swapped), Field::Key),
+        (with(2, TableMeta { smallest_sequence: 2, largest_sequence: 1, ..table(20) }), Field::LogSequence),
+        (with(2, TableMeta { num_tombstones: 301, ..table(20) }), Field::ManifestRecord),
+        (VersionEdit { store_id: Some([1; 16]), ..VersionEdit::default() }, Field::StoreId),
+    ];
+    for (edit, expected) in cases {
+        let error = state_after(&edits()).apply(&edit, 55).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field, offset: 55 } if field == expected), "{edit:?}: {error}");
+        let (memory, dir) = written();
+        let recovered = Manifest::recover(&memory, dir).unwrap();
+        Manifest::reopen(&memory, dir, &recovered).unwrap().append(&edit).unwrap();
+        let error = Manifest::recover(&memory, dir).unwrap_err();
+        assert!(error.is_damage() && error.to_string().starts_with("/db/MANIFEST-000001: "), "{error}");
+    }
+}
+
+#[test]
+fn a_manifest_is_recovered_and_continued() {
+    let (memory, dir) = written();
+    for round in 0..3 {
+        let recovered = Manifest::recover(&memory, dir).unwrap();
+        assert_eq!((recovered.number, recovered.end.is_clean()), (1, true));
+        assert_eq!(recovered.state.levels[2].len(), round);
+        let mut manifest = Manifest::reopen(&memory, dir, &recovered).unwrap();
+        assert_eq!(manifest.number(), 1);
+        let added = vec![(2, table(100 + round as u64))];
+        manifest.append(&VersionEdit { added, ..VersionEdit::default() }).unwrap();
+    }
+}
+
+#[test]
+fn a_new_manifest_takes_over_and_one_that_exists_is_not_overwritten() {
+    let (memory, dir) = written();
+    let state = Manifest::recover(&memory, dir).unwrap().state;
+    memory.create(&dir.join(CURRENT_TEMPORARY)).unwrap().write_all(b"left by a crash").unwrap();
+    assert!(Manifest::create(&memory, dir, 1, &state.snapshot()).is_err());
+    Manifest::create(&memory, dir, 2, &state.snapshot()).unwrap();
+    assert_eq!(memory.list(dir).unwrap(), ["CURRENT", "MANIFEST-000001", "MANIFEST-000002"]);
+    memory.remove(&dir.join("MANIFEST-000001")).unwrap();
+    let recovered = Manifest::recover(&memory, dir).unwrap();
+    assert_eq!((recovered.number, recovered.state), (2, state));
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    for missing in ["CURRENT", "MANIFEST-000001"] {
+        let (memory, dir) = written();
+        memory.remove(&dir.join(missing)).unwrap();
+        let error = Manifest::recover(&memory, dir).unwrap_err();
+        assert!(matches!(error.root(), Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound), "{error}");
+        assert!(matches!(&error, Error::InFile { path, .. } if *path == dir.join(missing)), "{error}");
+    }
+}
+
+#[test]
+fn any_change_to_current_is_noticed() {
+    let (memory, dir) = written();
+    let path = dir.join(CURRENT);
+    let sound = memory.read(&path).unwrap();
+    let mut changed: Vec<Vec<u8>> = (0..sound.len()).map(|len| sound[..len].to_vec()).collect();
+    changed.extend((0..sound.len() * 8).map(|bit| {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    }));
+    changed.extend([[&sound[..], b"\n"].concat(), vec![0; 25], current_content("000001.log").into_bytes()]);
+    for bytes in changed {
+        overwrite(&memory, &path, &bytes);
+        let error = Manifest::recover(&memory, dir).unwrap_err();
+        assert!(matches!(error.root(), Error::Corrupt { field: Field::CurrentFile, offset: 0 }), "{error}");
+        assert!(error.to_string().starts_with("/db/CURRENT: "), "{error}");
+    }
+}
+
+#[test]
+fn a_damaged_manifest_is_an_error_except_for_a_torn_tail() {
+    let (memory, dir) = written();
+    let path = dir.join("MANIFEST-000001");
+    let sound = memory.read(&path).unwrap();
+    let ends: Vec<usize> = edits().iter().fold(vec![48], |mut ends, edit| {
+        ends.push(ends.last().unwrap() + 24 + edit.encode().len());
+        ends
+    });
+    assert_eq!(ends[4], sound.len());
+    for len in 0..sound.len() {
+        overwrite(&memory, &path, &sound[..len]);
+        let recovered = Manifest::recover(&memory, dir);
+        match ends[1..].iter().filter(|&&end| end <= len).count() {
+            0 => assert!(recovered.unwrap_err().is_damage()),
+            whole => {
+                let recovered = recovered.unwrap();
+                assert_eq!(recovered.state, state_after(&edits()[..whole]));
+                assert_eq!(Manifest::reopen(&memory, dir, &recovered).is_ok(), ends.contains(&len), "{len}");
+            }
+        }
+    }
+    for bit in 0..ends[3] * 8 {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        overwrite(&memory, &path, &bytes);
+        let error = Manifest::recover(&memory, dir).unwrap_err();
+        assert!(error.is_damage() && error.to_string().starts_with("/db/MANIFEST-000001: "), "{bit} {error}");
+    }
+}
+
+#[test]
+fn a_first_edit_that_is_no_snapshot_is_damage() {
+    let (memory, dir) = store();
+    Manifest::create(&memory, dir, 1, &VersionEdit { log_number: Some(1), ..VersionEdit::default() }).unwrap();
+    let error = Manifest::recover(&memory, dir).unwrap_err();
+    assert!(matches!(error.root(), Error::Corrupt { field: Field::StoreId, offset: 72 }), "{error}");
+}
+
+#[test]
+fn an_edit_that_changes_nothing_is_refused_and_harms_nothing() {
+    let (memory, dir) = written();
+    let recovered = Manifest::recover(&memory, dir).unwrap();
+    let mut manifest = Manifest::reopen(&memory, dir, &recovered).unwrap();
+    assert!(matches!(manifest.append(&VersionEdit::default()).unwrap_err(), Error::InvalidArgument { .. }));
+    manifest.append(&VersionEdit { log_number: Some(6), ..VersionEdit::default() }).unwrap();
+    assert_eq!(Manifest::recover(&memory, dir).unwrap().state.log_number, 6);
+}
+
+/// A memory whose `fail_at`-th change fails, and every one after it.
+#[derive(Debug)]
+struct Failing {
+    memory: Memory,
+    changes: Arc<AtomicUsize>,
+    fail_at: usize,
+}
+
+#[derive(Debug)]
+struct FailingFile {
+    inner: Box<dyn WriteFile>,
+    changes: Arc<AtomicUsize>,
+    fail_at: usize,
+}
+
+fn change(changes: &AtomicUsize, fail_at: usize) -> Result<()> {
+    let failed = changes.fetch_add(1, Ordering::Relaxed) >= fail_at;
+    if failed { Err(std::io::Error::other("injected").into()) } else { Ok(()) }
+}
+
+impl Failing {
+    fn new(memory: &Memory, fail_at: usize) -> Self {
+        Self { memory: memory.clone(), changes: Arc::default(), fail_at }
+    }
+
+    fn change(&self) -> Result<()> {
+        change(&self.changes, self.fail_at)
+    }
+
+    fn file(&self, inner: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
+        Box::new(FailingFile { inner, changes: Arc::clone(&self.changes), fail_at: self.fail_at })
+    }
+}
+
+impl WriteFile for FailingFile {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Err(error) = change(&self.changes, self.fail_at) {
+            self.inner.write_all(&bytes[..bytes.len() / 2])?;
+            return Err(error);
+        }
+        self.inner.write_all(bytes)
+    }
+    fn sync(&mut self) -> Result<()> {
+        change(&self.changes, self.fail_at)
+    }
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+}
+
+impl Storage for Failing {
+    fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
+        self.memory.open(path, io)
+    }
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.change()?;
+        self.memory.create(path).map(|file| self.file(file))
+    }
+    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.memory.append(path).map(|file| self.file(file))
+    }
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.memory.read(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.change()?;
+        self.memory.rename(from, to)
+    }
+    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
+        self.change()?;
+        self.memory.link_or_copy(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.change()?;
+        self.memory.remove(path)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.memory.exists(path)
+    }
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.memory.list(dir)
+    }
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.change()?;
+        self.memory.create_dir_all(dir)
+    }
+    fn sync_dir(&self, _dir: &Path) -> Result<()> {
+        self.change()
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.memory.lock(path)
+    }
+}
+
+#[test]
+fn whatever_fails_while_manifests_change_the_store_has_the_one_or_the_other() {
+    let expected = state_after(&edits());
+    let mut failures = 0;
+    for fail_at in 0.. {
+        let (memory, dir) = written();
+        match Manifest::create(&Failing::new(&memory, fail_at), dir, 2, &expected.snapshot()) {
+            Ok(_) => break,
+            Err(error) => assert!(matches!(error.root(), Error::Io(_)), "{error}"),
+        }
+        failures += 1;
+        assert_eq!(Manifest::recover(&memory, dir).unwrap().state, expected, "{fail_at}");
+    }
+    // Create, write and sync of both files, the directory, the rename, the directory again.
+    assert_eq!(failures, 9);
+}
+
+#[test]
+fn after_a_failed_append_a_manifest_refuses_more_and_recovers_with_or_without_the_edit() {
+    for fail_at in 1..3 {
+        let (memory, dir) = written();
+        let failing = Failing::new(&memory, fail_at);
+        let recovered = Manifest::recover(&memory, dir).unwrap();
+        let mut manifest = Manifest::reopen(&failing, dir, &recovered).unwrap();
+        let edit = VersionEdit { log_number: Some(66), ..VersionEdit::default() };
+        assert!(matches!(manifest.append(&edit).unwrap_err().root(), Error::Io(_)));
+        assert!(matches!(manifest.append(&edit).unwrap_err().root(), Error::Poisoned { .. }));
+        let log_number = Manifest::recover(&memory, dir).unwrap().state.log_number;
+        // A failed write leaves half a record, a failed sync a whole one.
+        assert_eq!(log_number, if fail_at == 1 { 5 } else { 66 });
+    }
+}

@@ -1,0 +1,240 @@
+//! The steps by which a store's set of tables changes, and the state that they add up to.
+
+use std::collections::BTreeSet;
+
+use crate::codec::{Cursor, put_bytes, put_u64, put_varint};
+use crate::error::{Error, Field, Result};
+
+/// Number of levels of a store.
+pub const NUM_LEVELS: usize = 7;
+
+const TAG_STORE_ID: u64 = 1;
+const TAG_HASH_SEED: u64 = 2;
+const TAG_LOG_NUMBER: u64 = 3;
+const TAG_NEXT_FILE_NUMBER: u64 = 4;
+const TAG_LAST_SEQUENCE: u64 = 5;
+const TAG_ADDED: u64 = 6;
+const TAG_REMOVED: u64 = 7;
+
+/// What is known of a table without opening it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableMeta {
+    /// The number in its name.
+    pub number: u64,
+    /// Length of the file.
+    pub len_bytes: u64,
+    /// Entries, tombstones included.
+    pub num_entries: u64,
+    /// Entries that say that a key is gone.
+    pub num_tombstones: u64,
+    /// Its first key.
+    pub smallest: Vec<u8>,
+    /// Its last key.
+    pub largest: Vec<u8>,
+    /// The oldest write in it.
+    pub smallest_sequence: u64,
+    /// The newest write in it.
+    pub largest_sequence: u64,
+}
+
+/// One step: what it names changes, all else stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VersionEdit {
+    /// The store's identity, drawn at its creation.
+    pub store_id: Option<[u8; 16]>,
+    /// The seed under which keys are hashed.
+    pub hash_seed: Option<u64>,
+    /// The oldest log whose writes are not all in tables.
+    pub log_number: Option<u64>,
+    /// The number that the next new file gets.
+    pub next_file_number: Option<u64>,
+    /// The last sequence number that is in tables.
+    pub last_sequence: Option<u64>,
+    /// New tables, with their levels.
+    pub added: Vec<(u8, TableMeta)>,
+    /// Level and number of tables that are no longer needed.
+    pub removed: Vec<(u8, u64)>,
+}
+
+impl VersionEdit {
+    /// The bytes of a manifest record: fields, each a tag and its value.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(id) = &self.store_id {
+            put_varint(&mut out, TAG_STORE_ID);
+            out.extend_from_slice(id);
+        }
+        if let Some(seed) = self.hash_seed {
+            put_varint(&mut out, TAG_HASH_SEED);
+            put_u64(&mut out, seed);
+        }
+        let numbers = [
+            (TAG_LOG_NUMBER, self.log_number),
+            (TAG_NEXT_FILE_NUMBER, self.next_file_number),
+            (TAG_LAST_SEQUENCE, self.last_sequence),
+        ];
+        for (tag, number) in numbers {
+            if let Some(number) = number {
+                put_varint(&mut out, tag);
+                put_varint(&mut out, number);
+            }
+        }
+        for (level, number) in &self.removed {
+            put_varint(&mut out, TAG_REMOVED);
+            out.push(*level);
+            put_varint(&mut out, *number);
+        }
+        for (level, table) in &self.added {
+            put_varint(&mut out, TAG_ADDED);
+            out.push(*level);
+            let numbers = [table.number, table.len_bytes, table.num_entries, table.num_tombstones];
+            numbers.iter().for_each(|&number| put_varint(&mut out, number));
+            put_bytes(&mut out, &table.smallest);
+            put_bytes(&mut out, &table.largest);
+            put_varint(&mut out, table.smallest_sequence);
+            put_varint(&mut out, table.largest_sequence);
+        }
+        out
+    }
+
+    /// The edit in the bytes of a manifest record, which lie at `offset` in their file.
+    ///
+    /// # Errors
+    /// `Unsupported { field: ManifestTag, .. }` for a field of a newer version, `Corrupt` for bytes that are no edit, or
+    /// that give a single value twice.
+    pub fn decode(bytes: &[u8], offset: u64) -> Result<Self> {
+        let mut edit = Self::default();
+        let mut cursor = Cursor::new(bytes, offset);
+        while !cursor.is_empty() {
+            let start = cursor.offset();
+            let once = |repeated: bool| {
+                let twice = Error::Corrupt { field: Field::ManifestRecord, offset: start };
+                if repeated { Err(twice) } else { Ok(()) }
+            };
+            match cursor.take_varint(Field::ManifestTag)? {
+                TAG_STORE_ID => once(edit.store_id.replace(cursor.take_array(Field::StoreId)?).is_some())?,
+                TAG_HASH_SEED => once(edit.hash_seed.replace(cursor.take_u64(Field::Seed)?).is_some())?,
+                TAG_LOG_NUMBER => once(edit.log_number.replace(cursor.take_varint(Field::FileNumber)?).is_some())?,
+                TAG_NEXT_FILE_NUMBER => {
+                    once(edit.next_file_number.replace(cursor.take_varint(Field::FileNumber)?).is_some())?;
+                }
+                TAG_LAST_SEQUENCE => {
+                    once(edit.last_sequence.replace(cursor.take_varint(Field::LogSequence)?).is_some())?;
+                }
+                TAG_ADDED => edit.added.push((cursor.take_u8(Field::Level)?, take_table(&mut cursor)?)),
+                TAG_REMOVED => {
+                    edit.removed.push((cursor.take_u8(Field::Level)?, cursor.take_varint(Field::FileNumber)?));
+                }
+                found => return Err(Error::Unsupported { field: Field::ManifestTag, found }),
+            }
+        }
+        Ok(edit)
+    }
+}
+
+fn take_table(cursor: &mut Cursor<'_>) -> Result<TableMeta> {
+    Ok(TableMeta {
+        number: cursor.take_varint(Field::FileNumber)?,
+        len_bytes: cursor.take_varint(Field::ManifestRecord)?,
+        num_entries: cursor.take_varint(Field::ManifestRecord)?,
+        num_tombstones: cursor.take_varint(Field::ManifestRecord)?,
+        smallest: cursor.take_bytes(Field::Key)?.to_vec(),
+        largest: cursor.take_bytes(Field::Key)?.to_vec(),
+        smallest_sequence: cursor.take_varint(Field::LogSequence)?,
+        largest_sequence: cursor.take_varint(Field::LogSequence)?,
+    })
+}
+
+/// What a manifest says in all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreState {
+    /// See [`VersionEdit::store_id`].
+    pub store_id: [u8; 16],
+    /// See [`VersionEdit::hash_seed`].
+    pub hash_seed: u64,
+    /// See [`VersionEdit::log_number`].
+    pub log_number: u64,
+    /// See [`VersionEdit::next_file_number`].
+    pub next_file_number: u64,
+    /// See [`VersionEdit::last_sequence`].
+    pub last_sequence: u64,
+    /// The tables of each of the [`NUM_LEVELS`] levels, in the order of their adding.
+    pub levels: Vec<Vec<TableMeta>>,
+}
+
+impl Default for StoreState {
+    fn default() -> Self {
+        Self {
+            store_id: [0; 16],
+            hash_seed: 0,
+            log_number: 0,
+            next_file_number: 0,
+            last_sequence: 0,
+            levels: vec![Vec::new(); NUM_LEVELS],
+        }
+    }
+}
+
+impl StoreState {
+    /// Takes one step: removals first, so that a table can change its level in one edit.
+    ///
+    /// # Errors
+    /// `Corrupt`, with `offset`, where the edit lies in its file: a level above 6, the removal of a table that is not
+    /// there, a number that another table has, keys or sequence numbers in the wrong order, more tombstones than
+    /// entries, or another store's id. The state is then of no use.
+    pub fn apply(&mut self, edit: &VersionEdit, offset: u64) -> Result<()> {
+        let corrupt = |field| Error::Corrupt { field, offset };
+        if let Some(id) = edit.store_id {
+            if self.store_id != [0; 16] && self.store_id != id {
+                return Err(corrupt(Field::StoreId));
+            }
+            self.store_id = id;
+        }
+        self.hash_seed = edit.hash_seed.unwrap_or(self.hash_seed);
+        self.log_number = edit.log_number.unwrap_or(self.log_number);
+        self.next_file_number = edit.next_file_number.unwrap_or(self.next_file_number);
+        self.last_sequence = edit.last_sequence.unwrap_or(self.last_sequence);
+        for (level, number) in &edit.removed {
+            let tables = self.levels.get_mut(usize::from(*level)).ok_or(corrupt(Field::Level))?;
+            let place = tables.iter().position(|table| table.number == *number).ok_or(corrupt(Field::FileNumber))?;
+            tables.remove(place);
+        }
+        if edit.added.is_empty() {
+            return Ok(());
+        }
+        let mut numbers: BTreeSet<u64> = self.levels.iter().flatten().map(|table| table.number).collect();
+        for (level, table) in &edit.added {
+            if table.smallest > table.largest {
+                return Err(corrupt(Field::Key));
+            }
+            if table.smallest_sequence > table.largest_sequence {
+                return Err(corrupt(Field::LogSequence));
+            }
+            if table.num_tombstones > table.num_entries {
+                return Err(corrupt(Field::ManifestRecord));
+            }
+            if !numbers.insert(table.number) {
+                return Err(corrupt(Field::FileNumber));
+            }
+            self.levels.get_mut(usize::from(*level)).ok_or(corrupt(Field::Level))?.push(table.clone());
+        }
+        Ok(())
+    }
+
+    /// The one edit that leads here from nothing: what a new manifest begins with.
+    #[must_use]
+    pub fn snapshot(&self) -> VersionEdit {
+        let tables =
+            (0u8..).zip(&self.levels).flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)));
+        VersionEdit {
+            store_id: Some(self.store_id),
+            hash_seed: Some(self.hash_seed),
+            log_number: Some(self.log_number),
+            next_file_number: Some(self.next_file_number),
+            last_sequence: Some(self.last_sequence),
+            added: tables.map(|(level, table)| (level, table.clone())).collect(),
+            removed: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! How a data block lies in the file: the stored bytes, then five bytes of trailer.
+//!
+//! ```text
+//! stored bytes | compression (u8) | CRC-32 (u32)
+//! ```
+//! The checksum covers the table id, the block's offset in the file (u64), the stored bytes and the compression: a block
+//! that was swapped, left over or copied from another file does not pass. The stored bytes of a compressed block are the
+//! length of its content (u32) and an LZ4 block.
+
+use super::layout::{Compression, TableId};
+use crate::checksum::Crc32;
+use crate::codec::{put_u32, u32_from, u64_bytes};
+use crate::error::{Error, Field, Result};
+
+/// The length of the trailer of a data block.
+pub const BLOCK_TRAILER_LEN_BYTES: usize = 5;
+
+/// LZ4 yields at most 255 bytes for one: a larger claim is refused before anything is allocated.
+const MAX_EXPANSION: usize = 255;
+
+fn checksum(table_id: &TableId, offset: u64, covered: &[u8]) -> u32 {
+    Crc32::new().with(table_id).with(&u64_bytes(offset)).with(covered).finish()
+}
+
+/// Appends `content` to `out` as the block that lies at `offset` of the file.
+pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, table_id: &TableId, offset: u64) {
+    let start = out.len();
+    let stored_as = match compression {
+        Compression::Lz4 if put_compressed(out, content) => Compression::Lz4,
+        _ => {
+            out.extend_from_slice(content);
+            Compression::None
+        }
+    };
+    out.push(stored_as as u8);
+    let sum = checksum(table_id, offset, out.get(start..).unwrap_or_default());
+    put_u32(out, sum);
+}
+
+/// Appends the content compressed; `false`, and nothing is appended, where that saves nothing.
+fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
+    let start = out.len();
+    let Ok(content_len) = u32::try_from(content.len()) else { return false };
+    put_u32(out, content_len);
+    let packed_at = out.len();
+    out.resize(packed_at + lz4_flex::block::get_maximum_output_size(content.len()), 0);
+    let packed_len = lz4_flex::block::compress_into(content, out.get_mut(packed_at..).unwrap_or_default());
+    match packed_len {
+        Ok(len) if 4 + len < content.len() => {
+            out.truncate(packed_at + len);
+            true
+        }
+        _ => {
+            out.truncate(start);
+            false
+        }
+    }
+}
+
+/// Checks a block's trailer: how its content is stored, and the bytes that hold it.
+fn check<'a>(sealed: &'a [u8], table_id: &TableId, offset: u64) -> Result<(Compression, &'a [u8])> {
+    let corrupt = || Error::Corrupt { field: Field::DataBlock, offset };
+    let (covered, sum) = sealed.split_last_chunk::<4>().ok_or_else(corrupt)?;
+    let (&tag, stored) = covered.split_last().ok_or_else(corrupt)?;
+    let (stored_sum, computed) = (u32_from(sum), checksum(table_id, offset, covered));
+    if stored_sum != computed {
+        return Err(Error::ChecksumMismatch { field: Field::DataBlock, offset, stored: stored_sum, computed });
+    }
+    Ok((Compression::from_tag(tag, offset)?, stored))
+}
+
+fn unpack(stored: &[u8], offset: u64, content: &mut Vec<u8>) -> Result<()> {
+    let corrupt = || Error::Corrupt { field: Field::DataBlock, offset };
+    let (content_len, packed) = stored.split_first_chunk::<4>().ok_or_else(corrupt)?;
+    let content_len = usize::try_from(u32_from(content_len)).map_err(|_| corrupt())?;
+    if content_len > packed.len().saturating_mul(MAX_EXPANSION) {
+        return Err(corrupt());
+    }
+    content.clear();
+    content.resize(content_len, 0);
+    match lz4_flex::block::decompress_into(packed, content) {
+        Ok(len) if len == content_len => Ok(()),
+        _ => Err(corrupt()),
+    }
+}
+
+/// The verified content of the block that was read from `offset`; `scratch` holds it if it had to be unpacked.
+///
+/// # Errors
+/// `ChecksumMismatch`, `Corrupt`, or `Unsupported` for an unknown compression.
+pub(super) fn unseal<'a>(
+    sealed: &'a [u8],
+    table_id: &TableId,
+    offset: u64,
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8]> {
+    let (compression, stored) = check(sealed, table_id, offset)?;
+    match compression {
+        Compression::None => Ok(stored),
+        Compression::Lz4 => unpack(stored, offset, scratch).map(|()| scratch.as_slice()),
+    }
+}
+
+/// Like [`unseal`], for content that is kept.
+///
+/// # Errors
+/// As for [`unseal`].
+pub(super) fn unseal_owned(mut sealed: Vec<u8>, table_id: &TableId, offset: u64) -> Result<Vec<u8>> {
+    let (compression, stored) = check(&sealed, table_id, offset)?;
+    match compression {
+        Compression::None => {
+            sealed.truncate(sealed.len() - BLOCK_TRAILER_LEN_BYTES);
+            Ok(sealed)
+        }
+        Compression::Lz4 => {
+            let mut content = Vec::new();
+            unpack(stored, offset, &mut content)?;
+            Ok(content)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: TableId = *b"0123456789abcdef";
+
+    #[test]
+    fn a_block_survives_and_is_refused_elsewhere_or_with_any_bit_flipped() {
+        for (content, compression) in [
+            (vec![b'a'; 500], Compression::Lz4),
+            ((0..=255).collect::<Vec<u8>>(), Compression::Lz4),
+            (vec![b'a'; 50], Compression::None),
+        ] {
+            let mut sealed = Vec::new();
+            seal(&mut sealed, &content, compression, &ID, 7);
+            assert!(sealed.len() <= content.len() + BLOCK_TRAILER_LEN_BYTES);
+            assert_eq!(unseal(&sealed, &ID, 7, &mut Vec::new()).unwrap(), content);
+            assert_eq!(unseal_owned(sealed.clone(), &ID, 7).unwrap(), content);
+            assert!(unseal_owned(sealed.clone(), &ID, 8).is_err());
+            assert!(unseal_owned(sealed.clone(), &[0; 16], 7).is_err());
+            for bit in 0..sealed.len() * 8 {
+                sealed[bit / 8] ^= 1 << (bit % 8);
+                assert!(unseal(&sealed, &ID, 7, &mut Vec::new()).is_err());
+                sealed[bit / 8] ^= 1 << (bit % 8);
+            }
+            for len in 0..sealed.len() {
+                assert!(unseal(&sealed[..len], &ID, 7, &mut Vec::new()).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_false_length_under_a_true_checksum_allocates_nothing_large() {
+        let reseal = |stored: &[u8], tag: u8| {
+            let mut sealed = [stored, &[tag]].concat();
+            let sum = checksum(&ID, 0, &sealed);
+            put_u32(&mut sealed, sum);
+            sealed
+        };
+        let huge = reseal(&[0xff, 0xff, 0xff, 0xff, 0x10, b'a'], 2);
+        assert!(matches!(unseal_owned(huge, &ID, 0), Err(Error::Corrupt { field: Field::DataBlock, .. })));
+        let unknown = reseal(b"abc", 3);
+        assert!(matches!(unseal_owned(unknown, &ID, 0), Err(Error::Unsupported { field: Field::Compression, .. })));
+    }
+}

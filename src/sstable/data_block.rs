@@ -1,0 +1,422 @@
+//! A block of sorted entries: prefix-compressed keys, restart points, a cursor.
+//!
+//! ```text
+//! entry*  restart offset (u32)*  number of restarts (u32)
+//! entry = shared (varint)  unshared (varint)  value code (varint)  key suffix  value
+//! ```
+//! A key is the first `shared` bytes of the key before it and the suffix. At a restart point `shared` is 0. The value
+//! code is 0 for a tombstone, else the value's length and 1. The index block is such a block with a restart point at
+//! each entry. Errors give the block's offset in the file, because a compressed block has no other.
+
+use std::cmp::Ordering;
+
+use crate::codec::{Cursor, put_u32, put_varint, u32_at, u32_from};
+use crate::error::{Error, Field, Result};
+
+/// Collects the entries of one block, in ascending order.
+#[derive(Debug)]
+pub(super) struct BlockBuilder {
+    restart_interval: usize,
+    content: Vec<u8>,
+    restarts: Vec<u32>,
+    /// Entries since the last restart point.
+    run_len: usize,
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    /// An empty block with a restart point at every `restart_interval` entries (0 counts as 1).
+    pub(super) fn new(restart_interval: usize) -> Self {
+        let restart_interval = restart_interval.max(1);
+        Self { restart_interval, content: Vec::new(), restarts: Vec::new(), run_len: 0, last_key: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.restarts.is_empty()
+    }
+
+    /// The key added last; empty in an empty block.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// The length that the block would have if it ended here.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.content.len() + 4 * self.restarts.len() + 4
+    }
+
+    /// The longest that the block can become by an entry with this key and value.
+    pub(super) fn len_bytes_with(&self, key_len: usize, value_len: usize) -> usize {
+        // Three varints below 2^35 and a restart point.
+        self.len_bytes() + key_len + value_len + 3 * 5 + 4
+    }
+
+    /// Adds an entry; the caller sees to the order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the block would exceed what 32-bit offsets reach.
+    pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let mut shared = 0;
+        if self.run_len.is_multiple_of(self.restart_interval) {
+            let restart = u32::try_from(self.content.len()).map_err(|_| Error::InvalidArgument {
+                what: "table",
+                reason: "a block exceeds 4 GiB; write smaller tables or larger data blocks".to_owned(),
+            })?;
+            self.restarts.push(restart);
+            self.run_len = 0;
+        } else {
+            shared = shared_len(&self.last_key, key);
+        }
+        self.run_len += 1;
+        let suffix = key.get(shared..).unwrap_or_default();
+        put_varint(&mut self.content, shared as u64);
+        put_varint(&mut self.content, suffix.len() as u64);
+        put_varint(&mut self.content, value.map_or(0, |value| value.len() as u64 + 1));
+        self.content.extend_from_slice(suffix);
+        self.content.extend_from_slice(value.unwrap_or_default());
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(suffix);
+        Ok(())
+    }
+
+    /// Ends the block: its content, good until [`Self::clear`].
+    pub(super) fn finish(&mut self) -> &[u8] {
+        for &restart in &self.restarts {
+            put_u32(&mut self.content, restart);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "restart offsets are distinct u32")]
+        put_u32(&mut self.content, self.restarts.len() as u32);
+        &self.content
+    }
+
+    /// Makes ready for the next block; keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.content.clear();
+        self.restarts.clear();
+        self.last_key.clear();
+        self.run_len = 0;
+    }
+}
+
+/// How many bytes `a` and `b` share at the front.
+pub(super) fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).take_while(|(a, b)| a == b).count() * 8;
+    let (a, b) = (a.get(words..).unwrap_or_default(), b.get(words..).unwrap_or_default());
+    words + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// An entry as it is stored.
+#[derive(Debug, Clone, Copy)]
+struct Entry<'a> {
+    shared: usize,
+    suffix: &'a [u8],
+    value: Option<&'a [u8]>,
+    /// Where the next entry begins.
+    next: usize,
+}
+
+/// A verified block's content, ready for searches.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block<'a> {
+    entries: &'a [u8],
+    restarts: &'a [[u8; 4]],
+    offset: u64,
+}
+
+impl<'a> Block<'a> {
+    /// Finds the parts of the content of the block at `offset`.
+    ///
+    /// # Errors
+    /// `Corrupt` where the restart points do not fit.
+    pub(super) fn parse(content: &'a [u8], offset: u64) -> Result<Self> {
+        let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
+        let (rest, count) = content.split_last_chunk::<4>().ok_or_else(corrupt)?;
+        let restarts_len = usize::try_from(u32_from(count)).ok().and_then(|count| count.checked_mul(4));
+        let entries_len = restarts_len.and_then(|len| rest.len().checked_sub(len)).ok_or_else(corrupt)?;
+        let (entries, restarts) = rest.split_at(entries_len);
+        let restarts = restarts.as_chunks::<4>().0;
+        if entries.is_empty() != restarts.is_empty() {
+            return Err(corrupt());
+        }
+        Ok(Self { entries, restarts, offset })
+    }
+
+    pub(super) fn num_restarts(&self) -> usize {
+        self.restarts.len()
+    }
+
+    fn corrupt<T>(&self, field: Field) -> Result<T> {
+        Err(Error::Corrupt { field, offset: self.offset })
+    }
+
+    #[inline]
+    fn entry_at(&self, at: usize) -> Result<Entry<'a>> {
+        let Some(rest) = self.entries.get(at..) else { return self.corrupt(Field::Restarts) };
+        let (shared, unshared, code, body) = match rest {
+            [shared, unshared, code, body @ ..] if (shared | unshared | code) < 0x80 => {
+                (usize::from(*shared), usize::from(*unshared), usize::from(*code), body)
+            }
+            _ => self.long_head(rest)?,
+        };
+        let value_len = code.saturating_sub(1);
+        let Some((suffix, body)) = body.split_at_checked(unshared) else { return self.corrupt(Field::Key) };
+        let Some((value, rest)) = body.split_at_checked(value_len) else { return self.corrupt(Field::Value) };
+        Ok(Entry { shared, suffix, value: (code != 0).then_some(value), next: self.entries.len() - rest.len() })
+    }
+
+    fn long_head(&self, rest: &'a [u8]) -> Result<(usize, usize, usize, &'a [u8])> {
+        let mut cursor = Cursor::new(rest, 0);
+        let mut take = |field| cursor.take_varint_usize(field).or_else(|_| self.corrupt(field));
+        let head = (take(Field::Entry)?, take(Field::Key)?, take(Field::Value)?);
+        Ok((head.0, head.1, head.2, cursor.rest()))
+    }
+
+    fn restart(&self, index: usize) -> Result<usize> {
+        let Some(at) = self.restarts.get(index) else { return self.corrupt(Field::Restarts) };
+        usize::try_from(u32_from(at)).or_else(|_| self.corrupt(Field::Restarts))
+    }
+
+    /// The entry at a restart point, whose key is whole.
+    pub(super) fn restart_entry(&self, index: usize) -> Result<(&'a [u8], Option<&'a [u8]>)> {
+        let entry = self.entry_at(self.restart(index)?)?;
+        if entry.shared != 0 { self.corrupt(Field::Restarts) } else { Ok((entry.suffix, entry.value)) }
+    }
+
+    /// The number of restart points whose keys satisfy `before`, which must hold for a front part of them.
+    pub(super) fn partition_restarts(&self, before: impl Fn(&[u8]) -> bool) -> Result<usize> {
+        let (mut low, mut high) = (0, self.restarts.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if before(self.restart_entry(middle)?.0) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The value of `key` (`Some(None)`: a tombstone), without building any key.
+    pub(super) fn find(&self, key: &[u8]) -> Result<Option<Option<&'a [u8]>>> {
+        let Some(run) = self.partition_restarts(|restart_key| restart_key <= key)?.checked_sub(1) else {
+            return Ok(None);
+        };
+        let mut at = self.restart(run)?;
+        // The entry before is smaller than `key`, has `len` bytes, and shares `matched` of them with it.
+        let (mut matched, mut len) = (0, 0);
+        while at < self.entries.len() {
+            let entry = self.entry_at(at)?;
+            if entry.shared > len {
+                return self.corrupt(Field::Entry);
+            }
+            at = entry.next;
+            len = entry.shared + entry.suffix.len();
+            // It agrees with its predecessor beyond the byte where that was smaller.
+            if entry.shared > matched {
+                continue;
+            }
+            let rest = key.get(entry.shared..).unwrap_or_default();
+            let common = shared_len(entry.suffix, rest);
+            match entry.suffix.get(common..).cmp(&rest.get(common..)) {
+                Ordering::Less => matched = entry.shared + common,
+                Ordering::Equal => return Ok(Some(entry.value)),
+                Ordering::Greater => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Checks what searches rely on: each restart point is the start of an entry and a run's first.
+    ///
+    /// # Errors
+    /// `Corrupt` where one is not.
+    pub(super) fn check_restarts(&self) -> Result<()> {
+        let (mut at, mut wanted) = (0, 0);
+        while at < self.entries.len() {
+            let entry = self.entry_at(at)?;
+            if wanted < self.restarts.len() && self.restart(wanted)? == at {
+                if entry.shared != 0 {
+                    return self.corrupt(Field::Restarts);
+                }
+                wanted += 1;
+            }
+            at = entry.next;
+        }
+        let first = u32_at(self.restarts.as_flattened(), 0);
+        let starts = first.is_none_or(|first| first == 0);
+        if starts && wanted == self.restarts.len() { Ok(()) } else { self.corrupt(Field::Restarts) }
+    }
+}
+
+/// A place among the entries of a block; the block itself is handed in, because its owner varies.
+#[derive(Debug, Default)]
+pub(super) struct EntryCursor {
+    at: usize,
+    next: usize,
+    key: Vec<u8>,
+    /// The value's length, unless the entry is a tombstone; it ends where the next entry begins.
+    value_len: Option<usize>,
+}
+
+impl EntryCursor {
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The value at the present place.
+    pub(super) fn value<'a>(&self, block: &Block<'a>) -> Option<&'a [u8]> {
+        block.entries.get(self.next.checked_sub(self.value_len?)?..self.next)
+    }
+
+    fn load(&mut self, block: &Block<'_>, at: usize) -> Result<()> {
+        let entry = block.entry_at(at)?;
+        if entry.shared > self.key.len() {
+            return block.corrupt(Field::Entry);
+        }
+        self.key.truncate(entry.shared);
+        self.key.extend_from_slice(entry.suffix);
+        (self.at, self.next, self.value_len) = (at, entry.next, entry.value.map(<[u8]>::len));
+        Ok(())
+    }
+
+    fn load_restart(&mut self, block: &Block<'_>, index: usize) -> Result<()> {
+        self.key.clear();
+        self.load(block, block.restart(index)?)
+    }
+
+    /// Goes to the first entry.
+    pub(super) fn first(&mut self, block: &Block<'_>) -> Result<()> {
+        self.load_restart(block, 0)
+    }
+
+    /// Goes to the last entry.
+    pub(super) fn last(&mut self, block: &Block<'_>) -> Result<()> {
+        self.load_restart(block, block.num_restarts().saturating_sub(1))?;
+        while self.advance(block)? {}
+        Ok(())
+    }
+
+    /// Goes one entry on; `false`, and nothing changes, at the last.
+    pub(super) fn advance(&mut self, block: &Block<'_>) -> Result<bool> {
+        if self.next >= block.entries.len() {
+            return Ok(false);
+        }
+        self.load(block, self.next)?;
+        Ok(true)
+    }
+
+    /// Goes one entry back, by way of the restart point before it; `false`, and nothing changes, at the first.
+    pub(super) fn retreat(&mut self, block: &Block<'_>) -> Result<bool> {
+        let here = self.at;
+        let (mut low, mut high) = (0, block.num_restarts());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if block.restart(middle)? < here { low = middle + 1 } else { high = middle }
+        }
+        let Some(run) = low.checked_sub(1) else { return Ok(false) };
+        self.load_restart(block, run)?;
+        while self.next < here {
+            self.load(block, self.next)?;
+        }
+        // Restart points out of order would send a walk back round in circles.
+        if self.at < here { Ok(true) } else { block.corrupt(Field::Restarts) }
+    }
+
+    /// Goes to the first entry whose key is at least `key`; `false` when there is none, and the place is the last.
+    pub(super) fn seek(&mut self, block: &Block<'_>, key: &[u8]) -> Result<bool> {
+        let run = block.partition_restarts(|restart_key| restart_key < key)?.saturating_sub(1);
+        self.load_restart(block, run)?;
+        while self.key.as_slice() < key {
+            if !self.advance(block)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+    fn entries(count: u32) -> Entries {
+        let key = |i: u32| format!("{}key{:05}", "p".repeat(i as usize / 7 % 3 * 100), i * 2).into_bytes();
+        let mut entries: Entries =
+            (0..count).map(|i| (key(i), (i % 5 != 0).then(|| vec![b'v'; (i as usize * 37) % 300]))).collect();
+        entries.sort();
+        entries
+    }
+
+    fn build(entries: &Entries, restart_interval: usize) -> Vec<u8> {
+        let mut builder = BlockBuilder::new(restart_interval);
+        for (key, value) in entries {
+            let bound = builder.len_bytes_with(key.len(), value.as_ref().map_or(0, Vec::len));
+            builder.add(key, value.as_deref()).unwrap();
+            assert!(builder.len_bytes() <= bound);
+        }
+        let len = builder.len_bytes();
+        let content = builder.finish().to_vec();
+        assert_eq!(content.len(), len);
+        content
+    }
+
+    fn at(cursor: &EntryCursor, block: &Block<'_>) -> (Vec<u8>, Option<Vec<u8>>) {
+        (cursor.key().to_vec(), cursor.value(block).map(<[u8]>::to_vec))
+    }
+
+    #[test]
+    fn every_entry_is_found_and_walked_to_in_both_directions_and_nothing_else_is() {
+        for (count, interval) in [(1, 16), (2, 1), (15, 16), (16, 16), (17, 16), (100, 16), (100, 1), (100, 1000)] {
+            let entries = entries(count);
+            let content = build(&entries, interval);
+            let block = Block::parse(&content, 0).unwrap();
+            block.check_restarts().unwrap();
+            let mut cursor = EntryCursor::default();
+            cursor.first(&block).unwrap();
+            for (i, (key, value)) in entries.iter().enumerate() {
+                assert_eq!(block.find(key).unwrap(), Some(value.as_deref()));
+                let gap = [key.as_slice(), b"0"].concat();
+                assert_eq!(block.find(&gap).unwrap(), None);
+                assert_eq!(block.find(&key[..key.len() - 1]).unwrap(), None);
+                assert_eq!(at(&cursor, &block), entries[i]);
+                assert_eq!(cursor.advance(&block).unwrap(), i + 1 < entries.len());
+                let mut seeker = EntryCursor::default();
+                assert_eq!(seeker.seek(&block, &gap).unwrap(), i + 1 < entries.len());
+                assert_eq!(at(&seeker, &block), entries[(i + 1).min(entries.len() - 1)]);
+                assert!(seeker.seek(&block, key).unwrap());
+                assert_eq!(at(&seeker, &block), entries[i]);
+            }
+            assert_eq!(block.find(b"").unwrap(), None);
+            cursor.last(&block).unwrap();
+            for i in (0..entries.len()).rev() {
+                assert_eq!(at(&cursor, &block), entries[i]);
+                assert_eq!(cursor.retreat(&block).unwrap(), i > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_an_error_or_an_answer() {
+        let entries = entries(40);
+        let content = build(&entries, 4);
+        for i in 0..content.len() {
+            for byte in [0, 0xff, content[i] ^ 1, content[i] ^ 0x80] {
+                let mut bad = content.clone();
+                bad[i] = byte;
+                let Ok(block) = Block::parse(&bad, 0) else { continue };
+                let _ = (block.check_restarts(), block.find(&entries[20].0), block.find(b"zzz"));
+                let mut cursor = EntryCursor::default();
+                let _ = cursor.seek(&block, &entries[30].0);
+                let _ = cursor.first(&block);
+                while cursor.advance(&block).unwrap_or(false) {}
+                let _ = cursor.last(&block);
+                while cursor.retreat(&block).unwrap_or(false) {}
+            }
+        }
+        for len in 0..content.len() {
+            let _ = Block::parse(&content[..len], 0).map(|block| block.find(&entries[3].0));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The filter of a sorted file, and the one place where damage becomes "maybe".
+
+use std::path::Path;
+
+use super::layout::Footer;
+use crate::block::layout::{TRAILER_LEN_BYTES, offset_of};
+use crate::block::{FilterBlock, Mapped, Populate, Verify};
+use crate::codec::{u32_from, u64_from};
+use crate::error::{Error, Field, Result};
+use crate::hash::{HashSeed, KeyHash};
+use crate::storage::ReadAt;
+
+/// Where the filter of an open table lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FilterMemory {
+    /// In a map of the file; the operating system may take the memory back.
+    #[default]
+    Mapped,
+    /// In a copy on the heap, for files that others might overwrite in place.
+    Heap,
+}
+
+/// The bytes of a filter block, mapped or copied.
+#[derive(Debug)]
+pub enum FilterBytes {
+    /// A map of the file.
+    Mapped(Mapped),
+    /// A copy.
+    Heap(Box<[u8]>),
+}
+
+impl AsRef<[u8]> for FilterBytes {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map.as_ref(),
+            Self::Heap(bytes) => bytes,
+        }
+    }
+}
+
+/// What a table can say about a key without reading data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// The key is not in the table.
+    No,
+    /// The key may be in the table.
+    Maybe,
+    /// There is no filter to ask, or it is damaged: the key may be in the table.
+    Unfiltered,
+}
+
+/// The filter of an open table.
+#[derive(Debug)]
+pub enum TableFilter {
+    /// The file has none.
+    Absent,
+    /// It has one that cannot be used; every answer is [`Answer::Unfiltered`].
+    Degraded(Error),
+    /// It has one.
+    Ready(FilterBlock<FilterBytes>),
+}
+
+impl TableFilter {
+    /// Whether the table may hold a key; `hash` must be made under the filter's seed.
+    #[must_use]
+    #[inline]
+    pub fn ask(&self, hash: KeyHash) -> Answer {
+        match self {
+            Self::Ready(filter) if filter.may_contain(hash) => Answer::Maybe,
+            Self::Ready(_) => Answer::No,
+            Self::Absent | Self::Degraded(_) => Answer::Unfiltered,
+        }
+    }
+
+    /// Like [`Self::ask`], for a key that is not hashed yet: hashes it under the filter's own seed.
+    #[must_use]
+    pub fn ask_key(&self, key: &[u8]) -> Answer {
+        match self {
+            Self::Ready(filter) => self.ask(KeyHash::of(key, filter.seed())),
+            Self::Absent | Self::Degraded(_) => Answer::Unfiltered,
+        }
+    }
+}
+
+/// How to open a filter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FilterUse {
+    pub(super) verify: Verify,
+    pub(super) memory: FilterMemory,
+    pub(super) seed: Option<HashSeed>,
+}
+
+/// Opens the filter of a file with `num_entries` keys; `None` where the file has none.
+///
+/// # Errors
+/// Whatever makes the filter unusable, with the file's name.
+pub(super) fn open(
+    file: &dyn ReadAt,
+    path: &Path,
+    footer: &Footer,
+    num_entries: u64,
+    how: FilterUse,
+) -> Result<Option<FilterBlock<FilterBytes>>> {
+    if footer.filter.len_bytes == 0 {
+        return Ok(None);
+    }
+    open_present(file, footer, num_entries, how).map(Some).map_err(|error| error.in_file(path))
+}
+
+fn open_present(
+    file: &dyn ReadAt,
+    footer: &Footer,
+    num_entries: u64,
+    how: FilterUse,
+) -> Result<FilterBlock<FilterBytes>> {
+    let offset = footer.filter.offset;
+    let len = footer.filter.len_in_memory()?;
+    let bytes = match (how.memory, file.as_file()) {
+        (FilterMemory::Mapped, Some(os_file)) => {
+            let populate = if how.verify == Verify::AtOpen { Populate::Yes } else { Populate::No };
+            FilterBytes::Mapped(Mapped::region(os_file, offset, len, populate)?)
+        }
+        _ => {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, offset)?;
+            FilterBytes::Heap(bytes.into_boxed_slice())
+        }
+    };
+    let computed = footer.filter_checksum;
+    let stored = checksum_in(bytes.as_ref()).ok_or(Error::Corrupt { field: Field::FilterBlock, offset })?;
+    if stored != computed {
+        return Err(Error::ChecksumMismatch { field: Field::FilterBlock, offset, stored, computed });
+    }
+    let filter = FilterBlock::open_with(bytes, how.verify)?;
+    // Not by `info()`, which counts the bits that are set and so reads the whole filter.
+    let num_keys = in_trailer(filter.as_bytes(), Field::NumKeys).map_or(0, u64_from);
+    // A filter of prefixes only cannot be asked for a key. Keys may share a hash, so there may be fewer hashes than
+    // entries, but neither more nor none.
+    let field = match how.seed {
+        _ if filter.table_id() != footer.table_id => Field::TableId,
+        _ if !filter.added().whole_keys() => Field::Flags,
+        _ if num_keys > num_entries || (num_keys == 0) != (num_entries == 0) => Field::NumKeys,
+        Some(seed) if filter.seed() != seed => Field::Seed,
+        _ => return Ok(filter),
+    };
+    Err(Error::Corrupt { field, offset })
+}
+
+/// The checksum in the trailer of a filter block, by which the footer knows it.
+pub(super) fn checksum_in(block: &[u8]) -> Option<u32> {
+    in_trailer(block, Field::Checksum).map(u32_from)
+}
+
+fn in_trailer<const N: usize>(block: &[u8], field: Field) -> Option<&[u8; N]> {
+    block.last_chunk::<TRAILER_LEN_BYTES>()?.get(offset_of(field)..)?.first_chunk()
+}

@@ -1,0 +1,142 @@
+//! The index: for each data block, in order, a key that separates it from the next, and where the block lies.
+//!
+//! It is a block of entries with a restart point at each, so that a search is direct; the value is offset and length as
+//! varints. A separator is at least the last key of its block and less than the first key of the next.
+
+use super::data_block::{Block, BlockBuilder, shared_len};
+use super::layout::Handle;
+use crate::codec::{Cursor, put_varint};
+use crate::error::{Error, Field, Result};
+
+/// Collects the entries of an index.
+#[derive(Debug)]
+pub(super) struct IndexBuilder(BlockBuilder);
+
+impl IndexBuilder {
+    pub(super) fn new() -> Self {
+        Self(BlockBuilder::new(1))
+    }
+
+    /// Adds the next data block.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the index would exceed 4 GiB.
+    pub(super) fn add(&mut self, separator: &[u8], handle: Handle) -> Result<()> {
+        let mut value = Vec::new();
+        put_varint(&mut value, handle.offset);
+        put_varint(&mut value, handle.len_bytes);
+        self.0.add(separator, Some(&value))
+    }
+
+    /// The whole block.
+    pub(super) fn finish(&mut self) -> &[u8] {
+        self.0.finish()
+    }
+}
+
+/// The shortest front part of `next` that is above `last` and below `next`, if it is shorter than `last`; else `last`.
+pub(super) fn separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
+    let len = shared_len(last, next) + 1;
+    match next.get(..len) {
+        Some(front) if len < last.len() && len < next.len() => front,
+        _ => last,
+    }
+}
+
+/// A verified index on the heap.
+#[derive(Debug)]
+pub(super) struct IndexBlock {
+    content: Vec<u8>,
+    offset: u64,
+    data_len_bytes: u64,
+}
+
+impl IndexBlock {
+    /// Takes over the content, whose checksum holds, of the index block at `offset`, behind `data_len_bytes` of data.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is no block.
+    pub(super) fn new(content: Vec<u8>, offset: u64, data_len_bytes: u64) -> Result<Self> {
+        Block::parse(&content, offset)?;
+        Ok(Self { content, offset, data_len_bytes })
+    }
+
+    fn block(&self) -> Result<Block<'_>> {
+        Block::parse(&self.content, self.offset)
+    }
+
+    /// The number of data blocks.
+    pub(super) fn len(&self) -> usize {
+        self.block().map_or(0, |block| block.num_restarts())
+    }
+
+    /// The place of the first data block that may hold a key of at least `key`; the length of the index if none does.
+    pub(super) fn seek(&self, key: &[u8]) -> Result<usize> {
+        self.block()?.partition_restarts(|separator| separator < key)
+    }
+
+    /// The handle of the data block at `place`.
+    pub(super) fn handle(&self, place: usize) -> Result<Handle> {
+        Ok(self.entry(place)?.1)
+    }
+
+    /// Separator and handle of the data block at `place`.
+    pub(super) fn entry(&self, place: usize) -> Result<(&[u8], Handle)> {
+        let corrupt = || Error::Corrupt { field: Field::Handle, offset: self.offset };
+        let (separator, value) = self.block()?.restart_entry(place)?;
+        let mut cursor = Cursor::new(value.ok_or_else(corrupt)?, self.offset);
+        let handle =
+            Handle { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? };
+        // Within the data, whose length is checked against the file's: nothing is allocated beyond that.
+        let inside = handle.end().is_some_and(|end| end <= self.data_len_bytes);
+        if inside && cursor.is_empty() { Ok((separator, handle)) } else { Err(corrupt()) }
+    }
+
+    /// Checks the block's structure, for `verify`.
+    pub(super) fn check(&self) -> Result<()> {
+        self.block()?.check_restarts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_separator_lies_between_and_is_never_longer_than_the_last_key() {
+        let keys: Vec<Vec<u8>> = vec![
+            b"".to_vec(),
+            b"\0".to_vec(),
+            b"a".to_vec(),
+            b"aa".to_vec(),
+            b"ab".to_vec(),
+            b"abcdefgh1".to_vec(),
+            b"abcdefgh2xyz".to_vec(),
+            b"abd".to_vec(),
+            b"b".to_vec(),
+            b"\xff".to_vec(),
+            b"\xff\xff".to_vec(),
+        ];
+        for (i, last) in keys.iter().enumerate() {
+            for next in &keys[i + 1..] {
+                let separator = separator(last, next);
+                assert!(last.as_slice() <= separator && separator < next.as_slice() && separator.len() <= last.len());
+            }
+        }
+        assert_eq!(separator(b"apple-pie", b"banana"), b"b");
+        assert_eq!(separator(b"apple-pie", b"b"), b"apple-pie");
+    }
+
+    #[test]
+    fn a_handle_beyond_the_data_is_refused() {
+        let mut builder = IndexBuilder::new();
+        builder.add(b"m", Handle { offset: 0, len_bytes: 10 }).unwrap();
+        builder.add(b"x", Handle { offset: 10, len_bytes: 10 }).unwrap();
+        let index = IndexBlock::new(builder.finish().to_vec(), 500, 19).unwrap();
+        assert_eq!(index.len(), 2);
+        assert_eq!((index.seek(b"a").unwrap(), index.seek(b"n").unwrap(), index.seek(b"y").unwrap()), (0, 1, 2));
+        assert_eq!(index.entry(0).unwrap(), (b"m".as_slice(), Handle { offset: 0, len_bytes: 10 }));
+        assert!(matches!(index.entry(1), Err(Error::Corrupt { field: Field::Handle, offset: 500 })));
+        assert!(index.entry(2).is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! Sorted files: keys in ascending order with their values, an index, and a filter block that a read of an absent key
+//! asks instead of the disk. The format is docs/LSM_FORMAT.md.
+//!
+//! A file holds a key at most once; a tombstone says that it is deleted. Files are written front to back by
+//! [`TableWriter`], appear under their name when they are complete, and are never changed.
+//!
+//! ```
+//! use std::{path::Path, sync::Arc};
+//! use filterblock::sstable::{Answer, Lookup, Table, TableOptions, TableReadOptions, TableWriter};
+//! use filterblock::storage::Memory;
+//!
+//! # fn main() -> filterblock::Result<()> {
+//! let storage = Memory::new();
+//! let mut writer = TableWriter::create(&storage, Path::new("fruit.sst"), TableOptions::default())?;
+//! writer.add(b"apple", Some(b"red"))?;
+//! writer.add(b"plum", None)?;
+//! writer.finish()?;
+//!
+//! let table = Arc::new(Table::open(&storage, Path::new("fruit.sst"), TableReadOptions::default())?);
+//! assert_eq!(table.get(b"apple")?, Lookup::Value(b"red".to_vec()));
+//! assert_eq!(table.get(b"plum")?, Lookup::Tombstone);
+//! assert_eq!(table.filter().ask_key(b"apple"), Answer::Maybe);
+//! assert_eq!(table.iter().count(), 2);
+//! # Ok(())
+//! # }
+//! ```
+
+mod block_cache;
+mod block_trailer;
+mod check;
+mod cursor;
+mod data_block;
+mod filter;
+mod index_block;
+mod layout;
+mod properties;
+mod reader;
+mod writer;
+
+pub use block_cache::BlockCache;
+pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
+pub use check::TableCheck;
+pub use cursor::{TableCursor, TableIter};
+pub use filter::{Answer, FilterBytes, FilterMemory, TableFilter};
+pub use layout::{
+    Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,
+};
+pub use properties::{PROPERTY_TAGS, Properties};
+pub use reader::{BlockReads, Lookup, Table, TableReadOptions};
+pub use writer::{TableOptions, TableSummary, TableWriter};

@@ -1,0 +1,188 @@
+//! What a sorted file says about itself: a list of (tag, length, value), so that later versions may add fields.
+
+use crate::codec::{Cursor, put_bytes, put_varint};
+use crate::error::{Error, Field, Result};
+
+use super::layout::Compression;
+
+/// The tags, in the order in which they are written; docs/LSM_FORMAT.md lists the same.
+pub const PROPERTY_TAGS: [(u64, &str); 10] = [
+    (1, "entries"),
+    (2, "tombstones"),
+    (3, "data blocks"),
+    (4, "key bytes"),
+    (5, "value bytes"),
+    (6, "smallest key"),
+    (7, "largest key"),
+    (8, "filter"),
+    (9, "compression"),
+    (10, "created by"),
+];
+
+/// What a sorted file says about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Properties {
+    /// Keys, tombstones included.
+    pub num_entries: u64,
+    /// Keys that say "deleted".
+    pub num_tombstones: u64,
+    /// Data blocks.
+    pub num_data_blocks: u64,
+    /// The keys' lengths in all, before prefix compression.
+    pub raw_key_bytes: u64,
+    /// The values' lengths in all.
+    pub raw_value_bytes: u64,
+    /// The first key; empty in a file without entries.
+    pub smallest: Vec<u8>,
+    /// The last key.
+    pub largest: Vec<u8>,
+    /// The filter that was asked for, as [`crate::FilterSpec`] prints it; empty without one.
+    pub filter: String,
+    /// How data blocks were to be stored; each says for itself how it is.
+    pub compression: Compression,
+    /// The program that wrote the file.
+    pub created_by: String,
+}
+
+impl Properties {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let numbers =
+            [self.num_entries, self.num_tombstones, self.num_data_blocks, self.raw_key_bytes, self.raw_value_bytes];
+        for (tag, number) in (1..).zip(numbers) {
+            put_number(&mut out, tag, number);
+        }
+        for (tag, bytes) in (6..).zip([self.smallest.as_slice(), &self.largest, self.filter.as_bytes()]) {
+            put_varint(&mut out, tag);
+            put_bytes(&mut out, bytes);
+        }
+        put_number(&mut out, 9, self.compression as u64);
+        put_varint(&mut out, 10);
+        put_bytes(&mut out, self.created_by.as_bytes());
+        out
+    }
+
+    /// Reads the properties that lie at `base`; their checksum holds.
+    ///
+    /// # Errors
+    /// `Corrupt` where a field is malformed, missing, or contradicts another.
+    pub(super) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
+        let mut properties = Self::default();
+        let mut cursor = Cursor::new(bytes, base);
+        let mut wanted = PROPERTY_TAGS.iter().map(|known| known.0).peekable();
+        let mut last_tag = 0;
+        while !cursor.is_empty() {
+            let offset = cursor.offset();
+            let corrupt = || Error::Corrupt { field: Field::Properties, offset };
+            let tag = cursor.take_varint(Field::Properties)?;
+            let mut value = Cursor::new(cursor.take_bytes(Field::Properties)?, offset);
+            // Ascending, so that no tag occurs twice; unknown ones lie behind the known.
+            if tag <= last_tag {
+                return Err(corrupt());
+            }
+            last_tag = tag;
+            if wanted.peek().is_none() {
+                continue;
+            }
+            if wanted.next() != Some(tag) {
+                return Err(corrupt());
+            }
+            properties.set(tag, &mut value)?;
+            if !value.is_empty() {
+                return Err(corrupt());
+            }
+        }
+        let contradiction = properties.num_tombstones > properties.num_entries
+            || properties.num_data_blocks > properties.num_entries
+            || (properties.num_data_blocks == 0) != (properties.num_entries == 0)
+            || properties.smallest > properties.largest;
+        if wanted.peek().is_some() || contradiction {
+            return Err(Error::Corrupt { field: Field::Properties, offset: base });
+        }
+        Ok(properties)
+    }
+
+    fn set(&mut self, tag: u64, value: &mut Cursor<'_>) -> Result<()> {
+        let number = match tag {
+            1 => &mut self.num_entries,
+            2 => &mut self.num_tombstones,
+            3 => &mut self.num_data_blocks,
+            4 => &mut self.raw_key_bytes,
+            5 => &mut self.raw_value_bytes,
+            9 => {
+                let offset = value.offset();
+                let tag = value.take_varint(Field::Compression)?;
+                self.compression = match u8::try_from(tag) {
+                    Ok(tag) => Compression::from_tag(tag, offset)?,
+                    Err(_) => return Err(Error::Unsupported { field: Field::Compression, found: tag }),
+                };
+                return Ok(());
+            }
+            _ => return self.set_bytes(tag, value),
+        };
+        *number = value.take_varint(Field::Properties)?;
+        Ok(())
+    }
+
+    fn set_bytes(&mut self, tag: u64, value: &mut Cursor<'_>) -> Result<()> {
+        let bytes = value.take(value.rest().len(), Field::Properties)?;
+        let text = || String::from_utf8(bytes.to_vec()).map_err(|_| value.corrupt(Field::Properties));
+        match tag {
+            6 => self.smallest = bytes.to_vec(),
+            7 => self.largest = bytes.to_vec(),
+            8 => self.filter = text()?,
+            _ => self.created_by = text()?,
+        }
+        Ok(())
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, tag: u64, number: u64) {
+    let mut value = Vec::new();
+    put_varint(&mut value, number);
+    put_varint(out, tag);
+    put_bytes(out, &value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn properties() -> Properties {
+        Properties {
+            num_entries: 300,
+            num_tombstones: 2,
+            num_data_blocks: 7,
+            raw_key_bytes: 1 << 40,
+            raw_value_bytes: 0,
+            smallest: Vec::new(),
+            largest: vec![0xff; 200],
+            filter: "bloom:10".to_owned(),
+            compression: Compression::Lz4,
+            created_by: "a test".to_owned(),
+        }
+    }
+
+    #[test]
+    fn properties_survive_and_fields_of_later_versions_are_passed_over() {
+        let mut bytes = properties().encode();
+        assert_eq!(Properties::decode(&bytes, 0).unwrap(), properties());
+        put_varint(&mut bytes, 99);
+        put_bytes(&mut bytes, b"something new");
+        assert_eq!(Properties::decode(&bytes, 0).unwrap(), properties());
+    }
+
+    #[test]
+    fn a_missing_repeated_or_cut_property_is_an_error() {
+        let bytes = properties().encode();
+        for len in 0..bytes.len() {
+            assert!(Properties::decode(&bytes[..len], 0).is_err(), "{len}");
+        }
+        let twice = [bytes.as_slice(), &bytes].concat();
+        assert!(Properties::decode(&twice, 0).is_err());
+        let mut absurd = properties();
+        absurd.num_tombstones = 301;
+        assert!(Properties::decode(&absurd.encode(), 0).is_err());
+    }
+}
