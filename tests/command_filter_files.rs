@@ -2,104 +2,14 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+mod shell;
+
 use std::fs;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
 
-use serde_json::Value;
-use tempfile::TempDir;
-
-fn command() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_filterblock"))
-}
-
-/// A directory to work in, and the command run there.
-struct Shell {
-    dir: TempDir,
-}
-
-impl Shell {
-    fn new() -> Self {
-        Self { dir: TempDir::new().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        fs::write(self.path(name), content).unwrap();
-    }
-
-    fn run(&self, arguments: &[&str]) -> Run {
-        self.run_with(arguments, b"")
-    }
-
-    fn run_with(&self, arguments: &[&str], input: &[u8]) -> Run {
-        let mut child = command()
-            .args(arguments)
-            .current_dir(self.dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let input = input.to_vec();
-        // A command that fails early does not read its input.
-        let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
-        let output = child.wait_with_output().unwrap();
-        feeder.join().unwrap();
-        Run::new(output)
-    }
-
-    /// The names of the files in the directory.
-    fn files(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.dir.path()).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-#[derive(Debug)]
-struct Run {
-    status: i32,
-    stdout: Vec<u8>,
-    stderr: String,
-}
-
-impl Run {
-    fn new(output: Output) -> Self {
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(!stderr.contains("panicked"), "{stderr}");
-        Self { status: output.status.code().unwrap(), stdout: output.stdout, stderr }
-    }
-
-    /// Asserts the status and gives stdout.
-    #[track_caller]
-    fn exits(self, status: i32) -> String {
-        assert_eq!(self.status, status, "{self:?}");
-        String::from_utf8(self.stdout).unwrap()
-    }
-
-    #[track_caller]
-    fn json(self, status: i32) -> Value {
-        serde_json::from_str(&self.exits(status)).unwrap()
-    }
-
-    /// Asserts an error that names all of `parts`.
-    #[track_caller]
-    fn fails_with(self, parts: &[&str]) {
-        assert_eq!(self.status, 2, "{self:?}");
-        assert!(self.stdout.is_empty(), "{self:?}");
-        assert!(self.stderr.lines().any(|line| line.starts_with("filterblock: ")), "{self:?}");
-        for part in parts {
-            assert!(self.stderr.contains(part), "{part:?} is not in {:?}", self.stderr);
-        }
-    }
-}
+use shell::{Run, Shell, command};
 
 const FRUIT: &str = "apple\npear\nplum\n";
 

@@ -1,6 +1,8 @@
 //! The command `filterblock`: one subcommand a file. Data goes to stdout, messages to stderr.
 
+mod bench;
 mod build;
+mod db;
 mod failure;
 mod inspect;
 mod keys;
@@ -42,6 +44,8 @@ enum Command {
     Query(query::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
+    Bench(bench::Arguments),
+    Db(db::Arguments),
 }
 
 /// Runs the command on the arguments of this process.
@@ -56,6 +60,8 @@ pub fn main() -> ExitCode {
         Command::Query(arguments) => query::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Db(arguments) => db::run(arguments),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -13,7 +13,8 @@ pub struct Machine {
     os: String,
     kernel: String,
     arch: &'static str,
-    avx2: bool,
+    /// What probes use: "avx2" or "portable".
+    instruction_set: &'static str,
 }
 
 impl Machine {
@@ -26,7 +27,7 @@ impl Machine {
             os: os(),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| unknown(), |s| s.trim().into()),
             arch: std::env::consts::ARCH,
-            avx2: avx2(),
+            instruction_set: crate::instruction_set(),
         }
     }
 
@@ -34,8 +35,10 @@ impl Machine {
     pub fn describe(&self) -> String {
         let memory =
             self.memory_bytes.map_or_else(unknown, |bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
-        let avx2 = if self.avx2 { ", AVX2" } else { "" };
-        format!("{} ({} cores{avx2}), {memory}, {}, kernel {}", self.cpu, self.cores, self.os, self.kernel)
+        format!(
+            "{} ({} cores, {} probes), {memory}, {}, kernel {}",
+            self.cpu, self.cores, self.instruction_set, self.os, self.kernel
+        )
     }
 }
 
@@ -76,11 +79,4 @@ fn memory_bytes() -> Option<u64> {
 
 fn os() -> String {
     field("/etc/os-release", "PRETTY_NAME").unwrap_or_else(|| std::env::consts::OS.into())
-}
-
-fn avx2() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx2");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
 }

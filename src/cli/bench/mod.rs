@@ -6,6 +6,7 @@ mod page_cache;
 mod plot;
 mod point_miss;
 mod report;
+mod run;
 mod source;
 mod store;
 

@@ -6,7 +6,9 @@ use plotters::prelude::*;
 use super::super::failure::{Failure, Outcome};
 
 /// Pixels of the picture.
-const SIZE: (u32, u32) = (900, 520);
+const SIZE: (u32, u32) = (900, 540);
+/// Of these, what title and legend take at the top.
+const HEAD: i32 = 76;
 /// Latencies beyond this quantile are scheduling, not reading; they would squeeze the rest of the axis.
 const SHOWN_QUANTILE: f64 = 0.999;
 /// Told apart also without colour vision (Okabe and Ito, "Color universal design", 2008); the first is for no filter.
@@ -32,7 +34,7 @@ impl Curve {
             let latency = step.value_iterated_to().max(1) as f64;
             // A step, so that the line does not promise latencies that nobody saw.
             points.push((latency, below * 100.0));
-            below = step.count_since_last_iteration() as f64 / total + below;
+            below += step.count_since_last_iteration() as f64 / total;
             points.push((latency, below * 100.0));
         }
         points
@@ -53,8 +55,8 @@ fn draw_into(svg: &mut String, title: &str, curves: &[Curve]) -> Result<(), Box<
     let fastest = curves.iter().map(|curve| curve.latencies.min().max(1)).min().unwrap_or(10);
     let slowest = curves.iter().map(shown).max().unwrap_or(1_000);
     let range = (fastest as f64 * 0.9)..(slowest as f64 * 1.3);
-    let mut chart = ChartBuilder::on(&root)
-        .caption(title, ("sans-serif", 20))
+    let (head, body) = root.split_vertically(HEAD);
+    let mut chart = ChartBuilder::on(&body)
         .margin(14)
         .margin_right(30)
         .x_label_area_size(52)
@@ -63,6 +65,7 @@ fn draw_into(svg: &mut String, title: &str, curves: &[Curve]) -> Result<(), Box<
     chart
         .configure_mesh()
         .x_desc("latency of one get, a clock reading included (logarithmic)")
+        .y_max_light_lines(0)
         .y_desc("share of gets that took no longer")
         .x_label_formatter(&|ns| duration(*ns))
         .y_label_formatter(&|share| format!("{share:.0} %"))
@@ -71,28 +74,29 @@ fn draw_into(svg: &mut String, title: &str, curves: &[Curve]) -> Result<(), Box<
         .light_line_style(RGBColor(240, 240, 240))
         .bold_line_style(RGBColor(215, 215, 215))
         .draw()?;
-    let [unfiltered, filtered @ ..] = &COLOURS;
-    let mut filtered = filtered.iter().cycle();
-    for curve in curves {
-        let colour = if curve.filters_consulted { filtered.next() } else { None };
-        let style = colour.unwrap_or(unfiltered).stroke_width(2);
+    head.draw(&Text::new(title, (86, 16), ("sans-serif", 20)))?;
+    let mut legend_x = 86;
+    for (curve, style) in curves.iter().zip(styles(curves)) {
         let points = curve.points().into_iter().filter(|(latency, _)| range.contains(latency));
-        chart
-            .draw_series(LineSeries::new(points, style))?
-            .label(&curve.label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
+        chart.draw_series(LineSeries::new(points, style))?;
+        let y = HEAD - 18;
+        head.draw(&PathElement::new([(legend_x, y), (legend_x + 24, y)], style.stroke_width(3)))?;
+        head.draw(&Text::new(curve.label.as_str(), (legend_x + 31, y - 8), ("sans-serif", 15)))?;
+        // SVG leaves fonts to the reader: eight pixels a letter are enough for all common ones.
+        legend_x += 62 + 8 * i32::try_from(curve.label.chars().count()).unwrap_or(0);
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .label_font(("sans-serif", 15))
-        .legend_area_size(30)
-        .margin(14)
-        .background_style(WHITE.mix(0.9))
-        .border_style(RGBColor(180, 180, 180))
-        .draw()?;
     root.present()?;
     Ok(())
+}
+
+/// A colour for each curve; grey is for what is without filters.
+fn styles(curves: &[Curve]) -> impl Iterator<Item = ShapeStyle> {
+    let [unfiltered, filtered @ ..] = &COLOURS;
+    let mut filtered = filtered.iter().cycle();
+    curves.iter().map(move |curve| {
+        let colour = if curve.filters_consulted { filtered.next() } else { None };
+        colour.unwrap_or(unfiltered).stroke_width(2)
+    })
 }
 
 /// A label of the latency axis.

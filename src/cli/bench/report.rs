@@ -100,8 +100,8 @@ impl Report {
             text += &format!("{}\n", store.describe());
         }
         text += &format!(
-            "\n{}\n{optimised}{} keys of {:.0} bytes, values of {} bytes, {} reads{}; mean: {} clock, median of {} \
-             rounds; percentiles: wall clock, with about {:.0} ns of clock reading in each.\n{}\n\n",
+            "\n{}\n{optimised}{} keys of {:.0} bytes, values of {} bytes, {} reads{}. Times in ns; mean and batch: {} \
+             clock, median of {} rounds; percentiles: wall clock, with about {:.0} ns of clock reading in each.\n{}\n\n",
             self.machine.describe(),
             thousands(settings.keys),
             settings.key_len_bytes_mean,
@@ -136,14 +136,13 @@ impl Report {
         table.set_header([
             "filter",
             "layout",
-            "runs",
             "keys",
             "filters",
-            "mean ns",
-            "batch ns",
-            "p50 ns",
-            "p99 ns",
-            "p99.9 ns",
+            "mean",
+            "batch",
+            "p50",
+            "p99",
+            "p99.9",
             "gets/s",
             "reads/get",
             "bytes/get",
@@ -153,7 +152,7 @@ impl Report {
             "lost",
         ]);
         table.add_rows(self.rows.iter().map(Row::cells));
-        for column in table.column_iter_mut().skip(5) {
+        for column in table.column_iter_mut().skip(4) {
             column.set_cell_alignment(CellAlignment::Right);
         }
         table
@@ -170,9 +169,10 @@ impl Report {
         });
         let sentence = |(with, without): (&Row, &Row)| {
             format!(
-                "An absent key costs {} ns and {} block reads with {}; {} ns and {} block reads without ({}).",
+                "An absent key costs {} ns and {} block reads ({} expected) with {}; {} ns and {} block reads without ({}).",
                 significant(with.mean_ns),
                 significant(with.block_reads_per_get),
+                significant(with.expected_false_positives_per_get.unwrap_or(0.0)),
                 with.filter,
                 significant(without.mean_ns),
                 significant(without.block_reads_per_get),
@@ -205,20 +205,19 @@ impl StoreReport {
 }
 
 impl Row {
-    fn cells(&self) -> [String; 17] {
+    fn cells(&self) -> [String; 16] {
         let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
         [
             self.filter.clone(),
             self.layout.into(),
-            self.runs.to_string(),
             self.workload.into(),
-            if self.filters_consulted { "yes" } else { "no" }.into(),
+            if self.filters_consulted { "asked" } else { "ignored" }.into(),
             significant(self.mean_ns),
             or_dash(self.batch_mean_ns.map(significant)),
             thousands(self.p50_ns),
             thousands(self.p99_ns),
             thousands(self.p999_ns),
-            thousands_of(self.gets_per_second),
+            millions(self.gets_per_second),
             significant(self.block_reads_per_get),
             significant(self.bytes_per_get),
             significant(self.bits_per_key),
@@ -234,4 +233,13 @@ fn thousands_of(rate: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate; the cast saturates")]
     let rounded = rate.round() as u64;
     thousands(rounded)
+}
+
+/// A rate in millions or thousands.
+fn millions(rate: f64) -> String {
+    match rate {
+        rate if rate >= 999_500.0 => format!("{}M", significant(rate / 1e6)),
+        rate if rate >= 999.5 => format!("{}k", significant(rate / 1e3)),
+        rate => significant(rate),
+    }
 }

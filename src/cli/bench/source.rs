@@ -8,9 +8,8 @@ use super::super::keys::{KeyFormat, KeyReader};
 use super::super::text;
 use crate::codec::u64_bytes;
 use crate::hash::{HashSeed, KeyHash};
+use crate::lsm::MAX_KEY_LEN_BYTES;
 
-/// The longest key that a store accepts.
-const MAX_KEY_LEN_BYTES: usize = 1 << 16;
 /// Fewer keys leave no room for absent ones between the smallest and the largest.
 pub const KEYS_MIN: u64 = 16;
 /// Seeds that no filter of the benchmark uses, so that neither values nor the set of keys share a hash with filters.
@@ -257,7 +256,11 @@ mod tests {
     fn generated_keys_differ_and_absent_ones_lie_between_them() {
         let source = Source::mixed(1_000, 7);
         let mut loaded = std::collections::BTreeSet::new();
-        source.for_each(|key| Ok(drop(loaded.insert(key.to_vec())))).unwrap();
+        let insert = |key: &[u8]| {
+            assert!(loaded.insert(key.to_vec()));
+            Ok(())
+        };
+        source.for_each(insert).unwrap();
         assert_eq!(loaded.len(), 1_000);
         for key in source.absent(500, &mut Random::new(1)).unwrap().iter() {
             assert!(!loaded.contains(key) && loaded.first().unwrap() < &key.to_vec());

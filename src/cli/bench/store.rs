@@ -63,6 +63,13 @@ pub struct Setup<'a> {
     pub cold: bool,
 }
 
+impl Setup<'_> {
+    /// Whether a read may wait for a device, which CPU time does not show.
+    pub fn waits(&self) -> bool {
+        self.cold || self.io == IoMode::Direct
+    }
+}
+
 /// A store in a directory, closed.
 #[derive(Debug)]
 pub struct Store<'a> {

@@ -7,14 +7,14 @@ use super::super::keys::{KeyFormat, KeyReader};
 use super::super::output::message;
 use super::super::{progress, text};
 use super::{StoreArguments, WriteArguments, report_doubts};
-use crate::lsm::{Db, WriteBatch};
+use crate::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
 
 /// Pairs written at once: one record of the log, one wait with --sync.
 const BATCH_LEN: usize = 1_000;
 /// A batch is also written when its pairs fill this much.
 const BATCH_LEN_BYTES: usize = 1 << 20;
 /// The longest line: the longest key, a tab and a value of 16 MiB.
-const LINE_LEN_BYTES_MAX: usize = (1 << 16) + 1 + (16 << 20);
+const LINE_LEN_BYTES_MAX: usize = MAX_KEY_LEN_BYTES + 1 + (16 << 20);
 
 const EXAMPLES: &str = "\
 Examples:

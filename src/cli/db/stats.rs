@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::super::failure::{Exit, Outcome};
+use super::super::failure::{Exit, Failure, Outcome};
 use super::super::output::{self, message};
 use super::super::text::{significant, thousands};
 use super::{StoreArguments, report_doubts};
@@ -98,4 +98,24 @@ fn table(report: &Report) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// Runs `filterblock db verify`.
+pub fn verify(arguments: &VerifyArguments) -> Outcome {
+    let damaged = |error: &Error| error.is_damage() && !matches!(error.root(), Error::Unsupported { .. });
+    let verified = arguments.store.open().and_then(|db| verify_open(&db, arguments));
+    match verified {
+        Err(Failure::Library(error)) if damaged(&error) => {
+            output::print(&format!("{error}\n"))?;
+            Ok(Exit::Negative)
+        }
+        other => other,
+    }
+}
+
+fn verify_open(db: &Db, arguments: &VerifyArguments) -> Outcome {
+    let _report = db.verify()?;
+    report_doubts(db);
+    output::print(&format!("{}: sound\n", arguments.store.dir().display()))?;
+    Ok(Exit::Success)
 }
