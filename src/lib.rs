@@ -18,6 +18,8 @@ mod hash;
 #[cfg(feature = "lsm")]
 pub mod lsm;
 #[cfg(feature = "lsm")]
+mod policy;
+#[cfg(feature = "lsm")]
 pub mod sstable;
 #[cfg(feature = "lsm")]
 pub mod storage;
@@ -30,6 +32,10 @@ pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
 pub use filter::{FilterKind, FilterSpec, FilterView};
 pub use hash::{HashSeed, KeyHash};
+#[cfg(feature = "lsm")]
+pub use lsm::{Db, Options};
+#[cfg(feature = "lsm")]
+pub use policy::{FilterPolicy, TableShape};
 
 /// The vector instructions that probes use on this processor: `"avx2"` or `"portable"`.
 #[must_use]

@@ -212,7 +212,7 @@ impl Memtable {
     fn search(&self, key: &[u8], sequence: u64) -> Option<Option<Vec<u8>>> {
         let place = Place::new(key, sequence);
         let entry = self.entries.lower_bound(Bound::Included(&place as &dyn Versioned))?;
-        (entry.key() == key).then(|| entry.value().map(<[u8]>::to_vec))
+        (entry.value().key() == key).then(|| entry.value().value().map(<[u8]>::to_vec))
     }
 
     /// Memory in use, about.

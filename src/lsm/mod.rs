@@ -1,8 +1,35 @@
-//! A small log-structured store.
+//! A small log-structured store whose reads ask filter blocks before they touch data.
+//!
+//! ```text
+//! put ─▶ log, memtable ─(flush)─▶ level 0: tables that overlap ─(compaction)─▶ level 1.. : one sorted run each
+//! get ─▶ hash the key once ─▶ memtables ─▶ tables, newest first: range? filter? index, data block
+//! ```
+//! Newer writes lie above older ones, and a table holds a key once. A snapshot pins the tables and memtables of its
+//! moment, so compaction never has to keep old versions, and nobody waits for anybody but writers for the disk.
 
-pub mod batch;
-pub mod file_name;
-pub mod log_file;
-pub mod log_reader;
-pub mod manifest;
-pub mod version_edit;
+mod batch;
+mod compaction;
+mod db;
+mod file_name;
+mod flush;
+mod log_file;
+mod log_reader;
+mod manifest;
+mod memtable;
+mod open;
+mod options;
+mod recovery;
+mod reports;
+mod scan;
+mod shared;
+mod stats;
+mod version;
+mod version_edit;
+mod write;
+
+pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
+pub use db::{Db, Snapshot, VerifyReport};
+pub use log_reader::LogRecovery;
+pub use options::{Durability, FilterUse, Options};
+pub use scan::Scan;
+pub use stats::{LevelStats, Stats};

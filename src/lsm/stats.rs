@@ -38,15 +38,6 @@ pub(super) struct Tally {
     pub(super) block_read_bytes: u64,
 }
 
-macro_rules! for_each_counter {
-    ($do:ident) => {
-        $do!(
-            true_negatives, false_positives, true_positives, degraded, unfiltered, expected, block_reads,
-            block_read_bytes
-        )
-    };
-}
-
 macro_rules! counters {
     ($($name:ident),*) => {
         #[derive(Debug, Default)]
@@ -69,7 +60,7 @@ macro_rules! counters {
         }
     };
 }
-for_each_counter!(counters);
+counters! { true_negatives, false_positives, true_positives, degraded, unfiltered, expected, block_reads, block_read_bytes }
 
 #[inline]
 fn add(counter: &AtomicU64, by: u64, shared: bool) {

@@ -141,7 +141,8 @@ impl ReadAt for DiskFile {
         let result = if self.direct {
             read_direct(&self.file, buffer, offset)
         } else {
-            read_at_least(&self.file, buffer, offset, buffer.len(), 1)
+            let wanted = buffer.len();
+            read_at_least(|rest, at| read_at(&self.file, rest, at), buffer, offset, wanted, 1)
         };
         result.map_err(|error| error.in_file(&self.path))
     }
@@ -155,11 +156,17 @@ impl ReadAt for DiskFile {
 ///
 /// A read that stops short of a multiple of `align` is repeated from the last multiple, so that every offset keeps its
 /// alignment; one that does not get that far has met the end of the file.
-fn read_at_least(file: &File, buffer: &mut [u8], offset: u64, wanted: usize, align: usize) -> Result<()> {
+fn read_at_least(
+    read_at: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+    buffer: &mut [u8],
+    offset: u64,
+    wanted: usize,
+    align: usize,
+) -> Result<()> {
     let mut filled = 0;
     while filled < wanted {
         let rest = buffer.get_mut(filled..).unwrap_or_default();
-        let got = match read_at(file, rest, offset + filled as u64) {
+        let got = match read_at(rest, offset + filled as u64) {
             Ok(got) => got,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
@@ -190,7 +197,8 @@ fn read_direct(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
             }
             let start = bounce.as_ptr().align_offset(DIRECT_ALIGN_BYTES);
             let aligned = bounce.get_mut(start..start + aligned_len).unwrap_or_default();
-            read_at_least(file, aligned, offset - skip as u64, skip + chunk.len(), DIRECT_ALIGN_BYTES)?;
+            let (start, wanted) = (offset - skip as u64, skip + chunk.len());
+            read_at_least(|rest, at| read_at(file, rest, at), aligned, start, wanted, DIRECT_ALIGN_BYTES)?;
             chunk.copy_from_slice(aligned.get(skip..skip + chunk.len()).unwrap_or_default());
             offset += chunk.len() as u64;
         }
@@ -282,6 +290,34 @@ mod tests {
         let error = file.sync().unwrap_err();
         assert!(matches!(error.root(), Error::Poisoned { reason } if reason.starts_with("write failed")), "{error}");
         assert!(file.is_empty());
+    }
+
+    #[test]
+    fn interrupted_and_short_reads_are_continued_from_aligned_places() {
+        let content: Vec<u8> = (0..100).collect();
+        for align in [1, 8] {
+            for longest in align..30 {
+                let calls = std::cell::Cell::new(0);
+                let read = |buffer: &mut [u8], offset: u64| {
+                    calls.set(calls.get() + 1);
+                    assert_eq!(offset % align as u64, 0);
+                    if calls.get() % 3 == 0 {
+                        return Err(ErrorKind::Interrupted.into());
+                    }
+                    let rest = &content[usize::try_from(offset).unwrap().min(content.len())..];
+                    let len = rest.len().min(buffer.len()).min(longest);
+                    buffer[..len].copy_from_slice(&rest[..len]);
+                    Ok(len)
+                };
+                let mut buffer = [0; 96];
+                read_at_least(read, &mut buffer, 8, 92, align).unwrap();
+                assert_eq!(buffer[..92], content[8..]);
+                let error = read_at_least(read, &mut buffer, 8, 93, align).unwrap_err();
+                assert!(matches!(error, Error::Corrupt { field: Field::Length, offset: 100 }), "{error}");
+            }
+        }
+        let refused = |_: &mut [u8], _| Err(ErrorKind::PermissionDenied.into());
+        assert!(matches!(read_at_least(refused, &mut [0; 4], 0, 4, 1).unwrap_err(), Error::Io(_)));
     }
 
     #[test]

@@ -1,0 +1,271 @@
+//! Levelled compaction: merges tables downwards, so that each level below 0 stays one sorted run and reads ask few.
+
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use super::file_name::table_name;
+use super::flush::table_meta;
+use super::reports::lock;
+use super::scan::{Direction, Merge, RunCursor, Source};
+use super::shared::Shared;
+use super::version::{StoredTable, Version};
+use super::version_edit::{NUM_LEVELS, VersionEdit};
+use crate::error::Result;
+use crate::policy::TableShape;
+use crate::sstable::TableWriter;
+
+/// Each level may hold so many times as much as the one above it.
+const LEVEL_RATIO: u64 = 10;
+
+/// What to merge, and where to.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    level: usize,
+    /// Tables of `level`, in the order of reading.
+    upper: Vec<Arc<StoredTable>>,
+    /// Tables of the next level that overlap them, in key order.
+    lower: Vec<Arc<StoredTable>>,
+    /// Whether no level further down holds keys of the range, so that removals need not be kept.
+    bottommost: bool,
+}
+
+impl Compaction {
+    /// Merges `upper`, tables of `level`, into the level below; `None` if there is nothing to merge.
+    fn of(version: &Version, level: usize, upper: Vec<Arc<StoredTable>>) -> Option<Self> {
+        let smallest = upper.iter().map(|table| table.meta.smallest.as_slice()).min()?;
+        let largest = upper.iter().map(|table| table.meta.largest.as_slice()).max()?;
+        let lower = version.overlapping(level + 1, smallest, largest);
+        let smallest = lower.first().map_or(smallest, |table| smallest.min(&table.meta.smallest));
+        let largest = lower.last().map_or(largest, |table| largest.max(&table.meta.largest));
+        let bottommost =
+            (level + 2..NUM_LEVELS).all(|below| version.overlapping(below, smallest, largest).is_empty());
+        Some(Self { level, lower, bottommost, upper })
+    }
+
+    fn inputs(&self) -> impl Iterator<Item = &Arc<StoredTable>> {
+        self.upper.iter().chain(&self.lower)
+    }
+
+    /// A table that meets nothing below just changes its level.
+    fn is_move(&self) -> bool {
+        self.level > 0 && self.lower.is_empty() && self.upper.len() == 1
+    }
+
+    /// Newest first: each table of level 0 by itself, a deeper level as one run.
+    fn sources(&self) -> Vec<Source> {
+        let run = |tables: Vec<Arc<StoredTable>>| Source::Run(RunCursor::new(tables, None));
+        let mut sources: Vec<Source> = match self.level {
+            0 => self.upper.iter().map(|table| run(vec![Arc::clone(table)])).collect(),
+            _ => vec![run(self.upper.clone())],
+        };
+        sources.push(run(self.lower.clone()));
+        sources
+    }
+}
+
+/// Compacts in the background until the store closes.
+pub(super) fn run_compactions(shared: &Shared) {
+    // Where the last compaction of each level ended: the next one goes on from there.
+    let mut cursors: Vec<Vec<u8>> = vec![Vec::new(); NUM_LEVELS];
+    loop {
+        let mut work = lock(&shared.work);
+        let compaction = loop {
+            if work.closing || work.failure.is_some() {
+                return;
+            }
+            if !work.compacting
+                && let Some(compaction) = shared.pick_compaction(&cursors)
+            {
+                work.compacting = true;
+                break compaction;
+            }
+            work = shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(work);
+        if let (Some(cursor), Some(last)) = (cursors.get_mut(compaction.level), compaction.upper.last()) {
+            cursor.clone_from(&last.meta.largest);
+        }
+        let result = shared.compact(&compaction);
+        // The tables that it replaced go now, not when the next compaction begins.
+        drop(compaction);
+        shared.end_compaction();
+        if let Err(error) = result {
+            shared.fail(&error);
+        }
+    }
+}
+
+impl Shared {
+    /// Whether level sizes call for a compaction.
+    pub(super) fn needs_compaction(&self) -> bool {
+        self.options.auto_compaction && self.pick_compaction(&[]).is_some()
+    }
+
+    /// The compaction that is needed most, if any.
+    fn pick_compaction(&self, cursors: &[Vec<u8>]) -> Option<Compaction> {
+        if !self.options.auto_compaction {
+            return None;
+        }
+        let version = Arc::clone(&self.state.load().version);
+        let l0_tables: Vec<_> = version.tables(0).cloned().collect();
+        if l0_tables.len() >= self.options.l0_compaction_trigger.max(1) {
+            return Compaction::of(&version, 0, l0_tables);
+        }
+        let mut limit = self.options.level_base_bytes;
+        for level in 1..NUM_LEVELS - 1 {
+            let bytes: u64 = version.tables(level).map(|table| table.meta.len_bytes).sum();
+            if bytes > limit {
+                let after = cursors.get(level);
+                let next = version.tables(level).find(|table| after.is_none_or(|key| table.meta.smallest > *key));
+                let table = next.or_else(|| version.tables(level).next())?;
+                return Compaction::of(&version, level, vec![Arc::clone(table)]);
+            }
+            limit = limit.saturating_mul(LEVEL_RATIO);
+        }
+        None
+    }
+
+    /// Waits until no compaction is under way and starts one of the caller's.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`] after a failure.
+    fn begin_compaction(&self) -> Result<()> {
+        let mut work = lock(&self.work);
+        while work.compacting {
+            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(reason) = &work.failure {
+            return Err(crate::Error::Poisoned { reason: reason.clone() });
+        }
+        work.compacting = true;
+        Ok(())
+    }
+
+    fn end_compaction(&self) {
+        lock(&self.work).compacting = false;
+        self.changed.notify_all();
+    }
+
+    /// Merges all tables with keys of a range down to the lowest level that holds any, one level after the other.
+    ///
+    /// # Errors
+    /// Damage of the tables, I/O errors, [`crate::Error::Poisoned`] after an earlier failure.
+    pub(super) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
+        let within = |table: &StoredTable| {
+            let starts_before_end = match to {
+                Bound::Included(end) => table.meta.smallest.as_slice() <= end,
+                Bound::Excluded(end) => table.meta.smallest.as_slice() < end,
+                Bound::Unbounded => true,
+            };
+            let ends_behind_start = match from {
+                Bound::Included(start) => table.meta.largest.as_slice() >= start,
+                Bound::Excluded(start) => table.meta.largest.as_slice() > start,
+                Bound::Unbounded => true,
+            };
+            starts_before_end && ends_behind_start
+        };
+        for level in 0..NUM_LEVELS - 1 {
+            self.begin_compaction()?;
+            let version = Arc::clone(&self.state.load().version);
+            let deeper = (level + 1..NUM_LEVELS).any(|below| version.tables(below).any(|table| within(table)));
+            let mut upper: Vec<_> = version.tables(level).filter(|table| within(table)).cloned().collect();
+            // Level 0 is merged whole: an older table left behind would come to lie above a newer one.
+            if level == 0 && !upper.is_empty() {
+                upper = version.tables(0).cloned().collect();
+            }
+            // The lowest level is a sorted run already.
+            let compaction = if level == 0 || deeper { Compaction::of(&version, level, upper) } else { None };
+            drop(version);
+            let result = compaction.as_ref().map_or(Ok(()), |compaction| self.compact(compaction));
+            drop(compaction);
+            self.end_compaction();
+            result?;
+            if !deeper {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn compact(&self, compaction: &Compaction) -> Result<()> {
+        let to = compaction.level + 1;
+        let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
+        let added = if compaction.is_move() { compaction.upper.clone() } else { self.merge(compaction)? };
+        let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
+        let edit = VersionEdit {
+            removed: removed.chain(compaction.lower.iter().map(|table| (level_tag(to), table.meta.number))).collect(),
+            added: added.iter().map(|table| (level_tag(to), table.meta.clone())).collect(),
+            ..VersionEdit::default()
+        };
+        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        if !compaction.is_move() {
+            let written = added.iter().map(|table| table.meta.len_bytes).sum();
+            self.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
+        }
+        self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})
+    }
+
+    /// Writes the merged entries to new tables of the level below.
+    fn merge(&self, compaction: &Compaction) -> Result<Vec<Arc<StoredTable>>> {
+        let result = self.merge_into_tables(compaction);
+        if let Err((written, error)) = result {
+            for table in &written {
+                table.mark_obsolete();
+            }
+            return Err(error);
+        }
+        result.map_err(|(_, error)| error)
+    }
+
+    fn merge_into_tables(
+        &self,
+        compaction: &Compaction,
+    ) -> Result<Vec<Arc<StoredTable>>, (Vec<Arc<StoredTable>>, crate::Error)> {
+        let mut written = Vec::new();
+        let num_keys = compaction.inputs().map(|table| table.meta.num_entries).sum();
+        let shape = TableShape::new(num_keys, compaction.level + 1, compaction.bottommost);
+        let sequences = (
+            compaction.inputs().map(|table| table.meta.smallest_sequence).min().unwrap_or(0),
+            compaction.inputs().map(|table| table.meta.largest_sequence).max().unwrap_or(0),
+        );
+        let mut merge = match Merge::new(compaction.sources(), Direction::Forward, Bound::Unbounded) {
+            Ok(merge) => merge,
+            Err(error) => return Err((written, error)),
+        };
+        while merge.entry().is_some() {
+            match self.write_one_table(&mut merge, compaction.bottommost, &shape, sequences) {
+                Ok(table) => written.extend(table),
+                Err(error) => return Err((written, error)),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Writes one table's worth of a merge; `None` if nothing but removals was left that nobody needs.
+    fn write_one_table(
+        &self,
+        merge: &mut Merge,
+        drop_tombstones: bool,
+        shape: &TableShape,
+        sequences: (u64, u64),
+    ) -> Result<Option<Arc<StoredTable>>> {
+        let number = self.new_file_number();
+        let path = self.dir.join(table_name(number));
+        let options = self.table_options(number, shape);
+        let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
+        while let Some((key, value)) = merge.entry() {
+            if value.is_some() || !drop_tombstones {
+                if writer.len_bytes() >= self.options.table_size_bytes {
+                    break;
+                }
+                writer.add(key, value)?;
+            }
+            merge.step()?;
+        }
+        if writer.num_entries() == 0 {
+            return Ok(None);
+        }
+        self.open_table(table_meta(number, writer.finish()?, sequences)).map(Some)
+    }
+}

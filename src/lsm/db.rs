@@ -1,0 +1,481 @@
+//! The store's handle.
+
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use super::batch::WriteBatch;
+use super::file_name::table_name;
+use super::manifest::Manifest;
+use super::options::{Durability, Options};
+use super::reports::lock;
+use super::scan::{RunCursor, Scan, Source};
+use super::shared::{ReadState, Shared};
+use super::stats::{LevelStats, Stats};
+use super::version::Probe;
+use super::version_edit::NUM_LEVELS;
+use super::{compaction, flush, open};
+use crate::codec::order_prefix;
+use crate::error::{Error, Result};
+use crate::hash::KeyHash;
+use crate::sstable::{TableCheck, TableFilter};
+use super::memtable::MemtableCursor;
+
+/// Keys of a `multi_get` that are under way at once.
+const READ_BATCH: usize = 32;
+
+/// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
+/// closes the store, and [`Db::close`] does that with a result.
+///
+/// ```
+/// # fn main() -> filterblock::Result<()> {
+/// use filterblock::{Db, Options};
+///
+/// let dir = tempfile::tempdir()?;
+/// let db = Db::open(dir.path(), Options::default())?;
+/// db.put(b"apple", b"red")?;
+/// assert_eq!(db.get(b"apple")?.as_deref(), Some(&b"red"[..]));
+/// assert_eq!(db.get(b"plum")?, None);
+/// db.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Db {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Freed last, after the threads have ended.
+    _lock: StoreLock,
+}
+
+/// Keeps others out of the directory while it lives.
+struct StoreLock(#[expect(dead_code, reason = "held, not used")] Box<dyn Send + Sync>);
+
+impl std::fmt::Debug for StoreLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StoreLock")
+    }
+}
+
+/// What [`Db::verify`] found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Tables read.
+    pub tables: u64,
+    /// Entries read.
+    pub entries: u64,
+    /// Data blocks read.
+    pub data_blocks: u64,
+    /// Keys that the filter of their own table denies: must be 0.
+    pub filter_false_negatives: u64,
+    /// Everything that does not hold, with file, field and offset.
+    pub damage: Vec<Error>,
+}
+
+impl VerifyReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty() && self.filter_false_negatives == 0
+    }
+
+    fn add(&mut self, check: TableCheck) {
+        self.tables += 1;
+        self.entries += check.entries;
+        self.data_blocks += check.data_blocks;
+        self.filter_false_negatives += check.filter_false_negatives;
+        self.damage.extend(check.damage);
+    }
+}
+
+impl Db {
+    /// Opens the store in a directory, or creates it there.
+    ///
+    /// Writes that were acknowledged and are only in logs become tables first; what a crash left over is removed.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] for a directory with files of others, [`Error::Locked`] if the store is open elsewhere,
+    /// [`Error::Unsupported`] for a newer format, damage of manifest, log or table with file, field and offset named,
+    /// and I/O errors. A damaged filter is no error unless [`Options::strict_filters`] is set.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let dir = path.as_ref();
+        let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
+        let mut db = Self { shared, threads: Vec::new(), _lock: StoreLock(lock) };
+        let workers: [(&str, fn(&Shared)); 2] =
+            [("filterblock-flush", flush::run_flushes), ("filterblock-compact", compaction::run_compactions)];
+        for (name, work) in workers {
+            let shared = Arc::clone(&db.shared);
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
+            db.threads.push(thread.map_err(|error| Error::Io(error).in_file(dir))?);
+        }
+        Ok(db)
+    }
+
+    /// Gives `key` the value `value`.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`] over [`super::MAX_KEY_LEN_BYTES`]; those of [`Db::write`].
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(key, value)?;
+        self.write(batch)
+    }
+
+    /// Removes `key`; it is no error if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete(key)?;
+        self.write(batch)
+    }
+
+    /// Writes a batch: readers and crashes see all of it or nothing.
+    ///
+    /// # Errors
+    /// I/O errors of the log, after which the store takes no more writes until it is reopened
+    /// ([`Error::Poisoned`]): what became of the failed write is then known again.
+    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.shared.write(batch, self.shared.options.durability)
+    }
+
+    /// Like [`Db::write`], with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        self.shared.write(batch, durability)
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Damage of a data or index block that had to be read, and I/O errors.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let state = self.shared.state.load();
+        // After the state: what becomes visible later is not in its memtable, or is and may be seen.
+        let sequence = self.shared.visible.load(Ordering::Acquire);
+        self.shared.get(&state, key, sequence)
+    }
+
+    /// The values of many keys, in their order; faster than one by one, because the filters' cache misses overlap.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let state = self.shared.state.load();
+        let sequence = self.shared.visible.load(Ordering::Acquire);
+        self.shared.multi_get(&state, keys, sequence)
+    }
+
+    /// The store as it is now. Reads of it neither see later writes nor wait for anything; its files and memory stay
+    /// until it is dropped.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.shared.state.load_full();
+        let sequence = self.shared.visible.load(Ordering::Acquire);
+        Snapshot { shared: Arc::clone(&self.shared), state, sequence }
+    }
+
+    /// The entries of a range in key order, as they are now; [`Iterator::rev`] gives them backwards.
+    ///
+    /// ```
+    /// # use filterblock::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default())?;
+    /// for entry in db.scan(b"a".as_slice()..b"b".as_slice()) {
+    ///     let (key, value) = entry?;
+    /// }
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
+        self.snapshot().scan(range)
+    }
+
+    /// Writes what is in memory to a table, and waits for that.
+    ///
+    /// # Errors
+    /// I/O errors, [`Error::Poisoned`] after an earlier failure.
+    pub fn flush(&self) -> Result<()> {
+        let shared = &self.shared;
+        shared.check_writable()?;
+        {
+            let mut log = lock(&shared.log);
+            if !shared.state.load().memtable.is_empty() {
+                shared.rotate(&mut log).inspect_err(|error| shared.fail(error))?;
+            }
+        }
+        self.wait_until(|state| state.waiting.is_empty())
+    }
+
+    /// Merges all tables with keys of a range into one sorted run, removing what nobody can see any more.
+    ///
+    /// # Errors
+    /// As [`Db::flush`], and damage of the tables.
+    pub fn compact_range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
+        self.flush()?;
+        self.shared.compact_range(range.start_bound().cloned(), range.end_bound().cloned())
+    }
+
+    /// Waits until nothing is left to flush or to compact.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] after a failure in the background.
+    pub fn wait_idle(&self) -> Result<()> {
+        loop {
+            self.wait_until(|state| state.waiting.is_empty())?;
+            let mut work = lock(&self.shared.work);
+            while work.compacting && work.failure.is_none() {
+                work = self.shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(work);
+            self.shared.check_writable()?;
+            if !self.shared.needs_compaction() && self.shared.state.load().waiting.is_empty() {
+                return Ok(());
+            }
+            // The compaction that is needed has been seen but has not begun.
+            std::thread::yield_now();
+        }
+    }
+
+    fn wait_until(&self, is_reached: impl Fn(&ReadState) -> bool) -> Result<()> {
+        let mut work = lock(&self.shared.work);
+        while work.failure.is_none() && !is_reached(&self.shared.state.load()) {
+            work = self.shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(work);
+        self.shared.check_writable()
+    }
+
+    /// Makes a second store of the present content in a new directory, by hard links where the file system has them.
+    ///
+    /// # Errors
+    /// When `dir` exists and is not empty, as [`Db::flush`], and I/O errors; an unfinished checkpoint is no store.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        let dir = dir.as_ref();
+        let storage = self.shared.options.storage.as_ref();
+        self.flush()?;
+        if storage.exists(dir) && !storage.list(dir)?.is_empty() {
+            return Err(Error::NotAStore.in_file(dir));
+        }
+        storage.create_dir_all(dir)?;
+        // The registry first, so that no table it names can go away while it is linked: the version pins them.
+        let (state, version) = {
+            let registry = lock(&self.shared.registry);
+            (registry.state.clone(), Arc::clone(&self.shared.state.load().version))
+        };
+        for (_, table) in version.all_tables() {
+            storage.link_or_copy(&table.path, &dir.join(table_name(table.meta.number)))?;
+        }
+        storage.sync_dir(dir)?;
+        Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
+    }
+
+    /// Reads every table whole: all checksums, the order of keys, and every key asked of its table's filter.
+    ///
+    /// # Errors
+    /// I/O errors. Damage is not an error but in the report.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        let version = Arc::clone(&self.shared.state.load().version);
+        let mut report = VerifyReport::default();
+        for (_, stored) in version.all_tables() {
+            report.add(stored.table.verify()?);
+        }
+        Ok(report)
+    }
+
+    /// What the store holds and did since it was opened or [`Db::reset_stats`] was called.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let state = self.shared.state.load_full();
+        let (gets, memory_hits, tallies) = self.shared.counters.sum();
+        let mut levels: Vec<LevelStats> =
+            tallies.iter().enumerate().map(|(level, tally)| LevelStats::of(level, tally)).collect();
+        for (level, stored) in state.version.all_tables() {
+            let Some(stats) = levels.get_mut(level) else { continue };
+            stats.tables += 1;
+            stats.keys += stored.meta.num_entries;
+            stats.bytes += stored.meta.len_bytes;
+            stats.filter_bytes += stored.table.filter_len_bytes();
+            stats.degraded_tables += u64::from(match stored.table.filter() {
+                TableFilter::Absent => false,
+                TableFilter::Degraded(_) => true,
+                TableFilter::Ready(filter) => filter.damaged_pages() > 0,
+            });
+        }
+        let used = levels.iter().rposition(|level| level.tables > 0 || level.probes > 0).map_or(0, |last| last + 1);
+        levels.truncate(used);
+        let mut total = LevelStats::default();
+        levels.iter().for_each(|level| total.add(level));
+        let counters = &self.shared.counters;
+        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            levels,
+            total,
+            gets,
+            memory_hits,
+            memory_entries: state.memtable.num_entries()
+                + state.waiting.iter().map(|memtable| memtable.num_entries()).sum::<u64>(),
+            write_stalls: read(&counters.write_stalls),
+            write_stall_nanos: read(&counters.write_stall_nanos),
+            flushes: read(&counters.flushes),
+            compactions: read(&counters.compactions),
+            compacted_bytes: read(&counters.compacted_bytes),
+            reports: self.shared.reports.messages(),
+        }
+    }
+
+    /// Starts the counts of [`Db::stats`] anew; sizes and reports stay.
+    pub fn reset_stats(&self) {
+        self.shared.counters.reset();
+    }
+
+    /// Closes the store: what is in memory becomes a table, so that the next open has no log to read.
+    ///
+    /// # Errors
+    /// Those of the last flush, or [`Error::Poisoned`] after an earlier failure; the store is closed all the same, and
+    /// acknowledged writes that are in the log are there at the next open.
+    pub fn close(mut self) -> Result<()> {
+        self.shut_down()
+    }
+
+    fn shut_down(&mut self) -> Result<()> {
+        if self.threads.is_empty() {
+            return Ok(());
+        }
+        let flushed = self.flush();
+        lock(&self.shared.work).closing = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                log::error!("a background thread of the store panicked");
+            }
+        }
+        flushed
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        if let Err(error) = self.shut_down() {
+            log::error!("closing the store: {error}");
+        }
+    }
+}
+
+/// A store as it was at one moment ([`Db::snapshot`]).
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    shared: Arc<Shared>,
+    state: Arc<ReadState>,
+    sequence: u64,
+}
+
+impl Snapshot {
+    /// The value that `key` had.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.shared.get(&self.state, key, self.sequence)
+    }
+
+    /// The values that many keys had, in their order.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.shared.multi_get(&self.state, keys, self.sequence)
+    }
+
+    /// The entries of a range in key order; [`Iterator::rev`] gives them backwards.
+    pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
+        let (state, sequence, cache) = (Arc::clone(&self.state), self.sequence, self.shared.cache.clone());
+        let make_sources = move || state.sources(sequence, &cache);
+        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
+        Scan::new(Box::new(make_sources), owned(range.start_bound()), owned(range.end_bound()))
+    }
+}
+
+impl ReadState {
+    /// Everything to be merged, newest first.
+    fn sources(&self, sequence: u64, cache: &Option<Arc<crate::sstable::BlockCache>>) -> Vec<Source> {
+        let memtables = std::iter::once(&self.memtable).chain(&self.waiting);
+        let mut sources: Vec<Source> =
+            memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table), sequence))).collect();
+        let run = |tables: Vec<_>| Source::Run(RunCursor::new(tables, cache.clone()));
+        sources.extend(self.version.tables(0).map(|table| run(vec![Arc::clone(table)])));
+        sources.extend((1..NUM_LEVELS).map(|level| run(self.version.tables(level).cloned().collect())));
+        sources
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn get(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
+        let recorder = self.counters.recorder();
+        if let Some(recorder) = recorder {
+            recorder.gets(1);
+        }
+        let probe = Probe { key, prefix: order_prefix(key), hash: KeyHash::of(key, self.seed) };
+        if let Some(found) = state.get_from_memory(&probe, sequence) {
+            if let Some(recorder) = recorder {
+                recorder.memory_hit();
+            }
+            return Ok(found);
+        }
+        Ok(state.version.get(&probe, &self.read_context(), recorder)?.flatten())
+    }
+
+    fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        state: &ReadState,
+        keys: &[K],
+        sequence: u64,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let recorder = self.counters.recorder();
+        if let Some(recorder) = recorder {
+            recorder.gets(keys.len() as u64);
+        }
+        let context = self.read_context();
+        let mut values = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(READ_BATCH) {
+            let mut probes = [Probe { key: &[], prefix: 0, hash: KeyHash::from_raw(0) }; READ_BATCH];
+            for (probe, key) in probes.iter_mut().zip(keys) {
+                let key = key.as_ref();
+                *probe = Probe { key, prefix: order_prefix(key), hash: KeyHash::of(key, self.seed) };
+            }
+            let probes = probes.get(..keys.len()).unwrap_or_default();
+            // All lines of all runs are under way before the first is asked.
+            state.version.prefetch(probes);
+            for probe in probes {
+                let found = match state.get_from_memory(probe, sequence) {
+                    Some(found) => {
+                        if let Some(recorder) = recorder {
+                            recorder.memory_hit();
+                        }
+                        found
+                    }
+                    None => state.version.get(probe, &context, recorder)?.flatten(),
+                };
+                values.push(found);
+            }
+        }
+        Ok(values)
+    }
+}
+
+impl ReadState {
+    #[inline]
+    fn get_from_memory(&self, probe: &Probe<'_>, sequence: u64) -> Option<Option<Vec<u8>>> {
+        let found = self.memtable.get(probe.key, probe.hash, sequence);
+        if found.is_some() || self.waiting.is_empty() {
+            return found;
+        }
+        self.waiting.iter().find_map(|memtable| memtable.get(probe.key, probe.hash, sequence))
+    }
+}

@@ -1,0 +1,125 @@
+//! From memory to level 0, and the threads that work in the background.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::file_name::{log_name, table_name};
+use super::memtable::Memtable;
+use super::reports::lock;
+use super::shared::Shared;
+use super::version::StoredTable;
+use super::version_edit::{TableMeta, VersionEdit};
+use crate::block::SelfCheck;
+use crate::error::Result;
+use crate::policy::TableShape;
+use crate::sstable::{TableOptions, TableSummary, TableWriter};
+
+/// How long a buffered write stays in the process at most.
+const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Writes memtables to tables until the store closes.
+pub(super) fn run_flushes(shared: &Shared) {
+    while let Some(memtable) = next_full_memtable(shared) {
+        if let Err(error) = shared.flush_memtable(&memtable) {
+            shared.fail(&error);
+        }
+    }
+}
+
+/// The oldest full memtable; `None` when the store closes or has failed.
+fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
+    let mut work = lock(&shared.work);
+    loop {
+        if work.failure.is_none()
+            && let Some(memtable) = shared.state.load().waiting.last()
+        {
+            return Some(Arc::clone(memtable));
+        }
+        if work.closing {
+            return None;
+        }
+        let (guard, timeout) =
+            shared.changed.wait_timeout(work, LOG_FLUSH_INTERVAL).unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            drop(guard);
+            shared.flush_log_if_idle();
+            work = lock(&shared.work);
+        } else {
+            work = guard;
+        }
+    }
+}
+
+impl Shared {
+    /// Hands the log's buffer to the operating system, unless a writer is at the log just now.
+    fn flush_log_if_idle(&self) {
+        if let Ok(mut log) = self.log.try_lock()
+            && let Err(error) = log.log.flush()
+        {
+            self.fail(&error);
+        }
+    }
+
+    /// The settings for a new table.
+    pub(super) fn table_options(&self, number: u64, shape: &TableShape) -> TableOptions {
+        TableOptions {
+            block_size_bytes: self.options.block_size_bytes,
+            compression: self.options.compression,
+            filter: self.options.filter.as_ref().and_then(|policy| policy.choose(shape)),
+            seed: self.seed,
+            table_id: self.table_id(number),
+            self_check: SelfCheck::On,
+            ..TableOptions::default()
+        }
+    }
+
+    /// Writes the newest version of each key of a memtable to a new file.
+    ///
+    /// # Errors
+    /// That of the writer, which leaves nothing behind.
+    pub(super) fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
+        let number = self.new_file_number();
+        let path = self.dir.join(table_name(number));
+        let options = self.table_options(number, &TableShape::new(memtable.num_entries(), 0, false));
+        let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
+        memtable.for_each_newest(|key, value| writer.add(key, value))?;
+        self.open_table(table_meta(number, writer.finish()?, memtable.sequences()))
+    }
+
+    fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
+        let stored = self.write_memtable(memtable)?;
+        let state = self.state.load_full();
+        // The next younger memtable's log is the oldest that is still needed.
+        let younger = state.waiting.iter().rev().find(|waiting| waiting.log_number > memtable.log_number);
+        let log_number = younger.unwrap_or(&state.memtable).log_number;
+        let edit = VersionEdit {
+            log_number: Some(log_number),
+            last_sequence: Some(stored.meta.largest_sequence),
+            added: vec![(0, stored.meta.clone())],
+            ..VersionEdit::default()
+        };
+        self.install(edit, vec![(0, stored)], |state| {
+            state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, memtable));
+        })?;
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        // A log that stays is cleaned away when the store is opened next.
+        if let Err(error) = self.options.storage.remove(&self.dir.join(log_name(memtable.log_number))) {
+            log::warn!("an obsolete log stays for now: {error}");
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn table_meta(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> TableMeta {
+    TableMeta {
+        number,
+        len_bytes: summary.len_bytes,
+        num_entries: summary.num_entries,
+        num_tombstones: summary.num_tombstones,
+        smallest: summary.smallest,
+        largest: summary.largest,
+        smallest_sequence: smallest,
+        largest_sequence: largest,
+    }
+}

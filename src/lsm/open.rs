@@ -1,0 +1,156 @@
+//! Opening a store: its lock, its manifest, its tables, its logs, and what a crash left over.
+
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+
+use super::file_name::{CURRENT, FileName, LOCK, manifest_name, parse};
+use super::manifest::Manifest;
+use super::memtable::Memtable;
+use super::options::Options;
+use super::recovery::{remove_leftovers, replay_logs};
+use super::reports::Reports;
+use super::shared::{LogState, ReadState, Registry, Shared, Work, create_log, open_table};
+use super::stats::Counters;
+use super::version::Version;
+use super::version_edit::StoreState;
+use super::write::WriteQueue;
+use crate::error::{Error, Result};
+use crate::hash::HashSeed;
+use crate::sstable::BlockCache;
+use crate::storage::Storage;
+
+/// A manifest longer than this is replaced by a snapshot of itself when the store opens.
+const MANIFEST_LIMIT_BYTES: u64 = 1 << 20;
+
+/// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
+///
+/// # Errors
+/// `NotAStore`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
+pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
+    let storage = Arc::clone(&options.storage);
+    let exists = storage.exists(&dir.join(CURRENT));
+    if !exists {
+        check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
+        storage.create_dir_all(dir)?;
+    }
+    let lock = storage.lock(&dir.join(LOCK))?;
+    let (registry, is_torn) = if storage.exists(&dir.join(CURRENT)) {
+        recover_registry(&options, dir)?
+    } else {
+        (create_registry(&options, dir)?, false)
+    };
+    let shared = build(dir, options, registry)?;
+    replay_logs(&shared)?;
+    // After a torn manifest a table that it does not name may be one whose naming was lost; it is kept for this time.
+    if !is_torn {
+        remove_leftovers(&shared);
+    }
+    Ok((shared, lock))
+}
+
+/// A directory that holds files of others becomes no store.
+fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<()> {
+    let missing = || {
+        let reason = "no store here, and it is not to be created";
+        Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(dir)
+    };
+    if !storage.exists(dir) {
+        return if create_if_missing { Ok(()) } else { Err(missing()) };
+    }
+    // What a crash in the middle of the first creation leaves: nothing that could hold data.
+    let is_ours = |name: &String| {
+        matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary))
+    };
+    if !storage.list(dir)?.iter().all(is_ours) {
+        return Err(Error::NotAStore.in_file(dir));
+    }
+    if create_if_missing { Ok(()) } else { Err(missing()) }
+}
+
+/// Sixty-four bits that differ between processes and calls, from the standard library's randomly keyed hasher.
+fn random_u64() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+fn create_registry(options: &Options, dir: &Path) -> Result<Registry> {
+    let storage = options.storage.as_ref();
+    // Manifests that a crash left before the first one came into force.
+    for name in storage.list(dir)? {
+        if matches!(parse(&name), Some(FileName::Manifest(_) | FileName::Temporary)) {
+            storage.remove(&dir.join(name))?;
+        }
+    }
+    let mut store_id = [0; 16];
+    for half in store_id.chunks_mut(8) {
+        half.copy_from_slice(&crate::codec::u64_bytes(random_u64()));
+    }
+    let hash_seed = options.hash_seed.unwrap_or_else(random_u64);
+    let state = StoreState { store_id, hash_seed, log_number: 2, next_file_number: 2, ..StoreState::default() };
+    let manifest = Manifest::create(storage, dir, 1, &state.snapshot())?;
+    Ok(Registry { manifest, state })
+}
+
+/// The manifest, ready to be appended to, and whether a crash had torn its end.
+fn recover_registry(options: &Options, dir: &Path) -> Result<(Registry, bool)> {
+    let storage = options.storage.as_ref();
+    let recovered = Manifest::recover(storage, dir)?;
+    let mut state = recovered.state.clone();
+    // Numbers given out since the last edit must not be given out again.
+    for name in storage.list(dir)? {
+        if let Some(FileName::Table(number) | FileName::Log(number) | FileName::Manifest(number)) = parse(&name) {
+            state.next_file_number = state.next_file_number.max(number.saturating_add(1));
+        }
+    }
+    let is_torn = !recovered.end.is_clean();
+    let manifest = if is_torn || recovered.end.valid_len_bytes > MANIFEST_LIMIT_BYTES {
+        let number = state.next_file_number;
+        state.next_file_number += 1;
+        let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
+        storage.remove(&dir.join(manifest_name(recovered.number)))?;
+        manifest
+    } else {
+        Manifest::reopen(storage, dir, &recovered)?
+    };
+    Ok((Registry { manifest, state }, is_torn))
+}
+
+fn build(dir: &Path, options: Options, registry: Registry) -> Result<Arc<Shared>> {
+    let StoreState { store_id, hash_seed, last_sequence, next_file_number, .. } = registry.state;
+    let (seed, reports) = (HashSeed(hash_seed), Reports::default());
+    let open = |meta: &_| open_table(&options, dir, &store_id, seed, &reports, Clone::clone(meta));
+    let levels: Result<Vec<Vec<_>>> =
+        registry.state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
+    let log_number = next_file_number;
+    let memtable = Arc::new(Memtable::new(log_number, options.write_buffer_bytes));
+    let state = ReadState { memtable, waiting: Vec::new(), version: Arc::new(Version::new(levels?)) };
+    // Replaced after the logs are replayed, when the number of its first write is known.
+    let log = LogState {
+        log: create_log(&options, dir, store_id, log_number, last_sequence + 1)?,
+        last_sequence,
+        is_listed: false,
+    };
+    Ok(Arc::new(Shared {
+        dir: dir.to_path_buf(),
+        store_id,
+        seed,
+        state: ArcSwap::from_pointee(state),
+        state_change: Mutex::new(()),
+        visible: AtomicU64::new(last_sequence),
+        queue: WriteQueue::default(),
+        log: Mutex::new(log),
+        registry: Mutex::new(registry),
+        next_file_number: AtomicU64::new(log_number + 1),
+        work: Mutex::new(Work::default()),
+        changed: std::sync::Condvar::new(),
+        cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
+        counters: Counters::new(),
+        reports,
+        options,
+    }))
+}

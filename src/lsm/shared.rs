@@ -1,0 +1,238 @@
+//! What the handles and threads of one open store share, and how its state changes.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use arc_swap::ArcSwap;
+
+use super::file_name::{log_name, table_name};
+use super::log_file::{LogId, LogKind, LogWriter};
+use super::manifest::Manifest;
+use super::memtable::Memtable;
+use super::options::Options;
+use super::reports::{Reports, lock};
+use super::stats::Counters;
+use super::version::{ReadContext, StoredTable, Version};
+use super::version_edit::{StoreState, TableMeta, VersionEdit};
+use super::write::WriteQueue;
+use crate::error::{Error, Field, Result};
+use crate::hash::HashSeed;
+use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
+
+/// Everything that a read looks at: replaced as a whole, so that a read holds one consistent state without a lock.
+#[derive(Debug, Clone)]
+pub(super) struct ReadState {
+    pub(super) memtable: Arc<Memtable>,
+    /// Full memtables on their way to the disk, newest first.
+    pub(super) waiting: Vec<Arc<Memtable>>,
+    pub(super) version: Arc<Version>,
+}
+
+/// The log that is written, and what belongs to it.
+#[derive(Debug)]
+pub(super) struct LogState {
+    pub(super) log: LogWriter,
+    /// The number of the last write.
+    pub(super) last_sequence: u64,
+    /// Whether the directory entry of the log is durable.
+    pub(super) is_listed: bool,
+}
+
+/// The manifest and what it says.
+#[derive(Debug)]
+pub(super) struct Registry {
+    pub(super) manifest: Manifest,
+    pub(super) state: StoreState,
+}
+
+/// What background threads and waiting writers tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub(super) closing: bool,
+    /// The first failure that makes further writes unsafe.
+    pub(super) failure: Option<String>,
+    /// Whether a compaction, of the background or of a caller, is under way.
+    pub(super) compacting: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) dir: PathBuf,
+    pub(super) store_id: [u8; 16],
+    pub(super) seed: HashSeed,
+    pub(super) state: ArcSwap<ReadState>,
+    /// Taken by whoever replaces `state`.
+    pub(super) state_change: Mutex<()>,
+    /// The last write that reads may see.
+    pub(super) visible: AtomicU64,
+    pub(super) queue: WriteQueue,
+    pub(super) log: Mutex<LogState>,
+    pub(super) registry: Mutex<Registry>,
+    pub(super) next_file_number: AtomicU64,
+    pub(super) work: Mutex<Work>,
+    /// Told of every change of `work` and `state`.
+    pub(super) changed: Condvar,
+    pub(super) cache: Option<Arc<BlockCache>>,
+    pub(super) counters: Counters,
+    pub(super) reports: Reports,
+}
+
+impl Shared {
+    pub(super) fn new_file_number(&self) -> u64 {
+        self.next_file_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The identity of a table, which its file and its filter must bear: half the store's id and the file's number.
+    pub(super) fn table_id(&self, number: u64) -> TableId {
+        table_id(&self.store_id, number)
+    }
+
+    #[inline]
+    pub(super) fn read_context(&self) -> ReadContext<'_> {
+        ReadContext {
+            filter_use: self.options.filter_use,
+            strict: self.options.strict_filters,
+            cache: self.cache.as_deref(),
+            reports: &self.reports,
+        }
+    }
+
+    /// Opens a table of the store and reports a filter that cannot be used.
+    pub(super) fn open_table(&self, meta: TableMeta) -> Result<Arc<StoredTable>> {
+        open_table(&self.options, &self.dir, &self.store_id, self.seed, &self.reports, meta)
+    }
+
+    /// Starts a new log and a new memtable; the present memtable, if it holds anything, waits for the disk from then on.
+    pub(super) fn rotate(&self, log: &mut LogState) -> Result<()> {
+        // Were the new log to survive a power failure that the old one's end does not, writes would be missing in the
+        // middle. About one millisecond in two hundred of loading.
+        log.log.sync()?;
+        let number = self.new_file_number();
+        log.log = create_log(&self.options, &self.dir, self.store_id, number, log.last_sequence + 1)?;
+        log.is_listed = false;
+        let memtable = Arc::new(Memtable::new(number, self.options.write_buffer_bytes));
+        self.change_state(|state| {
+            if !state.memtable.is_empty() {
+                state.waiting.insert(0, Arc::clone(&state.memtable));
+            }
+            state.memtable = memtable;
+        });
+        Ok(())
+    }
+
+    /// Replaces the state that reads see.
+    pub(super) fn change_state(&self, change: impl FnOnce(&mut ReadState)) {
+        let guard = lock(&self.state_change);
+        let mut state = ReadState::clone(&self.state.load());
+        change(&mut state);
+        self.state.store(Arc::new(state));
+        drop(guard);
+        self.wake_all();
+    }
+
+    /// Wakes whoever waits for `work` or `state` to change.
+    pub(super) fn wake_all(&self) {
+        // With the lock taken nobody can be between looking and sleeping.
+        drop(lock(&self.work));
+        self.changed.notify_all();
+    }
+
+    /// Makes a step durable in the manifest, and then visible.
+    ///
+    /// # Errors
+    /// That of the manifest. The step may or may not be in it then, so the store refuses writes until it is reopened.
+    pub(super) fn install(
+        &self,
+        mut edit: VersionEdit,
+        added: Vec<(usize, Arc<StoredTable>)>,
+        change: impl FnOnce(&mut ReadState),
+    ) -> Result<()> {
+        let mut registry = lock(&self.registry);
+        edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
+        let mut next = registry.state.clone();
+        next.apply(&edit, 0)?;
+        if let Err(error) = registry.manifest.append(&edit) {
+            self.fail(&error);
+            return Err(error);
+        }
+        registry.state = next;
+        self.change_state(|state| {
+            for (level, number) in &edit.removed {
+                // A table that only changes its level stays.
+                let moved = added.iter().any(|(_, table)| table.meta.number == *number);
+                let found = state.version.tables(usize::from(*level)).find(|table| table.meta.number == *number);
+                if let (false, Some(table)) = (moved, found) {
+                    table.mark_obsolete();
+                }
+            }
+            state.version = Arc::new(state.version.with(&edit.removed, added));
+            change(state);
+        });
+        Ok(())
+    }
+
+    /// Notes a failure after which the store takes no more writes.
+    pub(super) fn fail(&self, error: &Error) {
+        log::error!("{error}");
+        lock(&self.work).failure.get_or_insert_with(|| error.to_string());
+        self.changed.notify_all();
+    }
+
+    /// # Errors
+    /// [`Error::Poisoned`] after a failure.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        match &lock(&self.work).failure {
+            None => Ok(()),
+            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
+        }
+    }
+}
+
+pub(super) fn table_id(store_id: &[u8; 16], number: u64) -> TableId {
+    let mut id = [0; 16];
+    let (store, file) = id.split_at_mut(8);
+    store.copy_from_slice(store_id.first_chunk::<8>().unwrap_or(&[0; 8]));
+    file.copy_from_slice(&crate::codec::u64_bytes(number));
+    id
+}
+
+pub(super) fn create_log(
+    options: &Options,
+    dir: &std::path::Path,
+    store_id: [u8; 16],
+    number: u64,
+    first_sequence: u64,
+) -> Result<LogWriter> {
+    let id = LogId { kind: LogKind::WriteAhead, store_id, number };
+    LogWriter::create(options.storage.as_ref(), &dir.join(log_name(number)), id, first_sequence)
+}
+
+pub(super) fn open_table(
+    options: &Options,
+    dir: &std::path::Path,
+    store_id: &[u8; 16],
+    seed: HashSeed,
+    reports: &Reports,
+    meta: TableMeta,
+) -> Result<Arc<StoredTable>> {
+    let path = dir.join(table_name(meta.number));
+    let read_options = TableReadOptions {
+        io: options.io,
+        verify: options.verify,
+        filter_memory: options.filter_memory,
+        strict: options.strict_filters,
+        seed: Some(seed),
+        table_id: Some(table_id(store_id, meta.number)),
+    };
+    let table = Table::open(options.storage.as_ref(), &path, read_options)?;
+    // The manifest decides which reads come to a table: it must speak of this very file.
+    let agrees = table.len_bytes() == meta.len_bytes && table.smallest() == meta.smallest && table.largest() == meta.largest;
+    if !agrees {
+        return Err(Error::Corrupt { field: Field::Properties, offset: 0 }.in_file(&path));
+    }
+    let stored = StoredTable::new(meta, table, path, Arc::clone(&options.storage));
+    reports.look_at(&stored, options.strict_filters)?;
+    Ok(Arc::new(stored))
+}

@@ -1,0 +1,281 @@
+//! The set of tables that a store consists of at one moment, and the way of a read through it.
+//!
+//! A version never changes: flushes and compactions make a new one. Level 0 holds tables that may overlap, newest
+//! first; each level below is one sorted run. Newer writes always lie above older ones, so a read goes from the top
+//! down and stops at the first table that knows the key.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::options::FilterUse;
+use super::reports::Reports;
+use super::stats::{Recorder, Tally, rate_units};
+use super::version_edit::{NUM_LEVELS, TableMeta};
+use crate::codec::order_prefix;
+use crate::error::Result;
+use crate::hash::KeyHash;
+use crate::sstable::{Answer, BlockCache, BlockReads, Lookup, Table, TableFilter};
+use crate::storage::Storage;
+
+/// A table of the store. When the last reader of one that a compaction replaced is gone, so is its file.
+#[derive(Debug)]
+pub(super) struct StoredTable {
+    pub(super) meta: TableMeta,
+    pub(super) table: Arc<Table>,
+    pub(super) path: PathBuf,
+    storage: Arc<dyn Storage>,
+    obsolete: AtomicBool,
+}
+
+impl StoredTable {
+    pub(super) fn new(meta: TableMeta, table: Table, path: PathBuf, storage: Arc<dyn Storage>) -> Self {
+        Self { meta, table: Arc::new(table), path, storage, obsolete: AtomicBool::new(false) }
+    }
+
+    /// The file goes with the last reference.
+    pub(super) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Relaxed);
+    }
+
+    fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        self.meta.smallest.as_slice() <= largest && smallest <= self.meta.largest.as_slice()
+    }
+}
+
+impl Drop for StoredTable {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Relaxed) {
+            // A file that stays is cleaned away when the store is opened next.
+            if let Err(error) = self.storage.remove(&self.path) {
+                log::warn!("an obsolete table stays for now: {error}");
+            }
+        }
+    }
+}
+
+/// What a read looks at first: half a cache line for each table.
+#[derive(Debug, Clone)]
+struct Slot {
+    /// [`order_prefix`] of the first and of the last key.
+    smallest: u64,
+    largest: u64,
+    /// The filter's expected rate, in the units of [`Tally::expected`].
+    expected: u64,
+    stored: Arc<StoredTable>,
+}
+
+impl Slot {
+    fn new(stored: Arc<StoredTable>) -> Self {
+        let expected = match stored.table.filter() {
+            TableFilter::Ready(filter) => rate_units(filter.expected_false_positive_rate()),
+            TableFilter::Absent | TableFilter::Degraded(_) => 0,
+        };
+        let (smallest, largest) = (order_prefix(&stored.meta.smallest), order_prefix(&stored.meta.largest));
+        Self { smallest, largest, expected, stored }
+    }
+
+    #[inline]
+    fn covers(&self, probe: &Probe<'_>) -> bool {
+        if self.smallest < probe.prefix && probe.prefix < self.largest {
+            return true;
+        }
+        self.smallest <= probe.prefix && probe.prefix <= self.largest && self.covers_by_bytes(probe.key)
+    }
+
+    /// Equal prefixes decide nothing.
+    fn covers_by_bytes(&self, key: &[u8]) -> bool {
+        self.stored.meta.smallest.as_slice() <= key && key <= self.stored.meta.largest.as_slice()
+    }
+
+    /// Whether all keys of the table lie below the key asked for.
+    #[inline]
+    fn is_below(&self, probe: &Probe<'_>) -> bool {
+        self.largest < probe.prefix
+            || self.largest == probe.prefix && self.stored.meta.largest.as_slice() < probe.key
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Level {
+    number: usize,
+    slots: Vec<Slot>,
+}
+
+/// A key on its way through the tables: hashed once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Probe<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) prefix: u64,
+    pub(super) hash: KeyHash,
+}
+
+/// What a read needs besides the key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadContext<'a> {
+    pub(super) filter_use: FilterUse,
+    pub(super) strict: bool,
+    pub(super) cache: Option<&'a BlockCache>,
+    pub(super) reports: &'a Reports,
+}
+
+/// The tables of a store.
+#[derive(Debug, Default)]
+pub(super) struct Version {
+    /// Levels that hold tables, in the order of reading.
+    levels: Vec<Level>,
+}
+
+impl Version {
+    /// `levels[0]` in any order, `levels[i]` without overlaps.
+    pub(super) fn new(levels: Vec<Vec<Arc<StoredTable>>>) -> Self {
+        let order = |(number, mut tables): (usize, Vec<Arc<StoredTable>>)| {
+            if number == 0 {
+                tables.sort_by_key(|table| std::cmp::Reverse((table.meta.largest_sequence, table.meta.number)));
+            } else {
+                tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+            }
+            Level { number, slots: tables.into_iter().map(Slot::new).collect() }
+        };
+        let levels = levels.into_iter().enumerate().map(order).filter(|level| !level.slots.is_empty()).collect();
+        Self { levels }
+    }
+
+    /// The version without some tables and with others, given with their levels.
+    pub(super) fn with(&self, removed: &[(u8, u64)], added: Vec<(usize, Arc<StoredTable>)>) -> Self {
+        let mut levels: Vec<Vec<_>> = (0..NUM_LEVELS).map(|level| self.tables(level).cloned().collect()).collect();
+        for (number, tables) in levels.iter_mut().enumerate() {
+            tables.retain(|table: &Arc<StoredTable>| {
+                !removed.iter().any(|&(level, file)| usize::from(level) == number && file == table.meta.number)
+            });
+        }
+        for (level, table) in added {
+            if let Some(tables) = levels.get_mut(level) {
+                tables.push(table);
+            }
+        }
+        Self::new(levels)
+    }
+
+    /// The tables of a level, in the order of reading.
+    pub(super) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<StoredTable>> {
+        let found = self.levels.iter().find(|found| found.number == level);
+        found.into_iter().flat_map(|level| level.slots.iter().map(|slot| &slot.stored))
+    }
+
+    /// All tables with their levels, in the order of reading.
+    pub(super) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<StoredTable>)> {
+        self.levels.iter().flat_map(|level| level.slots.iter().map(|slot| (level.number, &slot.stored)))
+    }
+
+    /// The tables of a level that may hold keys between two, both included.
+    pub(super) fn overlapping(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Vec<Arc<StoredTable>> {
+        self.tables(level).filter(|table| table.overlaps(smallest, largest)).cloned().collect()
+    }
+
+    /// The newest that tables say of a key: outside `None` if they do not know it, inside `None` if it was removed.
+    ///
+    /// # Errors
+    /// Damage of an index or data block, and of a filter when `context.strict`; I/O errors.
+    #[inline]
+    pub(super) fn get(
+        &self,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        recorder: Option<Recorder<'_>>,
+    ) -> Result<Option<Option<Vec<u8>>>> {
+        for level in &self.levels {
+            let mut tally = Tally::default();
+            let found = level.get(probe, context, &mut tally);
+            if let Some(recorder) = recorder {
+                recorder.level(level.number, &tally);
+            }
+            match found? {
+                Lookup::NotFound => {}
+                Lookup::Value(value) => return Ok(Some(Some(value))),
+                Lookup::Tombstone => return Ok(Some(None)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Starts to bring what a read of each key will ask of the filters into the processor's cache.
+    pub(super) fn prefetch(&self, probes: &[Probe<'_>]) {
+        for level in &self.levels {
+            for probe in probes {
+                for slot in level.candidates(probe) {
+                    if let TableFilter::Ready(filter) = slot.stored.table.filter() {
+                        filter.prefetch(probe.hash);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Level {
+    /// The tables that may hold the key: all of level 0, at most one of a level below.
+    #[inline]
+    fn candidates(&self, probe: &Probe<'_>) -> &[Slot] {
+        if self.number == 0 {
+            return &self.slots;
+        }
+        let place = self.slots.partition_point(|slot| slot.is_below(probe));
+        self.slots.get(place..).map_or(&[], |rest| rest.get(..1).unwrap_or_default())
+    }
+
+    #[inline]
+    fn get(&self, probe: &Probe<'_>, context: &ReadContext<'_>, tally: &mut Tally) -> Result<Lookup> {
+        for slot in self.candidates(probe) {
+            if !slot.covers(probe) {
+                continue;
+            }
+            // The branch on a filter's answer is what lets the processor run ahead to the next table while this one's
+            // cache line is still on its way: keep it a branch.
+            let answer = match context.filter_use {
+                FilterUse::Consult => slot.stored.table.filter().ask(probe.hash),
+                FilterUse::Ignore => Answer::Unfiltered,
+            };
+            if answer == Answer::No {
+                tally.true_negatives += 1;
+                tally.expected += slot.expected;
+                continue;
+            }
+            let found = slot.search(probe, context, answer, tally)?;
+            if found != Lookup::NotFound {
+                return Ok(found);
+            }
+        }
+        Ok(Lookup::NotFound)
+    }
+}
+
+impl Slot {
+    #[cold]
+    fn search(
+        &self,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        answer: Answer,
+        tally: &mut Tally,
+    ) -> Result<Lookup> {
+        if context.filter_use == FilterUse::Consult {
+            context.reports.look_at(&self.stored, context.strict)?;
+        }
+        let mut reads = BlockReads::default();
+        let found = self.stored.table.find(probe.key, context.cache, &mut reads);
+        tally.block_reads += reads.blocks;
+        tally.block_read_bytes += reads.bytes;
+        let found = found?;
+        match (answer, &found) {
+            (Answer::Maybe, Lookup::NotFound) => {
+                tally.false_positives += 1;
+                tally.expected += self.expected;
+            }
+            (Answer::Maybe, _) => tally.true_positives += 1,
+            _ if matches!(self.stored.table.filter(), TableFilter::Degraded(_)) => tally.degraded += 1,
+            _ => tally.unfiltered += 1,
+        }
+        Ok(found)
+    }
+}

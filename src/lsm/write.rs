@@ -1,0 +1,160 @@
+//! The way of a write: into the log, into the memtable, then visible.
+//!
+//! Writers queue. The first leads: it takes whatever has queued up behind it, writes all of it as one log record, syncs
+//! once, and hands out the results. Alone, a writer pays two uncontended locks for that.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::batch::WriteBatch;
+use super::options::Durability;
+use super::reports::lock;
+use super::shared::{LogState, Shared};
+use crate::error::{Error, Result};
+use crate::hash::KeyHash;
+
+/// Writers that wait for the leader.
+#[derive(Debug, Default)]
+pub(super) struct WriteQueue {
+    inner: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    has_leader: bool,
+    waiting: Vec<Arc<Ticket>>,
+}
+
+#[derive(Debug)]
+struct Ticket {
+    batch: WriteBatch,
+    sync: bool,
+    /// Errors are handed to several writers, so they travel as text.
+    result: Mutex<Option<Result<(), String>>>,
+}
+
+impl Shared {
+    /// Writes a batch: all of it or nothing.
+    ///
+    /// # Errors
+    /// That of the log, after which the store refuses writes; [`Error::Poisoned`] from then on.
+    pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let sync = durability == Durability::Sync;
+        let mut queue = lock(&self.queue.inner);
+        if !queue.has_leader {
+            queue.has_leader = true;
+            drop(queue);
+            let result = self.write_group(&[&batch], sync);
+            self.hand_over();
+            return result;
+        }
+        let ticket = Arc::new(Ticket { batch, sync, result: Mutex::new(None) });
+        queue.waiting.push(Arc::clone(&ticket));
+        loop {
+            if let Some(result) = lock(&ticket.result).take() {
+                return result.map_err(|reason| Error::Poisoned { reason });
+            }
+            if !queue.has_leader {
+                queue.has_leader = true;
+                let group = std::mem::take(&mut queue.waiting);
+                drop(queue);
+                self.lead(&group);
+                self.hand_over();
+                queue = lock(&self.queue.inner);
+                continue;
+            }
+            queue = self.queue.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lead(&self, group: &[Arc<Ticket>]) {
+        let batches: Vec<&WriteBatch> = group.iter().map(|ticket| &ticket.batch).collect();
+        let result = self.write_group(&batches, group.iter().any(|ticket| ticket.sync));
+        for ticket in group {
+            *lock(&ticket.result) = Some(result.as_ref().map_err(ToString::to_string).copied());
+        }
+    }
+
+    /// Lets the next writer lead.
+    fn hand_over(&self) {
+        let mut queue = lock(&self.queue.inner);
+        queue.has_leader = false;
+        let has_waiting = !queue.waiting.is_empty();
+        drop(queue);
+        // Those whose result just came no longer stand in the queue, but they sleep as well.
+        let _ = has_waiting;
+        self.queue.changed.notify_all();
+    }
+
+    /// Writes several batches as one record; only the leader calls this.
+    fn write_group(&self, batches: &[&WriteBatch], sync: bool) -> Result<()> {
+        self.make_room()?;
+        let mut log = lock(&self.log);
+        let first = log.last_sequence + 1;
+        self.append(&mut log, batches, first, sync).inspect_err(|error| self.fail(error))?;
+        let state = self.state.load();
+        let mut sequence = first;
+        for op in batches.iter().flat_map(|batch| batch.iter()) {
+            let op = op?;
+            state.memtable.insert(op.key(), op.value(), KeyHash::of(op.key(), self.seed), sequence);
+            sequence += 1;
+        }
+        log.last_sequence = sequence - 1;
+        self.visible.store(log.last_sequence, Ordering::Release);
+        Ok(())
+    }
+
+    fn append(&self, log: &mut LogState, batches: &[&WriteBatch], first: u64, sync: bool) -> Result<()> {
+        match batches {
+            [batch] => log.log.append(first, &[batch.encoded()])?,
+            _ => {
+                let parts: Vec<&[u8]> = batches.iter().map(|batch| batch.encoded()).collect();
+                log.log.append(first, &parts)?;
+            }
+        }
+        if sync {
+            log.log.sync()?;
+            if !log.is_listed {
+                self.options.storage.sync_dir(&self.dir)?;
+                log.is_listed = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the memtable has room, starting a new one when it is full.
+    fn make_room(&self) -> Result<()> {
+        self.check_writable()?;
+        let state = self.state.load();
+        if state.memtable.len_bytes() < self.options.write_buffer_bytes {
+            return Ok(());
+        }
+        if self.must_stall() {
+            let start = Instant::now();
+            let mut work = lock(&self.work);
+            while work.failure.is_none() && self.must_stall() {
+                work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(work);
+            self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
+            let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.counters.write_stall_nanos.fetch_add(nanos, Ordering::Relaxed);
+            self.check_writable()?;
+        }
+        let mut log = lock(&self.log);
+        self.rotate(&mut log).inspect_err(|error| self.fail(error))
+    }
+
+    /// Whether memory or level 0 are too full for another memtable.
+    fn must_stall(&self) -> bool {
+        let state = self.state.load();
+        let l0_tables = state.version.tables(0).count();
+        state.waiting.len() >= self.options.max_waiting_buffers
+            || self.options.auto_compaction && l0_tables >= self.options.l0_stall_trigger
+    }
+}
