@@ -38,8 +38,7 @@ impl Compaction {
         let lower = version.overlapping(level + 1, smallest, largest);
         let smallest = lower.first().map_or(smallest, |table| smallest.min(&table.meta.smallest));
         let largest = lower.last().map_or(largest, |table| largest.max(&table.meta.largest));
-        let bottommost =
-            (level + 2..NUM_LEVELS).all(|below| version.overlapping(below, smallest, largest).is_empty());
+        let bottommost = (level + 2..NUM_LEVELS).all(|below| version.overlapping(below, smallest, largest).is_empty());
         Some(Self { level, lower, bottommost, upper })
     }
 

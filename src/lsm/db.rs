@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use super::batch::WriteBatch;
 use super::file_name::table_name;
 use super::manifest::Manifest;
+use super::memtable::MemtableCursor;
 use super::options::{Durability, Options};
 use super::reports::lock;
 use super::scan::{RunCursor, Scan, Source};
@@ -21,7 +22,6 @@ use crate::codec::order_prefix;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::sstable::{TableCheck, TableFilter};
-use super::memtable::MemtableCursor;
 
 /// Keys of a `multi_get` that are under way at once.
 const READ_BATCH: usize = 32;
@@ -431,12 +431,7 @@ impl Shared {
         Ok(state.version.get(&probe, &self.read_context(), recorder)?.flatten())
     }
 
-    fn multi_get<K: AsRef<[u8]>>(
-        &self,
-        state: &ReadState,
-        keys: &[K],
-        sequence: u64,
-    ) -> Result<Vec<Option<Vec<u8>>>> {
+    fn multi_get<K: AsRef<[u8]>>(&self, state: &ReadState, keys: &[K], sequence: u64) -> Result<Vec<Option<Vec<u8>>>> {
         let recorder = self.counters.recorder();
         if let Some(recorder) = recorder {
             recorder.gets(keys.len() as u64);

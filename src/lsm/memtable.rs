@@ -238,7 +238,10 @@ impl Memtable {
     ///
     /// # Errors
     /// The first error of `visit`.
-    pub(super) fn for_each_newest<E>(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn for_each_newest<E>(
+        &self,
+        mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut last: Option<crossbeam_skiplist::set::Entry<'_, Entry>> = None;
         for entry in &self.entries {
             if last.as_ref().is_none_or(|last| last.value().key() != entry.value().key()) {
@@ -334,7 +337,11 @@ mod tests {
     fn filled() -> Memtable {
         let table = Memtable::new(1, 1 << 16);
         let writes: [(&[u8], Option<&[u8]>); 6] = [
-            (b"", Some(b"empty")), (b"b", Some(b"1")), (b"a", None), (b"b", None), (b"b", Some(b"3")),
+            (b"", Some(b"empty")),
+            (b"b", Some(b"1")),
+            (b"a", None),
+            (b"b", None),
+            (b"b", Some(b"3")),
             (b"longer than a prefix", Some(b"")),
         ];
         for (i, (key, value)) in writes.into_iter().enumerate() {

@@ -61,9 +61,8 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
         return if create_if_missing { Ok(()) } else { Err(missing()) };
     }
     // What a crash in the middle of the first creation leaves: nothing that could hold data.
-    let is_ours = |name: &String| {
-        matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary))
-    };
+    let is_ours =
+        |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
     if !storage.list(dir)?.iter().all(is_ours) {
         return Err(Error::NotAStore.in_file(dir));
     }

@@ -228,7 +228,8 @@ pub(super) fn open_table(
     };
     let table = Table::open(options.storage.as_ref(), &path, read_options)?;
     // The manifest decides which reads come to a table: it must speak of this very file.
-    let agrees = table.len_bytes() == meta.len_bytes && table.smallest() == meta.smallest && table.largest() == meta.largest;
+    let agrees =
+        table.len_bytes() == meta.len_bytes && table.smallest() == meta.smallest && table.largest() == meta.largest;
     if !agrees {
         return Err(Error::Corrupt { field: Field::Properties, offset: 0 }.in_file(&path));
     }

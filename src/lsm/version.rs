@@ -91,8 +91,7 @@ impl Slot {
     /// Whether all keys of the table lie below the key asked for.
     #[inline]
     fn is_below(&self, probe: &Probe<'_>) -> bool {
-        self.largest < probe.prefix
-            || self.largest == probe.prefix && self.stored.meta.largest.as_slice() < probe.key
+        self.largest < probe.prefix || self.largest == probe.prefix && self.stored.meta.largest.as_slice() < probe.key
     }
 }
 

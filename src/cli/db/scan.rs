@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let db = store.open()?;
     let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
     let end = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    let mut scan = db.scan::<&[u8]>((start, end))?;
+    let mut scan = db.scan((start, end));
     let mut out = output::stdout();
     for _ in 0..arguments.limit.unwrap_or(usize::MAX) {
         let next = if arguments.reverse { scan.next_back() } else { scan.next() };

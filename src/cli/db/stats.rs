@@ -8,7 +8,7 @@ use super::super::output::{self, message};
 use super::super::text::{significant, thousands};
 use super::{StoreArguments, report_doubts};
 use crate::error::Error;
-use crate::lsm::{Db, LevelStats};
+use crate::lsm::LevelStats;
 
 /// Print what a store holds, level by level
 #[derive(Debug, clap::Args)]
@@ -102,20 +102,28 @@ fn table(report: &Report) -> Table {
 
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
-    let damaged = |error: &Error| error.is_damage() && !matches!(error.root(), Error::Unsupported { .. });
-    let verified = arguments.store.open().and_then(|db| verify_open(&db, arguments));
-    match verified {
-        Err(Failure::Library(error)) if damaged(&error) => {
+    let is_newer = |error: &Error| matches!(error.root(), Error::Unsupported { .. });
+    let db = match arguments.store.open() {
+        // A store too damaged to open is an answer; one in a newer format is not.
+        Err(Failure::Library(error)) if error.is_damage() && !is_newer(&error) => {
             output::print(&format!("{error}\n"))?;
-            Ok(Exit::Negative)
+            return Ok(Exit::Negative);
         }
-        other => other,
-    }
-}
-
-fn verify_open(db: &Db, arguments: &VerifyArguments) -> Outcome {
-    let _report = db.verify()?;
-    report_doubts(db);
-    output::print(&format!("{}: sound\n", arguments.store.dir().display()))?;
-    Ok(Exit::Success)
+        opened => opened?,
+    };
+    let report = db.verify()?;
+    report_doubts(&db);
+    db.close()?;
+    let mut text: String = report.damage.iter().map(|error| format!("{error}\n")).collect();
+    text += &format!(
+        "{}: {}; {} tables, {} entries, {} data blocks, {} false negatives\n",
+        arguments.store.dir().display(),
+        if report.is_sound() { "sound" } else { "damaged" },
+        thousands(report.tables),
+        thousands(report.entries),
+        thousands(report.data_blocks),
+        thousands(report.filter_false_negatives),
+    );
+    output::print(&text)?;
+    Ok(if report.is_sound() { Exit::Success } else { Exit::Negative })
 }
