@@ -8,8 +8,8 @@ const STRIDE: u64 = 1 << 13;
 /// A bar of `len` steps, or a counter when the length is unknown.
 pub fn bar(len: Option<u64>, what: impl Into<String>) -> ProgressBar {
     let (bar, template) = match len {
-        Some(len) => (ProgressBar::new(len), "{msg:40} [{bar:30}] {human_pos}/{human_len} {per_sec}, {eta} left"),
-        None => (ProgressBar::new_spinner(), "{msg:40} {human_pos} {per_sec}"),
+        Some(len) => (ProgressBar::new(len), "{msg:40} [{bar:30}] {human_pos}/{human_len}, {eta} left"),
+        None => (ProgressBar::new_spinner(), "{msg:40} {human_pos}"),
     };
     // The templates are constants of this file, so a refused one would show in any test.
     if let Ok(style) = ProgressStyle::with_template(template) {

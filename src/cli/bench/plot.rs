@@ -10,7 +10,7 @@ const SIZE: (u32, u32) = (900, 540);
 /// Of these, what title and legend take at the top.
 const HEAD: i32 = 76;
 /// Latencies beyond this quantile are scheduling, not reading; they would squeeze the rest of the axis.
-const SHOWN_QUANTILE: f64 = 0.999;
+const SHOWN_QUANTILE: f64 = 0.995;
 /// Told apart also without colour vision (Okabe and Ito, "Color universal design", 2008); the first is for no filter.
 const COLOURS: [RGBColor; 5] =
     [RGBColor(90, 90, 90), RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];

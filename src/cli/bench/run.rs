@@ -11,7 +11,7 @@ use super::plot::Curve;
 use super::report::{Report, Row, Settings, StoreReport};
 use super::store::{Layout, Setup, Store};
 use crate::filter::FilterSpec;
-use crate::lsm::FilterUse;
+use crate::lsm::{Db, FilterUse};
 use crate::storage::IoMode;
 
 /// What is to be measured.
@@ -135,14 +135,10 @@ impl<'a> Bench<'a> {
             let mut db = store.open(filter_use(consulted))?;
             for measured in all.iter_mut().filter(|measured| measured.consulted == consulted) {
                 let Some(lookups) = self.lookups_of(measured.workload) else { continue };
-                if self.plan.setup.cold {
-                    db.close()?;
-                    db = store.open(filter_use(consulted))?;
-                } else {
-                    measure::mean(&db, lookups, measured.lookups / 10)?;
-                }
+                db = self.prepare(store, db, lookups, measured)?;
                 measured.means.push(measure::mean(&db, lookups, measured.lookups)?);
                 if measured.workload == Workload::Absent {
+                    db = self.prepare(store, db, lookups, measured)?;
                     measured.batch_means.push(measure::batch_mean(&db, lookups, measured.lookups)?);
                 }
             }
@@ -151,15 +147,23 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Warms the store up for a measurement, or with `--cold` opens it anew, without its pages.
+    fn prepare(&self, store: &Store<'_>, db: Db, lookups: &Lookups, measured: &Measured) -> Outcome<Db> {
+        if self.plan.setup.cold {
+            db.close()?;
+            return store.open(filter_use(measured.consulted));
+        }
+        measure::mean(&db, lookups, measured.lookups / 10)?;
+        Ok(db)
+    }
+
     /// The second pass.
     fn take_distribution(&self, store: &Store<'_>, measured: &Measured) -> Outcome<Distribution> {
         let Some(lookups) = self.lookups_of(measured.workload) else {
             return Err(Failure::Message("a workload without lookups".into()));
         };
         let db = store.open(filter_use(measured.consulted))?;
-        if !self.plan.setup.cold {
-            measure::mean(&db, lookups, measured.lookups / 10)?;
-        }
+        let db = self.prepare(store, db, lookups, measured)?;
         let distribution = measure::distribution(&db, lookups, measured.lookups)?;
         distribution.stats.reports.iter().for_each(output::message);
         db.close()?;
