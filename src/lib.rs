@@ -9,6 +9,8 @@
 
 mod block;
 mod checksum;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod codec;
 mod error;
 mod filter;

@@ -1,0 +1,237 @@
+//! `filterblock bench point-miss`: loads stores and asks for keys that are not there, with filters and without.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use super::super::failure::{Exit, Outcome};
+use super::super::keys::KeyFormat;
+use super::super::output::{self, NewFile};
+use super::report::Settings;
+use super::run::{Bench, Plan};
+use super::source::{KEYS_MIN, Source};
+use super::store::{Layout, Setup};
+use super::{measure, plot};
+use crate::block::Verify;
+use crate::filter::FilterSpec;
+use crate::storage::IoMode;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock bench point-miss
+  filterblock bench point-miss --keys names.txt --filter blocked-bloom:10
+  filterblock bench point-miss --layout all --json result.json --svg latency.svg
+  filterblock bench point-miss --cold --io direct --dir /mnt/disk --verify on-first-touch
+
+For each filter and layout a store is loaded in random order; then absent keys between the smallest and the largest
+key, present keys and a mix of both are asked on the same files, with filters consulted and ignored.
+
+  mean      CPU time of the thread over a plain loop; the median of --rounds, taken by turns with and without
+            filters. With --cold or --io direct it is wall time, as a read may then wait for the device.
+  batch     a key's share of a multi_get of 32 absent keys
+  p50..     wall time of single gets, in a pass of its own; the cost of reading the clock is in it and is printed
+  reads     data blocks read a get, counted by the store (there is no block cache)
+  fpr       false positives among the filters asked about keys that their tables do not hold; beside it, expected
+  lost      loaded keys that were not found: every key is asked. It must be 0
+
+Runs that would take long are shorter than --lookups: a quarter where blocks are read, and less without filters, on
+many runs, with --io direct and with --cold; the JSON has the number in each row. Stores are made in a temporary
+directory that is removed afterwards. --json and --svg replace an existing file.
+
+Exit status: 0 done; 1 a loaded key was not found; 2 an error.";
+
+/// Measure reads of absent keys, with filters and without
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Take the lines of FILE as keys [default: generated keys of 16 bytes]
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+    /// How many keys to load [default: 1000000, or all lines of --keys]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(KEYS_MIN..=1 << 36))]
+    count: Option<u64>,
+    /// Bytes of each value
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = value_size)]
+    value_size: usize,
+    /// Make the stores in DIR [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// A filter to measure; may be repeated
+    #[arg(long, value_name = "SPEC", default_values = ["blocked-bloom:10", "bloom:10"])]
+    filter: Vec<FilterSpec>,
+    /// How the tables lie; may be repeated
+    #[arg(long, value_enum, value_name = "LAYOUT", default_values = ["as-fallen", "compacted"])]
+    layout: Vec<LayoutChoice>,
+    /// How data blocks are read
+    #[arg(long, value_enum, default_value = "buffered")]
+    io: IoChoice,
+    /// When the pages of a filter are verified
+    #[arg(long, value_enum, default_value = "at-open")]
+    verify: VerifyChoice,
+    /// Drop the store's own files from the page cache before each measurement (Linux, no root needed)
+    #[arg(long)]
+    cold: bool,
+    /// Gets in the longest runs
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    lookups: u64,
+    /// How often each mean is taken
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// Decides keys, values and orders; the same seed repeats a run
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Write the results as JSON; `-` prints them instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the latencies of absent keys, with and without filters, in the first layout
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LayoutChoice {
+    /// As loading and automatic compaction left it
+    AsFallen,
+    /// Everything in one sorted run
+    Compacted,
+    /// Five overlapping runs, compaction off
+    #[value(name = "runs-5")]
+    Runs5,
+    /// Thirty-six overlapping runs, compaction off
+    #[value(name = "runs-36")]
+    Runs36,
+    /// Each of these
+    All,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum IoChoice {
+    /// Through the page cache
+    Buffered,
+    /// Past it (O_DIRECT on Linux)
+    Direct,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum VerifyChoice {
+    /// All of them
+    AtOpen,
+    /// Each when a key first needs it
+    OnFirstTouch,
+}
+
+fn value_size(text: &str) -> Result<usize, String> {
+    const MAX: usize = 1 << 20;
+    text.parse().ok().filter(|size| *size <= MAX).ok_or_else(|| format!("a number of bytes from 0 to {MAX}"))
+}
+
+/// Runs `filterblock bench point-miss`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    // Unwritable places are found before the work, not after it.
+    let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let json = arguments.json.as_deref().filter(|_| !to_stdout);
+    let json = json.map(|path| NewFile::create(path, true)).transpose()?;
+    let svg = arguments.svg.as_deref().map(|path| NewFile::create(path, true)).transpose()?;
+    let source = source(arguments)?;
+    let plan = plan(arguments, &source);
+    let first_layout = plan.layouts.first().map_or("", |layout| layout.name());
+    let settings = settings(arguments, &plan)?;
+    let mut bench = Bench::new(plan, settings)?;
+    bench.run()?;
+    let Bench { report, curves, .. } = bench;
+    if let Some(file) = svg {
+        let title = format!("Reading a key that is not there: {}, {first_layout}", source.describe());
+        file.publish(plot::draw(&title, &curves)?.as_bytes())?;
+    }
+    if let Some(file) = json {
+        file.publish(output::json(&report)?.as_bytes())?;
+    }
+    match to_stdout {
+        true => output::print_json(&report)?,
+        false => output::print(&report.to_text())?,
+    }
+    Ok(if report.false_negatives() == 0 { Exit::Success } else { Exit::Negative })
+}
+
+fn source(arguments: &Arguments) -> Outcome<Source> {
+    match &arguments.keys {
+        Some(path) => Source::lines(path, KeyFormat::default(), arguments.count, arguments.seed),
+        None => Ok(Source::mixed(arguments.count.unwrap_or(1_000_000), arguments.seed)),
+    }
+}
+
+fn plan<'a>(arguments: &Arguments, source: &'a Source) -> Plan<'a> {
+    let setup = Setup {
+        source,
+        value_len_bytes: arguments.value_size,
+        seed: arguments.seed,
+        io: arguments.io.into(),
+        verify: arguments.verify.into(),
+        cold: arguments.cold,
+    };
+    let chosen =
+        |layout: &Layout| arguments.layout.iter().any(|choice| choice.layout().is_none_or(|chosen| chosen == *layout));
+    Plan {
+        setup,
+        filters: arguments.filter.clone(),
+        layouts: Layout::ALL.into_iter().filter(chosen).collect(),
+        lookups: arguments.lookups,
+        rounds: arguments.rounds,
+        dir: arguments.dir.clone().unwrap_or_else(std::env::temp_dir),
+    }
+}
+
+fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
+    let source = plan.setup.source;
+    let words: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    Ok(Settings {
+        command: words.join(" "),
+        keys: source.len(),
+        key_len_bytes_mean: source.len_bytes() as f64 / source.len() as f64,
+        value_len_bytes: arguments.value_size,
+        seed: arguments.seed,
+        io: match arguments.io {
+            IoChoice::Buffered => "buffered",
+            IoChoice::Direct => "direct",
+        },
+        verify: match arguments.verify {
+            VerifyChoice::AtOpen => "at-open",
+            VerifyChoice::OnFirstTouch => "on-first-touch",
+        },
+        cold: arguments.cold,
+        rounds: arguments.rounds,
+        mean_clock: if plan.setup.waits() { "wall" } else { "thread CPU" },
+        clock_cost_ns: measure::clock_cost_ns()?,
+    })
+}
+
+impl LayoutChoice {
+    /// The layout chosen; none stands for all of them.
+    fn layout(self) -> Option<Layout> {
+        match self {
+            Self::AsFallen => Some(Layout::AsFallen),
+            Self::Compacted => Some(Layout::Compacted),
+            Self::Runs5 => Some(Layout::Runs5),
+            Self::Runs36 => Some(Layout::Runs36),
+            Self::All => None,
+        }
+    }
+}
+
+impl From<IoChoice> for IoMode {
+    fn from(choice: IoChoice) -> Self {
+        match choice {
+            IoChoice::Buffered => Self::Buffered,
+            IoChoice::Direct => Self::Direct,
+        }
+    }
+}
+
+impl From<VerifyChoice> for Verify {
+    fn from(choice: VerifyChoice) -> Self {
+        match choice {
+            VerifyChoice::AtOpen => Self::AtOpen,
+            VerifyChoice::OnFirstTouch => Self::OnFirstTouch,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What `bench point-miss` found, as a table for people and as JSON for programs.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::super::text::{percent, significant, thousands};
+use super::machine::{Machine, Versions};
+
+/// The whole report; the JSON is this structure, field for field.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// One for each filter, layout, workload, and filters consulted or not.
+    pub rows: Vec<Row>,
+    /// One for each filter and layout.
+    pub stores: Vec<StoreReport>,
+    pub machine: Machine,
+    pub versions: Versions,
+    pub settings: Settings,
+}
+
+/// What was asked for, and what it came to.
+#[derive(Debug, Serialize)]
+pub struct Settings {
+    pub command: String,
+    pub keys: u64,
+    pub key_len_bytes_mean: f64,
+    pub value_len_bytes: usize,
+    pub seed: u64,
+    pub io: &'static str,
+    pub verify: &'static str,
+    pub cold: bool,
+    pub rounds: u32,
+    /// The clock behind `mean_ns`: "thread CPU", or "wall" where a read may wait for a device.
+    pub mean_clock: &'static str,
+    /// What reading the clock twice adds to each latency of the percentiles.
+    pub clock_cost_ns: f64,
+}
+
+/// A store as it was loaded and opened.
+#[derive(Debug, Clone, Serialize)]
+pub struct StoreReport {
+    pub filter: String,
+    pub layout: &'static str,
+    /// Absent where the layout was made from the one before it by compaction.
+    pub puts_per_second: Option<f64>,
+    /// From the last put to the end of background work, or the compaction.
+    pub settle_seconds: f64,
+    pub reopen_ms: f64,
+    /// Sorted runs: tables of level 0, and one for each further level with tables.
+    pub runs: u64,
+    pub tables: u64,
+    pub store_bytes: u64,
+    pub filter_bytes: u64,
+    pub bits_per_key: f64,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    pub filter: String,
+    pub layout: &'static str,
+    pub workload: &'static str,
+    pub filters_consulted: bool,
+    pub runs: u64,
+    pub lookups: u64,
+    pub mean_ns: f64,
+    pub cpu_mean_ns: f64,
+    pub wall_mean_ns: f64,
+    /// A key's share of a `multi_get` of 32 (absent keys only).
+    pub batch_mean_ns: Option<f64>,
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub p999_ns: u64,
+    pub gets_per_second: f64,
+    pub block_reads_per_get: f64,
+    /// The sum of the expected rates of the filters asked about keys that are not in their tables.
+    pub expected_false_positives_per_get: Option<f64>,
+    pub bytes_per_get: f64,
+    pub bits_per_key: f64,
+    /// Of the filters asked about keys that are not in their tables; none when filters are not consulted.
+    pub false_positive_rate: Option<f64>,
+    pub expected_false_positive_rate: Option<f64>,
+    /// Loaded keys not found with their value: every loaded key is asked with filters consulted, and the present keys
+    /// of the workload without.
+    pub false_negatives: u64,
+}
+
+impl Report {
+    /// Loaded keys that were not found, in all rows.
+    pub fn false_negatives(&self) -> u64 {
+        self.rows.iter().map(|row| row.false_negatives).sum()
+    }
+
+    /// The table, the stores, the machine, and a last sentence with the point of it all.
+    pub fn to_text(&self) -> String {
+        let settings = &self.settings;
+        let optimised = if self.versions.is_optimised() { "" } else { "  UNOPTIMISED BUILD: times mean nothing.\n" };
+        let mut text = format!("{}\n\n", self.table());
+        for store in &self.stores {
+            text += &format!("{}\n", store.describe());
+        }
+        text += &format!(
+            "\n{}\n{optimised}{} keys of {:.0} bytes, values of {} bytes, {} reads{}. Times in ns; mean and batch: {} \
+             clock, median of {} rounds; percentiles: wall clock, with about {:.0} ns of clock reading in each.\n{}\n\n",
+            self.machine.describe(),
+            thousands(settings.keys),
+            settings.key_len_bytes_mean,
+            settings.value_len_bytes,
+            settings.io,
+            if settings.cold { ", page cache dropped" } else { "" },
+            settings.mean_clock,
+            settings.rounds,
+            settings.clock_cost_ns,
+            self.false_negatives_line(),
+        );
+        for sentence in self.savings() {
+            text += &format!("{sentence}\n");
+        }
+        text
+    }
+
+    fn false_negatives_line(&self) -> String {
+        let stores = self.stores.len() as u64;
+        format!(
+            "False negatives: {} (each of the {} loaded keys asked in {} {}).",
+            thousands(self.false_negatives()),
+            thousands(self.settings.keys),
+            stores,
+            if stores == 1 { "store" } else { "stores" }
+        )
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header([
+            "filter",
+            "layout",
+            "keys",
+            "filters",
+            "mean",
+            "batch",
+            "p50",
+            "p99",
+            "p99.9",
+            "gets/s",
+            "reads/get",
+            "bytes/get",
+            "bits/key",
+            "fpr",
+            "expected",
+            "lost",
+        ]);
+        table.add_rows(self.rows.iter().map(Row::cells));
+        for column in table.column_iter_mut().skip(4) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+
+    /// For each filter and layout, what an absent key costs with and without filters.
+    fn savings(&self) -> Vec<String> {
+        let absent = |consulted| {
+            self.rows.iter().filter(move |row| row.workload == "absent" && row.filters_consulted == consulted)
+        };
+        let pairs = absent(true).filter_map(|with| {
+            let without = absent(false).find(|row| row.filter == with.filter && row.layout == with.layout)?;
+            Some((with, without))
+        });
+        let sentence = |(with, without): (&Row, &Row)| {
+            format!(
+                "An absent key costs {} ns and {} block reads ({} expected) with {}; {} ns and {} block reads without ({}).",
+                significant(with.mean_ns),
+                significant(with.block_reads_per_get),
+                significant(with.expected_false_positives_per_get.unwrap_or(0.0)),
+                with.filter,
+                significant(without.mean_ns),
+                significant(without.block_reads_per_get),
+                with.layout,
+            )
+        };
+        pairs.map(sentence).collect()
+    }
+}
+
+impl StoreReport {
+    fn describe(&self) -> String {
+        let puts = match self.puts_per_second {
+            Some(rate) => {
+                format!("{} puts/s, then {:.1} s of background work", thousands_of(rate), self.settle_seconds)
+            }
+            None => format!("{:.1} s of compaction", self.settle_seconds),
+        };
+        format!(
+            "{} {}: {puts}; {} tables in {} runs, {} MB of which filters {}; reopened in {} ms",
+            self.filter,
+            self.layout,
+            thousands(self.tables),
+            thousands(self.runs),
+            significant(self.store_bytes as f64 / 1e6),
+            significant(self.filter_bytes as f64 / 1e6),
+            significant(self.reopen_ms),
+        )
+    }
+}
+
+impl Row {
+    fn cells(&self) -> [String; 16] {
+        let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+        [
+            self.filter.clone(),
+            self.layout.into(),
+            self.workload.into(),
+            if self.filters_consulted { "asked" } else { "ignored" }.into(),
+            significant(self.mean_ns),
+            or_dash(self.batch_mean_ns.map(significant)),
+            thousands(self.p50_ns),
+            thousands(self.p99_ns),
+            thousands(self.p999_ns),
+            millions(self.gets_per_second),
+            significant(self.block_reads_per_get),
+            significant(self.bytes_per_get),
+            significant(self.bits_per_key),
+            or_dash(self.false_positive_rate.map(percent)),
+            or_dash(self.expected_false_positive_rate.map(percent)),
+            thousands(self.false_negatives),
+        ]
+    }
+}
+
+/// A rate, rounded to an integer.
+fn thousands_of(rate: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate; the cast saturates")]
+    let rounded = rate.round() as u64;
+    thousands(rounded)
+}
+
+/// A rate in millions or thousands.
+fn millions(rate: f64) -> String {
+    match rate {
+        rate if rate >= 999_500.0 => format!("{}M", significant(rate / 1e6)),
+        rate if rate >= 999.5 => format!("{}k", significant(rate / 1e3)),
+        rate => significant(rate),
+    }
+}

@@ -1,0 +1,183 @@
+//! Loading a store, giving it a layout, and opening it again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::failure::Outcome;
+use super::super::progress;
+use super::page_cache;
+use super::report::StoreReport;
+use super::source::{Source, fill_value};
+use crate::block::Verify;
+use crate::filter::FilterSpec;
+use crate::lsm::{Db, FilterUse, Options, Stats};
+use crate::storage::IoMode;
+
+/// Bytes that a memtable needs for an entry beside key and value, with room to spare.
+const ENTRY_OVERHEAD_BYTES: u64 = 256;
+
+/// How the tables of a store lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// As loading and automatic compaction left it.
+    AsFallen,
+    /// Everything compacted into one sorted run.
+    Compacted,
+    /// Five overlapping runs, compaction off.
+    Runs5,
+    /// Thirty-six overlapping runs, compaction off.
+    Runs36,
+}
+
+impl Layout {
+    pub const ALL: [Self; 4] = [Self::AsFallen, Self::Compacted, Self::Runs5, Self::Runs36];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AsFallen => "as-fallen",
+            Self::Compacted => "compacted",
+            Self::Runs5 => "runs-5",
+            Self::Runs36 => "runs-36",
+        }
+    }
+
+    /// Runs made by hand.
+    fn runs(self) -> Option<u64> {
+        match self {
+            Self::AsFallen | Self::Compacted => None,
+            Self::Runs5 => Some(5),
+            Self::Runs36 => Some(36),
+        }
+    }
+}
+
+/// What is the same for every store of a benchmark.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    pub source: &'a Source,
+    pub value_len_bytes: usize,
+    pub seed: u64,
+    pub io: IoMode,
+    pub verify: Verify,
+    pub cold: bool,
+}
+
+impl Setup<'_> {
+    /// Whether a read may wait for a device, which CPU time does not show.
+    pub fn waits(&self) -> bool {
+        self.cold || self.io == IoMode::Direct
+    }
+}
+
+/// A store in a directory, closed.
+#[derive(Debug)]
+pub struct Store<'a> {
+    pub setup: Setup<'a>,
+    pub dir: &'a Path,
+    pub filter: FilterSpec,
+}
+
+impl Store<'_> {
+    /// The options of every open: no block cache, so that each block read is one.
+    fn options(&self, filter_use: FilterUse) -> Options {
+        Options {
+            filter: Some(Arc::new(self.filter)),
+            filter_use,
+            hash_seed: Some(self.setup.seed),
+            io: self.setup.io,
+            verify: self.setup.verify,
+            block_cache_bytes: 0,
+            ..Options::default()
+        }
+    }
+
+    /// Loads every key, waits for the background work of the layout, and closes the store.
+    pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
+        let source = self.setup.source;
+        let mut options = Options { create_if_missing: true, ..self.options(FilterUse::Consult) };
+        let keys_per_run = layout.runs().map(|runs| source.len().div_ceil(runs));
+        if let Some(keys) = keys_per_run {
+            options.auto_compaction = false;
+            let entry_len_bytes = source.len_bytes() / source.len() + self.setup.value_len_bytes as u64;
+            let run_len_bytes = keys * (entry_len_bytes + ENTRY_OVERHEAD_BYTES);
+            options.write_buffer_bytes = usize::try_from(run_len_bytes).unwrap_or(usize::MAX);
+            options.l0_compaction_trigger = usize::MAX;
+        }
+        let db = Db::open(self.dir, options)?;
+        let bar = progress::bar(Some(source.len()), format!("loading {} {}", self.filter, layout.name()));
+        let mut value = vec![0; self.setup.value_len_bytes];
+        let mut loaded = 0u64;
+        let start = Instant::now();
+        source.for_each(|key| {
+            fill_value(key, &mut value);
+            db.put(key, &value)?;
+            loaded += 1;
+            progress::tick(&bar, loaded);
+            if keys_per_run.is_some_and(|keys| loaded.is_multiple_of(keys)) {
+                db.flush()?;
+            }
+            Ok(())
+        })?;
+        let loading = start.elapsed();
+        bar.set_message(format!("settling {} {}", self.filter, layout.name()));
+        db.flush()?;
+        db.wait_idle()?;
+        let settling = start.elapsed() - loading;
+        bar.finish_and_clear();
+        let compacting = if layout == Layout::Compacted { compact(&db)? } else { 0.0 };
+        db.close()?;
+        let puts_per_second = source.len() as f64 / loading.as_secs_f64();
+        self.report(layout, Some(puts_per_second), settling.as_secs_f64() + compacting)
+    }
+
+    /// Compacts a loaded store into one run.
+    pub fn compact(&self) -> Outcome<StoreReport> {
+        let db = Db::open(self.dir, self.options(FilterUse::Consult))?;
+        let seconds = compact(&db)?;
+        db.close()?;
+        self.report(Layout::Compacted, None, seconds)
+    }
+
+    /// Opens the store for reading; with `cold`, its files are dropped from the page cache first.
+    pub fn open(&self, filter_use: FilterUse) -> Outcome<Db> {
+        if self.setup.cold {
+            page_cache::drop_files(self.dir)?;
+        }
+        // Compaction stays off: the layout that is measured must not change under the measurement.
+        let options = Options { auto_compaction: false, ..self.options(filter_use) };
+        Ok(Db::open(self.dir, options)?)
+    }
+
+    fn report(&self, layout: Layout, puts_per_second: Option<f64>, settle_seconds: f64) -> Outcome<StoreReport> {
+        let start = Instant::now();
+        let db = self.open(FilterUse::Consult)?;
+        let reopen_ms = start.elapsed().as_secs_f64() * 1e3;
+        let stats = db.stats();
+        db.close()?;
+        Ok(StoreReport {
+            filter: self.filter.to_string(),
+            layout: layout.name(),
+            puts_per_second,
+            settle_seconds,
+            reopen_ms,
+            runs: runs(&stats),
+            tables: stats.total.tables,
+            store_bytes: stats.total.bytes,
+            filter_bytes: stats.total.filter_bytes,
+            bits_per_key: stats.total.filter_bytes as f64 * 8.0 / stats.total.keys.max(1) as f64,
+        })
+    }
+}
+
+fn compact(db: &Db) -> Outcome<f64> {
+    let start = Instant::now();
+    db.compact_range(..)?;
+    db.wait_idle()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Tables of level 0 overlap, so each is a run; a further level is one run.
+fn runs(stats: &Stats) -> u64 {
+    stats.levels.iter().map(|level| if level.level == 0 { level.tables } else { level.tables.min(1) }).sum()
+}

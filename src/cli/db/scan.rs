@@ -1,0 +1,71 @@
+//! `filterblock db scan`: keys and values in order.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::ops::Bound;
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::output;
+use super::{StoreArguments, report_doubts};
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock db scan store/
+  filterblock db scan store/ --from b --to c
+  filterblock db scan store/ --reverse --limit 1
+
+Prints a line for each key: the key, a tab, the value. What holds tabs or newlines is safe with --hex only.";
+
+/// Print keys and values in order
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// The first key, included
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// The end, not included
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// Stop after N keys
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// Runs `filterblock db scan`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let store = &arguments.store;
+    let bound = |key: &Option<OsString>| key.as_ref().map(|key| store.decode(key)).transpose();
+    let (from, to) = (bound(&arguments.from)?, bound(&arguments.to)?);
+    // A range that ends before it starts is empty; the library may call it a mistake.
+    if let (Some(from), Some(to)) = (&from, &to)
+        && from >= to
+    {
+        return Ok(Exit::Success);
+    }
+    let db = store.open()?;
+    let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
+    let end = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut scan = db.scan((start, end));
+    let mut out = output::stdout();
+    for _ in 0..arguments.limit.unwrap_or(usize::MAX) {
+        let next = if arguments.reverse { scan.next_back() } else { scan.next() };
+        let Some(entry) = next else { break };
+        let (key, value) = entry?;
+        store
+            .write(&mut out, &key)
+            .and_then(|()| out.write_all(b"\t"))
+            .and_then(|()| store.write(&mut out, &value))
+            .and_then(|()| out.write_all(b"\n"))
+            .map_err(Failure::stdout)?;
+    }
+    out.flush().map_err(Failure::stdout)?;
+    drop(scan);
+    report_doubts(&db);
+    db.close()?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,187 @@
+//! `filterblock inspect`: every field of a filter block file, and what it means.
+
+use std::path::PathBuf;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::failure::{Exit, Outcome};
+use super::output;
+use super::text::{self, percent, significant, thousands};
+use crate::block::layout::{FIELDS, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES};
+use crate::block::{Added, FilterBlock, FilterInfo, Mapped};
+use crate::codec::Cursor;
+use crate::error::{Error, Field};
+use crate::filter::FilterKind;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock inspect names.filter
+  filterblock inspect --json names.filter | jq .estimated_keys
+
+The block is checked first; one that is damaged is an error that names the field (see `filterblock verify`).
+Offsets count from the start of the file. Fields are little endian; docs/FORMAT.md is the specification.
+
+Exit status: 0 printed; 2 an error.";
+
+/// Explain every field of a filter block file
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The filter block file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    file: String,
+    kind: String,
+    keys: u64,
+    estimated_keys: f64,
+    bits_per_key: f64,
+    probes: u32,
+    fill: f64,
+    expected_false_positive_rate: f64,
+    payload_len_bytes: u64,
+    block_len_bytes: u64,
+    partitions: usize,
+    hash_seed: u64,
+    table_id: String,
+    fields: Vec<FieldReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct FieldReport {
+    name: String,
+    offset: u64,
+    len_bytes: usize,
+    /// As it lies in the file.
+    bytes: String,
+    meaning: String,
+}
+
+/// Runs `filterblock inspect`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let in_file = |error: Error| error.in_file(&arguments.file);
+    let block = FilterBlock::open(Mapped::open(&arguments.file)?).map_err(in_file)?;
+    let info = block.info();
+    let report = Report {
+        file: arguments.file.display().to_string(),
+        kind: info.kind.to_string(),
+        keys: info.num_keys,
+        estimated_keys: info.estimated_keys,
+        bits_per_key: info.bits_per_key,
+        probes: info.probes,
+        fill: info.fill,
+        expected_false_positive_rate: info.expected_false_positive_rate,
+        payload_len_bytes: info.payload_len_bytes,
+        block_len_bytes: info.block_len_bytes,
+        partitions: info.partitions,
+        hash_seed: block.seed().0,
+        table_id: text::hex(&block.table_id()),
+        fields: fields(&block, &info).map_err(in_file)?,
+    };
+    match arguments.json {
+        true => output::print_json(&report)?,
+        false => output::print(&describe(&report))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Every field of the trailer, in the order of the file.
+fn fields(block: &FilterBlock<Mapped>, info: &FilterInfo) -> Result<Vec<FieldReport>, Error> {
+    let bytes = block.as_bytes();
+    let start = bytes.len().saturating_sub(TRAILER_LEN_BYTES);
+    let mut cursor = Cursor::new(bytes.get(start..).unwrap_or_default(), start as u64);
+    let mut fields = Vec::new();
+    for (field, len_bytes) in FIELDS {
+        let offset = cursor.offset();
+        let raw = cursor.take(len_bytes, field)?;
+        let meaning = explain(field, raw, block, info)?;
+        fields.push(FieldReport { name: field.to_string(), offset, len_bytes, bytes: text::hex(raw), meaning });
+    }
+    Ok(fields)
+}
+
+/// The little-endian integer in up to eight bytes.
+fn integer(raw: &[u8]) -> u64 {
+    raw.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+fn explain(field: Field, raw: &[u8], block: &FilterBlock<Mapped>, info: &FilterInfo) -> Result<String, Error> {
+    let value = integer(raw.get(..8).unwrap_or(raw));
+    Ok(match field {
+        Field::TableId if raw.iter().all(|&byte| byte == 0) => "no table named by the writer".into(),
+        Field::TableId => "the table that the filter belongs to".into(),
+        Field::Seed => format!("keys are hashed under seed {value}"),
+        Field::NumKeys => format!("{} distinct keys", thousands(value)),
+        Field::PayloadLen => {
+            let (len, pages) = (thousands(value), thousands(value.div_ceil(PAGE_LEN_BYTES as u64)));
+            format!("{len} bytes of filter, {pages} pages, each with a checksum of {PAGE_SUM_LEN_BYTES} bytes")
+        }
+        Field::Place if value == 0 => "the whole filter of its table".into(),
+        Field::Place => format!("partition {value} of its table"),
+        Field::Params => format!("{} bits asked per query; the rest is reserved", raw.first().unwrap_or(&0)),
+        Field::ExtensionLen if value == 0 => "no extension".into(),
+        Field::ExtensionLen => format!("{value} bytes of extension; prefixes taken by {:?}", block.extractor()),
+        Field::Kind if info.partitions > 0 => format!("index of {} partitions of {}", info.partitions, info.kind),
+        Field::Kind => format!("{} ({})", info.kind, essence(info.kind)),
+        Field::HashId => "XXH3-64 under the seed".into(),
+        Field::Flags => format!("{} were added", added(block.added())),
+        Field::Version => format!("format version {value}"),
+        Field::Checksum => "CRC-32 of everything between the payload and this field".into(),
+        Field::Magic => "marks the end of a filter block".into(),
+        other => return Err(Error::Unsupported { field: other, found: value }),
+    })
+}
+
+fn added(added: Added) -> &'static str {
+    match added {
+        Added::WholeKeys => "whole keys",
+        Added::Prefixes => "prefixes of keys",
+        Added::Both => "whole keys and prefixes",
+    }
+}
+
+fn essence(kind: FilterKind) -> &'static str {
+    match kind {
+        FilterKind::Empty => "no keys: always absent",
+        FilterKind::Full => "always maybe",
+        FilterKind::Bloom => "bits anywhere in the filter",
+        FilterKind::BlockedBloom => "all bits of a key in one cache line of 512",
+    }
+}
+
+fn describe(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["offset", "bytes", "field", "value", "meaning"]);
+    for field in &report.fields {
+        let (offset, len) = (field.offset.to_string(), field.len_bytes.to_string());
+        table.add_row([&offset, &len, &field.name, &field.bytes, &field.meaning]);
+    }
+    for column in table.column_iter_mut().take(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "{file}: sound, {bytes} bytes\n\n{table}\n\n\
+         filter           {kind}, {probes} bits a query\n\
+         keys             {keys}; {estimated} estimated from the fill\n\
+         bits per key     {bits} (whole block)\n\
+         fill             {fill}\n\
+         false positives  {rate} expected\n",
+        file = report.file,
+        bytes = thousands(report.block_len_bytes),
+        kind = report.kind,
+        probes = report.probes,
+        keys = thousands(report.keys),
+        estimated = significant(report.estimated_keys),
+        bits = significant(report.bits_per_key),
+        fill = percent(report.fill),
+        rate = percent(report.expected_false_positive_rate),
+    )
+}

@@ -1,0 +1,85 @@
+//! The command `filterblock`: one subcommand a file. Data goes to stdout, messages to stderr.
+
+mod bench;
+mod build;
+mod db;
+mod failure;
+mod inspect;
+mod keys;
+mod output;
+mod progress;
+mod query;
+mod text;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Exit, Failure};
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock build -o names.filter --filter blocked-bloom:10 names.txt
+  filterblock query names.filter serde tokio
+  filterblock inspect names.filter
+  filterblock verify names.filter --against names.txt
+  filterblock bench point-miss
+  filterblock db load store/ pairs.tsv && filterblock db get store/ serde
+
+Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr.
+NO_COLOR=1 turns colours off. A closed pipe ends the command quietly.";
+
+/// Filter blocks for sorted files, and what they save.
+#[derive(Debug, Parser)]
+#[command(name = "filterblock", version, after_help = EXAMPLES, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Build(build::Arguments),
+    Query(query::Arguments),
+    Inspect(inspect::Arguments),
+    Verify(verify::Arguments),
+    Bench(bench::Arguments),
+    Db(db::Arguments),
+}
+
+/// Runs the command on the arguments of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(refused) => return explain(&refused),
+    };
+    let outcome = match &arguments.command {
+        Command::Build(arguments) => build::run(arguments),
+        Command::Query(arguments) => query::run(arguments),
+        Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Verify(arguments) => verify::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Db(arguments) => db::run(arguments),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(Failure::ClosedPipe) => Exit::Success.into(),
+        Err(failure) => {
+            output::message(&failure);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints what clap has to say: help and version are data, a refusal is a message.
+fn explain(refused: &clap::Error) -> ExitCode {
+    if refused.use_stderr() {
+        anstream::eprint!("filterblock: {}", refused.render().ansi());
+    } else {
+        // Whoever reads the help may close the pipe early; there is nobody left to tell.
+        let _ = refused.print();
+    }
+    ExitCode::from(u8::try_from(refused.exit_code()).unwrap_or(2))
+}

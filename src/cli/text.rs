@@ -1,0 +1,99 @@
+//! Numbers and bytes as people read them.
+
+use std::fmt::Write as _;
+
+/// An integer with its thousands apart: `1,234,567`.
+pub fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share of one as a percentage with three significant digits.
+pub fn percent(share: f64) -> String {
+    format!("{} %", significant(share * 100.0))
+}
+
+/// Three significant digits, and thousands apart from 1,000 on.
+pub fn significant(value: f64) -> String {
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    let size = value.abs();
+    if size >= 999.5 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rounded finite number; saturates"
+        )]
+        let digits = thousands(size.round() as u64);
+        return if value < 0.0 { format!("-{digits}") } else { digits };
+    }
+    let decimals = match size {
+        0.0 => 0,
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.9995 => 2,
+        size if size >= 0.09995 => 3,
+        size if size >= 0.009995 => 4,
+        size if size >= 0.0009995 => 5,
+        _ => return format!("{value:.2e}"),
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Appends the bytes that `digits` stand for; on a bad digit or an odd number of them, gives its position from 0.
+pub fn unhex(digits: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
+    let nibble = |i: usize| {
+        let digit = digits.get(i).and_then(|&digit| char::from(digit).to_digit(16)).ok_or(i)?;
+        u8::try_from(digit).map_err(|_| i)
+    };
+    for i in (0..digits.len()).step_by(2) {
+        out.push(nibble(i)? << 4 | nibble(i + 1)?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_rounded_for_reading() {
+        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")];
+        for (value, text) in cases {
+            assert_eq!(thousands(value), text);
+        }
+        let cases = [(0.0, "0"), (0.00955, "0.00955"), (0.96, "0.960"), (62.34, "62.3"), (2_345.6, "2,346")];
+        for (value, text) in cases {
+            assert_eq!(significant(value), text);
+        }
+        assert_eq!(percent(0.0095), "0.950 %");
+    }
+
+    #[test]
+    fn hexadecimal_survives_and_the_bad_digit_is_named() {
+        let mut bytes = Vec::new();
+        unhex(b"00fFa0", &mut bytes).unwrap();
+        assert_eq!(bytes, [0, 255, 160]);
+        assert_eq!(hex(&bytes), "00ffa0");
+        assert_eq!(unhex(b"00g0", &mut bytes), Err(2));
+        assert_eq!(unhex(b"000", &mut bytes), Err(3));
+        assert_eq!(unhex("0é".as_bytes(), &mut bytes), Err(1));
+    }
+}

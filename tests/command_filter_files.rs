@@ -1,0 +1,255 @@
+//! The command `filterblock` on filter block files: what it prints, its exit status, and what it leaves on disk.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod shell;
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+
+use shell::{Run, Shell, command};
+
+const FRUIT: &str = "apple\npear\nplum\n";
+
+fn shell_with_fruit() -> Shell {
+    let shell = Shell::new();
+    shell.write("keys", FRUIT);
+    shell.run(&["build", "-o", "fruit.filter", "keys"]).exits(0);
+    shell
+}
+
+#[test]
+fn a_filter_answers_maybe_for_its_keys_and_absent_for_others() {
+    let shell = shell_with_fruit();
+    assert_eq!(shell.run(&["query", "fruit.filter", "apple", "zebra"]).exits(0), "maybe\tapple\nabsent\tzebra\n");
+    assert_eq!(shell.run(&["query", "fruit.filter", "zebra"]).exits(1), "absent\tzebra\n");
+    let from_stdin = shell.run_with(&["query", "fruit.filter", "-"], b"plum\nzebra\n").exits(0);
+    assert_eq!(from_stdin, "maybe\tplum\nabsent\tzebra\n");
+    assert_eq!(shell.run(&["query", "fruit.filter", "--keys", "keys", "--count"]).exits(0), "maybe\t3\nabsent\t0\n");
+    assert_eq!(shell.run(&["query", "-q", "fruit.filter", "zebra", "plum"]).exits(0), "");
+    assert_eq!(shell.run(&["query", "-q", "fruit.filter", "zebra"]).exits(1), "");
+}
+
+#[test]
+fn no_kind_of_filter_denies_one_of_its_keys() {
+    let shell = Shell::new();
+    let keys: String = (0..50_000).map(|i| format!("key-{i}\n")).collect();
+    shell.write("keys", &keys);
+    for (i, spec) in
+        ["bloom:10", "blocked-bloom:10", "bloom:fpr=0.001", "blocked-bloom:fpr=0.05", "full"].iter().enumerate()
+    {
+        let file = format!("{i}.filter");
+        shell.run(&["build", "-o", &file, "--filter", spec, "--seed", "7", "keys"]).exits(0);
+        let report = shell.run(&["verify", &file, "--against", "keys", "--json"]).json(0);
+        assert_eq!((&report["keys_asked"], &report["false_negatives"]), (&50_000.into(), &0.into()));
+        let counts = shell.run(&["query", &file, "--keys", "keys", "--count", "--json"]).json(0);
+        assert_eq!(counts["maybe"], 50_000);
+    }
+}
+
+#[test]
+fn build_tells_what_it_wrote_and_inspect_explains_every_field() {
+    let shell = Shell::new();
+    shell.write("keys", FRUIT);
+    let built = shell.run(&["build", "-o", "f", "--seed", "5", "--json", "keys"]).json(0);
+    assert_eq!(built["distinct_keys"], 3);
+    assert_eq!(built["block_len_bytes"], fs::metadata(shell.path("f")).unwrap().len());
+    let report = shell.run(&["inspect", "--json", "f"]).json(0);
+    assert_eq!((&report["keys"], &report["hash_seed"]), (&3.into(), &5.into()));
+    assert_eq!(report["expected_false_positive_rate"], built["expected_false_positive_rate"]);
+    let fields = report["fields"].as_array().unwrap();
+    assert_eq!(fields.len(), filterblock::layout::FIELDS.len());
+    let last = fields.last().unwrap();
+    assert_eq!(last["offset"].as_u64().unwrap() + last["len_bytes"].as_u64().unwrap(), report["block_len_bytes"]);
+    let text = shell.run(&["inspect", "f"]).exits(0);
+    for part in ["magic", "blocked-bloom", "3 distinct keys", "seed 5", "estimated from the fill", "% expected"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn keys_may_come_from_stdin_with_nul_hex_or_crlf_and_need_not_be_utf8() {
+    let shell = Shell::new();
+    let same = |name: &str, arguments: &[&str], input: &[u8]| {
+        let mut all = vec!["build", "-o", name];
+        all.extend(arguments);
+        shell.run_with(&all, input).exits(0);
+        fs::read(shell.path(name)).unwrap()
+    };
+    let expected = same("lines", &[], b"a\nb\xff\n");
+    assert_eq!(same("crlf", &["-"], b"a\r\nb\xff\r\na"), expected, "CRLF, a repeated key, no last newline");
+    assert_eq!(same("nul", &["--delimiter", "nul"], b"b\xff\0a\0"), expected);
+    assert_eq!(same("hex", &["--hex"], b"61\n62FF\n"), expected);
+    assert_ne!(same("nul-newline", &["--delimiter", "nul"], b"b\xff\0a\n\0"), expected);
+    let raw = shell.run_with(&["query", "lines", "-"], b"b\xff\n");
+    assert_eq!((raw.status, raw.stdout.as_slice()), (0, &b"maybe\tb\xff\n"[..]));
+    let json = shell.run_with(&["query", "lines", "--json", "-"], b"b\xff\n").json(0);
+    assert_eq!(json["key_hex"], "62ff");
+    assert_eq!(shell.run(&["query", "lines", "--hex", "62fF"]).exits(0), "maybe\t62fF\n");
+    assert_eq!(shell.run_with(&["query", "lines", "--delimiter", "nul", "-"], b"a\0").exits(0), "maybe\ta\0");
+}
+
+#[test]
+fn empty_lines_are_skipped_and_counted_unless_they_are_kept() {
+    let shell = Shell::new();
+    let skipped = shell.run_with(&["build", "-o", "f", "--json"], b"a\n\n\nb\n");
+    assert!(skipped.stderr.contains("filterblock: standard input: skipped 2 empty lines"), "{skipped:?}");
+    assert_eq!(skipped.json(0)["keys_read"], 2);
+    let kept = shell.run_with(&["build", "-o", "g", "--json", "--keep-empty"], b"a\n\n\nb\n").json(0);
+    assert_eq!((&kept["keys_read"], &kept["distinct_keys"]), (&4.into(), &3.into()));
+    assert_eq!(shell.run(&["query", "g", ""]).exits(0), "maybe\t\n");
+}
+
+#[test]
+fn filters_for_no_key_one_key_and_equal_keys_work() {
+    let shell = Shell::new();
+    for (name, input, distinct) in [("0", "", 0), ("1", "a\n", 1), ("2", "a\nb", 2)] {
+        let built = shell.run_with(&["build", "-o", name, "--json"], input.as_bytes()).json(0);
+        assert_eq!(built["distinct_keys"], distinct);
+        shell.run(&["inspect", name]).exits(0);
+        shell.run(&["verify", name]).exits(0);
+        shell.run(&["query", name, "a"]).exits(if distinct == 0 { 1 } else { 0 });
+    }
+    let equal = "same key\n".repeat(1_000_000);
+    let built = shell.run_with(&["build", "-o", "equal", "--json"], equal.as_bytes()).json(0);
+    assert_eq!((&built["keys_read"], &built["distinct_keys"]), (&1_000_000.into(), &1.into()));
+    assert!(built["block_len_bytes"].as_u64().unwrap() <= 256);
+}
+
+#[test]
+fn an_existing_file_is_only_replaced_by_force() {
+    let shell = shell_with_fruit();
+    let before = fs::read(shell.path("fruit.filter")).unwrap();
+    shell.write("other", "x\n");
+    shell.run(&["build", "-o", "fruit.filter", "other"]).fails_with(&["fruit.filter", "exists", "--force"]);
+    assert_eq!(fs::read(shell.path("fruit.filter")).unwrap(), before);
+    shell.run(&["build", "-o", "fruit.filter", "--force", "other"]).exits(0);
+    assert_ne!(fs::read(shell.path("fruit.filter")).unwrap(), before);
+    fs::create_dir(shell.path("dir")).unwrap();
+    shell.run(&["build", "-o", "dir", "--force", "other"]).fails_with(&["dir", "not a regular file"]);
+    assert_eq!(shell.files(), ["dir", "fruit.filter", "keys", "other"], "no temporary may be left");
+}
+
+#[test]
+fn a_failed_build_leaves_nothing() {
+    let shell = Shell::new();
+    shell.write("bad", "00\n0x\n");
+    shell.run(&["build", "-o", "f", "--hex", "bad"]).fails_with(&["bad: line 2, column 2"]);
+    shell.run(&["build", "-o", "f", "missing"]).fails_with(&["missing"]);
+    shell.run(&["build", "-o", "nowhere/f", "bad"]).fails_with(&["nowhere/f"]);
+    shell.run(&["build", "-o", "f", "."]).fails_with(&["."]);
+    // A directory in which not even root can make a file.
+    if Path::new("/proc/version").exists() {
+        shell.run(&["build", "-o", "/proc/f", "bad"]).fails_with(&["/proc/f"]);
+    }
+    assert_eq!(shell.files(), ["bad"]);
+}
+
+#[test]
+fn megabyte_lines_are_keys_and_longer_ones_than_allowed_are_named() {
+    let shell = Shell::new();
+    let mut input = vec![b'x'; 1 << 20];
+    input.push(b'\n');
+    let built = shell.run_with(&["build", "-o", "f", "--json"], &input).json(0);
+    assert_eq!(built["distinct_keys"], 1);
+    let too_long = [b"short\n".to_vec(), vec![b'x'; (16 << 20) + 1]].concat();
+    let refused = shell.run_with(&["build", "-o", "g"], &too_long);
+    refused.fails_with(&["standard input: line 2", "16,777,216 bytes"]);
+}
+
+#[test]
+fn impossible_filters_are_refused_before_anything_is_read() {
+    let shell = Shell::new();
+    for budget in ["0", "NaN", "-1", "1000000000", "1e9", "fpr=0", "fpr=1", "fpr=2", "fpr=NaN", ""] {
+        let spec = format!("bloom:{budget}");
+        shell.run(&["build", "-o", "f", "--filter", &spec, "missing"]).fails_with(&["--filter", &spec]);
+    }
+    shell.run(&["build", "-o", "f", "--filter", "cuckoo:8", "missing"]).fails_with(&["cuckoo:8"]);
+    assert!(shell.files().is_empty());
+}
+
+#[test]
+fn damage_is_told_from_files_that_cannot_be_read() {
+    let shell = shell_with_fruit();
+    let sound = fs::read(shell.path("fruit.filter")).unwrap();
+    assert_eq!(shell.run(&["verify", "fruit.filter"]).exits(0), "fruit.filter: sound\n");
+    let mut flipped = sound.clone();
+    flipped[0] ^= 1;
+    let damaged = [("flipped", flipped), ("cut", sound[1..].to_vec()), ("empty", Vec::new()), ("zeros", vec![0; 200])];
+    for (name, bytes) in damaged {
+        shell.write(name, bytes);
+        let said = shell.run(&["verify", name]).exits(1);
+        assert!(said.starts_with(&format!("{name}: damaged: ")) && said.contains("offset"), "{said}");
+        let report = shell.run(&["verify", "--json", name]).json(1);
+        assert_eq!(report["sound"], false);
+        shell.run(&["query", name, "apple"]).fails_with(&[name, "damaged"]);
+        shell.run(&["inspect", name]).fails_with(&[name, "damaged"]);
+    }
+    shell.run(&["verify", "missing"]).fails_with(&["missing"]);
+    shell.run(&["verify", "."]).fails_with(&["."]);
+    shell.run(&["query", ".", "apple"]).fails_with(&["."]);
+}
+
+#[test]
+fn a_newer_format_is_not_called_damage() {
+    let shell = shell_with_fruit();
+    let mut newer = fs::read(shell.path("fruit.filter")).unwrap();
+    let version = newer.len() - 64 + filterblock::layout::offset_of(filterblock::Field::Version);
+    newer[version] = 9;
+    shell.write("newer", newer);
+    shell.run(&["verify", "newer"]).fails_with(&["newer", "format version 9", "not supported"]);
+}
+
+#[test]
+fn verify_names_the_keys_that_a_filter_denies() {
+    let shell = shell_with_fruit();
+    let run = shell.run_with(&["verify", "fruit.filter", "--against", "-"], b"apple\nzebra\n");
+    assert!(run.stderr.contains("filterblock: standard input: line 2: the filter denies \"zebra\""), "{run:?}");
+    assert!(run.exits(1).contains("2 keys asked, 1 false negatives"));
+}
+
+#[test]
+fn a_closed_pipe_ends_the_command_quietly() {
+    let shell = shell_with_fruit();
+    let keys: String = (0..200_000).map(|i| format!("some-longer-key-{i}\n")).collect();
+    shell.write("many", keys);
+    let mut child = command()
+        .args(["query", "fruit.filter", "--keys", "many"])
+        .current_dir(shell.dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 64];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let run = Run::new(child.wait_with_output().unwrap());
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn output_to_a_full_device_is_an_error() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let shell = shell_with_fruit();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = command();
+    child.args(["query", "fruit.filter", "apple"]).current_dir(shell.dir.path()).stdout(full).stderr(Stdio::piped());
+    let run = Run::new(child.output().unwrap());
+    run.fails_with(&["standard output"]);
+}
+
+#[test]
+fn help_is_data_with_examples_and_a_wrong_flag_is_a_message() {
+    let shell = Shell::new();
+    let subcommands: [&[&str]; 5] = [&[], &["build"], &["query"], &["inspect"], &["verify"]];
+    for subcommand in subcommands {
+        let help = shell.run(&[subcommand, &["--help"]].concat()).exits(0);
+        assert!(help.contains("Examples:") && help.contains("Exit status"), "{help}");
+    }
+    shell.run(&["build", "--nonsense"]).fails_with(&["--nonsense"]);
+    assert_eq!(shell.run(&[]).status, 2);
+    shell.run(&["query", "file"]).fails_with(&["KEY"]);
+}

@@ -1,0 +1,201 @@
+//! The command `filterblock` on stores: `db` and `bench point-miss`.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod shell;
+
+use std::fs;
+
+use serde_json::Value;
+use shell::Shell;
+
+#[test]
+fn what_is_put_is_got_scanned_and_deleted() {
+    let shell = Shell::new();
+    shell.run(&["db", "put", "store", "apple", "red"]).exits(0);
+    shell.run(&["db", "put", "store", "pear", "green", "--sync"]).exits(0);
+    shell.run(&["db", "put", "store", "plum", "blue"]).exits(0);
+    assert_eq!(shell.run(&["db", "get", "store", "pear"]).exits(0), "green\n");
+    assert_eq!(shell.run(&["db", "get", "store", "zebra"]).exits(1), "");
+    shell.run(&["db", "delete", "store", "pear"]).exits(0);
+    shell.run(&["db", "delete", "store", "never there"]).exits(0);
+    assert_eq!(shell.run(&["db", "get", "store", "pear"]).exits(1), "");
+    assert_eq!(shell.run(&["db", "scan", "store"]).exits(0), "apple\tred\nplum\tblue\n");
+    assert_eq!(shell.run(&["db", "scan", "store", "--reverse", "--limit", "1"]).exits(0), "plum\tblue\n");
+    assert_eq!(shell.run(&["db", "scan", "store", "--from", "b", "--to", "z"]).exits(0), "plum\tblue\n");
+    assert_eq!(shell.run(&["db", "scan", "store", "--from", "z", "--to", "b"]).exits(0), "");
+    assert_eq!(shell.run(&["db", "scan", "store", "--to", "b", "--hex"]).status, 2, "b is half a byte");
+    assert_eq!(shell.run(&["db", "scan", "store", "--to", "62", "--hex"]).exits(0), "6170706c65\t726564\n");
+}
+
+#[test]
+fn many_pairs_are_loaded_compacted_described_and_verified() {
+    let shell = Shell::new();
+    let pairs: String = (0..5_000).map(|i| format!("key-{i:05}\tvalue {i}\r\n")).collect();
+    let loaded = shell.run_with(&["db", "load", "store", "-"], pairs.as_bytes());
+    assert!(loaded.stderr.contains("5,000 pairs stored"), "{loaded:?}");
+    loaded.exits(0);
+    shell.run(&["db", "compact", "store"]).exits(0);
+    let stats = shell.run(&["db", "stats", "store", "--json"]).json(0);
+    assert_eq!((&stats["total"]["entries"], &stats["total"]["tables"]), (&5_000.into(), &1.into()));
+    assert!(stats["total"]["bits_per_key"].as_f64().unwrap() > 9.0, "{stats}");
+    assert!(shell.run(&["db", "stats", "store"]).exits(0).contains("5,000"));
+    assert!(shell.run(&["db", "verify", "store"]).exits(0).contains("sound"));
+    assert_eq!(shell.run(&["db", "get", "store", "key-04999"]).exits(0), "value 4999\n");
+    assert_eq!(shell.run(&["db", "scan", "store"]).exits(0).lines().count(), 5_000);
+}
+
+#[test]
+fn a_line_that_cannot_be_stored_is_named_and_the_lines_before_it_are_stored() {
+    let shell = Shell::new();
+    let pairs = format!("a\t1\n{}\t2\nb\t3\n", "x".repeat(1 << 20));
+    shell.run_with(&["db", "load", "store"], pairs.as_bytes()).fails_with(&["standard input: line 2", "65536"]);
+    assert_eq!(shell.run(&["db", "scan", "store"]).exits(0), "a\t1\n");
+    let hex = shell.run_with(&["db", "load", "store", "--hex"], b"00\t6g\n");
+    hex.fails_with(&["standard input: line 1, column 5"]);
+    shell.run_with(&["db", "load", "store", "--hex"], b"00ff\t0a\n").exits(0);
+    assert_eq!(shell.run(&["db", "get", "store", "--hex", "00ff"]).exits(0), "0a\n");
+}
+
+#[test]
+fn a_directory_without_a_store_is_an_error_and_stays_as_it_is() {
+    let shell = Shell::new();
+    fs::create_dir(shell.path("other")).unwrap();
+    shell.write("other/file", "precious");
+    for arguments in [["get", "other", "k"], ["delete", "other", "k"]] {
+        shell.run(&[&["db"], &arguments[..]].concat()).fails_with(&["other"]);
+    }
+    shell.run(&["db", "put", "other", "k", "v"]).fails_with(&["other", "holds no store"]);
+    shell.run(&["db", "verify", "missing"]).fails_with(&["missing"]);
+    shell.run(&["db", "scan", "missing"]).fails_with(&["missing"]);
+    assert_eq!(shell.files(), ["other"]);
+    assert_eq!(fs::read(shell.path("other/file")).unwrap(), b"precious");
+}
+
+#[test]
+fn a_store_that_is_open_elsewhere_is_an_error() {
+    let shell = Shell::new();
+    let db = filterblock::lsm::Db::open(shell.path("store"), filterblock::lsm::Options::default()).unwrap();
+    shell.run(&["db", "put", "store", "k", "v"]).fails_with(&["store", "already open"]);
+    db.close().unwrap();
+    shell.run(&["db", "put", "store", "k", "v"]).exits(0);
+}
+
+#[test]
+fn a_damaged_table_is_found_by_verify() {
+    let shell = Shell::new();
+    let pairs: String = (0..2_000).map(|i| format!("key-{i:05}\tvalue {i}\n")).collect();
+    shell.run_with(&["db", "load", "store"], pairs.as_bytes()).exits(0);
+    shell.run(&["db", "compact", "store"]).exits(0);
+    // The largest file is the table; its first bytes are data.
+    let files = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().path());
+    let table = files.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[100] ^= 4;
+    fs::write(&table, bytes).unwrap();
+    let said = shell.run(&["db", "verify", "store"]).exits(1);
+    assert!(said.contains(table.file_name().unwrap().to_str().unwrap()), "{said}");
+}
+
+const ROW: [&str; 14] = [
+    "filter",
+    "layout",
+    "workload",
+    "filters_consulted",
+    "mean_ns",
+    "p50_ns",
+    "p99_ns",
+    "p999_ns",
+    "gets_per_second",
+    "block_reads_per_get",
+    "bits_per_key",
+    "false_positive_rate",
+    "expected_false_positive_rate",
+    "false_negatives",
+];
+
+fn assert_rows(report: &Value, rows: usize) {
+    assert_eq!(report["rows"].as_array().unwrap().len(), rows);
+    for part in ["machine", "versions", "settings", "stores"] {
+        assert!(!report[part].is_null(), "{part}");
+    }
+    for row in report["rows"].as_array().unwrap() {
+        for name in ROW {
+            assert!(row.get(name).is_some(), "{name} is missing in {row}");
+        }
+        assert_eq!(row["false_negatives"], 0, "{row}");
+        assert!(row["mean_ns"].as_f64().unwrap() > 0.0);
+        let consulted = row["filters_consulted"].as_bool().unwrap();
+        let reads = row["block_reads_per_get"].as_f64().unwrap();
+        match (row["workload"].as_str().unwrap(), consulted) {
+            ("absent", true) => {
+                let runs = row["runs"].as_f64().unwrap();
+                assert!(reads < 0.1 * runs, "the filters were not used: {row}");
+                assert!(row["false_positive_rate"].as_f64().unwrap() < 0.2, "{row}");
+            }
+            ("absent" | "present", _) => assert!(reads >= 0.9, "{row}"),
+            ("mixed", _) => assert!(reads >= 0.4, "{row}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_benchmark_reports_every_filter_layout_and_workload_with_and_without_filters() {
+    let shell = Shell::new();
+    let report = shell.run(&[
+        "bench",
+        "point-miss",
+        "--count",
+        "2000",
+        "--lookups",
+        "2000",
+        "--layout",
+        "all",
+        "--json",
+        "-",
+        "--dir",
+        ".",
+        "--svg",
+        "plot.svg",
+    ]);
+    let report = report.json(0);
+    assert_rows(&report, 2 * 4 * 3 * 2);
+    let runs = |layout: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["layout"] == layout).unwrap()["runs"].as_u64().unwrap()
+    };
+    assert_eq!((runs("compacted"), runs("runs-5"), runs("runs-36")), (1, 5, 36));
+    assert_eq!(shell.files(), ["plot.svg"], "the stores are removed");
+    assert!(fs::read_to_string(shell.path("plot.svg")).unwrap().contains("filters not consulted"));
+}
+
+#[test]
+fn the_benchmark_takes_lines_as_keys_and_reads_cold_files() {
+    let shell = Shell::new();
+    let lines: String = (0..3_000).map(|i| format!("package-{}\r\n", i % 1_500)).collect();
+    shell.write("names", lines);
+    let mut arguments = vec!["bench", "point-miss", "--keys", "names", "--lookups", "500", "--rounds", "1"];
+    arguments.extend(["--filter", "bloom:12", "--layout", "compacted", "--verify", "on-first-touch"]);
+    arguments.extend(["--json", "report.json", "--dir", "."]);
+    if cfg!(target_os = "linux") {
+        arguments.extend(["--cold", "--io", "direct"]);
+    }
+    let text = shell.run(&arguments).exits(0);
+    assert!(text.contains("An absent key costs") && text.contains("False negatives: 0"), "{text}");
+    let report: Value = serde_json::from_slice(&fs::read(shell.path("report.json")).unwrap()).unwrap();
+    assert_rows(&report, 6);
+    assert_eq!(report["settings"]["keys"], 1_500);
+}
+
+#[test]
+fn the_benchmark_refuses_what_it_cannot_measure() {
+    let shell = Shell::new();
+    shell.write("few", "a\nb\n");
+    shell.run(&["bench", "point-miss", "--count", "1"]).fails_with(&["--count"]);
+    shell.run(&["bench", "point-miss", "--keys", "few"]).fails_with(&["few: 2 different keys"]);
+    shell.run(&["bench", "point-miss", "--json", "nowhere/x"]).fails_with(&["nowhere/x"]);
+    shell.run(&["bench", "point-miss", "--count", "16", "--dir", "nowhere"]).fails_with(&["nowhere"]);
+    shell.run(&["bench", "point-miss", "--value-size=-1"]).fails_with(&["--value-size"]);
+    assert_eq!(shell.files(), ["few"]);
+}

@@ -1,0 +1,104 @@
+//! A directory to work in, and the command run there; shared by the tests of the command.
+// Each test file uses its part.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The command itself.
+pub fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_filterblock"))
+}
+
+/// A directory to work in, and the command run there.
+pub struct Shell {
+    pub dir: TempDir,
+}
+
+impl Shell {
+    pub fn new() -> Self {
+        Self { dir: TempDir::new().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.path(name), content).unwrap();
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Run {
+        self.run_with(arguments, b"")
+    }
+
+    pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Run {
+        let mut child = command()
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        // A command that fails early does not read its input.
+        let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let output = child.wait_with_output().unwrap();
+        feeder.join().unwrap();
+        Run::new(output)
+    }
+
+    /// The names of the files in the directory.
+    pub fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct Run {
+    pub status: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Run {
+    pub fn new(output: Output) -> Self {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        Self { status: output.status.code().unwrap(), stdout: output.stdout, stderr }
+    }
+
+    /// Asserts the status and gives stdout.
+    #[track_caller]
+    pub fn exits(self, status: i32) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        String::from_utf8(self.stdout).unwrap()
+    }
+
+    #[track_caller]
+    pub fn json(self, status: i32) -> Value {
+        serde_json::from_str(&self.exits(status)).unwrap()
+    }
+
+    /// Asserts an error that names all of `parts`.
+    #[track_caller]
+    pub fn fails_with(self, parts: &[&str]) {
+        assert_eq!(self.status, 2, "{self:?}");
+        assert!(self.stdout.is_empty(), "{self:?}");
+        assert!(self.stderr.lines().any(|line| line.starts_with("filterblock: ")), "{self:?}");
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is not in {:?}", self.stderr);
+        }
+    }
+}
