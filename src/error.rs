@@ -102,6 +102,15 @@ impl Error {
         }
     }
 
+    /// The same error about bytes that begin `base` bytes into a block.
+    #[must_use]
+    pub(crate) fn moved_by(mut self, base: u64) -> Self {
+        if let Self::Corrupt { offset, .. } | Self::ChecksumMismatch { offset, .. } = &mut self {
+            *offset = offset.saturating_add(base);
+        }
+        self
+    }
+
     /// Whether the bytes are damaged or foreign, as opposed to unreadable or refused.
     #[must_use]
     pub fn is_damage(&self) -> bool {

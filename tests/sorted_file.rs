@@ -11,7 +11,7 @@ use filterblock::sstable::{
     Answer, BlockCache, BlockReads, Compression, FilterMemory, Lookup, Table, TableCursor, TableFilter, TableOptions,
     TableReadOptions, TableWriter,
 };
-use filterblock::storage::{Disk, Memory, Storage};
+use filterblock::storage::{Disk, IoMode, Memory, Storage};
 use filterblock::{Error, Field, HashSeed, Verify};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -173,7 +173,8 @@ fn mapped_and_copied_filters_in_files_on_disk_answer_alike_under_both_ways_of_ve
     assert_eq!(Disk.list(dir.path()).unwrap(), ["t.sst"], "the temporary is gone");
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
         for filter_memory in [FilterMemory::Mapped, FilterMemory::Heap] {
-            let options = TableReadOptions { verify, filter_memory, strict: true, ..TableReadOptions::default() };
+            let io = if verify == Verify::AtOpen { IoMode::Buffered } else { IoMode::Direct };
+            let options = TableReadOptions { io, verify, filter_memory, strict: true, ..TableReadOptions::default() };
             let table = Table::open(&Disk, &path, options).unwrap();
             for (key, value) in &model {
                 assert_eq!(table.get(key).unwrap(), Lookup::Value(value.clone().unwrap()));

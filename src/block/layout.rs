@@ -260,19 +260,22 @@ impl RawTrailer {
             return Err(unsupported(Field::HashId, self.hash_id));
         }
         let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
+        // The kind comes before its parameters: only a kind that is known says which of them must be zero.
+        let filter_kind = FilterKind::from_tag(self.kind);
+        if filter_kind.is_none() && self.kind != PARTITION_INDEX_TAG {
+            return Err(unsupported(Field::Kind, self.kind));
+        }
         let [probes, reserved @ ..] = self.params;
-        if reserved != [0; 5] {
+        if reserved != [0; 5] || (filter_kind.is_none() && probes != 0) {
             return corrupt(Field::Params);
         }
-        let content = if self.kind == PARTITION_INDEX_TAG {
-            Content::PartitionIndex
-        } else {
-            let kind = FilterKind::from_tag(self.kind).ok_or_else(|| unsupported(Field::Kind, self.kind))?;
-            let shape = Shape { kind, probes }.check(self.payload_len_bytes).map_err(|error| match error {
-                Error::Corrupt { field, .. } => Error::Corrupt { field, offset: at(field) },
-                other => other,
-            })?;
-            Content::Filter(shape)
+        let content = match filter_kind {
+            None if self.place != 0 => return corrupt(Field::Place),
+            None => Content::PartitionIndex,
+            Some(kind) => match (Shape { kind, probes }).check(self.payload_len_bytes) {
+                Err(Error::Corrupt { field, .. }) => return corrupt(field),
+                shape => Content::Filter(shape?),
+            },
         };
         // A filter has a key and no less than a bit for each; no filter has a bit for none.
         let keys_fit = match content {
@@ -302,6 +305,10 @@ fn read_extension(bytes: &[u8], offset: u64) -> Result<Option<String>> {
         let value = cursor.take(len.into(), Field::Extension)?;
         if tag != EXTENSION_EXTRACTOR {
             return Err(Error::Unsupported { field: Field::Extension, found: tag.into() });
+        }
+        // No name and a second name are what no writer writes.
+        if value.is_empty() || extractor.is_some() {
+            return Err(cursor.corrupt(Field::Extension));
         }
         extractor = Some(std::str::from_utf8(value).map_err(|_| cursor.corrupt(Field::Extension))?.to_owned());
     }

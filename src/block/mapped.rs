@@ -46,7 +46,8 @@ impl Mapped {
     /// `Corrupt` when the file is shorter than that, and whatever the operating system reports.
     pub fn region(file: &File, offset: u64, len: usize, populate: Populate) -> Result<Self> {
         let end = offset.checked_add(len as u64);
-        if end.is_none_or(|end| file.metadata().map_or(0, |metadata| metadata.len()) < end) {
+        let file_len = file.metadata()?.len();
+        if end.is_none_or(|end| file_len < end) {
             return Err(Error::Corrupt { field: Field::Length, offset });
         }
         // The operating system refuses empty maps.

@@ -6,9 +6,10 @@
 //! A partition is padded with zeros to the next multiple of 64 bytes, so that its payload keeps its alignment. Each
 //! can be loaded and checked alone: its pages and trailer are bound to the table and to its number.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::layout::{Added, Content, Trailer};
+use super::layout::{Added, Content, TRAILER_LEN_BYTES, Trailer};
 use super::reader::{Part, Verify};
 use super::writer::{FilterBuilder, SelfCheck};
 use crate::codec::{self, Cursor};
@@ -74,8 +75,11 @@ impl PartitionedBuilder {
     /// [`Error::OutOfOrder`] for a key below the last one, and the errors of [`FilterBuilder::finish`].
     pub fn add(&mut self, key: &[u8]) -> Result<()> {
         let is_first = self.num_partitions == 0 && self.current.is_empty();
-        if !is_first && key < self.last_key.as_slice() {
-            return Err(Error::OutOfOrder);
+        // A repetition must not open the next partition: the same set of keys gives the same bytes.
+        match key.cmp(&self.last_key) {
+            Ordering::Less if !is_first => return Err(Error::OutOfOrder),
+            Ordering::Equal if !is_first => return Ok(()),
+            _ => {}
         }
         if self.current.len() >= self.partition_keys {
             self.close_partition()?;
@@ -153,7 +157,10 @@ impl Partitions {
     /// of the partitions' own trailers and, with [`Verify::AtOpen`], pages.
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
-        let mut entries: Vec<Entry> = Vec::new();
+        // No more memory than the block has bytes, however hostile the index: a vector that doubles would take more,
+        // and so would one for every two bytes that look like an entry.
+        let most_partitions = index.start / TRAILER_LEN_BYTES;
+        let mut entries: Vec<Entry> = Vec::with_capacity(count_entries(cursor.clone())?.min(most_partitions));
         let (mut start, mut num_keys, mut weighted_rate) = (0usize, 0u64, 0.0);
         while !cursor.is_empty() {
             let len = cursor.take_varint_usize(Field::PartitionIndex)?;
@@ -165,7 +172,8 @@ impl Partitions {
             let next =
                 end.checked_next_multiple_of(ALIGN_BYTES).filter(|&next| next <= index.start).ok_or_else(corrupt)?;
             let padding = bytes.get(end..next).unwrap_or_default();
-            let (trailer, payload_start) = Trailer::read(bytes.get(start..end).unwrap_or_default())?;
+            let trailer = Trailer::read(bytes.get(start..end).unwrap_or_default());
+            let (trailer, payload_start) = trailer.map_err(|error| error.moved_by(start as u64))?;
             let place = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
             let Content::Filter(shape) = trailer.content else { return Err(corrupt()) };
             let agrees = trailer.place == place
@@ -213,4 +221,15 @@ impl Partitions {
             .zip(self.parts())
             .try_for_each(|(place, part)| part.check_pages(bytes, &Trailer { place, extractor: None, ..outer.clone() }))
     }
+}
+
+/// The number of entries of an index.
+fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
+    let mut count = 0;
+    while !index.is_empty() {
+        index.take_varint_usize(Field::PartitionIndex)?;
+        index.take_bytes(Field::PartitionIndex)?;
+        count += 1;
+    }
+    Ok(count)
 }

@@ -1,6 +1,8 @@
 //! Opens a filter block and answers from it, in place.
 
-use super::layout::{Added, Content, PAGE_SUM_LEN_BYTES, Trailer, page_count};
+use std::fmt;
+
+use super::layout::{Added, Content, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, Trailer, offset_of, page_count};
 use super::pages::{self, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
@@ -33,7 +35,6 @@ pub enum Verify {
 /// assert!(block.may_contain(KeyHash::of(b"apple", seed)));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct FilterBlock<D> {
     filter: Part,
     data: D,
@@ -78,6 +79,13 @@ pub struct FilterInfo {
     pub partitions: usize,
 }
 
+/// Without the bytes, which may be gigabytes.
+impl<D> fmt::Debug for FilterBlock<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilterBlock").field("trailer", &self.trailer).finish_non_exhaustive()
+    }
+}
+
 impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block and compares all its pages with their checksums.
     ///
@@ -93,8 +101,27 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     /// As [`FilterBlock::open`], but with [`Verify::OnFirstTouch`] a damaged page is no error.
     pub fn open_with(data: D, verify: Verify) -> Result<Self> {
+        Self::open_at(data, 0, verify)
+    }
+
+    /// Opens one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open_with`]; another partition, or a block that is none, is `Corrupt`.
+    pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
+        let place = number.checked_add(1).ok_or(Error::Corrupt { field: Field::Place, offset: 0 })?;
+        Self::open_at(data, place, verify)
+    }
+
+    /// A partition denies the keys of its neighbours. So it must never pass for the whole filter, which it would
+    /// where a filter in partitions was cut behind the first.
+    fn open_at(data: D, place: u32, verify: Verify) -> Result<Self> {
         let bytes = data.as_ref();
         let (trailer, start) = Trailer::read(bytes)?;
+        if trailer.place != place {
+            let offset = bytes.len() - TRAILER_LEN_BYTES + offset_of(Field::Place);
+            return Err(Error::Corrupt { field: Field::Place, offset: offset as u64 });
+        }
         let (filter, partitions) = match trailer.content {
             Content::Filter(_) => (Part::new(bytes, start, &trailer, verify)?, None),
             // The index itself is always checked whole: it decides which partition answers.
@@ -261,6 +288,8 @@ impl Part {
         let mut part = Self { start, len, shape, isa: Isa::detect(), states: None };
         match verify {
             Verify::AtOpen => part.check_pages(bytes, trailer)?,
+            // Nothing to look at, so nothing to remember: a million constants in partitions cost no memory.
+            Verify::OnFirstTouch if len == 0 => {}
             Verify::OnFirstTouch => {
                 part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.place, len)));
             }
@@ -296,6 +325,7 @@ impl Part {
 
     pub(super) fn check_pages(&self, bytes: &[u8], trailer: &Trailer) -> Result<()> {
         pages::check_all(&trailer.table_id, trailer.place, self.payload(bytes), self.sums(bytes))
+            .map_err(|error| error.moved_by(self.start as u64))
     }
 }
 

@@ -34,6 +34,9 @@ impl FilterSpec {
     /// A filter that answers "maybe" to everything and takes no space.
     pub const FULL: Self = Self { kind: FilterKind::Full, millibits: 0, rate: None };
 
+    /// `blocked-bloom:16`: one cache line a query, 0.08 % false positives.
+    pub const LARGE: Self = Self { kind: FilterKind::BlockedBloom, millibits: 16_000, rate: None };
+
     /// A filter of `bits_per_key` bits for each distinct key, kept to a thousandth of a bit.
     ///
     /// # Errors

@@ -205,40 +205,28 @@ impl Shared {
         self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})
     }
 
-    /// Writes the merged entries to new tables of the level below.
+    /// Writes the merged entries to new tables of the level below; none of them stays after an error.
     fn merge(&self, compaction: &Compaction) -> Result<Vec<Arc<StoredTable>>> {
-        let result = self.merge_into_tables(compaction);
-        if let Err((written, error)) = result {
-            for table in &written {
-                table.mark_obsolete();
-            }
-            return Err(error);
+        let mut written: Vec<Arc<StoredTable>> = Vec::new();
+        let result = self.merge_into(compaction, &mut written);
+        if result.is_err() {
+            written.iter().for_each(|table| table.mark_obsolete());
         }
-        result.map_err(|(_, error)| error)
+        result.map(|()| written)
     }
 
-    fn merge_into_tables(
-        &self,
-        compaction: &Compaction,
-    ) -> Result<Vec<Arc<StoredTable>>, (Vec<Arc<StoredTable>>, crate::Error)> {
-        let mut written = Vec::new();
+    fn merge_into(&self, compaction: &Compaction, written: &mut Vec<Arc<StoredTable>>) -> Result<()> {
         let num_keys = compaction.inputs().map(|table| table.meta.num_entries).sum();
         let shape = TableShape::new(num_keys, compaction.level + 1, compaction.bottommost);
         let sequences = (
             compaction.inputs().map(|table| table.meta.smallest_sequence).min().unwrap_or(0),
             compaction.inputs().map(|table| table.meta.largest_sequence).max().unwrap_or(0),
         );
-        let mut merge = match Merge::new(compaction.sources(), Direction::Forward, Bound::Unbounded) {
-            Ok(merge) => merge,
-            Err(error) => return Err((written, error)),
-        };
+        let mut merge = Merge::new(compaction.sources(), Direction::Forward, Bound::Unbounded)?;
         while merge.entry().is_some() {
-            match self.write_one_table(&mut merge, compaction.bottommost, &shape, sequences) {
-                Ok(table) => written.extend(table),
-                Err(error) => return Err((written, error)),
-            }
+            written.extend(self.write_one_table(&mut merge, compaction.bottommost, &shape, sequences)?);
         }
-        Ok(written)
+        Ok(())
     }
 
     /// Writes one table's worth of a merge; `None` if nothing but removals was left that nobody needs.

@@ -15,16 +15,13 @@ use super::reports::lock;
 use super::scan::{RunCursor, Scan, Source};
 use super::shared::{ReadState, Shared};
 use super::stats::{LevelStats, Stats};
-use super::version::Probe;
+use super::version::{BATCH, Batch, Probe};
 use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};
 use crate::codec::order_prefix;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::sstable::{TableCheck, TableFilter};
-
-/// Keys of a `multi_get` that are under way at once.
-const READ_BATCH: usize = 32;
 
 /// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
 /// closes the store, and [`Db::close`] does that with a result.
@@ -104,14 +101,16 @@ impl Db {
         let dir = path.as_ref();
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
         let mut db = Self { shared, threads: Vec::new(), _lock: StoreLock(lock) };
-        let workers: [(&str, fn(&Shared)); 2] =
-            [("filterblock-flush", flush::run_flushes), ("filterblock-compact", compaction::run_compactions)];
-        for (name, work) in workers {
-            let shared = Arc::clone(&db.shared);
-            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
-            db.threads.push(thread.map_err(|error| Error::Io(error).in_file(dir))?);
-        }
+        db.spawn("filterblock-flush", flush::run_flushes)?;
+        db.spawn("filterblock-compact", compaction::run_compactions)?;
         Ok(db)
+    }
+
+    fn spawn(&mut self, name: &str, work: fn(&Shared)) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
+        self.threads.push(thread.map_err(|error| Error::Io(error).in_file(&self.shared.dir))?);
+        Ok(())
     }
 
     /// Gives `key` the value `value`.
@@ -438,27 +437,22 @@ impl Shared {
         }
         let context = self.read_context();
         let mut values = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(READ_BATCH) {
-            let mut probes = [Probe { key: &[], prefix: 0, hash: KeyHash::from_raw(0) }; READ_BATCH];
+        for keys in keys.chunks(BATCH) {
+            let mut probes = [Probe { key: &[], prefix: 0, hash: KeyHash::from_raw(0) }; BATCH];
             for (probe, key) in probes.iter_mut().zip(keys) {
                 let key = key.as_ref();
                 *probe = Probe { key, prefix: order_prefix(key), hash: KeyHash::of(key, self.seed) };
             }
             let probes = probes.get(..keys.len()).unwrap_or_default();
-            // All lines of all runs are under way before the first is asked.
-            state.version.prefetch(probes);
-            for probe in probes {
-                let found = match state.get_from_memory(probe, sequence) {
-                    Some(found) => {
-                        if let Some(recorder) = recorder {
-                            recorder.memory_hit();
-                        }
-                        found
-                    }
-                    None => state.version.get(probe, &context, recorder)?.flatten(),
-                };
-                values.push(found);
+            let mut found = [const { None }; BATCH];
+            for (found, probe) in found.iter_mut().zip(probes) {
+                *found = state.get_from_memory(probe, sequence);
+                if let (Some(_), Some(recorder)) = (&found, recorder) {
+                    recorder.memory_hit();
+                }
             }
+            state.version.get_batch(&mut Batch { probes, found: &mut found }, &context, recorder)?;
+            values.extend(found.into_iter().take(keys.len()).map(Option::flatten));
         }
         Ok(values)
     }

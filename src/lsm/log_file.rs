@@ -205,15 +205,9 @@ impl LogWriter {
     }
 
     /// Bytes appended, those in the buffer included.
-    #[must_use]
-    pub fn len_bytes(&self) -> u64 {
+    #[cfg(test)]
+    pub(super) fn len_bytes(&self) -> u64 {
         self.file.len() + self.buffer.len() as u64
-    }
-
-    /// The file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn write_buffer(&mut self) -> Result<()> {

@@ -99,12 +99,6 @@ impl Manifest {
     pub fn number(&self) -> u64 {
         self.number
     }
-
-    /// Length of the file: when it is many times that of a snapshot, a new manifest pays.
-    #[must_use]
-    pub fn len_bytes(&self) -> u64 {
-        self.log.len_bytes()
-    }
 }
 
 fn log_id(number: u64) -> LogId {

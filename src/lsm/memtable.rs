@@ -206,7 +206,8 @@ impl Memtable {
     /// The newest version of `key` up to `sequence`: outside `None` if there is none, inside `None` if it is a removal.
     #[inline]
     pub(super) fn get(&self, key: &[u8], hash: KeyHash, sequence: u64) -> Option<Option<Vec<u8>>> {
-        if self.filter.may_contain(hash) { self.search(key, sequence) } else { None }
+        // An empty memtable, as after a flush, must not cost the cache line of its filter.
+        if !self.is_empty() && self.filter.may_contain(hash) { self.search(key, sequence) } else { None }
     }
 
     fn search(&self, key: &[u8], sequence: u64) -> Option<Option<Vec<u8>>> {

@@ -44,10 +44,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
     };
     let shared = build(dir, options, registry)?;
     replay_logs(&shared)?;
-    // After a torn manifest a table that it does not name may be one whose naming was lost; it is kept for this time.
-    if !is_torn {
-        remove_leftovers(&shared);
-    }
+    remove_leftovers(&shared, is_torn);
     Ok((shared, lock))
 }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::log_reader::LogRecovery;
 use crate::block::Verify;
-use crate::filter::FilterSpec;
-use crate::policy::FilterPolicy;
+use crate::policy::{ByLevel, FilterPolicy};
 use crate::sstable::{Compression, FilterMemory};
 use crate::storage::{Disk, IoMode, Storage};
 
@@ -82,7 +81,7 @@ impl Default for Options {
         Self {
             storage: Arc::new(Disk),
             create_if_missing: true,
-            filter: Some(Arc::new(FilterSpec::default())),
+            filter: Some(Arc::new(ByLevel::default())),
             filter_use: FilterUse::default(),
             hash_seed: None,
             durability: Durability::default(),

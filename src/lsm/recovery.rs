@@ -112,21 +112,31 @@ impl Replay<'_> {
 }
 
 /// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.
-pub(super) fn remove_leftovers(shared: &Arc<Shared>) {
+///
+/// After a torn manifest a table that it does not name may be one whose naming was lost: such a table is set aside under
+/// another name, for a person to look at.
+pub(super) fn remove_leftovers(shared: &Shared, manifest_was_torn: bool) {
     let storage = shared.options.storage.as_ref();
     let Ok(names) = storage.list(&shared.dir) else { return };
     let current_log = shared.state.load().memtable.log_number;
     let manifest = lock(&shared.registry).manifest.number();
     let version = Arc::clone(&shared.state.load().version);
     for name in names {
-        let is_garbage = match parse(&name) {
-            Some(FileName::Temporary) => true,
-            Some(FileName::Table(number)) => !version.all_tables().any(|(_, table)| table.meta.number == number),
-            Some(FileName::Log(number)) => number != current_log,
-            Some(FileName::Manifest(number)) => number != manifest,
-            Some(FileName::Current | FileName::Lock) | None => false,
+        let path = shared.dir.join(&name);
+        let done = match parse(&name) {
+            Some(FileName::Table(number)) if version.all_tables().any(|(_, table)| table.meta.number == number) => {
+                Ok(())
+            }
+            Some(FileName::Table(_)) if manifest_was_torn => {
+                shared.reports.add(format!("{}: not named by the torn manifest; set aside", path.display()));
+                storage.rename(&path, &shared.dir.join(format!("unnamed-{name}")))
+            }
+            Some(FileName::Table(_) | FileName::Temporary) => storage.remove(&path),
+            Some(FileName::Log(number)) if number != current_log => storage.remove(&path),
+            Some(FileName::Manifest(number)) if number != manifest => storage.remove(&path),
+            _ => Ok(()),
         };
-        if is_garbage && let Err(error) = storage.remove(&shared.dir.join(&name)) {
+        if let Err(error) = done {
             log::warn!("a file that is no longer needed stays for now: {error}");
         }
     }

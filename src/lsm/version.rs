@@ -54,7 +54,7 @@ impl Drop for StoredTable {
     }
 }
 
-/// What a read looks at first: half a cache line for each table.
+/// What a read looks at first: less than a cache line for each table, and from there one step to its filter.
 #[derive(Debug, Clone)]
 struct Slot {
     /// [`order_prefix`] of the first and of the last key.
@@ -62,6 +62,7 @@ struct Slot {
     largest: u64,
     /// The filter's expected rate, in the units of [`Tally::expected`].
     expected: u64,
+    table: Arc<Table>,
     stored: Arc<StoredTable>,
 }
 
@@ -72,7 +73,7 @@ impl Slot {
             TableFilter::Absent | TableFilter::Degraded(_) => 0,
         };
         let (smallest, largest) = (order_prefix(&stored.meta.smallest), order_prefix(&stored.meta.largest));
-        Self { smallest, largest, expected, stored }
+        Self { smallest, largest, expected, table: Arc::clone(&stored.table), stored }
     }
 
     #[inline]
@@ -198,16 +199,68 @@ impl Version {
         Ok(None)
     }
 
-    /// Starts to bring what a read of each key will ask of the filters into the processor's cache.
-    pub(super) fn prefetch(&self, probes: &[Probe<'_>]) {
+    /// [`Version::get`] for many keys, whose results go to `found`; those that have one already are left alone.
+    ///
+    /// The filter lines of all keys in all runs are on their way to the cache before the first is asked.
+    ///
+    /// # Errors
+    /// As [`Version::get`].
+    pub(super) fn get_batch(
+        &self,
+        batch: &mut Batch<'_>,
+        context: &ReadContext<'_>,
+        recorder: Option<Recorder<'_>>,
+    ) -> Result<()> {
+        if context.filter_use == FilterUse::Consult
+            && self.levels.iter().map(|level| level.num_runs()).sum::<usize>() > 1
+        {
+            self.levels.iter().for_each(|level| level.prefetch(batch));
+        }
         for level in &self.levels {
-            for probe in probes {
-                for slot in level.candidates(probe) {
-                    if let TableFilter::Ready(filter) = slot.stored.table.filter() {
-                        filter.prefetch(probe.hash);
-                    }
-                }
+            let mut tally = Tally::default();
+            let result = level.get_batch(batch, context, &mut tally);
+            if let Some(recorder) = recorder {
+                recorder.level(level.number, &tally);
             }
+            result?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys of one `multi_get` that are under way at once.
+pub(super) const BATCH: usize = 32;
+
+/// Up to [`BATCH`] keys and what was found of them; `found[i]` belongs to `probes[i]`.
+#[derive(Debug)]
+pub(super) struct Batch<'a> {
+    pub(super) probes: &'a [Probe<'a>],
+    pub(super) found: &'a mut [Option<Option<Vec<u8>>>],
+}
+
+impl Batch<'_> {
+    fn open(&self) -> impl Iterator<Item = (usize, &Probe<'_>)> {
+        self.probes.iter().enumerate().filter(|&(i, _)| self.found.get(i).is_some_and(Option::is_none))
+    }
+}
+
+/// Keys that are asked of one table together.
+struct Group {
+    len: usize,
+    hashes: [KeyHash; BATCH],
+    places: [usize; BATCH],
+}
+
+impl Group {
+    fn new() -> Self {
+        Self { len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] }
+    }
+
+    #[inline]
+    fn push(&mut self, place: usize, hash: KeyHash) {
+        if let (Some(to), Some(at)) = (self.hashes.get_mut(self.len), self.places.get_mut(self.len)) {
+            (*to, *at) = (hash, place);
+            self.len += 1;
         }
     }
 }
@@ -232,7 +285,7 @@ impl Level {
             // The branch on a filter's answer is what lets the processor run ahead to the next table while this one's
             // cache line is still on its way: keep it a branch.
             let answer = match context.filter_use {
-                FilterUse::Consult => slot.stored.table.filter().ask(probe.hash),
+                FilterUse::Consult => slot.table.filter().ask(probe.hash),
                 FilterUse::Ignore => Answer::Unfiltered,
             };
             if answer == Answer::No {
@@ -247,9 +300,98 @@ impl Level {
         }
         Ok(Lookup::NotFound)
     }
+
+    /// Tables that a read may have to ask.
+    fn num_runs(&self) -> usize {
+        if self.number == 0 { self.slots.len() } else { 1 }
+    }
+
+    fn prefetch(&self, batch: &Batch<'_>) {
+        if self.number == 0 {
+            for slot in &self.slots {
+                if let TableFilter::Ready(filter) = slot.table.filter() {
+                    batch.open().for_each(|(_, probe)| filter.prefetch(probe.hash));
+                }
+            }
+            return;
+        }
+        for (_, probe) in batch.open() {
+            for slot in self.candidates(probe) {
+                if let TableFilter::Ready(filter) = slot.table.filter() {
+                    filter.prefetch(probe.hash);
+                }
+            }
+        }
+    }
+
+    /// Table by table, so that a filter is asked for all its keys at once.
+    fn get_batch(&self, batch: &mut Batch<'_>, context: &ReadContext<'_>, tally: &mut Tally) -> Result<()> {
+        if self.number == 0 || self.slots.len() == 1 {
+            for slot in &self.slots {
+                let mut group = Group::new();
+                batch.open().filter(|(_, probe)| slot.covers(probe)).for_each(|(i, probe)| group.push(i, probe.hash));
+                slot.get_group(&group, batch, context, tally)?;
+            }
+            return Ok(());
+        }
+        // At most one table per key: keys of the same table, which need not be neighbours, are asked together.
+        let mut slots = [usize::MAX; BATCH];
+        for (i, probe) in batch.open() {
+            let place = self.slots.partition_point(|slot| slot.is_below(probe));
+            if let (Some(to), true) = (slots.get_mut(i), self.slots.get(place).is_some_and(|slot| slot.covers(probe))) {
+                *to = place;
+            }
+        }
+        while let Some(&place) = slots.iter().find(|&&place| place != usize::MAX) {
+            let mut group = Group::new();
+            for (i, at) in slots.iter_mut().enumerate().filter(|(_, at)| **at == place) {
+                *at = usize::MAX;
+                if let Some(probe) = batch.probes.get(i) {
+                    group.push(i, probe.hash);
+                }
+            }
+            if let Some(slot) = self.slots.get(place) {
+                slot.get_group(&group, batch, context, tally)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Slot {
+    /// Asks the filter for all keys of a group, and searches the table for those that it does not deny.
+    fn get_group(
+        &self,
+        group: &Group,
+        batch: &mut Batch<'_>,
+        context: &ReadContext<'_>,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let mut answers = [true; BATCH];
+        let filter = match (context.filter_use, self.table.filter()) {
+            (FilterUse::Consult, TableFilter::Ready(filter)) => Some(filter),
+            _ => None,
+        };
+        if let Some(filter) = filter {
+            filter.may_contain_batch(group.hashes.get(..group.len).unwrap_or_default(), &mut answers);
+        }
+        let answer = if filter.is_some() { Answer::Maybe } else { Answer::Unfiltered };
+        for (&place, &may_contain) in group.places.iter().zip(&answers).take(group.len) {
+            if !may_contain {
+                tally.true_negatives += 1;
+                tally.expected += self.expected;
+                continue;
+            }
+            let (Some(probe), Some(found)) = (batch.probes.get(place), batch.found.get_mut(place)) else { continue };
+            *found = match self.search(probe, context, answer, tally)? {
+                Lookup::NotFound => None,
+                Lookup::Value(value) => Some(Some(value)),
+                Lookup::Tombstone => Some(None),
+            };
+        }
+        Ok(())
+    }
+
     #[cold]
     fn search(
         &self,
@@ -262,7 +404,7 @@ impl Slot {
             context.reports.look_at(&self.stored, context.strict)?;
         }
         let mut reads = BlockReads::default();
-        let found = self.stored.table.find(probe.key, context.cache, &mut reads);
+        let found = self.table.find(probe.key, context.cache, &mut reads);
         tally.block_reads += reads.blocks;
         tally.block_read_bytes += reads.bytes;
         let found = found?;
@@ -272,7 +414,7 @@ impl Slot {
                 tally.expected += self.expected;
             }
             (Answer::Maybe, _) => tally.true_positives += 1,
-            _ if matches!(self.stored.table.filter(), TableFilter::Degraded(_)) => tally.degraded += 1,
+            _ if matches!(self.table.filter(), TableFilter::Degraded(_)) => tally.degraded += 1,
             _ => tally.unfiltered += 1,
         }
         Ok(found)

@@ -25,6 +25,8 @@ pub(super) struct WriteQueue {
 struct Queue {
     has_leader: bool,
     waiting: Vec<Arc<Ticket>>,
+    /// Threads that sleep: waking nobody would still cost a system call.
+    sleepers: usize,
 }
 
 #[derive(Debug)]
@@ -68,7 +70,9 @@ impl Shared {
                 queue = lock(&self.queue.inner);
                 continue;
             }
+            queue.sleepers += 1;
             queue = self.queue.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.sleepers -= 1;
         }
     }
 
@@ -80,15 +84,13 @@ impl Shared {
         }
     }
 
-    /// Lets the next writer lead.
+    /// Lets the next writer lead, and those whose result has come go on.
     fn hand_over(&self) {
         let mut queue = lock(&self.queue.inner);
         queue.has_leader = false;
-        let has_waiting = !queue.waiting.is_empty();
-        drop(queue);
-        // Those whose result just came no longer stand in the queue, but they sleep as well.
-        let _ = has_waiting;
-        self.queue.changed.notify_all();
+        if queue.sleepers > 0 {
+            self.queue.changed.notify_all();
+        }
     }
 
     /// Writes several batches as one record; only the leader calls this.

@@ -9,6 +9,7 @@
 //! each entry. Errors give the block's offset in the file, because a compressed block has no other.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::codec::{Cursor, put_u32, put_varint, u32_at, u32_from};
 use crate::error::{Error, Field, Result};
@@ -182,9 +183,9 @@ impl<'a> Block<'a> {
         if entry.shared != 0 { self.corrupt(Field::Restarts) } else { Ok((entry.suffix, entry.value)) }
     }
 
-    /// The number of restart points whose keys satisfy `before`, which must hold for a front part of them.
-    pub(super) fn partition_restarts(&self, before: impl Fn(&[u8]) -> bool) -> Result<usize> {
-        let (mut low, mut high) = (0, self.restarts.len());
+    /// The first restart point in `range` whose key does not satisfy `before`, which must hold for a front part of them.
+    pub(super) fn partition_restarts(&self, range: Range<usize>, before: impl Fn(&[u8]) -> bool) -> Result<usize> {
+        let (mut low, mut high) = (range.start, range.end);
         while low < high {
             let middle = low + (high - low) / 2;
             if before(self.restart_entry(middle)?.0) {
@@ -198,7 +199,9 @@ impl<'a> Block<'a> {
 
     /// The value of `key` (`Some(None)`: a tombstone), without building any key.
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Option<&'a [u8]>>> {
-        let Some(run) = self.partition_restarts(|restart_key| restart_key <= key)?.checked_sub(1) else {
+        let Some(run) =
+            self.partition_restarts(0..self.num_restarts(), |restart_key| restart_key <= key)?.checked_sub(1)
+        else {
             return Ok(None);
         };
         let mut at = self.restart(run)?;
@@ -324,7 +327,7 @@ impl EntryCursor {
 
     /// Goes to the first entry whose key is at least `key`; `false` when there is none, and the place is the last.
     pub(super) fn seek(&mut self, block: &Block<'_>, key: &[u8]) -> Result<bool> {
-        let run = block.partition_restarts(|restart_key| restart_key < key)?.saturating_sub(1);
+        let run = block.partition_restarts(0..block.num_restarts(), |restart_key| restart_key < key)?.saturating_sub(1);
         self.load_restart(block, run)?;
         while self.key.as_slice() < key {
             if !self.advance(block)? {

@@ -76,10 +76,11 @@ impl TableFilter {
     /// Like [`Self::ask`], for a key that is not hashed yet: hashes it under the filter's own seed.
     #[must_use]
     pub fn ask_key(&self, key: &[u8]) -> Answer {
-        match self {
-            Self::Ready(filter) => self.ask(KeyHash::of(key, filter.seed())),
-            Self::Absent | Self::Degraded(_) => Answer::Unfiltered,
-        }
+        let seed = match self {
+            Self::Ready(filter) => filter.seed(),
+            Self::Absent | Self::Degraded(_) => HashSeed::default(),
+        };
+        self.ask(KeyHash::of(key, seed))
     }
 }
 

@@ -29,8 +29,8 @@ pub const FILTER_ALIGNMENT_BYTES: u64 = 4096;
 /// The longest key, and the longest value, that a sorted file takes: 1 GiB.
 pub const MAX_ITEM_LEN_BYTES: usize = 1 << 30;
 
-/// The footer's fields: name, offset in the footer, length; the last two rows end every version's footer.
-pub const FOOTER_FIELDS: [(&str, usize, usize); 15] = [
+/// The footer's fields: name, offset in the footer, length. Version and magic keep their distance from the end for ever.
+pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
     ("table id", 0, 16),
     ("data length", 16, 8),
     ("filter offset", 24, 8),
@@ -45,7 +45,8 @@ pub const FOOTER_FIELDS: [(&str, usize, usize); 15] = [
     ("properties checksum", 88, 4),
     ("flags", 92, 4),
     ("format version", 96, 4),
-    ("footer checksum and magic", 100, 12),
+    ("footer checksum", 100, 4),
+    ("magic", 104, 8),
 ];
 
 const VERSION_AT: usize = 96;

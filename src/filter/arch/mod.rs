@@ -85,6 +85,7 @@ pub(super) fn prefetch(payload: &[u8], offset: usize) {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "low bits of random numbers are meant")]
 mod tests {
     use super::*;
     use crate::filter::blocked::MULTIPLIERS;

@@ -1,0 +1,50 @@
+//! What it costs to build a filter block, per key: ready hashes in, checksummed block out.
+#![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHash, SelfCheck};
+
+fn spec(text: &str) -> FilterSpec {
+    text.parse().expect("a specification of this file")
+}
+
+fn hashes(n: u64) -> Vec<KeyHash> {
+    (0..n).map(|i| KeyHash::of(&i.to_le_bytes(), HashSeed(1))).collect()
+}
+
+fn build(c: &mut Criterion) {
+    let mut group = c.benchmark_group("build");
+    group.sample_size(10);
+    for n in [10_000u64, 1_000_000] {
+        let hashes = hashes(n);
+        group.throughput(Throughput::Elements(n));
+        for text in ["bloom:10", "blocked-bloom:10"] {
+            for (name, check) in [("checked", SelfCheck::On), ("unchecked", SelfCheck::Off)] {
+                let mut full = FilterBuilder::new(spec(text), HashSeed(1)).with_self_check(check);
+                hashes.iter().for_each(|&hash| full.add_hash(hash));
+                // Sorting, sizing, setting bits, sums and, where asked for, the second look at every key.
+                group.bench_function(BenchmarkId::new(format!("{text}/{name}"), n), |b| {
+                    b.iter_batched(|| full.clone(), |full| black_box(full.finish()), BatchSize::LargeInput);
+                });
+            }
+        }
+    }
+    group.finish();
+}
+
+fn hash(c: &mut Criterion) {
+    let mut group = c.benchmark_group("hash");
+    for len in [8usize, 16, 32, 100] {
+        let key = vec![7; len];
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(BenchmarkId::from_parameter(len), |b| {
+            b.iter(|| KeyHash::of(black_box(&key), HashSeed(1)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, build, hash);
+criterion_main!(benches);

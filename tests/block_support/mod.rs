@@ -1,0 +1,192 @@
+//! What the tests of filter blocks share: blocks to damage, and a hand that repairs checksums after an edit.
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
+use filterblock::{Field, FilterBuilder, FilterSpec, HashSeed, KeyHash, PartitionedBuilder};
+
+pub const SEED: HashSeed = HashSeed(0x5eed);
+pub const TABLE: [u8; 16] = *b"the tested table";
+
+/// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
+pub struct SplitMix(pub u64);
+
+impl SplitMix {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, range: usize) -> usize {
+        (self.next() % range as u64) as usize
+    }
+}
+
+/// The i-th key, in ascending order.
+pub fn key(i: usize) -> Vec<u8> {
+    format!("key-{i:08}").into_bytes()
+}
+
+pub fn hash(i: usize) -> KeyHash {
+    KeyHash::of(&key(i), SEED)
+}
+
+pub fn spec(text: &str) -> FilterSpec {
+    text.parse().unwrap()
+}
+
+/// A block of the keys `0..n`.
+pub fn block(spec_text: &str, n: usize) -> Vec<u8> {
+    block_of(spec_text, 0..n, TABLE)
+}
+
+pub fn block_of(spec_text: &str, keys: std::ops::Range<usize>, table_id: [u8; 16]) -> Vec<u8> {
+    let mut builder = FilterBuilder::new(spec(spec_text), SEED).with_table_id(table_id);
+    keys.for_each(|i| builder.add_hash(hash(i)));
+    builder.finish().unwrap()
+}
+
+/// The same in partitions of `partition_keys`.
+pub fn partitioned(spec_text: &str, n: usize, partition_keys: usize) -> Vec<u8> {
+    let mut builder = PartitionedBuilder::new(spec(spec_text), SEED, partition_keys).with_table_id(TABLE);
+    (0..n).for_each(|i| builder.add(&key(i)).unwrap());
+    builder.finish().unwrap()
+}
+
+/// A field's bytes within the block that ends where `block` ends.
+pub fn field(block: &mut [u8], field: Field) -> &mut [u8] {
+    let len = FIELDS.iter().find(|(name, _)| *name == field).unwrap().1;
+    let at = block.len() - TRAILER_LEN_BYTES + offset_of(field);
+    &mut block[at..at + len]
+}
+
+pub fn get_number(block: &[u8], name: Field) -> u64 {
+    field(&mut block.to_vec(), name).iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// Writes the low bytes of `number`, as many as the field has.
+pub fn put_number(block: &mut [u8], name: Field, number: u64) {
+    let bytes = field(block, name);
+    let number = number.to_le_bytes();
+    let len = bytes.len().min(8);
+    bytes[..len].copy_from_slice(&number[..len]);
+}
+
+/// The payload's length as the trailer states it, if so many bytes are there.
+pub fn payload_len(block: &[u8]) -> Option<usize> {
+    let payload = usize::try_from(get_number(block, Field::PayloadLen)).ok()?;
+    let tail = payload.div_ceil(PAGE_LEN_BYTES).checked_mul(4)? + get_number(block, Field::ExtensionLen) as usize;
+    (payload.checked_add(tail)? <= block.len() - TRAILER_LEN_BYTES).then_some(payload)
+}
+
+/// Makes the trailer's checksum right again, if the lengths stay within the block.
+pub fn repair_trailer(block: &mut [u8]) {
+    let Some(payload) = payload_len(block) else { return };
+    let tail = payload.div_ceil(PAGE_LEN_BYTES) * 4 + get_number(block, Field::ExtensionLen) as usize;
+    let end = block.len() - TRAILER_LEN_BYTES;
+    let sum = crc32fast::hash(&block[end - tail..end + offset_of(Field::Checksum)]);
+    put_number(block, Field::Checksum, sum.into());
+}
+
+/// Makes the page sums right again, and then the trailer's.
+pub fn repair_pages(block: &mut [u8]) {
+    let Some(payload) = payload_len(block) else { return };
+    let extension = get_number(block, Field::ExtensionLen) as usize;
+    let sums = block.len() - TRAILER_LEN_BYTES - extension - payload.div_ceil(PAGE_LEN_BYTES) * 4;
+    let identity: Vec<u8> =
+        [field(block, Field::TableId).to_vec(), field(block, Field::Place).to_vec()].into_iter().flatten().collect();
+    for (i, from) in (sums - payload..sums).step_by(PAGE_LEN_BYTES).enumerate() {
+        let mut bytes = identity.clone();
+        bytes.extend_from_slice(&(i as u64).to_le_bytes());
+        bytes.extend_from_slice(&block[from..sums.min(from + PAGE_LEN_BYTES)]);
+        let sum = crc32fast::hash(&bytes).to_le_bytes();
+        block[sums + i * 4..][..4].copy_from_slice(&sum);
+    }
+    repair_trailer(block);
+}
+
+/// Appends an extension to a block without one and repairs the checksums.
+pub fn with_extension(mut block: Vec<u8>, flags: u8, extension: &[u8]) -> Vec<u8> {
+    let trailer = block.split_off(block.len() - TRAILER_LEN_BYTES);
+    block.extend_from_slice(extension);
+    block.extend_from_slice(&trailer);
+    put_number(&mut block, Field::ExtensionLen, extension.len() as u64);
+    put_number(&mut block, Field::Flags, flags.into());
+    repair_trailer(&mut block);
+    block
+}
+
+/// One to four edits of the trailer, the lengths or the bytes, each field with the values that hurt, and the checksums
+/// repaired more often than not: what gets past the checksums of a hostile or defective writer.
+pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
+    const HURTFUL: [u64; 16] = [
+        0,
+        1,
+        2,
+        9,
+        31,
+        64,
+        255,
+        256,
+        4095,
+        4096,
+        u32::MAX as u64,
+        1 << 32,
+        i64::MAX as u64,
+        u64::MAX - 63,
+        u64::MAX - 4096,
+        u64::MAX,
+    ];
+    for _ in 0..=random.below(4) {
+        let end = block.len() - TRAILER_LEN_BYTES;
+        match random.below(8) {
+            // Any field but the magic.
+            0..=3 => {
+                let name = FIELDS[random.below(FIELDS.len() - 1)].0;
+                let old = get_number(block, name);
+                let number = match random.below(4) {
+                    0 => old.wrapping_add(1),
+                    1 => old.wrapping_sub(1),
+                    2 => HURTFUL[random.below(HURTFUL.len())],
+                    _ => random.next(),
+                };
+                put_number(block, name, number);
+            }
+            4 if end > 0 => block[random.below(end)] = random.next() as u8,
+            // Another number of bytes before the trailer, stated or not.
+            5 if end > 0 => drop(block.splice(..random.below(end), [])),
+            6 => {
+                let extra = vec![random.next() as u8; random.below(300)];
+                block.splice(end..end, extra);
+            }
+            _ => {
+                let fitting = end.saturating_sub(random.below(2) * 4) as u64;
+                put_number(block, Field::PayloadLen, fitting);
+            }
+        }
+        match random.below(4) {
+            0 => {}
+            1 => repair_trailer(block),
+            _ => repair_pages(block),
+        }
+    }
+}
+
+/// The blocks that mutations start from.
+pub fn corpus() -> Vec<Vec<u8>> {
+    let mut prefixes = FilterBuilder::new(spec("bloom:8"), SEED).with_prefixes("first-4-bytes", true).unwrap();
+    (0..50).for_each(|i| prefixes.add(&key(i)));
+    vec![
+        block("bloom:10", 0),
+        block("full", 3),
+        block("bloom:10", 100),
+        block("bloom:10", 9_000),
+        block("blocked-bloom:10", 100),
+        block("blocked-bloom:16", 5_000),
+        prefixes.finish().unwrap(),
+        partitioned("blocked-bloom:10", 1_000, 100),
+        partitioned("full", 64, 1),
+        partitioned("bloom:10", 0, 10),
+    ]
+}

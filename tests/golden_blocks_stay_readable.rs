@@ -1,0 +1,188 @@
+//! What version 1 wrote stays readable for ever, and is still what is written.
+//!
+//! A file here is never made anew: where this test fails, the code is wrong, or a version 2 is due.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod block_support;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use block_support::{key, spec};
+use filterblock::{
+    Added, FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, PartitionedBuilder, Verify, compact,
+};
+
+const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
+const TABLE: [u8; 16] = *b"golden table id.";
+const BLOCKS: [&str; 14] = [
+    "v1-bloom-0.fb",
+    "v1-full-3.fb",
+    "v1-bloom-1.fb",
+    "v1-bloom-3.fb",
+    "v1-bloom-1000.fb",
+    "v1-bloom-10000.fb",
+    "v1-blocked-bloom-1.fb",
+    "v1-blocked-bloom-3.fb",
+    "v1-blocked-bloom-1000.fb",
+    "v1-blocked-bloom-10000.fb",
+    "v1-prefixes.fb",
+    "v1-keys-and-prefixes.fb",
+    "v1-partitioned-bloom.fb",
+    "v1-partitioned-blocked-bloom.fb",
+];
+const COMPACT: [&str; 6] = [
+    "v1-empty.compact",
+    "v1-full.compact",
+    "v1-bloom-1.compact",
+    "v1-bloom-33.compact",
+    "v1-bloom-1000.compact",
+    "v1-blocked-bloom-1000.compact",
+];
+
+fn path(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect()
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    std::fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// How many keys the file holds: `key(0)`, `key(1)` and so on.
+fn num_keys(name: &str) -> usize {
+    match name {
+        "v1-empty.compact" => 0,
+        "v1-full.compact" => 3,
+        _ => name
+            .trim_end_matches(char::is_alphabetic)
+            .trim_matches('.')
+            .rsplit('-')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap_or(1000),
+    }
+}
+
+/// What the present code writes.
+fn written(name: &str) -> Vec<u8> {
+    let kind = match name {
+        _ if name.contains("full") => "full",
+        _ if name.contains("blocked-bloom") => "blocked-bloom:10",
+        "v1-bloom-33.compact" => "bloom:fpr=0.01",
+        _ => "bloom:10",
+    };
+    let keys = (0..num_keys(name)).map(key);
+    if name.contains("partitioned") {
+        let mut builder = PartitionedBuilder::new(spec(kind), SEED, 300).with_table_id(TABLE);
+        keys.for_each(|key| builder.add(&key).unwrap());
+        return builder.finish().unwrap();
+    }
+    let mut builder = FilterBuilder::new(spec(kind), SEED).with_table_id(TABLE);
+    if name.contains("prefixes") {
+        builder = builder.with_prefixes("first-10-bytes", name.contains("keys-and")).unwrap();
+    }
+    for key in keys {
+        if name.contains("prefixes") {
+            builder.add(&key[..10]);
+        }
+        if name != "v1-prefixes.fb" {
+            builder.add(&key);
+        }
+    }
+    if name.ends_with(".compact") { builder.finish_compact().unwrap() } else { builder.finish().unwrap() }
+}
+
+/// How many of 10,000 fixed absent keys are let through, and the first of them.
+fn answers(name: &str, bytes: &[u8]) -> String {
+    let absent = |i: u32| format!("absent-{i}").into_bytes();
+    let let_through: Vec<u32> = if name.ends_with(".compact") {
+        (0..10_000).filter(|&i| compact::may_contain(bytes, KeyHash::of(&absent(i), SEED))).collect()
+    } else {
+        let block = FilterBlock::open(bytes).unwrap();
+        (0..10_000).filter(|&i| block.may_contain_key(&absent(i))).collect()
+    };
+    format!("{name} {} {:?}", let_through.len(), &let_through[..let_through.len().min(8)])
+}
+
+#[test]
+fn blocks_of_version_1_open_and_hold_their_keys() {
+    for name in BLOCKS {
+        let bytes = golden(name);
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
+            assert_eq!((block.seed(), block.table_id()), (SEED, TABLE), "{name}");
+            let keys = (0..num_keys(name)).map(key);
+            match block.added() {
+                Added::WholeKeys => assert_eq!(block.extractor(), None),
+                Added::Prefixes | Added::Both => assert_eq!(block.extractor(), Some("first-10-bytes")),
+            }
+            assert!(
+                keys.clone().all(|key| !block.added().whole_keys() || block.may_contain_key(&key)),
+                "{name}: a key is denied"
+            );
+            let prefixes = block.added() != Added::WholeKeys;
+            assert!(
+                keys.clone().all(|key| !prefixes || block.may_contain_key(&key[..10])),
+                "{name}: a prefix is denied"
+            );
+            block.verify_pages().unwrap();
+        }
+    }
+    assert_eq!(FilterBlock::open(golden("v1-bloom-0.fb")).unwrap().info().kind, FilterKind::Empty);
+    assert_eq!(FilterBlock::open(golden("v1-partitioned-bloom.fb")).unwrap().info().partitions, 4);
+}
+
+#[test]
+fn compact_filters_of_version_1_hold_their_keys() {
+    for name in COMPACT {
+        let bytes = golden(name);
+        let hash = |i| KeyHash::of(&key(i), SEED);
+        assert!((0..num_keys(name)).all(|i| compact::may_contain(&bytes, hash(i))), "{name}: a key is denied");
+    }
+}
+
+#[test]
+fn answers_about_absent_keys_stay() {
+    let recorded = String::from_utf8(golden("v1-answers.txt")).unwrap();
+    let found: Vec<String> = BLOCKS.iter().chain(&COMPACT).map(|name| answers(name, &golden(name))).collect();
+    assert_eq!(found, recorded.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_present_code_writes_the_same_bytes() {
+    for name in BLOCKS.iter().chain(&COMPACT) {
+        assert!(written(name) == golden(name), "{name} is written in other bytes");
+    }
+}
+
+#[test]
+fn key_hashes_are_those_of_another_implementation() {
+    let vectors = String::from_utf8(golden("key-hashes.txt")).unwrap();
+    let mut count = 0;
+    for line in vectors.lines().filter(|line| !line.starts_with('#')) {
+        let [seed, len, hash] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
+        let key: Vec<u8> = (0..len.parse::<usize>().unwrap()).map(|i| (i % 251) as u8).collect();
+        let seed = HashSeed(u64::from_str_radix(seed, 16).unwrap());
+        assert_eq!(KeyHash::of(&key, seed).raw(), u64::from_str_radix(hash, 16).unwrap(), "{line}");
+        count += 1;
+    }
+    assert!(count > 150);
+    assert_eq!(KeyHash::of(b"", HashSeed(0)).raw(), 0x2d06_8005_38d3_94c2);
+}
+
+/// Makes what is missing: `cargo test --test golden_blocks_stay_readable -- --ignored`.
+#[test]
+#[ignore = "writes tests/golden, and only files that are not there"]
+fn make_missing_golden_files() {
+    let mut lines = String::new();
+    for name in BLOCKS.iter().chain(&COMPACT) {
+        if !path(name).exists() {
+            std::fs::write(path(name), written(name)).unwrap();
+        }
+        writeln!(lines, "{}", answers(name, &golden(name))).unwrap();
+    }
+    if !path("v1-answers.txt").exists() {
+        std::fs::write(path("v1-answers.txt"), lines).unwrap();
+    }
+}

@@ -1,0 +1,113 @@
+//! Opening a block, however hostile, takes no more memory than the block has bytes, and 4 KiB.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+#![allow(unsafe_code, reason = "a global allocator, which counts, cannot be written without")]
+
+mod block_support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use block_support::{SplitMix, block, corpus, mutate, partitioned, put_number, repair_pages};
+use filterblock::{Error, Field, FilterBlock, Verify};
+
+thread_local! {
+    // By thread, because the test harness allocates on threads of its own.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count(change: isize) {
+    LIVE.with(|live| {
+        live.set(live.get() + change);
+        PEAK.with(|peak| peak.set(peak.get().max(live.get())));
+    });
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came; the counters are plain cells that allocate
+// nothing and have no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size().cast_signed());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-layout.size().cast_signed());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most memory that opening `bytes` holds at once.
+fn peak_of_opening(bytes: &[u8], verify: Verify) -> usize {
+    let before = LIVE.get();
+    PEAK.set(before);
+    let opened = FilterBlock::open_with(bytes, verify);
+    let peak = PEAK.get() - before;
+    drop(opened);
+    assert_eq!(LIVE.get(), before, "everything is given back");
+    usize::try_from(peak).unwrap()
+}
+
+fn is_frugal(bytes: &[u8]) {
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        let peak = peak_of_opening(bytes, verify);
+        assert!(peak <= bytes.len() + 4096, "{peak} bytes for a block of {}, {verify:?}", bytes.len());
+    }
+}
+
+#[test]
+fn the_allocator_counts() {
+    let before = LIVE.get();
+    PEAK.set(before);
+    drop(vec![0u8; 10_000]);
+    assert!(PEAK.get() - before >= 10_000);
+}
+
+#[test]
+fn a_large_filter_opens_in_a_few_bytes() {
+    let bytes = block("blocked-bloom:10", 1_000_000);
+    assert!(peak_of_opening(&bytes, Verify::AtOpen) < 1_024);
+    // Two bits a page.
+    assert!(peak_of_opening(&bytes, Verify::OnFirstTouch) < 1_024);
+}
+
+#[test]
+fn sound_blocks_of_every_shape_open_within_their_size() {
+    corpus().iter().for_each(|bytes| is_frugal(bytes));
+}
+
+#[test]
+fn the_smallest_partitions_there_can_be_cost_no_more_than_their_bytes() {
+    // Each partition takes a trailer and a few bytes of the index, and an entry in memory.
+    is_frugal(&partitioned("full", 20_000, 1));
+    is_frugal(&partitioned("bloom:1", 20_000, 1));
+}
+
+#[test]
+fn an_index_of_a_million_entries_of_nothing_costs_nothing() {
+    let mut bytes = vec![0; 2_000_000];
+    bytes.resize(2_000_000 + 2_000_000_usize.div_ceil(4096) * 4, 0);
+    bytes.extend_from_slice(&partitioned("bloom:10", 0, 1));
+    put_number(&mut bytes, Field::PayloadLen, 2_000_000);
+    repair_pages(&mut bytes);
+    assert!(matches!(FilterBlock::open(bytes.as_slice()), Err(Error::Corrupt { field: Field::Length, .. })));
+    is_frugal(&bytes);
+}
+
+#[test]
+fn hostile_lengths_cost_no_more_than_the_bytes_there_are() {
+    let mut random = SplitMix(3);
+    let corpus = corpus();
+    for round in 0..40_000 {
+        let mut bytes = corpus[round % corpus.len()].clone();
+        mutate(&mut bytes, &mut random);
+        is_frugal(&bytes);
+    }
+}

@@ -1,0 +1,168 @@
+//! The share of absent keys that a filter lets through is the one it announces: neither more nor less.
+//!
+//! Two-sided, at five standard deviations, from at least twenty filters a setting under seeds of their own. The
+//! deviation is the larger of the binomial one and the one seen between the filters: those of few keys differ more than
+//! their queries do. All seeds are fixed, so a failure repeats.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod block_support;
+
+use block_support::{SplitMix, spec};
+use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash};
+
+const SIGMAS: f64 = 5.0;
+const BATCH: u64 = 1_000;
+
+/// Positives, queries and announced rate of the filters of a setting.
+struct Measured {
+    rates: Vec<f64>,
+    announced: f64,
+    queries: f64,
+}
+
+/// Builds `filters` filters of the keys `0..n` and asks each for `queries` further ones.
+fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl Fn(u64, &mut Vec<u8>)) -> Measured {
+    let mut key = Vec::new();
+    let mut hash = |i: u64, seed| {
+        key.clear();
+        write_key(i, &mut key);
+        KeyHash::of(&key, seed)
+    };
+    let mut seeds = SplitMix(4);
+    let (mut rates, mut announced) = (Vec::new(), 0.0);
+    for _ in 0..filters {
+        // All 64 bits at random: of keys of 4 to 8 bytes, XXH3 only adds the seed to the key, so that seeds which
+        // differ in a few bits give the same hashes in another order, and not filters of their own.
+        let seed = HashSeed(seeds.next());
+        let mut builder = FilterBuilder::new(spec(spec_text), seed);
+        (0..n).for_each(|i| builder.add_hash(hash(i, seed)));
+        let block = FilterBlock::open(builder.finish().unwrap()).unwrap();
+        announced += block.expected_false_positive_rate() / filters as f64;
+        let (mut positives, mut answers) = (0, [false; BATCH as usize]);
+        for from in (n..n + queries).step_by(BATCH as usize) {
+            let hashes: Vec<_> = (from..from + BATCH).map(|i| hash(i, seed)).collect();
+            block.may_contain_batch(&hashes, &mut answers);
+            positives += answers.iter().filter(|&&answer| answer).count();
+        }
+        rates.push(positives as f64 / queries as f64);
+    }
+    Measured { rates, announced, queries: queries as f64 }
+}
+
+fn check(what: &str, measured: &Measured) {
+    let Measured { rates, announced, queries } = measured;
+    let filters = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / filters;
+    let between = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (filters - 1.0);
+    let binomial = announced * (1.0 - announced) / queries;
+    let deviation = (between.max(binomial) / filters).sqrt();
+    // Where hardly a positive is expected, counts are Poisson and not normal: five of them more than the mean allows.
+    let few = 5.0 / (filters * queries);
+    assert!(
+        (mean - announced).abs() <= SIGMAS * deviation + few,
+        "{what}: {mean:.3e} measured, {announced:.3e} announced, {:.1} deviations",
+        (mean - announced) / deviation
+    );
+}
+
+fn decimal(i: u64, key: &mut Vec<u8>) {
+    key.extend_from_slice(&i.to_le_bytes());
+}
+
+/// At least twenty filters, and the more the fewer keys they have; two to three million queries in all.
+fn check_sizes(spec_text: &str) {
+    for n in [1u64, 2, 3, 10, 33, 100, 1_000, 10_000, 100_000] {
+        let filters: u64 = (100_000 / n).clamp(20, 1_000);
+        let queries = (2_000_000 / filters).next_multiple_of(BATCH);
+        check(&format!("{spec_text}, {n} keys"), &measure(spec_text, n, filters, queries, decimal));
+    }
+}
+
+#[test]
+fn of_standard_filters_of_every_size_and_budget() {
+    for spec in [
+        "bloom:4",
+        "bloom:6",
+        "bloom:8",
+        "bloom:10",
+        "bloom:12",
+        "bloom:16",
+        "bloom:20",
+        "bloom:fpr=0.01",
+        "bloom:fpr=0.3",
+    ] {
+        check_sizes(spec);
+    }
+}
+
+#[test]
+fn of_blocked_filters_of_every_size_and_budget() {
+    for budget in ["4", "6", "8", "10", "12", "16", "20", "fpr=0.01", "fpr=0.3"] {
+        check_sizes(&format!("blocked-bloom:{budget}"));
+    }
+}
+
+#[test]
+fn of_awkward_keys() {
+    type WriteKey = fn(u64, &mut Vec<u8>);
+    let families: [(&str, WriteKey); 6] = [
+        ("sequential", |i, key| key.extend_from_slice(&i.swap_bytes().to_le_bytes())),
+        ("strided", |i, key| key.extend_from_slice(&(i * 4096).to_le_bytes())),
+        ("bit-reversed", |i, key| key.extend_from_slice(&i.reverse_bits().to_le_bytes())),
+        ("constant suffix", |i, key| {
+            key.extend_from_slice(&i.to_le_bytes());
+            key.extend_from_slice(&[b'x'; 300]);
+        }),
+        ("constant prefix", |i, key| {
+            key.extend_from_slice(b"https://example.org/a/rather/long/common/prefix/of/all/keys/");
+            key.extend_from_slice(i.to_string().as_bytes());
+        }),
+        ("runs of one byte", |i, key| key.resize(i as usize % 64 + i as usize / 64, (i % 251) as u8)),
+    ];
+    for (name, write_key) in families {
+        for spec in ["bloom:10", "blocked-bloom:10"] {
+            // The last family has long keys: fewer of them do.
+            let (n, queries) = if name == "runs of one byte" { (2_000, 5_000) } else { (10_000, 50_000) };
+            check(&format!("{spec}, {name} keys"), &measure(spec, n, 20, queries, write_key));
+        }
+    }
+}
+
+#[test]
+fn of_a_million_keys_at_ten_bits() {
+    let measured = measure("blocked-bloom:10", 1_000_000, 3, 1_000_000, decimal);
+    let mean = measured.rates.iter().sum::<f64>() / 3.0;
+    assert!(measured.announced <= 0.0098, "{}", measured.announced);
+    assert!(mean <= 0.0098, "{mean}");
+    assert!((mean / measured.announced - 1.0).abs() < 0.03, "{mean}");
+}
+
+#[test]
+fn a_rate_that_was_asked_for_is_reached_and_not_overpaid() {
+    for kind in ["bloom", "blocked-bloom"] {
+        for rate in [0.3, 0.1, 0.01, 0.001, 0.0001] {
+            let measured = measure(&format!("{kind}:fpr={rate}"), 200_000, 2, 1_000, decimal);
+            let announced = measured.announced;
+            assert!(announced <= rate * 1.001 && announced >= rate * 0.99, "{kind} asked for {rate}: {announced}");
+        }
+    }
+}
+
+#[test]
+fn one_more_probe_or_one_less_is_no_better() {
+    // The step tables, by their purpose: at no budget does the filter announce a rate above that of a larger budget's
+    // neighbour, and rates fall without a jump of more than the step itself explains.
+    for kind in ["bloom", "blocked-bloom"] {
+        let announced = |tenths: u64| {
+            let spec = spec(&format!("{kind}:{}", tenths as f64 / 10.0));
+            let mut builder = FilterBuilder::new(spec, HashSeed(1));
+            (0..20_000u64).for_each(|i| builder.add(&i.to_le_bytes()));
+            FilterBlock::open(builder.finish().unwrap()).unwrap().expected_false_positive_rate()
+        };
+        let rates: Vec<f64> = (10..=300).step_by(2).map(announced).collect();
+        for (i, pair) in rates.windows(2).enumerate() {
+            let ratio = pair[1] / pair[0];
+            assert!((0.85..1.0).contains(&ratio), "{kind}, step {i}: {} then {}", pair[0], pair[1]);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The house rules that a compiler does not check: floors, the list of files with `unsafe`, sizes, and a text that
+//! speaks of the project alone.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What lies above may import what lies below, never the other way round. A folder is one floor.
+const FLOORS: [(&str, u8); 14] = [
+    ("error", 0),
+    ("hash", 0),
+    ("checksum", 0),
+    ("codec", 0),
+    ("bits", 0),
+    ("storage", 0),
+    ("filter", 1),
+    ("block", 2),
+    ("policy", 2),
+    ("variants", 2),
+    ("foreign", 2),
+    ("sstable", 3),
+    ("lsm", 4),
+    ("cli", 5),
+];
+
+/// Modules of one floor that may import another of it.
+const DOORS: [(&str, &str); 1] = [("storage", "error")];
+
+/// The only files with `unsafe`, each block argued.
+const UNSAFE: [&str; 2] = ["src/block/mapped.rs", "src/filter/arch/x86_64.rs"];
+
+const MAX_LINES: usize = 600;
+const MAX_FUNCTION_LINES: usize = 70;
+
+fn sources(dir: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::from(dir)];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty() || dir != "src", "no sources in {dir}");
+    found.sort();
+    found
+}
+
+fn floor_of(module: &str) -> Option<u8> {
+    FLOORS.iter().find(|(name, _)| *name == module).map(|&(_, floor)| floor)
+}
+
+fn module_of(path: &Path) -> String {
+    let name = path.strip_prefix("src").unwrap().components().next().unwrap();
+    name.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
+}
+
+/// The part of a file that is not its unit tests.
+fn without_tests(text: &str) -> &str {
+    text.split("\n#[cfg(test)]\nmod ").next().unwrap()
+}
+
+#[test]
+fn modules_import_downwards_only() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources("src") {
+        let module = module_of(&path);
+        let Some(floor) = floor_of(&module) else {
+            assert!(["lib", "bin"].contains(&module.as_str()), "{} has no floor", path.display());
+            continue;
+        };
+        for (number, line) in without_tests(&text).lines().enumerate() {
+            let code = line.split("//").next().unwrap();
+            for (_, rest) in code.match_indices("crate::").map(|(i, hit)| (i, &code[i + hit.len()..])) {
+                let other: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let Some(other_floor) = floor_of(&other) else { continue };
+                let is_door = DOORS.contains(&(module.as_str(), other.as_str()));
+                let base = ["error", "codec", "checksum"].contains(&other.as_str());
+                let sideways = other_floor == floor && other != module && !is_door && !base;
+                if other_floor > floor || sideways {
+                    wrong.push(format!("{}:{}: {module} imports {other}", path.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn unsafe_code_lives_in_the_listed_files_only() {
+    let with_unsafe: Vec<String> = sources("src")
+        .into_iter()
+        .filter(|(_, text)| {
+            text.lines().any(|line| {
+                let code = line.split("//").next().unwrap();
+                code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl")
+            })
+        })
+        .map(|(path, _)| path.to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(with_unsafe, UNSAFE);
+}
+
+#[test]
+fn files_and_functions_stay_readable() {
+    let mut wrong = Vec::new();
+    for (path, text) in ["src", "tests", "benches", "examples"].into_iter().flat_map(sources) {
+        let lines: Vec<&str> = text.lines().collect();
+        if lines.len() > MAX_LINES {
+            wrong.push(format!("{}: {} lines", path.display(), lines.len()));
+        }
+        if !lines.first().is_some_and(|line| line.starts_with("//!")) {
+            wrong.push(format!("{}: the first line does not say what lives there", path.display()));
+        }
+        let mut start: Option<(usize, usize)> = None;
+        for (number, line) in lines.iter().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            let is_function =
+                line.contains("fn ") && line.trim_end().ends_with('{') && !line.trim_start().starts_with("//");
+            if start.is_none() && is_function {
+                start = Some((number, indent));
+            }
+            if let Some((first, depth)) = start
+                && *line == format!("{}}}", " ".repeat(depth))
+            {
+                if number - first >= MAX_FUNCTION_LINES && path.starts_with("src") {
+                    wrong.push(format!("{}:{}: a function of {} lines", path.display(), first + 1, number - first + 1));
+                }
+                start = None;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn no_unfinished_code_is_left() {
+    // Assembled, so that this file does not hold them.
+    let marks =
+        [["to", "do!("].concat(), ["unimpl", "emented!("].concat(), ["FIX", "ME"].concat(), ["XX", "X "].concat()];
+    for (path, text) in ["src", "tests", "benches"].into_iter().flat_map(sources) {
+        for mark in &marks {
+            assert!(!text.contains(mark.as_str()), "{} holds {mark}", path.display());
+        }
+    }
+}
