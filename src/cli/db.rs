@@ -91,9 +91,9 @@ pub struct WriteArguments {
     /// Wait until each write is on the device
     #[arg(long)]
     sync: bool,
-    /// The filter of tables written from now on
-    #[arg(long, value_name = "SPEC", default_value = "blocked-bloom:10")]
-    filter: FilterSpec,
+    /// The filter of tables written from now on [default: the library's policy, which looks at the level]
+    #[arg(long, value_name = "SPEC")]
+    filter: Option<FilterSpec>,
 }
 
 /// Runs `filterblock db`.
@@ -157,8 +157,11 @@ impl StoreArguments {
 
     fn open_to_write(&self, write: &WriteArguments) -> Outcome<Db> {
         let durability = if write.sync { Durability::Sync } else { Durability::Buffered };
-        let filter = Some(Arc::new(write.filter) as Arc<_>);
-        self.open_with(Options { create_if_missing: true, durability, filter, ..Options::default() })
+        let mut options = Options { create_if_missing: true, durability, ..Options::default() };
+        if let Some(spec) = write.filter {
+            options.filter = Some(Arc::new(spec));
+        }
+        self.open_with(options)
     }
 
     fn open_with(&self, options: Options) -> Outcome<Db> {
