@@ -1,7 +1,6 @@
 //! Loading a store, giving it a layout, and opening it again.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::failure::Outcome;
