@@ -10,6 +10,8 @@
 mod batch;
 mod compaction;
 mod db;
+#[cfg(test)]
+mod document_tests;
 mod file_name;
 mod flush;
 mod log_file;
