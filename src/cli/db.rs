@@ -7,12 +7,11 @@ mod stats;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::failure::{Exit, Failure, Outcome};
+use super::filter_choice::FilterChoice;
 use super::output::{self, message};
 use super::text;
-use crate::filter::FilterSpec;
 use crate::lsm::{Db, Durability, Options};
 
 const EXAMPLES: &str = "\
@@ -91,9 +90,9 @@ pub struct WriteArguments {
     /// Wait until each write is on the device
     #[arg(long)]
     sync: bool,
-    /// The filter of tables written from now on [default: the library's policy, which looks at the level]
-    #[arg(long, value_name = "SPEC")]
-    filter: Option<FilterSpec>,
+    /// The filter of tables written from now on: by-level, or one such as blocked-bloom:10 for all
+    #[arg(long, value_name = "SPEC", default_value_t = FilterChoice::ByLevel)]
+    filter: FilterChoice,
 }
 
 /// Runs `filterblock db`.
@@ -157,11 +156,8 @@ impl StoreArguments {
 
     fn open_to_write(&self, write: &WriteArguments) -> Outcome<Db> {
         let durability = if write.sync { Durability::Sync } else { Durability::Buffered };
-        let mut options = Options { create_if_missing: true, durability, ..Options::default() };
-        if let Some(spec) = write.filter {
-            options.filter = Some(Arc::new(spec));
-        }
-        self.open_with(options)
+        let filter = Some(write.filter.policy());
+        self.open_with(Options { create_if_missing: true, durability, filter, ..Options::default() })
     }
 
     fn open_with(&self, options: Options) -> Outcome<Db> {
