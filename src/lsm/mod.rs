@@ -11,6 +11,8 @@ mod batch;
 mod batch_read;
 mod compaction;
 mod db;
+#[cfg(test)]
+mod document_tests;
 mod file_name;
 mod flush;
 mod log_file;
