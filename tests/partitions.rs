@@ -74,6 +74,16 @@ fn keys_between_and_beyond_the_cuts_are_absent_at_the_expected_rate() {
 }
 
 #[test]
+fn a_key_beyond_the_last_is_asked_of_the_last_partition() {
+    let block = FilterBlock::open(partitioned("blocked-bloom:12", 1_000, 100)).unwrap();
+    // A hash that only the last partition has, with keys that belong elsewhere.
+    let hash = block_support::hash(999);
+    assert!(block.may_contain_hashed_key(b"z", hash));
+    assert!(block.may_contain_hashed_key(&key(999), hash));
+    assert!(!block.may_contain_hashed_key(&key(899), hash) || !block.may_contain_hashed_key(&key(0), hash));
+}
+
+#[test]
 fn a_key_repeated_at_a_cut_counts_once_and_changes_no_byte() {
     for partition_keys in [1, 2, 3] {
         let build = |repeat: usize| {

@@ -8,7 +8,7 @@ mod block_support;
 
 use block_support::{SplitMix, spec};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
-use filterblock::{FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, compact};
+use filterblock::{FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, SelfCheck, compact};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const DOCUMENT: &str = include_str!("../docs/FORMAT.md");
@@ -138,6 +138,27 @@ fn a_stranger_builds_the_same_blocks_from_it() {
                 keys.iter().for_each(|key| builder.add(key));
                 let theirs = stranger.block(kind, tenths * 100, seed, table_id, &keys);
                 assert!(builder.finish().unwrap() == theirs, "{text}, {n} keys");
+            }
+        }
+    }
+}
+
+#[test]
+fn probes_step_where_the_step_tables_say() {
+    // So many keys that a budget gives whole granules, and with them itself.
+    let builder_of = |kind, millibits: u64| {
+        let spec = FilterSpec::bits_per_key(kind, millibits as f64 / 1000.0).unwrap();
+        FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off)
+    };
+    for (kind, name, n) in
+        [(FilterKind::Bloom, "BLOOM_PROBE_STEPS", 8_000), (FilterKind::BlockedBloom, "LINE_PROBE_STEPS", 64_000)]
+    {
+        for (i, step) in numbers(name).into_iter().enumerate() {
+            for (millibits, probes) in [(step - 1, i + 1), (step, i + 2)] {
+                let mut builder = builder_of(kind, millibits);
+                (1..=n as u64 * 8).for_each(|i| builder.add_hash(KeyHash::from_raw(i << 40)));
+                let info = FilterBlock::open(builder.finish().unwrap()).unwrap().info();
+                assert_eq!(info.probes as usize, probes, "{kind} at {millibits}");
             }
         }
     }

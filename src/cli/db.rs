@@ -7,12 +7,11 @@ mod stats;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::failure::{Exit, Failure, Outcome};
+use super::filter_choice::FilterChoice;
 use super::output::{self, message};
 use super::text;
-use crate::filter::FilterSpec;
 use crate::lsm::{Db, Durability, Options};
 
 const EXAMPLES: &str = "\
@@ -91,9 +90,9 @@ pub struct WriteArguments {
     /// Wait until each write is on the device
     #[arg(long)]
     sync: bool,
-    /// The filter of tables written from now on
-    #[arg(long, value_name = "SPEC", default_value = "blocked-bloom:10")]
-    filter: FilterSpec,
+    /// The filter of tables written from now on: by-level, or one such as blocked-bloom:10 for all
+    #[arg(long, value_name = "SPEC", default_value_t = FilterChoice::ByLevel)]
+    filter: FilterChoice,
 }
 
 /// Runs `filterblock db`.
@@ -157,7 +156,7 @@ impl StoreArguments {
 
     fn open_to_write(&self, write: &WriteArguments) -> Outcome<Db> {
         let durability = if write.sync { Durability::Sync } else { Durability::Buffered };
-        let filter = Some(Arc::new(write.filter) as Arc<_>);
+        let filter = Some(write.filter.policy());
         self.open_with(Options { create_if_missing: true, durability, filter, ..Options::default() })
     }
 

@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod db;
 mod failure;
+mod filter_choice;
 mod inspect;
 mod keys;
 mod output;

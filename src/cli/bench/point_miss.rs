@@ -13,7 +13,7 @@ use super::source::{KEYS_MIN, Source};
 use super::store::{Layout, Setup};
 use super::{measure, plot};
 use crate::block::Verify;
-use crate::filter::FilterSpec;
+use crate::cli::filter_choice::FilterChoice;
 use crate::storage::IoMode;
 
 const EXAMPLES: &str = "\
@@ -56,9 +56,9 @@ pub struct Arguments {
     /// Make the stores in DIR [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// A filter to measure; may be repeated
-    #[arg(long, value_name = "SPEC", default_values = ["blocked-bloom:10", "bloom:10"])]
-    filter: Vec<FilterSpec>,
+    /// A filter to measure, or by-level, the store's default; may be repeated
+    #[arg(long, value_name = "SPEC", default_values = ["by-level", "blocked-bloom:10", "bloom:10"])]
+    filter: Vec<FilterChoice>,
     /// How the tables lie; may be repeated
     #[arg(long, value_enum, value_name = "LAYOUT", default_values = ["as-fallen", "compacted"])]
     layout: Vec<LayoutChoice>,

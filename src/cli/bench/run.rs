@@ -10,7 +10,7 @@ use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
 use super::plot::Curve;
 use super::report::{Report, Row, Settings, StoreReport};
 use super::store::{Layout, Setup, Store};
-use crate::filter::FilterSpec;
+use crate::cli::filter_choice::FilterChoice;
 use crate::lsm::{Db, FilterUse};
 use crate::storage::IoMode;
 
@@ -18,7 +18,7 @@ use crate::storage::IoMode;
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub setup: Setup<'a>,
-    pub filters: Vec<FilterSpec>,
+    pub filters: Vec<FilterChoice>,
     /// In the order of [`Layout::ALL`].
     pub layouts: Vec<Layout>,
     /// Gets in the longest runs.
@@ -81,7 +81,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Loads and measures every layout of one filter.
-    fn measure_filter(&mut self, filter: FilterSpec) -> Outcome<()> {
+    fn measure_filter(&mut self, filter: FilterChoice) -> Outcome<()> {
         let mut fallen = None;
         for layout in self.plan.layouts.clone() {
             // Compaction continues from the store that fell, so that both hold the same history.

@@ -1,7 +1,6 @@
 //! Loading a store, giving it a layout, and opening it again.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::failure::Outcome;
@@ -10,7 +9,7 @@ use super::page_cache;
 use super::report::StoreReport;
 use super::source::{Source, fill_value};
 use crate::block::Verify;
-use crate::filter::FilterSpec;
+use crate::cli::filter_choice::FilterChoice;
 use crate::lsm::{Db, FilterUse, Options, Stats};
 use crate::storage::IoMode;
 
@@ -75,14 +74,14 @@ impl Setup<'_> {
 pub struct Store<'a> {
     pub setup: Setup<'a>,
     pub dir: &'a Path,
-    pub filter: FilterSpec,
+    pub filter: FilterChoice,
 }
 
 impl Store<'_> {
     /// The options of every open: no block cache, so that each block read is one.
     fn options(&self, filter_use: FilterUse) -> Options {
         Options {
-            filter: Some(Arc::new(self.filter)),
+            filter: Some(self.filter.policy()),
             filter_use,
             hash_seed: Some(self.setup.seed),
             io: self.setup.io,
