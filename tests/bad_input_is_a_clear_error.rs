@@ -137,7 +137,8 @@ fn keys_and_values_at_and_over_their_limits() {
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     let longest = vec![b'k'; MAX_KEY_LEN_BYTES];
     let large = vec![7; 1 << 20];
-    let entries: [(&[u8], &[u8]); 4] = [(b"", b"of the empty key"), (b"empty", b""), (b"large", &large), (&longest, &large)];
+    let entries: [(&[u8], &[u8]); 4] =
+        [(b"", b"of the empty key"), (b"empty", b""), (b"large", &large), (&longest, &large)];
     for (key, value) in entries {
         db.put(key, value).unwrap();
     }
@@ -233,7 +234,7 @@ fn a_name_that_is_taken_stops_the_store_with_its_name_and_loses_nothing() {
 fn on_a_full_disk_writes_fail_and_what_was_acknowledged_stays() {
     let temporary = tempfile::tempdir().unwrap();
     let mount = |what: &[&str]| Command::new(what[0]).args(&what[1..]).arg(temporary.path()).status();
-    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs"]);
+    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs"]);
     if !mounted.is_ok_and(|status| status.success()) {
         println!("skipped: no small file system can be mounted here");
         return;
@@ -252,7 +253,7 @@ fn fill_the_disk(disk: &Path) {
         [(16 << 20, Durability::Sync), (60_000, Durability::Sync), (30_000, Durability::Buffered)]
     {
         let options = || Options { write_buffer_bytes, durability, l0_compaction_trigger: 2, ..Options::default() };
-        std::fs::write(&ballast, vec![0; 120 << 10]).unwrap();
+        std::fs::write(&ballast, vec![0; 600 << 10]).unwrap();
         let db = Db::open(&dir, options()).unwrap();
         let value = |i: u64| [key(i), vec![b'v'; 500]].concat();
         let mut acknowledged = 0;

@@ -121,6 +121,62 @@ fn leftovers_go_when_the_store_opens_and_files_of_others_stay() {
 }
 
 #[test]
+fn tables_that_were_not_finished_are_in_nobodys_way() {
+    let crashed = ten_writes();
+    // A crash may have left unfinished tables under any of the next numbers; the log must become a table all the same.
+    for number in 0..20 {
+        replace(&crashed, &Path::new(DIR).join(format!("{number:06}.sst.tmp")), b"half a table");
+    }
+    let db = Db::open(DIR, quiet(&crashed)).unwrap();
+    assert_eq!(scan_all(&db).len(), 10);
+    assert_eq!(files(&crashed, Path::new(DIR), ".tmp"), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_crash_between_any_two_files_of_the_first_creation_leaves_what_becomes_a_store() {
+    let storage = Memory::new();
+    drop(Db::open(DIR, quiet(&storage)).unwrap());
+    let dir = Path::new(DIR);
+    // In the order of their creation; CURRENT puts the store in force.
+    for count in 0..=4 {
+        let crashed = image(&storage);
+        let created = ["LOCK", "MANIFEST-000001", "CURRENT.tmp", "CURRENT", "000002.log"];
+        replace(&crashed, &dir.join("CURRENT.tmp"), &crashed.read(&dir.join("CURRENT")).unwrap());
+        for name in &created[count..] {
+            crashed.remove(&dir.join(name)).unwrap();
+        }
+        let db = Db::open(DIR, sync(&crashed)).unwrap();
+        db.put(b"key", b"value").unwrap();
+        let again = image(&crashed);
+        drop(db);
+        for storage in [crashed, again] {
+            let db = Db::open(DIR, quiet(&storage)).unwrap();
+            assert_eq!(db.get(b"key").unwrap().unwrap(), b"value", "crash after {count} files");
+            assert!(!storage.exists(&dir.join("CURRENT.tmp")));
+        }
+    }
+    // The first manifest itself may be torn, as long as it is not in force.
+    let crashed = image(&storage);
+    crashed.remove(&dir.join("CURRENT")).unwrap();
+    crashed.remove(&dir.join("000002.log")).unwrap();
+    change(&crashed, &dir.join("MANIFEST-000001"), |bytes| bytes.truncate(30));
+    Db::open(DIR, quiet(&crashed)).unwrap();
+}
+
+#[test]
+fn numbers_that_leave_no_room_to_count_on_are_refused() {
+    let storage = Memory::new();
+    common::make_store(&storage, 1, 10);
+    let path = Path::new(DIR).join(format!("{}.log", u64::MAX));
+    replace(&storage, &path, b"");
+    let error = Db::open(DIR, quiet(&storage)).unwrap_err();
+    assert!(matches!(error.root(), Error::Corrupt { field: Field::FileNumber, .. }), "{error}");
+    common::assert_names(&error, &path);
+    storage.remove(&path).unwrap();
+    assert_eq!(scan_all(&Db::open(DIR, quiet(&storage)).unwrap()).len(), 10);
+}
+
+#[test]
 fn a_clean_close_leaves_nothing_to_replay_and_one_file_of_each_kind() {
     let storage = Memory::new();
     for round in 1..=4 {

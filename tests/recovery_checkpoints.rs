@@ -100,12 +100,10 @@ fn an_unfinished_checkpoint_is_no_store() {
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     fill(&db, 0, 10, b"value");
     db.checkpoint(COPY).unwrap();
-    for missing in ["CURRENT"] {
-        storage.remove(&Path::new(COPY).join(missing)).unwrap();
-        let error = Db::open(COPY, quiet(&storage)).unwrap_err();
-        assert!(matches!(error.root(), filterblock::Error::NotAStore), "{error}");
-        common::assert_names(&error, Path::new(COPY));
-    }
+    storage.remove(&Path::new(COPY).join("CURRENT")).unwrap();
+    let error = Db::open(COPY, quiet(&storage)).unwrap_err();
+    assert!(matches!(error.root(), filterblock::Error::NotAStore), "{error}");
+    common::assert_names(&error, Path::new(COPY));
     // The source does not mind.
     assert_eq!(scan_all(&Db::open(DIR, quiet(&image(&storage))).unwrap()).len(), 10);
 }
