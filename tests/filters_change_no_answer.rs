@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use common::{DIR, Random, change, files, image, key, quiet};
 use filterblock::lsm::{FilterUse, WriteBatch};
-use filterblock::storage::{Memory, Storage};
+use filterblock::sstable::FilterMemory;
+use filterblock::storage::{Disk, IoMode, Memory, Storage};
 use filterblock::{Db, FilterPolicy, FilterSpec, Options, Verify};
 
 /// Where the filter block of a sorted file lies, by its footer.
@@ -239,4 +240,37 @@ fn strict_filters_make_damage_an_error_that_names_the_file() {
     // Without the damage, strict is no different.
     let db = Db::open(DIR, Options { strict_filters: true, ..quiet(&sound) }).unwrap();
     assert!((0..2_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
+}
+
+#[test]
+fn on_disk_mapped_or_copied_read_past_the_page_cache_or_not_the_same_holds() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path();
+    let options = || Options { auto_compaction: false, ..Options::default() };
+    let db = Db::open(dir, options()).unwrap();
+    (0..20_000).for_each(|i| db.put(&key(i), &key(i)).unwrap());
+    db.close().unwrap();
+    let table = files(&Disk, dir, ".sst").remove(0);
+    change(&Disk, &table, |bytes| {
+        let place = filter_place(bytes);
+        bytes[place.start + 3 * 4096] ^= 8;
+    });
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        for filter_memory in [FilterMemory::Mapped, FilterMemory::Heap] {
+            for io in [IoMode::Buffered, IoMode::Direct] {
+                let db = Db::open(dir, Options { verify, filter_memory, io, ..options() }).unwrap();
+                assert!((0..20_000).step_by(3).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
+                assert!((0..19_999).step_by(30).all(|i| db.get(&absent(i)).unwrap().is_none()));
+                let stats = db.stats();
+                assert_eq!((stats.reports.len(), stats.total.degraded_tables), (1, 1), "{:?}", stats.reports);
+                let spared = stats.total.true_negatives > 0;
+                assert_eq!(spared, verify == Verify::OnFirstTouch, "{:?}", stats.total);
+                drop(db);
+                let strict = Options { verify, filter_memory, io, strict_filters: true, ..options() };
+                let result =
+                    Db::open(dir, strict).and_then(|db| (0..20_000).try_for_each(|i| db.get(&key(i)).map(drop)));
+                common::assert_names(&result.unwrap_err(), &table);
+            }
+        }
+    }
 }
