@@ -74,14 +74,6 @@ impl<'a> Cursor<'a> {
         self.take_array::<1>(field).map(|[byte]| byte)
     }
 
-    /// A 16-bit integer.
-    ///
-    /// # Errors
-    /// `Corrupt` at the end of the bytes.
-    pub fn take_u16(&mut self, field: Field) -> Result<u16> {
-        self.take(2, field).map(LittleEndian::read_u16)
-    }
-
     /// A 32-bit integer.
     ///
     /// # Errors
@@ -136,13 +128,6 @@ impl<'a> Cursor<'a> {
         let len = self.take_varint_usize(field)?;
         self.take(len, field)
     }
-}
-
-/// Appends a 16-bit integer.
-pub fn put_u16(out: &mut Vec<u8>, value: u16) {
-    let mut bytes = [0; 2];
-    LittleEndian::write_u16(&mut bytes, value);
-    out.extend_from_slice(&bytes);
 }
 
 /// Appends a 32-bit integer.

@@ -9,6 +9,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
+use filterblock::Field;
+use filterblock::layout::{TRAILER_LEN_BYTES, offset_of};
 use shell::{Run, Shell, command};
 
 const FRUIT: &str = "apple\npear\nplum\n";
@@ -196,7 +198,7 @@ fn damage_is_told_from_files_that_cannot_be_read() {
 fn a_newer_format_is_not_called_damage() {
     let shell = shell_with_fruit();
     let mut newer = fs::read(shell.path("fruit.filter")).unwrap();
-    let version = newer.len() - 64 + filterblock::layout::offset_of(filterblock::Field::Version);
+    let version = newer.len() - TRAILER_LEN_BYTES + offset_of(Field::Version);
     newer[version] = 9;
     shell.write("newer", newer);
     shell.run(&["verify", "newer"]).fails_with(&["newer", "format version 9", "not supported"]);

@@ -4,7 +4,7 @@
 mod block_support;
 
 use block_support::{SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec};
-use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES};
+use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
 use filterblock::{Error, Field, FilterBlock, PartitionedBuilder, Verify};
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
@@ -191,7 +191,7 @@ fn damage_in_one_partition_is_confined_to_it_and_named_by_its_place_in_the_block
     damaged[trailer] ^= 1;
     for verify in BOTH {
         let error = FilterBlock::open_with(damaged.as_slice(), verify).unwrap_err();
-        let at = trailer as u64 + 56;
+        let at = (trailer + offset_of(Field::Checksum)) as u64;
         assert!(
             matches!(error, Error::ChecksumMismatch { field: Field::Checksum, offset, .. } if offset == at),
             "{error:?}"

@@ -8,7 +8,9 @@ mod block_support;
 
 use block_support::{SplitMix, spec};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
-use filterblock::{FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, SelfCheck, compact};
+use filterblock::{
+    Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, SelfCheck, compact,
+};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const DOCUMENT: &str = include_str!("../docs/FORMAT.md");
@@ -114,7 +116,7 @@ impl Stranger {
         tail.extend_from_slice(&seed.to_le_bytes());
         tail.extend_from_slice(&(hashes.len() as u64).to_le_bytes());
         tail.extend_from_slice(&(payload_len as u64).to_le_bytes());
-        tail.extend_from_slice(&[0, 0, 0, 0, probes, 0, 0, 0, 0, 0, 0, 0, kind, 1, 1, 1]);
+        tail.extend_from_slice(&[0, 0, 0, 0, probes, 0, 0, 0, kind, 1, 1, 1]);
         let sum = crc32fast::hash(&tail);
         block.extend_from_slice(&tail);
         block.extend_from_slice(&sum.to_le_bytes());
@@ -209,9 +211,9 @@ fn the_trailer_table_is_that_of_the_code() {
     assert_eq!(FIELDS.iter().map(|(_, len)| len).sum::<usize>(), TRAILER_LEN_BYTES);
     let hex: Vec<String> = MAGIC.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(rows[12][3].starts_with(&format!("`{}`", hex.join(" "))));
-    assert_eq!(rows[11][3], "CRC-32 of page sums, extension and the trailer's bytes 0 to 55");
+    assert_eq!(rows[11][3], "CRC-32 of page sums, extension and the trailer's bytes 0 to 51");
     assert_eq!(rows[10][3], VERSION.to_string());
-    assert_eq!((PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES), (4096, 4, 64));
+    assert_eq!((PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES), (4096, 4, 60));
     assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
 }
 
@@ -239,13 +241,13 @@ fn the_overhead_is_what_it_says() {
         let info = block.info();
         (info.payload_len_bytes, info.block_len_bytes - info.payload_len_bytes)
     };
-    assert_eq!(overhead("bloom:10", 0), (0, 64));
-    assert_eq!(overhead("full", 5), (0, 64));
+    assert_eq!(overhead("bloom:10", 0), (0, 60));
+    assert_eq!(overhead("full", 5), (0, 60));
     for n in 1..=6 {
-        assert_eq!(overhead("bloom:10", n), (8, 68));
+        assert_eq!(overhead("bloom:10", n), (8, 64));
     }
     for n in 1..=51 {
-        assert_eq!(overhead("blocked-bloom:10", n), (64, 68));
+        assert_eq!(overhead("blocked-bloom:10", n), (64, 64));
     }
     for spec_text in ["bloom:1", "bloom:100", "blocked-bloom:1", "blocked-bloom:100"] {
         let (payload, beside) = overhead(spec_text, 1);
@@ -254,17 +256,50 @@ fn the_overhead_is_what_it_says() {
     for n in (1..3_000).step_by(7) {
         for spec_text in ["bloom:10", "blocked-bloom:10"] {
             let (payload, beside) = overhead(spec_text, n);
-            assert!(payload >= 4096 || beside == 68, "{spec_text}, {n} keys: {beside}");
+            assert!(payload > 4096 || beside == 64, "{spec_text}, {n} keys: {beside}");
         }
     }
     // 8 bits a key: as many bytes as keys.
-    for (payload, beside) in [(65_536, 128), (65_544, 132), (65_992, 132), (66_000, 132)] {
+    for (payload, beside) in [(65_536, 124), (65_544, 128), (69_632, 128), (69_640, 132)] {
         assert_eq!(overhead("bloom:8", payload), (payload as u64, beside));
     }
-    assert_eq!(format!("{:.4} {:.4}", 12_800.0 / 65_536.0, 13_200.0 / 65_544.0), "0.1953 0.2014");
-    for payload in (66_000usize..300_000).step_by(8) {
+    assert_eq!(format!("{:.4} {:.4}", 12_400.0 / 65_536.0, 12_800.0 / 65_544.0), "0.1892 0.1953");
+    for payload in 65_536usize..300_000 {
         let beside = payload.div_ceil(PAGE_LEN_BYTES) * PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES;
         assert!(beside * 500 <= payload, "{payload}");
+    }
+}
+
+#[test]
+fn a_load_of_64_bytes_from_any_byte_of_a_payload_stays_within_the_block() {
+    assert!(DOCUMENT.contains("Behind a payload that is not empty there are at least 64 bytes"));
+    for n in [1, 2, 51, 52, 410, 3_276, 3_277, 52_428, 52_429] {
+        for spec_text in ["bloom:10", "blocked-bloom:10"] {
+            let block = block_support::block(spec_text, n);
+            let last = block_support::payload_len(&block).unwrap() - 1;
+            assert!(block.get(last..last + 64).is_some(), "{spec_text}, {n} keys");
+        }
+    }
+}
+
+#[test]
+fn a_name_for_prefixes_has_1_to_253_bytes() {
+    assert!(
+        DOCUMENT.contains("1 to 253 bytes of UTF-8") && DOCUMENT.contains("255 bytes: one record with a name of 253")
+    );
+    assert_eq!(layout::MAX_EXTRACTOR_LEN_BYTES, 253);
+    for len in [0, 1, 2, 252, 253, 254, 255, 256, 1_000] {
+        let name = "n".repeat(len);
+        let builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0)).with_prefixes(&name, true);
+        if !(1..=253).contains(&len) {
+            assert!(matches!(builder, Err(Error::InvalidArgument { what: "extractor name", .. })), "{len}");
+            continue;
+        }
+        let mut builder = builder.unwrap();
+        builder.add(b"key");
+        let block = builder.finish().unwrap();
+        assert_eq!(block_support::get_number(&block, Field::ExtensionLen) as usize, 2 + len);
+        assert_eq!(FilterBlock::open(block).unwrap().extractor(), Some(name.as_str()));
     }
 }
 

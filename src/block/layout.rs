@@ -11,7 +11,7 @@ pub const PAGE_LEN_BYTES: usize = 4096;
 /// Bytes of one page sum.
 pub const PAGE_SUM_LEN_BYTES: usize = 4;
 /// Bytes of the trailer.
-pub const TRAILER_LEN_BYTES: usize = 64;
+pub const TRAILER_LEN_BYTES: usize = 60;
 /// The last bytes of every block. The first is no text, so that a block damaged by a text transfer is noticed.
 pub const MAGIC: [u8; 4] = *b"\x89FLB";
 /// The version that this crate writes, and the newest that it reads.
@@ -24,7 +24,10 @@ pub const PARTITION_INDEX_TAG: u8 = 9;
 const FLAG_WHOLE_KEYS: u8 = 1;
 const FLAG_PREFIXES: u8 = 2;
 const EXTENSION_EXTRACTOR: u8 = 2;
-const MAX_EXTRACTOR_LEN_BYTES: usize = 255;
+const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
+const RECORD_HEAD_LEN_BYTES: usize = 2;
+/// The longest name of a function that takes a key's prefix: its record fills the extension.
+pub const MAX_EXTRACTOR_LEN_BYTES: usize = MAX_EXTENSION_LEN_BYTES - RECORD_HEAD_LEN_BYTES;
 
 /// Name and length of each field of the trailer, in order.
 pub const FIELDS: [(Field, usize); 13] = [
@@ -33,8 +36,8 @@ pub const FIELDS: [(Field, usize); 13] = [
     (Field::NumKeys, 8),
     (Field::PayloadLen, 8),
     (Field::Place, 4),
-    (Field::Params, 6),
-    (Field::ExtensionLen, 2),
+    (Field::Params, 3),
+    (Field::ExtensionLen, 1),
     (Field::Kind, 1),
     (Field::HashId, 1),
     (Field::Flags, 1),
@@ -61,6 +64,12 @@ pub const fn offset_of(field: Field) -> usize {
 }
 
 const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
+/// The longest vector load that may begin at any byte of a payload and must not leave the block.
+const LOAD_LEN_BYTES: usize = 64;
+const _: () = assert!(PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
+/// The share that sums and trailer may take of a payload of 64 KiB or more, as a fraction: 0.2 %. A page that has just
+/// begun costs the most, and the 17th of them has the fewest bytes before it.
+const _: () = assert!((17 * PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES) * 500 <= 16 * PAGE_LEN_BYTES + 1);
 
 /// What was hashed into a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -140,18 +149,18 @@ impl Trailer {
         let identity = page_identity(&self.table_id, self.place);
         let sums: Vec<u32> =
             block.chunks(PAGE_LEN_BYTES).enumerate().map(|(i, page)| page_sum(&identity, i, page)).collect();
-        block.reserve_exact(sums.len() * PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES + MAX_EXTRACTOR_LEN_BYTES + 2);
+        block.reserve_exact(sums.len() * PAGE_SUM_LEN_BYTES + MAX_EXTENSION_LEN_BYTES + TRAILER_LEN_BYTES);
         for sum in sums {
             codec::put_u32(block, sum);
         }
         let extension_start = block.len();
         if let Some(name) = &self.extractor {
-            #[expect(clippy::cast_possible_truncation, reason = "the builder refuses names over 255 bytes")]
+            #[expect(clippy::cast_possible_truncation, reason = "the builder refuses names over 253 bytes")]
             block.extend_from_slice(&[EXTENSION_EXTRACTOR, name.len() as u8]);
             block.extend_from_slice(name.as_bytes());
         }
-        #[expect(clippy::cast_possible_truncation, reason = "2 + 255 at most")]
-        let extension_len = (block.len() - extension_start) as u16;
+        #[expect(clippy::cast_possible_truncation, reason = "2 + 253 at most")]
+        let extension_len = (block.len() - extension_start) as u8;
         let (kind, probes) = match self.content {
             Content::Filter(shape) => (shape.kind as u8, shape.probes),
             Content::PartitionIndex => (PARTITION_INDEX_TAG, 0),
@@ -161,9 +170,7 @@ impl Trailer {
         codec::put_u64(block, self.num_keys);
         codec::put_u64(block, self.payload_len_bytes);
         codec::put_u32(block, self.place);
-        block.extend_from_slice(&[probes, 0, 0, 0, 0, 0]);
-        codec::put_u16(block, extension_len);
-        block.extend_from_slice(&[kind, HASH_XXH3_64, self.added.flags(), VERSION]);
+        block.extend_from_slice(&[probes, 0, 0, extension_len, kind, HASH_XXH3_64, self.added.flags(), VERSION]);
         let covered = block.get(payload_len..).unwrap_or_default();
         let sum = crate::checksum::crc32(covered);
         codec::put_u32(block, sum);
@@ -223,8 +230,8 @@ struct RawTrailer {
     num_keys: u64,
     payload_len_bytes: u64,
     place: u32,
-    params: [u8; 6],
-    extension_len: u16,
+    params: [u8; 3],
+    extension_len: u8,
     kind: u8,
     hash_id: u8,
     flags: u8,
@@ -242,7 +249,7 @@ impl RawTrailer {
             payload_len_bytes: cursor.take_u64(Field::PayloadLen)?,
             place: cursor.take_u32(Field::Place)?,
             params: cursor.take_array(Field::Params)?,
-            extension_len: cursor.take_u16(Field::ExtensionLen)?,
+            extension_len: cursor.take_u8(Field::ExtensionLen)?,
             kind: cursor.take_u8(Field::Kind)?,
             hash_id: cursor.take_u8(Field::HashId)?,
             flags: cursor.take_u8(Field::Flags)?,
@@ -266,7 +273,7 @@ impl RawTrailer {
             return Err(unsupported(Field::Kind, self.kind));
         }
         let [probes, reserved @ ..] = self.params;
-        if reserved != [0; 5] || (filter_kind.is_none() && probes != 0) {
+        if reserved != [0; 2] || (filter_kind.is_none() && probes != 0) {
             return corrupt(Field::Params);
         }
         let content = match filter_kind {

@@ -2,7 +2,7 @@
 //! `docs/FORMAT.md` is the specification; [`layout`] is the one place that knows positions.
 //!
 //! ```text
-//! | payload, whole pages of 4 KiB but the last | page sums | extension | trailer, 64 bytes |
+//! | payload, whole pages of 4 KiB but the last | page sums | extension | trailer, 60 bytes |
 //! ^ 4 KiB boundary of a sorted file                                     magic at the very end ^
 //! ```
 

@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::layout::{Added, Content, TRAILER_LEN_BYTES, Trailer};
+use super::layout::{Added, Content, Trailer};
 use super::reader::{Part, Verify};
 use super::writer::{FilterBuilder, SelfCheck};
 use crate::codec::{self, Cursor};
@@ -159,7 +159,7 @@ impl Partitions {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
         // No more memory than the block has bytes, however hostile the index: a vector that doubles would take more,
         // and so would one for every two bytes that look like an entry.
-        let most_partitions = index.start / TRAILER_LEN_BYTES;
+        let most_partitions = index.start / ALIGN_BYTES;
         let mut entries: Vec<Entry> = Vec::with_capacity(count_entries(cursor.clone())?.min(most_partitions));
         let (mut start, mut num_keys, mut weighted_rate) = (0usize, 0u64, 0.0);
         while !cursor.is_empty() {

@@ -1,6 +1,6 @@
 //! Builds filter blocks.
 
-use super::layout::{Added, Content, Trailer};
+use super::layout::{Added, Content, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::error::{Error, Result};
 use crate::filter::{self, FilterSpec, FilterView, Isa, Rounding, Shape};
 use crate::hash::{HashSeed, KeyHash};
@@ -65,10 +65,11 @@ impl FilterBuilder {
     /// keys beside them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless the name has 1 to 255 bytes.
+    /// [`Error::InvalidArgument`] unless the name has 1 to 253 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]).
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
-        if extractor.is_empty() || extractor.len() > 255 {
-            return Err(Error::InvalidArgument { what: "extractor name", reason: "1 to 255 bytes wanted".into() });
+        if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
+            let reason = format!("1 to {MAX_EXTRACTOR_LEN_BYTES} bytes wanted");
+            return Err(Error::InvalidArgument { what: "extractor name", reason });
         }
         self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
         self.extractor = Some(extractor.to_owned());

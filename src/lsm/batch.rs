@@ -1,6 +1,6 @@
 //! Writes that take effect together, encoded as they are collected: the payload of a log record is a batch as it is.
 
-use crate::codec::{Cursor, put_bytes};
+use crate::codec::{Cursor, MAX_VARINT_LEN_BYTES, put_bytes};
 use crate::error::{Error, Field, Result};
 
 /// Longest key.
@@ -40,6 +40,8 @@ impl WriteBatch {
             return Err(Error::InvalidArgument { what: "value", reason });
         }
         self.check(key, value.len())?;
+        // At once, not in the three steps that follow: most batches are one write.
+        self.encoded.reserve(key.len() + value.len() + 2 * MAX_VARINT_LEN_BYTES);
         self.encoded.push(OP_PUT);
         put_bytes(&mut self.encoded, key);
         put_bytes(&mut self.encoded, value);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_skiplist::SkipSet;
 
-use crate::codec::order_prefix;
+use crate::codec::{order_prefix, put_u32, put_u64, u32_at, u64_from};
 use crate::hash::{KeyHash, reduce};
 
 /// What an entry costs besides its bytes: the node, its tower, and the allocation's header.
@@ -20,14 +20,19 @@ const ENTRY_OVERHEAD_BYTES: usize = 64;
 const ENTRY_LEN_BYTES: usize = 128;
 
 /// One version of one key.
+///
+/// Small, because the list keeps it inside its node: a search then touches one cache line a node, not two. Inserting
+/// into a hundred thousand entries cost a third more with the number and the lengths as fields.
 struct Entry {
     prefix: u64,
-    sequence: u64,
-    key_len: u32,
-    is_value: bool,
-    /// The key, then the value.
+    /// Sequence number (8 bytes), key length with [`IS_VALUE`] (4 bytes), key, value.
     bytes: Box<[u8]>,
 }
+
+const HEADER_LEN_BYTES: usize = 12;
+
+/// The bit of a key's length that says that there is a value and not a removal.
+const IS_VALUE: u32 = 1 << 31;
 
 /// What orders versions: key ascending, then newest first. Lets the list be searched with a borrowed key.
 trait Versioned {
@@ -42,17 +47,36 @@ impl Versioned for Entry {
     }
 
     fn key(&self) -> &[u8] {
-        self.bytes.get(..self.key_len as usize).unwrap_or_default()
+        self.bytes.get(HEADER_LEN_BYTES..self.key_end()).unwrap_or_default()
     }
 
     fn sequence(&self) -> u64 {
-        self.sequence
+        self.bytes.first_chunk().map_or(0, u64_from)
     }
 }
 
 impl Entry {
+    fn new(key: &[u8], value: Option<&[u8]>, sequence: u64) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER_LEN_BYTES + key.len() + value.map_or(0, <[u8]>::len));
+        put_u64(&mut bytes, sequence);
+        #[expect(clippy::cast_possible_truncation, reason = "keys have at most MAX_KEY_LEN_BYTES")]
+        put_u32(&mut bytes, key.len() as u32 | if value.is_some() { IS_VALUE } else { 0 });
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value.unwrap_or_default());
+        Self { prefix: order_prefix(key), bytes: bytes.into_boxed_slice() }
+    }
+
+    fn len_and_flag(&self) -> u32 {
+        u32_at(&self.bytes, 8).unwrap_or(0)
+    }
+
+    fn key_end(&self) -> usize {
+        HEADER_LEN_BYTES + (self.len_and_flag() & !IS_VALUE) as usize
+    }
+
     fn value(&self) -> Option<&[u8]> {
-        self.is_value.then(|| self.bytes.get(self.key_len as usize..).unwrap_or_default())
+        let is_value = self.len_and_flag() & IS_VALUE != 0;
+        is_value.then(|| self.bytes.get(self.key_end()..).unwrap_or_default())
     }
 }
 
@@ -187,16 +211,10 @@ impl Memtable {
 
     /// Adds one version; `None` is a removal. One thread at a time adds, with growing sequence numbers.
     pub(super) fn insert(&self, key: &[u8], value: Option<&[u8]>, hash: KeyHash, sequence: u64) {
-        let mut bytes = Vec::with_capacity(key.len() + value.map_or(0, <[u8]>::len));
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(value.unwrap_or_default());
-        let len = bytes.len();
-        #[expect(clippy::cast_possible_truncation, reason = "keys have at most MAX_KEY_LEN_BYTES")]
-        let key_len = key.len() as u32;
-        let prefix = order_prefix(key);
+        let entry = Entry::new(key, value, sequence);
+        let len = entry.bytes.len();
         self.filter.insert(hash);
-        let bytes = bytes.into_boxed_slice();
-        self.entries.insert(Entry { prefix, sequence, key_len, is_value: value.is_some(), bytes });
+        self.entries.insert(entry);
         self.len_bytes.fetch_add(len + ENTRY_OVERHEAD_BYTES, Ordering::Relaxed);
         self.smallest_sequence.fetch_min(sequence, Ordering::Relaxed);
         self.largest_sequence.fetch_max(sequence, Ordering::Relaxed);

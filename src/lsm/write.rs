@@ -14,6 +14,9 @@ use super::shared::{LogState, Shared};
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 
+/// Batches that are written as one record have so many bytes in all, unless one alone has more.
+const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
+
 /// Writers that wait for the leader.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
@@ -27,6 +30,19 @@ struct Queue {
     waiting: Vec<Arc<Ticket>>,
     /// Threads that sleep: waking nobody would still cost a system call.
     sleepers: usize,
+}
+
+impl Queue {
+    /// The oldest that wait, up to a size that neither keeps the first waiting for long nor overflows a log record.
+    fn take_group(&mut self) -> Vec<Arc<Ticket>> {
+        let mut len_bytes = 0usize;
+        let fitting = self.waiting.iter().take_while(|ticket| {
+            len_bytes = len_bytes.saturating_add(ticket.batch.len_bytes());
+            len_bytes <= MAX_GROUP_LEN_BYTES
+        });
+        let len = fitting.count().max(1).min(self.waiting.len());
+        self.waiting.drain(..len).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -63,7 +79,7 @@ impl Shared {
             }
             if !queue.has_leader {
                 queue.has_leader = true;
-                let group = std::mem::take(&mut queue.waiting);
+                let group = queue.take_group();
                 drop(queue);
                 self.lead(&group);
                 self.hand_over();
