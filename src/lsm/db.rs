@@ -260,7 +260,7 @@ impl Db {
         if storage.exists(dir) && !storage.list(dir)?.is_empty() {
             return Err(Error::NotAStore.in_file(dir));
         }
-        storage.create_dir_all(dir)?;
+        open::create_dir_durably(storage, dir)?;
         // The registry first, so that no table it names can go away while it is linked: the version pins them.
         let (state, version) = {
             let registry = lock(&self.shared.registry);
@@ -345,7 +345,8 @@ impl Db {
         if self.threads.is_empty() {
             return Ok(());
         }
-        let flushed = self.flush();
+        // With its header the empty log says which write comes next, whatever becomes of the manifest.
+        let flushed = self.flush().and_then(|()| lock(&self.shared.log).log.flush());
         lock(&self.shared.work).closing = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
