@@ -48,9 +48,13 @@ fn absent_keys(c: &mut Criterion) {
             group.bench_with_input(BenchmarkId::new(format!("get, filters {name}"), runs), &db, |bencher, db| {
                 bencher.iter(|| absent.iter().filter(|key| db.get(*key).unwrap().is_some()).count());
             });
-            group.bench_with_input(BenchmarkId::new(format!("multi_get of 32, filters {name}"), runs), &db, |bencher, db| {
-                bencher.iter(|| absent.chunks(32).map(|keys| db.multi_get(keys).unwrap().len()).sum::<usize>());
-            });
+            group.bench_with_input(
+                BenchmarkId::new(format!("multi_get of 32, filters {name}"), runs),
+                &db,
+                |bencher, db| {
+                    bencher.iter(|| absent.chunks(32).map(|keys| db.multi_get(keys).unwrap().len()).sum::<usize>());
+                },
+            );
         }
     }
     group.finish();
