@@ -22,6 +22,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// What has not been read yet.
+    #[cfg(feature = "lsm")]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

@@ -10,7 +10,7 @@ pub const MAX_KEY_LEN_BYTES: usize = 65_536;
 pub const MAX_VALUE_LEN_BYTES: usize = 1 << 30;
 
 /// Longest batch: what the record of a log can hold, with room to spare.
-const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
+pub(super) const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
 
 const OP_PUT: u8 = 1;
 const OP_DELETE: u8 = 2;

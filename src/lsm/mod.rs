@@ -8,8 +8,11 @@
 //! moment, so compaction never has to keep old versions, and nobody waits for anybody but writers for the disk.
 
 mod batch;
+mod batch_read;
 mod compaction;
 mod db;
+#[cfg(test)]
+mod document_tests;
 mod file_name;
 mod flush;
 mod log_file;

@@ -1,0 +1,10 @@
+//! Keys added and asked for.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| filterblock_fuzz::roundtrip(data));
+
+#[cfg(not(fuzzing))]
+fn main() {
+    filterblock_fuzz::run_files(filterblock_fuzz::roundtrip);
+}

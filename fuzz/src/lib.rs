@@ -1,0 +1,85 @@
+//! The fuzz targets as plain functions of bytes: `cargo fuzz` calls them, and so does tests/replay.rs.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+mod input;
+mod patch;
+mod roundtrip;
+
+pub use input::Input;
+pub use patch::patch_block;
+pub use roundtrip::roundtrip;
+
+use filterblock::{FilterBlock, KeyHash, Verify, compact};
+
+/// Any bytes, opened as a block, as a partition and as a compact filter: never a panic, never two opinions.
+pub fn open_block(data: &[u8]) {
+    query_block(data);
+    for number in [0, 1, u32::MAX] {
+        if let Ok(partition) = FilterBlock::open_partition(data, number, Verify::AtOpen) {
+            query(&partition);
+        }
+    }
+    for bytes in [data, data.get(1..).unwrap_or_default()] {
+        for hash in hashes() {
+            let _ = compact::may_contain(bytes, hash);
+        }
+    }
+}
+
+/// Opens `data` in both ways and, where it opens, asks it everything.
+pub fn query_block(data: &[u8]) {
+    let lazy = FilterBlock::open_with(data, Verify::OnFirstTouch);
+    let checked = match FilterBlock::open(data) {
+        Ok(checked) => checked,
+        // Pages that the lazy reader has not looked at yet may be what is wrong: it has to notice when it does.
+        Err(_) => {
+            if let Ok(lazy) = lazy {
+                query(&lazy);
+                assert!(lazy.verify_pages().is_err(), "a block that does not open passes its verification");
+            }
+            return;
+        }
+    };
+    let Ok(lazy) = lazy else { panic!("opens only when all pages are checked at once") };
+    checked.verify_pages().unwrap();
+    let (checked, lazy_answers) = (query(&checked), query(&lazy));
+    assert_eq!(checked, lazy_answers, "the two ways to verify differ over a sound block");
+    assert_eq!(lazy.damaged_pages(), 0);
+}
+
+/// Hashes at the ends and spread between: a filter maps them to its first line, its last, and others.
+fn hashes() -> impl Iterator<Item = KeyHash> {
+    let spread = (0..40u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    [0, 1, u64::MAX, u64::MAX - 1, 1 << 32, u64::MAX << 32].into_iter().chain(spread).map(KeyHash::from_raw)
+}
+
+/// Asks a block in every way that there is; gives the answers.
+fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
+    let hashes: Vec<KeyHash> = hashes().collect();
+    let mut answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
+    let mut batch = vec![false; hashes.len()];
+    block.may_contain_batch(&hashes, &mut batch);
+    assert_eq!(batch, answers, "a batch is answered otherwise than its keys one by one");
+    if let Some(view) = block.view() {
+        assert!(hashes.iter().zip(&answers).all(|(&hash, &answer)| view.may_contain(hash) == answer));
+    }
+    hashes.iter().for_each(|&hash| block.prefetch(hash));
+    for key in [b"".as_slice(), b"key-00000007", &[0xff; 40]] {
+        answers.push(block.may_contain_key(key));
+    }
+    let info = block.info();
+    assert!((0.0..=1.0).contains(&info.expected_false_positive_rate), "{info:?}");
+    assert!((0.0..=1.0).contains(&info.fill), "{info:?}");
+    assert_eq!(info.block_len_bytes, block.as_bytes().len() as u64);
+    let _ = (block.seed(), block.table_id(), block.added(), block.extractor());
+    answers
+}
+
+/// Runs a target on the files that the command line names: how a finding is looked at without a fuzzer.
+pub fn run_files(target: impl Fn(&[u8])) {
+    for path in std::env::args().skip(1) {
+        let data = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        target(&data);
+        println!("{path}: nothing found");
+    }
+}

@@ -1,0 +1,110 @@
+//! Structured edits of sound blocks, with the checksums made right again: what a hostile or defective writer makes.
+
+use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
+use filterblock::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
+
+use crate::Input;
+
+#[path = "../../tests/block_support/mod.rs"]
+#[allow(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::unwrap_used, missing_docs)]
+mod block_support;
+
+use block_support::{SEED, TABLE, field, key, put_number, repair_pages, repair_trailer};
+
+/// More would only make a run slower.
+const MAX_EDITS: usize = 8;
+const MAX_KEYS: usize = 6_000;
+
+/// A block that the input's front describes, edited as the rest says, opened and asked after each edit.
+pub fn patch_block(data: &[u8]) {
+    let mut input = Input(data);
+    let mut block = sound_block(&mut input);
+    crate::query_block(&block);
+    for _ in 0..MAX_EDITS {
+        if input.is_empty() {
+            return;
+        }
+        edit(&mut block, &mut input);
+        if block.len() > 1 << 20 {
+            return;
+        }
+        crate::query_block(&block);
+        if let Ok(partition) = FilterBlock::open_partition(block.as_slice(), 0, Verify::OnFirstTouch) {
+            let _ = (partition.may_contain_key(b"key"), partition.verify_pages(), partition.info());
+        }
+    }
+}
+
+fn sound_block(input: &mut Input<'_>) -> Vec<u8> {
+    let spec = input.spec();
+    let (form, num_keys) = (input.byte(), input.below(MAX_KEYS));
+    match form % 4 {
+        0 => {
+            let partition_keys = usize::from(input.byte()).max(num_keys / 64);
+            let mut builder = PartitionedBuilder::new(spec, SEED, partition_keys).with_table_id(TABLE);
+            (0..num_keys).for_each(|i| builder.add(&key(i)).unwrap());
+            builder.finish().unwrap()
+        }
+        1 => {
+            let builder = FilterBuilder::new(spec, SEED).with_table_id(TABLE);
+            let mut builder = builder.with_prefixes("first-4-bytes", input.byte().is_multiple_of(2)).unwrap();
+            (0..num_keys).for_each(|i| builder.add(&key(i)));
+            builder.finish().unwrap()
+        }
+        _ => block_support::block_of(&spec.to_string(), 0..num_keys, TABLE),
+    }
+}
+
+/// One edit, within the whole block or within one of its partitions, and what repairs it.
+fn edit(block: &mut Vec<u8>, input: &mut Input<'_>) {
+    let (action, end) = (input.byte(), part_end(block, input));
+    let Some(body) = end.checked_sub(TRAILER_LEN_BYTES) else { return };
+    match action % 8 {
+        // Any field but the magic, which is a finding of its own.
+        0 | 1 => {
+            let name = FIELDS[input.below(FIELDS.len() - 1)].0;
+            put_number(&mut block[..end], name, input.number(8));
+        }
+        2 => {
+            let name = FIELDS[input.below(FIELDS.len() - 1)].0;
+            let first = &mut field(&mut block[..end], name)[0];
+            *first = first.wrapping_add(input.byte());
+        }
+        3 if body > 0 => {
+            let at = input.below(body);
+            block[at] ^= input.byte();
+        }
+        // Near the trailer lie page sums, extension and the partition index.
+        4 if body > 0 => {
+            let at = body - 1 - input.below(body.min(256));
+            block[at] = input.byte();
+        }
+        5 => drop(block.drain(..input.below(body))),
+        6 => {
+            let at = input.below(body + 1);
+            let len = usize::from(input.byte());
+            let inserted = input.take(len).to_vec();
+            drop(block.splice(at..at, inserted));
+        }
+        _ => block.truncate(end),
+    }
+    let (repair, end) = (input.byte(), part_end(block, input));
+    if end >= TRAILER_LEN_BYTES {
+        match repair % 4 {
+            0 => {}
+            1 => repair_trailer(&mut block[..end]),
+            _ => repair_pages(&mut block[..end]),
+        }
+    }
+}
+
+/// Where the block ends, or one of the partitions within it.
+fn part_end(block: &[u8], input: &mut Input<'_>) -> usize {
+    let choice = usize::from(input.byte());
+    if choice.is_multiple_of(2) {
+        return block.len();
+    }
+    let ends: Vec<usize> =
+        block.windows(MAGIC.len()).enumerate().filter(|(_, window)| *window == MAGIC).map(|(i, _)| i + 4).collect();
+    ends.get((choice / 2).checked_rem(ends.len()).unwrap_or_default()).copied().unwrap_or(block.len())
+}

@@ -1,0 +1,72 @@
+//! Keys from the input through every form of a filter: none may be denied.
+
+use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, PartitionedBuilder, Verify, compact};
+
+use crate::Input;
+
+/// Never a false negative, whatever kind, budget, keys, order, repetitions and form.
+pub fn roundtrip(data: &[u8]) {
+    let mut input = Input(data);
+    let spec = input.spec();
+    let seed = HashSeed(input.number(8));
+    let partition_keys = usize::from(input.byte());
+    let keys = keys(&mut input);
+    // A bare hash is asked of every partition: many of them would cost the square of the keys.
+    let partition_keys = partition_keys.max(keys.len() / 32);
+    let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key, seed)).collect();
+
+    let build = |reversed: bool| {
+        let mut builder = FilterBuilder::new(spec, seed).with_table_id([7; 16]);
+        match reversed {
+            false => keys.iter().for_each(|key| builder.add(key)),
+            // Repetitions change nothing.
+            true => hashes.iter().rev().chain(hashes.first()).for_each(|&hash| builder.add_hash(hash)),
+        }
+        builder
+    };
+    let block = build(false).finish().unwrap();
+    assert_eq!(block, build(true).finish().unwrap(), "the order of adding changes the bytes");
+    assert_holds(&block, &keys, &hashes);
+
+    let compact = build(false).finish_compact().unwrap();
+    assert!(hashes.iter().all(|&hash| compact::may_contain(&compact, hash)), "the compact form denies a key");
+    let unaligned = [&[0], compact.as_slice()].concat();
+    assert!(hashes.iter().all(|&hash| compact::may_contain(&unaligned[1..], hash)), "an odd address denies a key");
+
+    let mut builder = PartitionedBuilder::new(spec, seed, partition_keys);
+    keys.iter().for_each(|key| builder.add(key).unwrap());
+    assert_holds(&builder.finish().unwrap(), &keys, &hashes);
+
+    // Hashes as they come: equal ones, zeros, ones that no key is known for.
+    let raw: Vec<KeyHash> = data.chunks(8).map(|chunk| KeyHash::from_raw(Input(chunk).number(8))).collect();
+    let mut builder = FilterBuilder::new(spec, seed);
+    raw.iter().for_each(|&hash| builder.add_hash(hash));
+    assert_holds(&builder.finish().unwrap(), &[], &raw);
+}
+
+fn assert_holds(block: &[u8], keys: &[Vec<u8>], hashes: &[KeyHash]) {
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        let block = FilterBlock::open_with(block, verify).unwrap();
+        for (key, &hash) in keys.iter().zip(hashes) {
+            assert!(block.may_contain_key(key) && block.may_contain_hashed_key(key, hash), "a key is denied");
+        }
+        assert!(hashes.iter().all(|&hash| block.may_contain(hash)), "a hash is denied");
+        let mut answers = vec![false; hashes.len()];
+        block.may_contain_batch(hashes, &mut answers);
+        assert!(answers.iter().all(|&answer| answer), "a batch denies a key");
+        assert!(block.info().num_keys <= hashes.len() as u64);
+        block.verify_pages().unwrap();
+    }
+}
+
+/// Keys that the input spells out, and up to 4,095 that it only counts; in order.
+fn keys(input: &mut Input<'_>) -> Vec<Vec<u8>> {
+    let counted = if input.byte().is_multiple_of(4) { input.number(2) % 4096 } else { 0 };
+    let mut keys: Vec<Vec<u8>> = (0..counted).map(|i| format!("counted-{i}").into_bytes()).collect();
+    while !input.is_empty() {
+        let len = usize::from(input.byte() % 40);
+        keys.push(input.take(len).to_vec());
+    }
+    keys.sort();
+    keys
+}
