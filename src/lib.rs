@@ -42,3 +42,8 @@ pub use policy::{ByLevel, FilterPolicy, TableShape};
 pub fn instruction_set() -> &'static str {
     filter::Isa::detect().name()
 }
+
+/// The README's examples are tested with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -243,7 +243,7 @@ impl Shared {
         let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
         while let Some((key, value)) = merge.entry() {
             if value.is_some() || !drop_tombstones {
-                if writer.len_bytes() >= self.options.table_size_bytes {
+                if writer.num_entries() > 0 && writer.len_bytes() >= self.options.table_size_bytes {
                     break;
                 }
                 writer.add(key, value)?;

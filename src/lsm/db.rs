@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use super::batch::WriteBatch;
+use super::batch_read::{BATCH, Batch, Probe};
 use super::file_name::table_name;
 use super::manifest::Manifest;
 use super::memtable::MemtableCursor;
@@ -14,13 +15,11 @@ use super::options::{Durability, Options};
 use super::reports::lock;
 use super::scan::{RunCursor, Scan, Source};
 use super::shared::{ReadState, Shared};
-use super::stats::{LevelStats, Stats};
-use super::version::{BATCH, Batch, Probe};
+use super::stats::{LevelStats, Recorder, Stats};
+
 use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};
-use crate::codec::order_prefix;
 use crate::error::{Error, Result};
-use crate::hash::KeyHash;
 use crate::sstable::{TableCheck, TableFilter};
 
 /// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
@@ -261,7 +260,7 @@ impl Db {
         if storage.exists(dir) && !storage.list(dir)?.is_empty() {
             return Err(Error::NotAStore.in_file(dir));
         }
-        storage.create_dir_all(dir)?;
+        open::create_dir_durably(storage, dir)?;
         // The registry first, so that no table it names can go away while it is linked: the version pins them.
         let (state, version) = {
             let registry = lock(&self.shared.registry);
@@ -346,7 +345,8 @@ impl Db {
         if self.threads.is_empty() {
             return Ok(());
         }
-        let flushed = self.flush();
+        // With its header the empty log says which write comes next, whatever becomes of the manifest.
+        let flushed = self.flush().and_then(|()| lock(&self.shared.log).log.flush());
         lock(&self.shared.work).closing = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
@@ -420,7 +420,7 @@ impl Shared {
         if let Some(recorder) = recorder {
             recorder.gets(1);
         }
-        let probe = Probe { key, prefix: order_prefix(key), hash: KeyHash::of(key, self.seed) };
+        let probe = Probe::new(key, self.seed);
         if let Some(found) = state.get_from_memory(&probe, sequence) {
             if let Some(recorder) = recorder {
                 recorder.memory_hit();
@@ -436,23 +436,11 @@ impl Shared {
             recorder.gets(keys.len() as u64);
         }
         let context = self.read_context();
-        let mut values = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(BATCH) {
-            let mut probes = [Probe { key: &[], prefix: 0, hash: KeyHash::from_raw(0) }; BATCH];
-            for (probe, key) in probes.iter_mut().zip(keys) {
-                let key = key.as_ref();
-                *probe = Probe { key, prefix: order_prefix(key), hash: KeyHash::of(key, self.seed) };
-            }
-            let probes = probes.get(..keys.len()).unwrap_or_default();
-            let mut found = [const { None }; BATCH];
-            for (found, probe) in found.iter_mut().zip(probes) {
-                *found = state.get_from_memory(probe, sequence);
-                if let (Some(_), Some(recorder)) = (&found, recorder) {
-                    recorder.memory_hit();
-                }
-            }
-            state.version.get_batch(&mut Batch { probes, found: &mut found }, &context, recorder)?;
-            values.extend(found.into_iter().take(keys.len()).map(Option::flatten));
+        let mut values = vec![None; keys.len()];
+        for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
+            let mut batch = Batch::new(keys, self.seed);
+            state.get_batch_from_memory(&mut batch, values, sequence, recorder);
+            state.version.get_batch(&mut batch, values, &context, recorder)?;
         }
         Ok(values)
     }
@@ -466,5 +454,26 @@ impl ReadState {
             return found;
         }
         self.waiting.iter().find_map(|memtable| memtable.get(probe.key, probe.hash, sequence))
+    }
+
+    fn get_batch_from_memory(
+        &self,
+        batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
+        sequence: u64,
+        recorder: Option<Recorder<'_>>,
+    ) {
+        if self.memtable.is_empty() && self.waiting.is_empty() {
+            return;
+        }
+        for (place, value) in (0u32..).zip(values) {
+            let found = batch.probe(place).and_then(|probe| self.get_from_memory(&probe, sequence));
+            let Some(found) = found else { continue };
+            *value = found;
+            batch.open &= !(1 << place);
+            if let Some(recorder) = recorder {
+                recorder.memory_hit();
+            }
+        }
     }
 }

@@ -44,6 +44,15 @@ pub fn manifest_name(number: u64) -> String {
     format!("MANIFEST-{number:06}")
 }
 
+/// The number in the name of a table, log or manifest, or of a table that was not finished.
+#[must_use]
+pub fn number_in(name: &str) -> Option<u64> {
+    match parse(name.strip_suffix(".tmp").unwrap_or(name))? {
+        FileName::Table(number) | FileName::Log(number) | FileName::Manifest(number) => Some(number),
+        FileName::Current | FileName::Lock | FileName::Temporary => None,
+    }
+}
+
 /// What the file called `name` is; `None` for one that no store writes.
 #[must_use]
 pub fn parse(name: &str) -> Option<FileName> {
@@ -92,6 +101,16 @@ mod tests {
         assert_eq!((parse("CURRENT"), parse("LOCK")), (Some(FileName::Current), Some(FileName::Lock)));
         for temporary in ["CURRENT.tmp", "000007.sst.tmp"] {
             assert_eq!(parse(temporary), Some(FileName::Temporary));
+        }
+    }
+
+    #[test]
+    fn a_number_is_found_also_in_what_was_not_finished() {
+        for name in ["000007.sst", "000007.sst.tmp", "000007.log", "MANIFEST-000007"] {
+            assert_eq!(number_in(name), Some(7), "{name}");
+        }
+        for name in ["CURRENT", "CURRENT.tmp", "LOCK", "7.sst", "000007.sst.tmp.tmp", "notes"] {
+            assert_eq!(number_in(name), None, "{name}");
         }
     }
 

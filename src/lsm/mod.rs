@@ -8,6 +8,7 @@
 //! moment, so compaction never has to keep old versions, and nobody waits for anybody but writers for the disk.
 
 mod batch;
+mod batch_read;
 mod compaction;
 mod db;
 #[cfg(test)]

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
-use super::file_name::{CURRENT, FileName, LOCK, manifest_name, parse};
+use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
-use super::recovery::{remove_leftovers, replay_logs};
+use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
 use super::reports::Reports;
 use super::shared::{LogState, ReadState, Registry, Shared, Work, create_log, open_table};
 use super::stats::Counters;
 use super::version::Version;
 use super::version_edit::StoreState;
 use super::write::WriteQueue;
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
 use crate::hash::HashSeed;
 use crate::sstable::BlockCache;
 use crate::storage::Storage;
@@ -34,18 +34,31 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
     let exists = storage.exists(&dir.join(CURRENT));
     if !exists {
         check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
-        storage.create_dir_all(dir)?;
+        create_dir_durably(storage.as_ref(), dir)?;
     }
     let lock = storage.lock(&dir.join(LOCK))?;
-    let (registry, is_torn) = if storage.exists(&dir.join(CURRENT)) {
-        recover_registry(&options, dir)?
+    let reports = Reports::default();
+    let registry = if storage.exists(&dir.join(CURRENT)) {
+        recover_registry(&options, dir, &reports)?
     } else {
-        (create_registry(&options, dir)?, false)
+        create_registry(&options, dir)?
     };
-    let shared = build(dir, options, registry)?;
+    let shared = build(dir, options, registry, reports)?;
     replay_logs(&shared)?;
-    remove_leftovers(&shared, is_torn);
+    remove_leftovers(&shared);
     Ok((shared, lock))
+}
+
+/// Creates a directory; its name, and those of parents that had to be created, are durable on return.
+pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !storage.exists(path);
+    let created: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    storage.create_dir_all(dir)?;
+    for path in created {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        storage.sync_dir(parent.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
 }
 
 /// A directory that holds files of others becomes no store.
@@ -92,33 +105,47 @@ fn create_registry(options: &Options, dir: &Path) -> Result<Registry> {
     Ok(Registry { manifest, state })
 }
 
-/// The manifest, ready to be appended to, and whether a crash had torn its end.
-fn recover_registry(options: &Options, dir: &Path) -> Result<(Registry, bool)> {
+/// The manifest, ready to be appended to.
+fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<Registry> {
     let storage = options.storage.as_ref();
     let recovered = Manifest::recover(storage, dir)?;
+    let path = dir.join(manifest_name(recovered.number));
     let mut state = recovered.state.clone();
+    let in_range = |number: u64, field: Field, path: &Path| match number <= MAX_NUMBER {
+        true => Ok(()),
+        false => Err(Error::Corrupt { field, offset: 0 }.in_file(path)),
+    };
+    in_range(state.next_file_number, Field::FileNumber, &path)?;
+    in_range(state.last_sequence, Field::LogSequence, &path)?;
     // Numbers given out since the last edit must not be given out again.
     for name in storage.list(dir)? {
-        if let Some(FileName::Table(number) | FileName::Log(number) | FileName::Manifest(number)) = parse(&name) {
-            state.next_file_number = state.next_file_number.max(number.saturating_add(1));
+        if let Some(number) = number_in(&name) {
+            in_range(number, Field::FileNumber, &dir.join(&name))?;
+            state.next_file_number = state.next_file_number.max(number + 1);
         }
     }
     let is_torn = !recovered.end.is_clean();
+    if is_torn {
+        let (len, offset) = (recovered.end.torn_tail_bytes, recovered.end.valid_len_bytes);
+        reports.add(format!("{}: {len} bytes from {offset} on were cut off by a crash", path.display()));
+        // While the manifest is still the torn one: should this open fail, the next one must know as much.
+        set_aside_unnamed(storage, dir, &state, reports)?;
+    }
     let manifest = if is_torn || recovered.end.valid_len_bytes > MANIFEST_LIMIT_BYTES {
         let number = state.next_file_number;
         state.next_file_number += 1;
         let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
-        storage.remove(&dir.join(manifest_name(recovered.number)))?;
+        storage.remove(&path)?;
         manifest
     } else {
         Manifest::reopen(storage, dir, &recovered)?
     };
-    Ok((Registry { manifest, state }, is_torn))
+    Ok(Registry { manifest, state })
 }
 
-fn build(dir: &Path, options: Options, registry: Registry) -> Result<Arc<Shared>> {
+fn build(dir: &Path, options: Options, registry: Registry, reports: Reports) -> Result<Arc<Shared>> {
     let StoreState { store_id, hash_seed, last_sequence, next_file_number, .. } = registry.state;
-    let (seed, reports) = (HashSeed(hash_seed), Reports::default());
+    let seed = HashSeed(hash_seed);
     let open = |meta: &_| open_table(&options, dir, &store_id, seed, &reports, Clone::clone(meta));
     let levels: Result<Vec<Vec<_>>> =
         registry.state.levels.iter().map(|level| level.iter().map(open).collect()).collect();

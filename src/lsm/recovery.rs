@@ -9,11 +9,15 @@ use super::file_name::{FileName, log_name, parse};
 use super::log_file::{LogId, LogKind};
 use super::log_reader::{LogRecord, LogRecovery, read_log};
 use super::memtable::Memtable;
-use super::reports::lock;
+use super::reports::{Reports, lock};
 use super::shared::Shared;
-use super::version_edit::VersionEdit;
+use super::version_edit::{StoreState, VersionEdit};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
+use crate::storage::Storage;
+
+/// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
+pub(super) const MAX_NUMBER: u64 = u64::MAX / 2;
 
 /// Brings the writes of all logs that are still needed into tables of level 0.
 ///
@@ -33,11 +37,17 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         .collect();
     numbers.sort_unstable();
     let last_sequence = shared.visible.load(Ordering::Relaxed);
-    let mut replay = Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence };
+    let mut replay =
+        Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence, has_gap: false };
     for number in numbers {
         replay.read(number)?;
     }
-    let Replay { memtable, last_sequence, .. } = replay;
+    let Replay { memtable, last_sequence, has_gap, .. } = replay;
+    if has_gap {
+        // What is missing may be in a table whose naming was lost.
+        let state = lock(&shared.registry).state.clone();
+        set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
+    }
     if last_sequence == shared.visible.load(Ordering::Relaxed) {
         return Ok(());
     }
@@ -64,6 +74,8 @@ struct Replay<'a> {
     shared: &'a Shared,
     memtable: Memtable,
     last_sequence: u64,
+    /// Whether writes are missing, and nobody minds.
+    has_gap: bool,
 }
 
 impl Replay<'_> {
@@ -80,18 +92,30 @@ impl Replay<'_> {
         for (offset, len) in &end.skipped {
             shared.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
         }
+        // A log without records still says where it begins: with the first write that is in no table. That shows when
+        // a manifest has lost its last edits without a trace.
+        let next = end.next_sequence.unwrap_or(0);
+        self.check_gap(next, end.valid_len_bytes, &path).map_err(|error| error.in_file(&path))
+    }
+
+    /// Whether the writes up to `next` are all known.
+    fn check_gap(&mut self, next: u64, offset: u64, path: &Path) -> Result<()> {
+        if next <= self.last_sequence + 1 {
+            return Ok(());
+        }
+        if self.shared.options.recovery == LogRecovery::Strict || next > MAX_NUMBER {
+            return Err(Error::Corrupt { field: Field::LogSequence, offset });
+        }
+        let missing = next - self.last_sequence - 1;
+        self.shared.reports.add(format!("{}: {missing} writes before it are missing", path.display()));
+        self.has_gap = true;
+        self.last_sequence = next - 1;
         Ok(())
     }
 
     /// Gives the sequence number of the next record.
     fn take(&mut self, record: &LogRecord<'_>, path: &Path) -> Result<u64> {
-        if record.sequence > self.last_sequence + 1 {
-            let missing = record.sequence - self.last_sequence - 1;
-            if self.shared.options.recovery == LogRecovery::Strict {
-                return Err(Error::Corrupt { field: Field::LogSequence, offset: record.payload_offset });
-            }
-            self.shared.reports.add(format!("{}: {missing} writes before it are missing", path.display()));
-        }
+        self.check_gap(record.sequence, record.payload_offset, path)?;
         let mut sequence = record.sequence;
         for op in BatchOps::new(record.payload, record.payload_offset) {
             let op = op?;
@@ -111,32 +135,45 @@ impl Replay<'_> {
     }
 }
 
-/// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.
+/// Gives tables that the manifest does not name another name, for a person to look at: where an edit was lost, such a
+/// table may be the only one that holds its writes.
 ///
-/// After a torn manifest a table that it does not name may be one whose naming was lost: such a table is set aside under
-/// another name, for a person to look at.
-pub(super) fn remove_leftovers(shared: &Shared, manifest_was_torn: bool) {
+/// # Errors
+/// Those of the storage.
+pub(super) fn set_aside_unnamed(
+    storage: &dyn Storage,
+    dir: &Path,
+    state: &StoreState,
+    reports: &Reports,
+) -> Result<()> {
+    for name in storage.list(dir)? {
+        let Some(FileName::Table(number)) = parse(&name) else { continue };
+        if state.levels.iter().flatten().all(|table| table.number != number) {
+            let (path, aside) = (dir.join(&name), dir.join(format!("unnamed-{name}")));
+            reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
+            storage.rename(&path, &aside)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.
+pub(super) fn remove_leftovers(shared: &Shared) {
     let storage = shared.options.storage.as_ref();
     let Ok(names) = storage.list(&shared.dir) else { return };
     let current_log = shared.state.load().memtable.log_number;
     let manifest = lock(&shared.registry).manifest.number();
     let version = Arc::clone(&shared.state.load().version);
+    let is_live = |number| version.all_tables().any(|(_, table)| table.meta.number == number);
     for name in names {
-        let path = shared.dir.join(&name);
-        let done = match parse(&name) {
-            Some(FileName::Table(number)) if version.all_tables().any(|(_, table)| table.meta.number == number) => {
-                Ok(())
-            }
-            Some(FileName::Table(_)) if manifest_was_torn => {
-                shared.reports.add(format!("{}: not named by the torn manifest; set aside", path.display()));
-                storage.rename(&path, &shared.dir.join(format!("unnamed-{name}")))
-            }
-            Some(FileName::Table(_) | FileName::Temporary) => storage.remove(&path),
-            Some(FileName::Log(number)) if number != current_log => storage.remove(&path),
-            Some(FileName::Manifest(number)) if number != manifest => storage.remove(&path),
-            _ => Ok(()),
+        let is_needed = match parse(&name) {
+            Some(FileName::Table(number)) => is_live(number),
+            Some(FileName::Temporary) => false,
+            Some(FileName::Log(number)) => number == current_log,
+            Some(FileName::Manifest(number)) => number == manifest,
+            Some(FileName::Current | FileName::Lock) | None => true,
         };
-        if let Err(error) = done {
+        if !is_needed && let Err(error) = storage.remove(&shared.dir.join(&name)) {
             log::warn!("a file that is no longer needed stays for now: {error}");
         }
     }

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::batch_read::{BATCH, Batch, Group, Probe};
 use super::options::FilterUse;
 use super::reports::Reports;
 use super::stats::{Recorder, Tally, rate_units};
 use super::version_edit::{NUM_LEVELS, TableMeta};
 use crate::codec::order_prefix;
 use crate::error::Result;
-use crate::hash::KeyHash;
 use crate::sstable::{Answer, BlockCache, BlockReads, Lookup, Table, TableFilter};
 use crate::storage::Storage;
 
@@ -63,10 +63,10 @@ impl Drop for StoredTable {
 
 /// What a read looks at first: less than a cache line for each table, and from there one step to its filter.
 #[derive(Debug, Clone)]
-struct Slot {
+pub(super) struct Slot {
     /// [`order_prefix`] of the first and of the last key.
-    smallest: u64,
-    largest: u64,
+    pub(super) smallest: u64,
+    pub(super) largest: u64,
     /// The filter's expected rate, in the units of [`Tally::expected`].
     expected: u64,
     table: Arc<Table>,
@@ -80,7 +80,7 @@ impl Slot {
     }
 
     #[inline]
-    fn covers(&self, probe: &Probe<'_>) -> bool {
+    pub(super) fn covers(&self, probe: &Probe<'_>) -> bool {
         if self.smallest < probe.prefix && probe.prefix < self.largest {
             return true;
         }
@@ -103,14 +103,6 @@ impl Slot {
 struct Level {
     number: usize,
     slots: Vec<Slot>,
-}
-
-/// A key on its way through the tables: hashed once.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Probe<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) prefix: u64,
-    pub(super) hash: KeyHash,
 }
 
 /// What a read needs besides the key.
@@ -202,7 +194,7 @@ impl Version {
         Ok(None)
     }
 
-    /// [`Version::get`] for many keys, whose results go to `found`; those that have one already are left alone.
+    /// [`Version::get`] for many keys; what is found of the `i`-th goes to `values[i]`, and its bit in `batch.open` out.
     ///
     /// The filter lines of all keys in all runs are on their way to the cache before the first is asked.
     ///
@@ -211,60 +203,24 @@ impl Version {
     pub(super) fn get_batch(
         &self,
         batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
         recorder: Option<Recorder<'_>>,
     ) -> Result<()> {
-        if context.filter_use == FilterUse::Consult
-            && self.levels.iter().map(|level| level.num_runs()).sum::<usize>() > 1
-        {
+        // One run's lines are prefetched where they are asked.
+        let is_one_run = matches!(self.levels.as_slice(), [level] if level.number > 0 || level.slots.len() == 1);
+        if context.filter_use == FilterUse::Consult && !is_one_run {
             self.levels.iter().for_each(|level| level.prefetch(batch));
         }
         for level in &self.levels {
             let mut tally = Tally::default();
-            let result = level.get_batch(batch, context, &mut tally);
+            let result = level.get_batch(batch, values, context, &mut tally);
             if let Some(recorder) = recorder {
                 recorder.level(level.number, &tally);
             }
             result?;
         }
         Ok(())
-    }
-}
-
-/// Keys of one `multi_get` that are under way at once.
-pub(super) const BATCH: usize = 32;
-
-/// Up to [`BATCH`] keys and what was found of them; `found[i]` belongs to `probes[i]`.
-#[derive(Debug)]
-pub(super) struct Batch<'a> {
-    pub(super) probes: &'a [Probe<'a>],
-    pub(super) found: &'a mut [Option<Option<Vec<u8>>>],
-}
-
-impl Batch<'_> {
-    fn open(&self) -> impl Iterator<Item = (usize, &Probe<'_>)> {
-        self.probes.iter().enumerate().filter(|&(i, _)| self.found.get(i).is_some_and(Option::is_none))
-    }
-}
-
-/// Keys that are asked of one table together.
-struct Group {
-    len: usize,
-    hashes: [KeyHash; BATCH],
-    places: [usize; BATCH],
-}
-
-impl Group {
-    fn new() -> Self {
-        Self { len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] }
-    }
-
-    #[inline]
-    fn push(&mut self, place: usize, hash: KeyHash) {
-        if let (Some(to), Some(at)) = (self.hashes.get_mut(self.len), self.places.get_mut(self.len)) {
-            (*to, *at) = (hash, place);
-            self.len += 1;
-        }
     }
 }
 
@@ -304,60 +260,49 @@ impl Level {
         Ok(Lookup::NotFound)
     }
 
-    /// Tables that a read may have to ask.
-    fn num_runs(&self) -> usize {
-        if self.number == 0 { self.slots.len() } else { 1 }
+    /// Calls `visit` with each table and the keys that it may hold.
+    fn for_each_group(&self, batch: &Batch<'_>, mut visit: impl FnMut(&Slot, &Group) -> Result<()>) -> Result<()> {
+        if self.number == 0 {
+            return self.slots.iter().try_for_each(|slot| visit(slot, &batch.group(slot, batch.open)));
+        }
+        let mut left = batch.open;
+        while let Some(probe) = batch.probe(left.trailing_zeros()) {
+            // The keys of one table need not be neighbours, and are asked together.
+            let mut group = Group::default();
+            if let Some(slot) = self.candidates(&probe).first() {
+                group = batch.group(slot, left);
+                visit(slot, &group)?;
+            }
+            left &= !(group.mask | 1 << left.trailing_zeros());
+        }
+        Ok(())
     }
 
     fn prefetch(&self, batch: &Batch<'_>) {
-        if self.number == 0 {
-            for slot in &self.slots {
-                if let TableFilter::Ready(filter) = slot.table.filter() {
-                    batch.open().for_each(|(_, probe)| filter.prefetch(probe.hash));
-                }
+        let prefetch_group = |slot: &Slot, group: &Group| {
+            if let TableFilter::Ready(filter) = slot.table.filter() {
+                group.hashes().iter().for_each(|&hash| filter.prefetch(hash));
             }
-            return;
-        }
-        for (_, probe) in batch.open() {
-            for slot in self.candidates(probe) {
-                if let TableFilter::Ready(filter) = slot.table.filter() {
-                    filter.prefetch(probe.hash);
-                }
-            }
-        }
+            Ok(())
+        };
+        // The closure has no error to give.
+        let _ = self.for_each_group(batch, prefetch_group);
     }
 
-    /// Table by table, so that a filter is asked for all its keys at once.
-    fn get_batch(&self, batch: &mut Batch<'_>, context: &ReadContext<'_>, tally: &mut Tally) -> Result<()> {
-        if self.number == 0 || self.slots.len() == 1 {
-            for slot in &self.slots {
-                let mut group = Group::new();
-                batch.open().filter(|(_, probe)| slot.covers(probe)).for_each(|(i, probe)| group.push(i, probe.hash));
-                slot.get_group(&group, batch, context, tally)?;
-            }
-            return Ok(());
-        }
-        // At most one table per key: keys of the same table, which need not be neighbours, are asked together.
-        let mut slots = [usize::MAX; BATCH];
-        for (i, probe) in batch.open() {
-            let place = self.slots.partition_point(|slot| slot.is_below(probe));
-            if let (Some(to), true) = (slots.get_mut(i), self.slots.get(place).is_some_and(|slot| slot.covers(probe))) {
-                *to = place;
-            }
-        }
-        while let Some(&place) = slots.iter().find(|&&place| place != usize::MAX) {
-            let mut group = Group::new();
-            for (i, at) in slots.iter_mut().enumerate().filter(|(_, at)| **at == place) {
-                *at = usize::MAX;
-                if let Some(probe) = batch.probes.get(i) {
-                    group.push(i, probe.hash);
-                }
-            }
-            if let Some(slot) = self.slots.get(place) {
-                slot.get_group(&group, batch, context, tally)?;
-            }
-        }
-        Ok(())
+    fn get_batch(
+        &self,
+        batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
+        context: &ReadContext<'_>,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let before = batch.clone();
+        self.for_each_group(&before, |slot, group| {
+            // A newer table of level 0 may have answered for some of the group.
+            let group =
+                if group.mask & !batch.open == 0 { *group } else { before.group(slot, group.mask & batch.open) };
+            slot.get_group(&group, batch, values, context, tally)
+        })
     }
 }
 
@@ -367,30 +312,32 @@ impl Slot {
         &self,
         group: &Group,
         batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
         tally: &mut Tally,
     ) -> Result<()> {
         let mut answers = [true; BATCH];
-        let filter = match (context.filter_use, self.table.filter()) {
-            (FilterUse::Consult, TableFilter::Ready(filter)) => Some(filter),
-            _ => None,
-        };
-        if let Some(filter) = filter {
-            filter.may_contain_batch(group.hashes.get(..group.len).unwrap_or_default(), &mut answers);
+        let mut answer = Answer::Unfiltered;
+        if let (FilterUse::Consult, TableFilter::Ready(filter)) = (context.filter_use, self.table.filter()) {
+            filter.may_contain_batch(group.hashes(), &mut answers);
+            answer = Answer::Maybe;
         }
-        let answer = if filter.is_some() { Answer::Maybe } else { Answer::Unfiltered };
         for (&place, &may_contain) in group.places.iter().zip(&answers).take(group.len) {
             if !may_contain {
                 tally.true_negatives += 1;
                 tally.expected += self.expected;
                 continue;
             }
-            let (Some(probe), Some(found)) = (batch.probes.get(place), batch.found.get_mut(place)) else { continue };
-            *found = match self.search(probe, context, answer, tally)? {
-                Lookup::NotFound => None,
-                Lookup::Value(value) => Some(Some(value)),
-                Lookup::Tombstone => Some(None),
+            let Some(probe) = batch.probe(place.into()) else { continue };
+            let value = match self.search(&probe, context, answer, tally)? {
+                Lookup::NotFound => continue,
+                Lookup::Value(value) => Some(value),
+                Lookup::Tombstone => None,
             };
+            batch.open &= !(1 << place);
+            if let Some(to) = values.get_mut(usize::from(place)) {
+                *to = value;
+            }
         }
         Ok(())
     }

@@ -149,7 +149,7 @@ impl Shared {
     fn make_room(&self) -> Result<()> {
         self.check_writable()?;
         let state = self.state.load();
-        if state.memtable.len_bytes() < self.options.write_buffer_bytes {
+        if state.memtable.len_bytes() < self.options.write_buffer_bytes.max(1) {
             return Ok(());
         }
         if self.must_stall() {
@@ -172,7 +172,9 @@ impl Shared {
     fn must_stall(&self) -> bool {
         let state = self.state.load();
         let l0_tables = state.version.tables(0).count();
-        state.waiting.len() >= self.options.max_waiting_buffers
-            || self.options.auto_compaction && l0_tables >= self.options.l0_stall_trigger
+        // Whatever the settings, nobody waits for a flush or a compaction that is not going to come.
+        let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
+        state.waiting.len() >= self.options.max_waiting_buffers.max(1)
+            || self.options.auto_compaction && l0_tables >= l0_limit
     }
 }

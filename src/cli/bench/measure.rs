@@ -158,19 +158,29 @@ pub fn batch_mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
 pub struct Distribution {
     pub latencies: Histogram<u64>,
     pub stats: Stats,
+    /// Bytes that the operating system fetched from the device in the meantime, read-around included; where it tells.
+    pub device_bytes: Option<u64>,
 }
 
 /// Takes the time of each of the first `len` lookups, and the counters over all of them.
 pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distribution> {
     let mut latencies = new_histogram()?;
     db.reset_stats();
+    let device_bytes_before = device_bytes_read();
     for key in lookups.first(len) {
         let start = Instant::now();
         black_box(db.get(key)?);
         let latency = start.elapsed();
         latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_MAX_NS));
     }
-    Ok(Distribution { latencies, stats: db.stats() })
+    let device_bytes = device_bytes_read().zip(device_bytes_before).map(|(after, before)| after - before);
+    Ok(Distribution { latencies, stats: db.stats(), device_bytes })
+}
+
+/// What the kernel has fetched from devices for this process: page faults, reads and read-ahead.
+fn device_bytes_read() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
 }
 
 fn new_histogram() -> Outcome<Histogram<u64>> {

@@ -76,6 +76,8 @@ pub struct Row {
     /// The sum of the expected rates of the filters asked about keys that are not in their tables.
     pub expected_false_positives_per_get: Option<f64>,
     pub bytes_per_get: f64,
+    /// What the operating system fetched from the device, read-around and filter pages included (Linux).
+    pub device_bytes_per_get: Option<f64>,
     pub bits_per_key: f64,
     /// Of the filters asked about keys that are not in their tables; none when filters are not consulted.
     pub false_positive_rate: Option<f64>,

@@ -175,7 +175,7 @@ impl<'a> Bench<'a> {
     }
 
     fn row(&self, loaded: &StoreReport, measured: &Measured, distribution: &Distribution, lost: u64) -> Row {
-        let Distribution { latencies, stats } = distribution;
+        let Distribution { latencies, stats, device_bytes } = distribution;
         let total = &stats.total;
         let cpu_mean_ns = median(measured.means.iter().map(|mean| mean.cpu_ns).collect());
         let wall_mean_ns = median(measured.means.iter().map(|mean| mean.wall_ns).collect());
@@ -200,6 +200,7 @@ impl<'a> Bench<'a> {
             block_reads_per_get: per_get(total.block_reads as f64),
             expected_false_positives_per_get: measured.consulted.then(|| per_get(total.expected_false_positives)),
             bytes_per_get: per_get(total.block_read_bytes as f64),
+            device_bytes_per_get: device_bytes.map(|bytes| per_get(bytes as f64)),
             bits_per_key: loaded.bits_per_key,
             false_positive_rate: total.false_positive_rate(),
             expected_false_positive_rate: total.expected_false_positive_rate(),

@@ -1,0 +1,94 @@
+//! What the tests of the store share: random numbers from a seed, and files changed behind the store's back.
+#![allow(dead_code, reason = "no test file uses all of it")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use filterblock::storage::{Memory, Storage};
+use filterblock::{Db, Error, Options};
+
+/// Where the stores in memory lie.
+pub const DIR: &str = "/store";
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Options for a store in `storage` that does nothing of its own accord.
+pub fn quiet(storage: &Memory) -> Options {
+    Options { storage: Arc::new(storage.clone()), auto_compaction: false, hash_seed: Some(7), ..Options::default() }
+}
+
+pub fn key(i: u64) -> Vec<u8> {
+    format!("key{i:06}").into_bytes()
+}
+
+/// A store of `tables` tables in level 0, each with the keys `i * tables + n`, closed again.
+pub fn make_store(storage: &Memory, tables: u64, keys_per_table: u64) {
+    let db = Db::open(DIR, quiet(storage)).unwrap();
+    for n in 0..tables {
+        for i in 0..keys_per_table {
+            db.put(&key(i * tables + n), &key(i * tables + n)).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+}
+
+/// The store's files of a kind, by the end or the start of their names.
+pub fn files(storage: &dyn Storage, dir: &Path, kind: &str) -> Vec<PathBuf> {
+    let names = storage.list(dir).unwrap();
+    let is_kind = |name: &String| name.ends_with(kind) || name.starts_with(kind);
+    names.into_iter().filter(is_kind).map(|name| dir.join(name)).collect()
+}
+
+pub fn replace(storage: &dyn Storage, path: &Path, content: &[u8]) {
+    if storage.exists(path) {
+        storage.remove(path).unwrap();
+    }
+    let mut file = storage.create(path).unwrap();
+    file.write_all(content).unwrap();
+    file.sync().unwrap();
+}
+
+pub fn change(storage: &dyn Storage, path: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
+    let mut content = storage.read(path).unwrap();
+    edit(&mut content);
+    replace(storage, path, &content);
+}
+
+/// A second file system with the same files in `DIR`: what a crash at this moment would leave, were all of it durable.
+pub fn image(storage: &Memory) -> Memory {
+    let copy = Memory::new();
+    copy.create_dir_all(Path::new(DIR)).unwrap();
+    for name in storage.list(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(name);
+        // It may have gone since it was listed.
+        if let Ok(content) = storage.read(&path) {
+            replace(&copy, &path, &content);
+        }
+    }
+    copy
+}
+
+/// Asserts that an error's message begins with the file it is about.
+pub fn assert_names(error: &Error, path: &Path) {
+    let message = error.to_string();
+    assert!(message.starts_with(&format!("{}: ", path.display())), "{message} does not name {}", path.display());
+}
+
+pub fn scan_all(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
+    db.scan(..).map(Result::unwrap).collect()
+}
