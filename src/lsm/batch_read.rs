@@ -22,49 +22,71 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Up to [`BATCH`] keys, each part in an array of its own, so that a range check is a few vector instructions for all.
+/// Up to [`BATCH`] keys, each part in an array of its own.
 #[derive(Debug, Clone)]
 pub(super) struct Batch<'a> {
     keys: [&'a [u8]; BATCH],
     prefixes: [u64; BATCH],
     hashes: [KeyHash; BATCH],
+    /// The least and the greatest prefix: most tables of level 0 hold all or none of a batch, which these decide.
+    least: u64,
+    greatest: u64,
     /// A bit for each key of which nothing was found yet.
     pub(super) open: u32,
 }
 
-/// The keys of a batch that one table may hold.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Group {
-    /// A bit for each of them.
-    pub(super) mask: u32,
-    pub(super) len: usize,
+/// The keys of a batch that one table may hold, side by side.
+#[derive(Debug)]
+pub(super) struct Group<'b> {
+    gathered: Option<Gathered>,
+    /// The keys in front of the batch, where those are the ones.
+    front: &'b [KeyHash],
+}
+
+#[derive(Debug)]
+struct Gathered {
+    len: usize,
     hashes: [KeyHash; BATCH],
     /// Which of the batch's keys each is.
-    pub(super) places: [u8; BATCH],
+    places: [u8; BATCH],
 }
 
-impl Default for Group {
-    fn default() -> Self {
-        Self { mask: 0, len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] }
-    }
-}
-
-impl Group {
+impl Group<'_> {
     #[inline]
     pub(super) fn hashes(&self) -> &[KeyHash] {
-        self.hashes.get(..self.len).unwrap_or_default()
+        match &self.gathered {
+            None => self.front,
+            Some(gathered) => gathered.hashes.get(..gathered.len).unwrap_or_default(),
+        }
+    }
+
+    /// Which of the batch's keys the `i`-th of the group is.
+    #[inline]
+    pub(super) fn place(&self, i: usize) -> Option<u32> {
+        match &self.gathered {
+            None => u32::try_from(i).ok(),
+            Some(gathered) => gathered.places.get(i).map(|&place| place.into()),
+        }
     }
 }
 
 impl<'a> Batch<'a> {
     /// The first [`BATCH`] of `keys`.
     pub(super) fn new<K: AsRef<[u8]>>(keys: &'a [K], seed: HashSeed) -> Self {
-        let mut batch =
-            Self { keys: [&[]; BATCH], prefixes: [0; BATCH], hashes: [KeyHash::from_raw(0); BATCH], open: 0 };
+        let mut batch = Self {
+            keys: [&[]; BATCH],
+            prefixes: [0; BATCH],
+            hashes: [KeyHash::from_raw(0); BATCH],
+            least: u64::MAX,
+            greatest: 0,
+            open: 0,
+        };
         let parts = batch.keys.iter_mut().zip(&mut batch.prefixes).zip(&mut batch.hashes);
         for (((key, prefix), hash), from) in parts.zip(keys) {
             let probe = Probe::new(from.as_ref(), seed);
             (*key, *prefix, *hash) = (probe.key, probe.prefix, probe.hash);
+            batch.least = batch.least.min(probe.prefix);
+            batch.greatest = batch.greatest.max(probe.prefix);
             batch.open = batch.open << 1 | 1;
         }
         batch
@@ -77,9 +99,15 @@ impl<'a> Batch<'a> {
         Some(Probe { key: self.keys.get(place)?, prefix: *self.prefixes.get(place)?, hash: *self.hashes.get(place)? })
     }
 
-    /// The keys among those with a bit in `of` that a table may hold.
+    /// Which keys, of those with a bit in `of`, a table may hold.
     #[inline]
-    pub(super) fn group(&self, slot: &Slot, of: u32) -> Group {
+    pub(super) fn within(&self, slot: &Slot, of: u32) -> u32 {
+        if slot.smallest < self.least && self.greatest < slot.largest {
+            return of;
+        }
+        if self.greatest < slot.smallest || slot.largest < self.least {
+            return 0;
+        }
         let (mut inside, mut on_edge) = (0u32, 0u32);
         for (i, &prefix) in self.prefixes.iter().enumerate() {
             inside |= u32::from((slot.smallest < prefix) & (prefix < slot.largest)) << i;
@@ -90,19 +118,27 @@ impl<'a> Batch<'a> {
             inside |= u32::from(slot.covers(&probe)) << on_edge.trailing_zeros();
             on_edge &= on_edge - 1;
         }
-        self.gather(inside & of)
+        inside & of
     }
 
-    fn gather(&self, mask: u32) -> Group {
-        let mut group = Group { mask, ..Group::default() };
+    /// The keys with a bit in `mask`.
+    #[inline]
+    pub(super) fn gather(&self, mask: u32) -> Group<'_> {
+        if mask & mask.wrapping_add(1) == 0 {
+            let front = self.hashes.get(..mask.count_ones() as usize).unwrap_or_default();
+            return Group { gathered: None, front };
+        }
+        let mut gathered = Gathered { len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] };
         // Written each time and kept if wanted: which keys a table holds is chance, and a branch on chance is slow.
         for (i, &hash) in (0u8..).zip(&self.hashes) {
-            if let (Some(to), Some(place)) = (group.hashes.get_mut(group.len), group.places.get_mut(group.len)) {
+            if let (Some(to), Some(place)) =
+                (gathered.hashes.get_mut(gathered.len), gathered.places.get_mut(gathered.len))
+            {
                 (*to, *place) = (hash, i);
             }
-            group.len += (mask >> i & 1) as usize;
+            gathered.len += (mask >> i & 1) as usize;
         }
-        group
+        Group { gathered: Some(gathered), front: &[] }
     }
 }
 
@@ -116,11 +152,16 @@ mod tests {
         for len in 0..=32usize {
             let batch = Batch::new(&keys[..len], HashSeed(3));
             assert_eq!(u64::from(batch.open), (1u64 << len) - 1);
-            let group = batch.gather(batch.open & 0x5555_5555);
-            assert_eq!(group.len, len.div_ceil(2));
-            for (&place, &hash) in group.places.iter().zip(group.hashes()) {
-                assert_eq!(place % 2, 0);
-                assert_eq!(hash, KeyHash::of(&[place], HashSeed(3)));
+            for mask in [batch.open, batch.open & 0x5555_5555, batch.open & 0x8000_0001, batch.open & 0xff] {
+                let group = batch.gather(mask);
+                assert_eq!(group.hashes().len(), mask.count_ones() as usize);
+                let mut seen = 0;
+                for (i, &hash) in group.hashes().iter().enumerate() {
+                    let place = group.place(i).unwrap();
+                    assert_eq!(hash, KeyHash::of(&keys[place as usize], HashSeed(3)));
+                    seen |= 1 << place;
+                }
+                assert_eq!(seen, mask);
             }
         }
         assert!(Batch::new(&keys, HashSeed(3)).probe(32).is_none());
