@@ -5,6 +5,7 @@ use std::path::Path;
 use super::batch::{MAX_BATCH_LEN_BYTES, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 use super::file_name::{FileName, parse};
 use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, LogKind, LogWriter, RECORD_HEADER_LEN_BYTES};
+use super::recovery::MAX_NUMBER;
 use super::version_edit::{NUM_LEVELS, TableMeta, VersionEdit};
 use crate::codec::{put_bytes, put_u32, put_varint, u64_bytes};
 use crate::storage::{Memory, Storage};
@@ -192,6 +193,7 @@ fn limits_are_as_the_document_has_them() {
         ("length of a key", MAX_KEY_LEN_BYTES),
         ("length of a value", MAX_VALUE_LEN_BYTES),
         ("length of a write batch", MAX_BATCH_LEN_BYTES),
+        ("file number, sequence number", usize::try_from(MAX_NUMBER).unwrap()),
     ];
     assert_eq!(documented, expected);
 }
