@@ -95,7 +95,7 @@ impl WriteFile for MortalFile {
     fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
         if let Err(error) = self.storage.step(&self.path) {
             // Now and then the last write gets half way.
-            if self.file.len() % 2 == 0 {
+            if self.file.len().is_multiple_of(2) {
                 self.file.write_all(&bytes[..bytes.len() / 2])?;
             }
             return Err(error);

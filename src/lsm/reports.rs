@@ -1,6 +1,6 @@
 //! Damage that was met: one message each, kept for [`super::Stats::reports`] and sent to the `log` crate.
 
-use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::version::StoredTable;
@@ -10,16 +10,9 @@ use crate::sstable::TableFilter;
 /// More damage than this is counted but no longer told one by one.
 const MAX_REPORTS: usize = 100;
 
-/// Messages, and what they were about.
+/// The messages.
 #[derive(Debug, Default)]
-pub(super) struct Reports(Mutex<Inner>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    messages: Vec<String>,
-    /// Tables whose filter was reported, by number.
-    filters: HashSet<u64>,
-}
+pub(super) struct Reports(Mutex<Vec<String>>);
 
 /// The data behind a lock whose holder panicked: every update here and in the store leaves it whole.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -29,14 +22,14 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Reports {
     pub(super) fn add(&self, message: String) {
         log::warn!("{message}");
-        let mut inner = lock(&self.0);
-        if inner.messages.len() < MAX_REPORTS {
-            inner.messages.push(message);
+        let mut messages = lock(&self.0);
+        if messages.len() < MAX_REPORTS {
+            messages.push(message);
         }
     }
 
     pub(super) fn messages(&self) -> Vec<String> {
-        lock(&self.0).messages.clone()
+        lock(&self.0).clone()
     }
 
     /// Tells once of each table whose filter is damaged.
@@ -44,26 +37,34 @@ impl Reports {
     /// # Errors
     /// That damage, when `strict`.
     pub(super) fn look_at(&self, stored: &StoredTable, strict: bool) -> Result<()> {
-        let message = match stored.table.filter() {
-            TableFilter::Absent => return Ok(()),
-            TableFilter::Ready(filter) if filter.damaged_pages() == 0 => return Ok(()),
+        match stored.table.filter() {
+            TableFilter::Absent => Ok(()),
             TableFilter::Ready(filter) => {
+                let damaged_pages = filter.damaged_pages();
+                if damaged_pages == 0 {
+                    return Ok(());
+                }
                 if strict {
                     filter.verify_pages().map_err(|error| error.in_file(&stored.path))?;
                 }
-                format!("{}: {} pages of the filter are damaged", stored.path.display(), filter.damaged_pages())
+                let path = stored.path.display();
+                self.add_once(stored, || format!("{path}: {damaged_pages} pages of the filter are damaged"));
+                Ok(())
+            }
+            TableFilter::Degraded(_) if strict => {
+                Err(Error::Corrupt { field: Field::FilterBlock, offset: 0 }.in_file(&stored.path))
             }
             TableFilter::Degraded(error) => {
-                if strict {
-                    let damage = Error::Corrupt { field: Field::FilterBlock, offset: 0 };
-                    return Err(damage.in_file(&stored.path));
-                }
-                format!("{error}")
+                self.add_once(stored, || error.to_string());
+                Ok(())
             }
-        };
-        if lock(&self.0).filters.insert(stored.meta.number) {
-            self.add(format!("{message}; reads of the table answer \"maybe\" where it was asked"));
         }
-        Ok(())
+    }
+
+    fn add_once(&self, stored: &StoredTable, message: impl FnOnce() -> String) {
+        // Each read of such a table comes here: all but the first must cost no more than this.
+        if !stored.is_reported.load(Ordering::Relaxed) && !stored.is_reported.swap(true, Ordering::Relaxed) {
+            self.add(format!("{}; reads of the table answer \"maybe\" where it was asked", message()));
+        }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct StoredTable {
     expected: u64,
     storage: Arc<dyn Storage>,
     obsolete: AtomicBool,
+    /// Whether its filter's damage has been told.
+    pub(super) is_reported: AtomicBool,
 }
 
 impl StoredTable {
@@ -37,7 +39,15 @@ impl StoredTable {
             TableFilter::Ready(filter) => rate_units(filter.expected_false_positive_rate()),
             TableFilter::Absent | TableFilter::Degraded(_) => 0,
         };
-        Self { meta, table: Arc::new(table), path, expected, storage, obsolete: AtomicBool::new(false) }
+        Self {
+            meta,
+            table: Arc::new(table),
+            path,
+            expected,
+            storage,
+            obsolete: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
+        }
     }
 
     /// The file goes with the last reference.

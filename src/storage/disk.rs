@@ -83,12 +83,28 @@ impl Storage for Disk {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(LockedFile::new(path)?))
+    }
+}
+
+struct LockedFile(File);
+
+impl LockedFile {
+    fn new(path: &Path) -> Result<Self> {
         let file = in_file(path, OpenOptions::new().write(true).create(true).truncate(false).open(path))?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(file)),
+            Ok(()) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),
             Err(TryLockError::Error(error)) => Err(Error::from(error).in_file(path)),
         }
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing alone would leave the lock to a process that another thread is just starting: between fork and exec
+        // it shares all open files. Should unlocking fail, closing is what is left.
+        let _ = self.0.unlock();
     }
 }
 
@@ -281,6 +297,17 @@ mod tests {
             assert!(error.to_string().starts_with("/dev/null"), "{error}");
         }
         assert_eq!(file.len(), 3);
+    }
+
+    #[test]
+    fn a_lock_ends_with_its_guard_though_another_process_may_still_share_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let lock = LockedFile::new(&path).unwrap();
+        let _shared_by_a_fork = lock.0.try_clone().unwrap();
+        assert!(matches!(Disk.lock(&path).err().unwrap().root(), Error::Locked));
+        drop(lock);
+        drop(Disk.lock(&path).unwrap());
     }
 
     #[test]
