@@ -160,7 +160,8 @@ fn the_benchmark_reports_every_filter_layout_and_workload_with_and_without_filte
         "plot.svg",
     ]);
     let report = report.json(0);
-    assert_rows(&report, 2 * 4 * 3 * 2);
+    // Filters, layouts, workloads, consulted or not.
+    assert_rows(&report, 3 * 4 * 3 * 2);
     let runs = |layout: &str| {
         let rows = report["rows"].as_array().unwrap();
         rows.iter().find(|row| row["layout"] == layout).unwrap()["runs"].as_u64().unwrap()
