@@ -15,6 +15,13 @@ pub fn thousands(value: u64) -> String {
     text
 }
 
+/// The nearest integer.
+pub fn whole(value: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+    let rounded = value.round() as u64;
+    rounded
+}
+
 /// A number of things: `1 table`, `2 tables`. Only for words with a plain plural.
 pub fn count(value: u64, unit: &str) -> String {
     format!("{} {unit}{}", thousands(value), if value == 1 { "" } else { "s" })
@@ -32,12 +39,7 @@ pub fn significant(value: f64) -> String {
     }
     let size = value.abs();
     if size >= 999.5 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rounded finite number; saturates"
-        )]
-        let digits = thousands(size.round() as u64);
+        let digits = thousands(whole(size));
         return if value < 0.0 { format!("-{digits}") } else { digits };
     }
     let decimals = match size {
