@@ -128,11 +128,10 @@ fn follow_links(path: &Path) -> Outcome<PathBuf> {
     Err(Failure::Message(format!("{}: too many symbolic links", path.display())))
 }
 
-/// The error of the operating system itself: those of temporary files name a path that the user never gave.
+/// The error without the name of a temporary file, which the user never gave; its crate only has it as text.
 pub fn without_path(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|outer| outer.source()).and_then(|inner| inner.downcast_ref::<io::Error>());
-    match inner.and_then(io::Error::raw_os_error) {
-        Some(code) => io::Error::from_raw_os_error(code),
+    match error.to_string().split_once(" at path ") {
+        Some((reason, _)) => io::Error::new(error.kind(), reason),
         None => error,
     }
 }

@@ -34,14 +34,14 @@ The table:
   filter    the filters of the store: one kind for all tables, or by-level
   layout    how its tables lie, see --layout
   keys      what is asked for: absent, present or mixed
-  filters   whether reads ask the filters or ignore them
-  mean      ns of CPU time of the thread for one get, over a plain loop; the median of --rounds, taken by turns with \
+  asked     whether reads ask the filters: yes, or no (they are ignored)
+  mean      ns (k: thousands, M: millions) of CPU time of the thread for one get, over a plain loop; the median of --rounds, taken by turns with \
 and without filters. With --cold or --io direct it is wall time, as a read may then wait for the device
   batch     ns for a key's share of a multi_get of 32 absent keys
   p50 ..    ns of wall time of single gets, in a pass of its own; the cost of reading the clock is in it and is printed
   reads     data blocks read for one get, counted by the store (there is no block cache)
   fpr %     false positives among the filters asked about keys that their tables do not hold
-  exp %     what the fill of these filters makes us expect
+  exp %     the rate to expect of these filters
 
 Below it, a line for each store tells what it took to make, its size and that of its filters. Every loaded key is \
 asked too: false negatives must be 0.

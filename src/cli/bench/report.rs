@@ -147,7 +147,7 @@ impl Report {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         table.set_header([
-            "filter", "layout", "keys", "filters", "mean", "batch", "p50", "p99", "p99.9", "reads", "fpr %", "exp %",
+            "filter", "layout", "keys", "asked", "mean", "batch", "p50", "p99", "p99.9", "reads", "fpr %", "exp %",
         ]);
         table.add_rows(self.rows.iter().map(Row::cells));
         for column in table.column_iter_mut().skip(4) {
@@ -211,15 +211,24 @@ impl Row {
             self.filter.clone(),
             self.layout.into(),
             self.workload.into(),
-            if self.filters_consulted { "asked" } else { "ignored" }.into(),
-            significant(self.mean_ns),
-            or_dash(self.batch_mean_ns.map(significant)),
-            thousands(self.p50_ns),
-            thousands(self.p99_ns),
-            thousands(self.p999_ns),
+            if self.filters_consulted { "yes" } else { "no" }.into(),
+            time(self.mean_ns),
+            or_dash(self.batch_mean_ns.map(time)),
+            time(self.p50_ns as f64),
+            time(self.p99_ns as f64),
+            time(self.p999_ns as f64),
             significant(self.block_reads_per_get),
             percent(self.false_positive_rate),
             percent(self.expected_false_positive_rate),
         ]
+    }
+}
+
+/// Nanoseconds in at most six letters, so that the table stays narrow: from 100,000 on in thousands or millions.
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 999_500.0 => format!("{}M", significant(ns / 1e6)),
+        ns if ns >= 99_999.5 => format!("{}k", significant(ns / 1e3)),
+        ns => significant(ns),
     }
 }
