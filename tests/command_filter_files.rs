@@ -140,7 +140,9 @@ fn a_failed_build_leaves_nothing() {
     shell.write("bad", "00\n0x\n");
     shell.run(&["build", "-o", "f", "--hex", "bad"]).fails_with(&["bad: line 2, column 2"]);
     shell.run(&["build", "-o", "f", "missing"]).fails_with(&["missing"]);
-    shell.run(&["build", "-o", "nowhere/f", "bad"]).fails_with(&["nowhere/f"]);
+    let nowhere = shell.run(&["build", "-o", "nowhere/f", "bad"]);
+    assert!(!nowhere.stderr.contains(".tmp"), "{nowhere:?}");
+    nowhere.fails_with(&["nowhere/f"]);
     shell.run(&["build", "-o", "f", "."]).fails_with(&["."]);
     // A directory in which not even root can make a file.
     if Path::new("/proc/version").exists() {
@@ -179,19 +181,27 @@ fn damage_is_told_from_files_that_cannot_be_read() {
     assert_eq!(shell.run(&["verify", "fruit.filter"]).exits(0), "fruit.filter: sound\n");
     let mut flipped = sound.clone();
     flipped[0] ^= 1;
-    let damaged = [("flipped", flipped), ("cut", sound[1..].to_vec()), ("empty", Vec::new()), ("zeros", vec![0; 200])];
-    for (name, bytes) in damaged {
+    let no_block = "not a filter block (no magic at its end), or cut: ";
+    let damaged = [
+        ("flipped", flipped, "damaged: "),
+        ("cut", sound[1..].to_vec(), "damaged: "),
+        ("short", sound[..sound.len() - 1].to_vec(), no_block),
+        ("empty", Vec::new(), no_block),
+        ("zeros", vec![0; 200], no_block),
+    ];
+    for (name, bytes, reason) in damaged {
         shell.write(name, bytes);
         let said = shell.run(&["verify", name]).exits(1);
-        assert!(said.starts_with(&format!("{name}: damaged: ")) && said.contains("offset"), "{said}");
+        assert!(said.starts_with(&format!("{name}: {reason}")), "{said}");
         let report = shell.run(&["verify", "--json", name]).json(1);
         assert_eq!(report["sound"], false);
-        shell.run(&["query", name, "apple"]).fails_with(&[name, "damaged"]);
-        shell.run(&["inspect", name]).fails_with(&[name, "damaged"]);
+        shell.run(&["query", name, "apple"]).fails_with(&[name, reason]);
+        shell.run(&["inspect", name]).fails_with(&[name, reason]);
     }
     shell.run(&["verify", "missing"]).fails_with(&["missing"]);
-    shell.run(&["verify", "."]).fails_with(&["."]);
-    shell.run(&["query", ".", "apple"]).fails_with(&["."]);
+    for arguments in [&["verify", "."][..], &["inspect", "."], &["query", ".", "apple"]] {
+        shell.run(arguments).fails_with(&[".: not a regular file"]);
+    }
 }
 
 #[test]
@@ -209,7 +219,7 @@ fn verify_names_the_keys_that_a_filter_denies() {
     let shell = shell_with_fruit();
     let run = shell.run_with(&["verify", "fruit.filter", "--against", "-"], b"apple\nzebra\n");
     assert!(run.stderr.contains("filterblock: standard input: line 2: the filter denies \"zebra\""), "{run:?}");
-    assert!(run.exits(1).contains("2 keys asked, 1 false negatives"));
+    assert!(run.exits(1).contains("2 keys asked, 1 false negative"));
 }
 
 #[test]
@@ -254,4 +264,86 @@ fn help_is_data_with_examples_and_a_wrong_flag_is_a_message() {
     shell.run(&["build", "--nonsense"]).fails_with(&["--nonsense"]);
     assert_eq!(shell.run(&[]).status, 2);
     shell.run(&["query", "file"]).fails_with(&["KEY"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_followed_and_what_is_no_file_is_never_replaced() {
+    use std::os::unix::fs::symlink;
+    let shell = shell_with_fruit();
+    fs::create_dir(shell.path("sub")).unwrap();
+    symlink("sub/target", shell.path("link")).unwrap();
+    shell.run(&["build", "-o", "link", "keys"]).exits(0);
+    shell.run(&["build", "-o", "link", "keys"]).fails_with(&["link: the file exists"]);
+    shell.run(&["build", "-o", "link", "--force", "--seed", "3", "keys"]).exits(0);
+    assert!(fs::symlink_metadata(shell.path("link")).unwrap().is_symlink());
+    assert_eq!(shell.run(&["inspect", "--json", "sub/target"]).json(0)["hash_seed"], 3);
+    symlink("/dev/null", shell.path("device")).unwrap();
+    symlink("loop", shell.path("loop")).unwrap();
+    for name in ["device", "sub", "/dev/null"] {
+        shell.run(&["build", "-o", name, "--force", "keys"]).fails_with(&[name, "not a regular file"]);
+        for flag in ["--json", "--svg"] {
+            shell.run(&["bench", "point-miss", flag, name]).fails_with(&[name, "not a regular file"]);
+        }
+    }
+    shell.run(&["build", "-o", "loop", "--force", "keys"]).fails_with(&["loop", "too many"]);
+    assert_eq!(fs::read_link(shell.path("device")).unwrap(), Path::new("/dev/null"));
+}
+
+#[test]
+fn a_block_may_go_to_standard_output() {
+    let shell = shell_with_fruit();
+    let run = shell.run(&["build", "-o", "-", "keys"]);
+    assert_eq!((run.status, run.stdout), (0, fs::read(shell.path("fruit.filter")).unwrap()));
+    shell.run(&["build", "-o", "-", "--json", "keys"]).fails_with(&["--json"]);
+    assert_eq!(shell.files(), ["fruit.filter", "keys"]);
+}
+
+#[test]
+fn a_filter_of_prefixes_is_asked_for_prefixes_only() {
+    use filterblock::{FilterBuilder, FilterSpec, HashSeed};
+    let shell = shell_with_fruit();
+    for (name, whole_keys_too) in [("prefixes", false), ("both", true)] {
+        let builder = FilterBuilder::new(FilterSpec::default(), HashSeed(0));
+        let mut builder = builder.with_prefixes("first-two", whole_keys_too).unwrap();
+        builder.add(b"ap");
+        builder.add(if whole_keys_too { b"apple" } else { b"ap" });
+        shell.write(name, builder.finish().unwrap());
+        assert_eq!(shell.run(&["query", name, "--prefixes", "ap"]).exits(0), "maybe\tap\n");
+        let text = shell.run(&["inspect", name]).exits(0);
+        assert!(text.contains("prefixes taken by first-two") && !text.contains("Some("), "{text}");
+    }
+    shell.run(&["query", "prefixes", "apple"]).fails_with(&["prefixes of keys", "--prefixes"]);
+    shell.run(&["verify", "prefixes", "--against", "keys"]).fails_with(&["prefixes of keys", "--prefixes"]);
+    shell.run(&["verify", "prefixes"]).exits(0);
+    shell.run_with(&["verify", "prefixes", "--against", "-", "--prefixes"], b"ap\n").exits(0);
+    assert_eq!(shell.run(&["query", "both", "apple"]).exits(0), "maybe\tapple\n");
+    shell.run(&["query", "fruit.filter", "--prefixes", "ap"]).fails_with(&["whole keys"]);
+}
+
+#[test]
+fn the_exit_status_stays_when_no_message_can_be_told() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let shell = shell_with_fruit();
+    for (arguments, status) in
+        [(&["build", "-o", "x", "keys"][..], 0), (&["build", "-o", "x", "keys"], 2), (&["--nonsense"], 2)]
+    {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut child = command();
+        child.args(arguments).current_dir(shell.dir.path()).stderr(full);
+        assert_eq!(child.output().unwrap().status.code(), Some(status), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_short_help_has_no_long_tail() {
+    let shell = Shell::new();
+    let subcommands: [&[&str]; 6] =
+        [&["build"], &["query"], &["inspect"], &["verify"], &["db"], &["bench", "point-miss"]];
+    for subcommand in subcommands {
+        let help = shell.run(&[subcommand, &["-h"]].concat()).exits(0);
+        assert!(!help.contains("Examples:"), "{help}");
+    }
 }

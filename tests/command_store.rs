@@ -5,9 +5,11 @@
 mod shell;
 
 use std::fs;
+use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
-use shell::Shell;
+use shell::{Shell, command};
 
 #[test]
 fn what_is_put_is_got_scanned_and_deleted() {
@@ -62,9 +64,13 @@ fn a_directory_without_a_store_is_an_error_and_stays_as_it_is() {
     let shell = Shell::new();
     fs::create_dir(shell.path("other")).unwrap();
     shell.write("other/file", "precious");
-    for arguments in [["get", "other", "k"], ["delete", "other", "k"]] {
-        shell.run(&[&["db"], &arguments[..]].concat()).fails_with(&["other"]);
+    for arguments in [["get", "other", "k"], ["delete", "other", "k"], ["get", "none", "k"], ["delete", "none", "k"]] {
+        shell.run(&[&["db"], &arguments[..]].concat()).fails_with(&[arguments[1]]);
     }
+    for command in ["scan", "stats", "verify", "compact"] {
+        shell.run(&["db", command, "none"]).fails_with(&["none"]);
+    }
+    shell.run(&["db", "load", "none", "other"]).fails_with(&["other: a directory"]);
     shell.run(&["db", "put", "other", "k", "v"]).fails_with(&["other", "holds no store"]);
     shell.run(&["db", "verify", "missing"]).fails_with(&["missing"]);
     shell.run(&["db", "scan", "missing"]).fails_with(&["missing"]);
@@ -94,7 +100,72 @@ fn a_damaged_table_is_found_by_verify() {
     bytes[100] ^= 4;
     fs::write(&table, bytes).unwrap();
     let said = shell.run(&["db", "verify", "store"]).exits(1);
-    assert!(said.contains(table.file_name().unwrap().to_str().unwrap()), "{said}");
+    let name = table.file_name().unwrap().to_str().unwrap();
+    assert!(said.contains(name), "{said}");
+    let report = shell.run(&["db", "verify", "store", "--json"]).json(1);
+    assert!(report["damage"][0].as_str().unwrap().contains(name), "{report}");
+    fs::remove_file(&table).unwrap();
+    assert!(shell.run(&["db", "verify", "store"]).exits(1).contains(name), "a missing table is damage");
+}
+
+#[test]
+fn a_store_with_a_damaged_manifest_is_damaged() {
+    let shell = Shell::new();
+    shell.run(&["db", "put", "store", "k", "v"]).exits(0);
+    shell.run(&["db", "verify", "store"]).exits(0);
+    shell.write("store/CURRENT", "nonsense");
+    let report = shell.run(&["db", "verify", "store", "--json"]).json(1);
+    assert_eq!(report["sound"], false);
+}
+
+#[test]
+fn a_damaged_log_is_an_error_that_names_salvage_which_keeps_what_is_sound() {
+    let shell = Shell::new();
+    let options = || filterblock::lsm::Options {
+        durability: filterblock::lsm::Durability::Sync,
+        ..filterblock::lsm::Options::default()
+    };
+    let db = filterblock::lsm::Db::open(shell.path("store"), options()).unwrap();
+    for key in ["a", "b", "c", "d"] {
+        db.put(key.as_bytes(), &[b'x'; 200]).unwrap();
+    }
+    // A copy of the files of an open store is what a crash leaves.
+    fs::create_dir(shell.path("copy")).unwrap();
+    for entry in fs::read_dir(shell.path("store")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, shell.path("copy").join(path.file_name().unwrap())).unwrap();
+    }
+    let files = fs::read_dir(shell.path("copy")).unwrap().map(|entry| entry.unwrap().path());
+    let log = files
+        .filter(|path| path.extension().is_some_and(|end| end == "log"))
+        .max_by_key(|path| path.metadata().unwrap().len())
+        .unwrap();
+    let mut bytes = fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(&log, bytes).unwrap();
+    shell.run(&["db", "get", "copy", "a"]).fails_with(&["damaged", "--salvage"]);
+    assert!(shell.run(&["db", "verify", "copy"]).exits(1).contains("--salvage"));
+    let kept = shell.run(&["db", "get", "copy", "d", "--salvage"]);
+    assert!(kept.stderr.contains(".log"), "what was skipped is told: {kept:?}");
+    kept.exits(0);
+    shell.run(&["db", "verify", "copy"]).exits(0);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_benchmark_leaves_nothing() {
+    let shell = Shell::new();
+    let mut child = command();
+    child.args(["bench", "point-miss", "--dir", ".", "--json", "report.json", "--svg", "plot.svg"]);
+    let mut child = child.current_dir(shell.dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !shell.files().iter().any(|name| name.starts_with("filterblock-bench-")) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(shell.files().is_empty(), "{:?}", shell.files());
 }
 
 const ROW: [&str; 14] = [
@@ -162,6 +233,8 @@ fn the_benchmark_reports_every_filter_layout_and_workload_with_and_without_filte
     let report = report.json(0);
     // Filters, layouts, workloads, consulted or not.
     assert_rows(&report, 3 * 4 * 3 * 2);
+    assert_eq!((&report["settings"]["lookups"], &report["settings"]["command"]), (&2_000.into(), &Value::Null));
+    assert_eq!(report["settings"]["layouts"].as_array().unwrap().len(), 4);
     let runs = |layout: &str| {
         let rows = report["rows"].as_array().unwrap();
         rows.iter().find(|row| row["layout"] == layout).unwrap()["runs"].as_u64().unwrap()
@@ -182,7 +255,13 @@ fn the_benchmark_takes_lines_as_keys_and_reads_cold_files() {
     if cfg!(target_os = "linux") {
         arguments.extend(["--cold", "--io", "direct"]);
     }
-    let text = shell.run(&arguments).exits(0);
+    let run = shell.run(&arguments);
+    if run.stderr.contains("tmpfs") {
+        // There is nothing to be read cold from where this test runs.
+        return run.fails_with(&["--dir"]);
+    }
+    let text = run.exits(0);
+    assert!(text.lines().filter(|line| line.starts_with('|')).all(|line| line.chars().count() <= 120), "{text}");
     assert!(text.contains("An absent key costs") && text.contains("False negatives: 0"), "{text}");
     let report: Value = serde_json::from_slice(&fs::read(shell.path("report.json")).unwrap()).unwrap();
     assert_rows(&report, 6);
@@ -198,5 +277,11 @@ fn the_benchmark_refuses_what_it_cannot_measure() {
     shell.run(&["bench", "point-miss", "--json", "nowhere/x"]).fails_with(&["nowhere/x"]);
     shell.run(&["bench", "point-miss", "--count", "16", "--dir", "nowhere"]).fails_with(&["nowhere"]);
     shell.run(&["bench", "point-miss", "--value-size=-1"]).fails_with(&["--value-size"]);
+    shell.run(&["bench", "point-miss", "--lookups", "18446744073709551615"]).fails_with(&["--lookups"]);
+    shell.run(&["bench", "point-miss", "--count", "10000000000"]).fails_with(&["--count"]);
+    if Path::new("/dev/shm").exists() {
+        let cold = shell.run(&["bench", "point-miss", "--count", "16", "--cold", "--dir", "/dev/shm"]);
+        cold.fails_with(&["/dev/shm", "tmpfs", "--dir"]);
+    }
     assert_eq!(shell.files(), ["few"]);
 }

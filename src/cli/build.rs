@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::failure::{Exit, Outcome};
+use super::failure::{Exit, Failure, Outcome};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::output::{self, NewFile, message};
 use super::{progress, text};
@@ -19,23 +19,26 @@ Examples:
   find . -print0 | filterblock build -o paths.filter --delimiter nul -
   sha256sum *.iso | cut -c1-64 | filterblock build -o sums.filter --hex
 
-The same set of keys, filter and seed gives the same bytes, in any order and however often a key is repeated.
-Keys may be up to 16 MiB long; memory is 8 bytes a key and the finished block.
+The same set of keys, filter and seed gives the same bytes, in any order and however often a key is repeated. Keys \
+may be up to 16 MiB long; memory is 8 bytes a key and the finished block.
+
+A symbolic link as OUT is followed, and stays. What exists and is no regular file (a directory, a device, a pipe) is \
+never replaced.
 
 Exit status: 0 written; 2 an error, and nothing was written.";
 
 /// Build a filter block file from keys
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// A file with one key a line, or `-` for standard input
     #[arg(value_name = "KEYFILE", default_value = "-")]
     keys: PathBuf,
-    /// The file to write; it appears whole, or not at all
+    /// The file to write, which appears whole or not at all; `-` is standard output
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// The kind of filter and its budget, in bits a key or as a rate of false positives:
-    /// bloom:10, blocked-bloom:10, blocked-bloom:fpr=0.01
+    /// The kind of filter and its budget: KIND:BITS with 1 to 100 bits a key, or KIND:fpr=RATE with a rate of false
+    /// positives that 100 bits a key can reach; KIND is bloom or blocked-bloom. Or `full`, which says maybe to every key
     #[arg(long, value_name = "SPEC", default_value = "blocked-bloom:10")]
     filter: FilterSpec,
     /// The seed under which keys are hashed; it is stored in the block
@@ -65,7 +68,7 @@ struct Report {
 
 /// Runs `filterblock build`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let file = NewFile::create(&arguments.output, arguments.force)?;
+    let file = new_file(arguments)?;
     let mut builder = FilterBuilder::new(arguments.filter, HashSeed(arguments.seed));
     let keys_read = add_keys(arguments, &mut builder)?;
     let block = builder.finish()?;
@@ -80,12 +83,26 @@ pub fn run(arguments: &Arguments) -> Outcome {
         bits_per_key: info.bits_per_key,
         expected_false_positive_rate: info.expected_false_positive_rate,
     };
-    file.publish(&block)?;
+    match file {
+        Some(file) => file.publish(&block)?,
+        None => output::print_binary(&block)?,
+    }
     match arguments.json {
         true => output::print_json(&report)?,
         false => message(summary(&report)),
     }
     Ok(Exit::Success)
+}
+
+/// The file to write; none stands for stdout.
+fn new_file(arguments: &Arguments) -> Outcome<Option<NewFile>> {
+    if arguments.output.as_os_str() != "-" {
+        return NewFile::create(&arguments.output, arguments.force).map(Some);
+    }
+    if arguments.json {
+        return Err(Failure::Message("--json: the block itself goes to standard output; give --output a file".into()));
+    }
+    output::refuse_terminal().map(|()| None)
 }
 
 fn add_keys(arguments: &Arguments, builder: &mut FilterBuilder) -> Outcome<u64> {
@@ -103,11 +120,11 @@ fn add_keys(arguments: &Arguments, builder: &mut FilterBuilder) -> Outcome<u64> 
 
 fn summary(report: &Report) -> String {
     format!(
-        "{}: {} keys read, {} distinct; {} bytes, {} bits a key, expected rate of false positives {}",
+        "{}: {} read, {} distinct; {}, {} bits a key, expected rate of false positives {}",
         report.file,
-        text::thousands(report.keys_read),
+        text::count(report.keys_read, "key"),
         text::thousands(report.distinct_keys),
-        text::thousands(report.block_len_bytes),
+        text::count(report.block_len_bytes, "byte"),
         text::significant(report.bits_per_key),
         text::percent(report.expected_false_positive_rate),
     )

@@ -12,7 +12,8 @@ use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice::FilterChoice;
 use super::output::{self, message};
 use super::text;
-use crate::lsm::{Db, Durability, Options};
+use crate::error::{Error, Field};
+use crate::lsm::{Db, Durability, LogRecovery, Options};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,12 +23,16 @@ Examples:
   filterblock db scan store/ --from a --to b --limit 10
   filterblock db stats store/ --json
 
-Keys are up to 65,536 bytes. Exit status: 0 done; 1 the key is absent (get) or the store is damaged (verify); 2 an
-error.";
+Keys are up to 65,536 bytes. Only put and load make a store where there is none.
+
+Opening a store replays its log, so that also a command that only reads needs the right to write to the directory, and \
+may turn logged pairs into a table. Only one command at a time can have a store open.
+
+Exit status: 0 done; 1 the key is absent (get) or the store is damaged (verify); 2 an error.";
 
 /// Read and write a store
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -41,6 +46,8 @@ enum Command {
         store: StoreArguments,
         #[command(flatten)]
         write: WriteArguments,
+        #[command(flatten)]
+        notation: Notation,
         /// The key
         key: OsString,
         /// The value
@@ -50,6 +57,8 @@ enum Command {
     Get {
         #[command(flatten)]
         store: StoreArguments,
+        #[command(flatten)]
+        notation: Notation,
         /// The key
         key: OsString,
     },
@@ -59,6 +68,8 @@ enum Command {
         store: StoreArguments,
         #[command(flatten)]
         write: WriteArguments,
+        #[command(flatten)]
+        notation: Notation,
         /// The key
         key: OsString,
     },
@@ -73,12 +84,20 @@ enum Command {
     Verify(stats::VerifyArguments),
 }
 
-/// Which store, and how keys and values are written.
+/// Which store, and how it is opened.
 #[derive(Debug, clap::Args)]
 pub struct StoreArguments {
     /// The directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Open a store whose log is damaged: keep what is sound, skip the rest and say so
+    #[arg(long)]
+    salvage: bool,
+}
+
+/// How keys and values are written, on the command line, in files and on stdout.
+#[derive(Debug, clap::Args)]
+pub struct Notation {
     /// Keys and values are written as hexadecimal digits, two a byte
     #[arg(long)]
     hex: bool,
@@ -98,16 +117,16 @@ pub struct WriteArguments {
 /// Runs `filterblock db`.
 pub fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
-        Command::Put { store, write, key, value } => {
-            let (key, value) = (store.decode(key)?, store.decode(value)?);
-            let db = store.open_to_write(write)?;
+        Command::Put { store, write, notation, key, value } => {
+            let (key, value) = (notation.decode(key)?, notation.decode(value)?);
+            let db = store.open_to_write(write, IfMissing::Create)?;
             db.put(&key, &value)?;
             close(db)
         }
-        Command::Get { store, key } => get(store, key),
-        Command::Delete { store, write, key } => {
-            let key = store.decode(key)?;
-            let db = store.open_to_write(write)?;
+        Command::Get { store, notation, key } => get(store, notation, key),
+        Command::Delete { store, write, notation, key } => {
+            let key = notation.decode(key)?;
+            let db = store.open_to_write(write, IfMissing::Refuse)?;
             db.delete(&key)?;
             close(db)
         }
@@ -123,15 +142,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-fn get(store: &StoreArguments, key: &OsStr) -> Outcome {
-    let key = store.decode(key)?;
+fn get(store: &StoreArguments, notation: &Notation, key: &OsStr) -> Outcome {
+    let key = notation.decode(key)?;
     let db = store.open()?;
     let value = db.get(&key)?;
     report_doubts(&db);
     db.close()?;
     let Some(value) = value else { return Ok(Exit::Negative) };
     let mut out = output::stdout();
-    let written = store.write(&mut out, &value).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    let written = notation.write(&mut out, &value).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
     written.map_err(Failure::stdout)?;
     Ok(Exit::Success)
 }
@@ -148,26 +167,49 @@ fn report_doubts(db: &Db) {
     db.stats().reports.iter().for_each(message);
 }
 
+/// What to do where there is no store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IfMissing {
+    Create,
+    Refuse,
+}
+
 impl StoreArguments {
     /// Opens a store that must exist.
     fn open(&self) -> Outcome<Db> {
         self.open_with(Options { create_if_missing: false, ..Options::default() })
     }
 
-    fn open_to_write(&self, write: &WriteArguments) -> Outcome<Db> {
+    fn open_to_write(&self, write: &WriteArguments, if_missing: IfMissing) -> Outcome<Db> {
         let durability = if write.sync { Durability::Sync } else { Durability::Buffered };
         let filter = Some(write.filter.policy());
-        self.open_with(Options { create_if_missing: true, durability, filter, ..Options::default() })
+        let create_if_missing = if_missing == IfMissing::Create;
+        self.open_with(Options { create_if_missing, durability, filter, ..Options::default() })
     }
 
     fn open_with(&self, options: Options) -> Outcome<Db> {
-        Ok(Db::open(&self.dir, options).map_err(|error| error.in_file(&self.dir))?)
+        let recovery = if self.salvage { LogRecovery::Salvage } else { LogRecovery::Strict };
+        let opened = Db::open(&self.dir, Options { recovery, ..options });
+        opened.map_err(|error| match error.in_file(&self.dir) {
+            error if !self.salvage && is_log_damage(&error) => Failure::Message(format!(
+                "{error}; --salvage opens the store with what is sound in the log, and says what is not"
+            )),
+            error => error.into(),
+        })
     }
 
     fn dir(&self) -> &Path {
         &self.dir
     }
+}
 
+/// Whether it is the write-ahead log that is damaged.
+fn is_log_damage(error: &Error) -> bool {
+    let (Error::Corrupt { field, .. } | Error::ChecksumMismatch { field, .. }) = error.root() else { return false };
+    matches!(field, Field::LogRecord | Field::LogSequence | Field::LogHeader | Field::Batch)
+}
+
+impl Notation {
     /// The bytes that an argument stands for.
     fn decode(&self, written: &OsStr) -> Outcome<Vec<u8>> {
         super::keys::KeyFormat { hex: self.hex, ..Default::default() }.argument(written)

@@ -33,6 +33,8 @@ impl From<Exit> for ExitCode {
 pub enum Failure {
     /// Whoever read stdout has seen enough: no message, no error status.
     ClosedPipe,
+    /// Ctrl-C or TERM.
+    Interrupted,
     /// The library refused.
     Library(Error),
     /// Anything else, in words for the user.
@@ -58,6 +60,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ClosedPipe => f.write_str("the reader of standard output has gone"),
+            Self::Interrupted => f.write_str("interrupted"),
             Self::Library(error) => write!(f, "{error}"),
             Self::Message(message) => f.write_str(message),
         }

@@ -6,8 +6,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::failure::{Exit, Outcome};
-use super::output;
-use super::text::{self, percent, significant, thousands};
+use super::text::{self, count, percent, significant, thousands};
+use super::{block_file, output};
 use crate::block::layout::{FIELDS, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES};
 use crate::block::{Added, FilterBlock, FilterInfo, Mapped};
 use crate::codec::Cursor;
@@ -19,14 +19,15 @@ Examples:
   filterblock inspect names.filter
   filterblock inspect --json names.filter | jq .estimated_keys
 
-The block is checked first; one that is damaged is an error that names the field (see `filterblock verify`).
-Offsets count from the start of the file. Fields are little endian; docs/FORMAT.md is the specification.
+The block is checked first; one that is damaged is an error that names the field (see `filterblock verify`). The \
+fields are those of the trailer, the block's last bytes. Offsets count from the start of the file. Fields are little \
+endian; docs/FORMAT.md is the specification.
 
 Exit status: 0 printed; 2 an error.";
 
 /// Explain every field of a filter block file
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file
     #[arg(value_name = "FILE")]
@@ -67,7 +68,7 @@ struct FieldReport {
 /// Runs `filterblock inspect`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let in_file = |error: Error| error.in_file(&arguments.file);
-    let block = FilterBlock::open(Mapped::open(&arguments.file)?).map_err(in_file)?;
+    let block = block_file::open(&arguments.file)?;
     let info = block.info();
     let report = Report {
         file: arguments.file.display().to_string(),
@@ -118,17 +119,25 @@ fn explain(field: Field, raw: &[u8], block: &FilterBlock<Mapped>, info: &FilterI
         Field::TableId if raw.iter().all(|&byte| byte == 0) => "no table named by the writer".into(),
         Field::TableId => "the table that the filter belongs to".into(),
         Field::Seed => format!("keys are hashed under seed {value}"),
-        Field::NumKeys => format!("{} distinct keys", thousands(value)),
+        Field::NumKeys => format!("{} distinct {}", thousands(value), if value == 1 { "key" } else { "keys" }),
         Field::PayloadLen => {
-            let (len, pages) = (thousands(value), thousands(value.div_ceil(PAGE_LEN_BYTES as u64)));
-            format!("{len} bytes of filter, {pages} pages, each with a checksum of {PAGE_SUM_LEN_BYTES} bytes")
+            let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));
+            format!("{len} of filter, {pages}, each with a checksum of {PAGE_SUM_LEN_BYTES} bytes")
         }
         Field::Place if value == 0 => "the whole filter of its table".into(),
         Field::Place => format!("partition {value} of its table"),
-        Field::Params => format!("{} bits asked per query; the rest is reserved", raw.first().unwrap_or(&0)),
+        Field::Params => {
+            let bits = count(raw.first().copied().unwrap_or(0).into(), "bit");
+            format!("{bits} asked per query; the rest is reserved")
+        }
         Field::ExtensionLen if value == 0 => "no extension".into(),
-        Field::ExtensionLen => format!("{value} bytes of extension; prefixes taken by {:?}", block.extractor()),
-        Field::Kind if info.partitions > 0 => format!("index of {} partitions of {}", info.partitions, info.kind),
+        Field::ExtensionLen => match block.extractor() {
+            Some(name) => format!("{} of extension; prefixes taken by {name}", count(value, "byte")),
+            None => format!("{} of extension", count(value, "byte")),
+        },
+        Field::Kind if info.partitions > 0 => {
+            format!("index of {} of {}", count(info.partitions as u64, "partition"), info.kind)
+        }
         Field::Kind => format!("{} ({})", info.kind, essence(info.kind)),
         Field::HashId => "XXH3-64 under the seed".into(),
         Field::Flags => format!("{} were added", added(block.added())),
@@ -168,16 +177,16 @@ fn describe(report: &Report) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     format!(
-        "{file}: sound, {bytes} bytes\n\n{table}\n\n\
-         filter           {kind}, {probes} bits a query\n\
+        "{file}: sound, {bytes}\n\n{table}\n\n\
+         filter           {kind}, {probes} a query\n\
          keys             {keys}; {estimated} estimated from the fill\n\
          bits per key     {bits} (whole block)\n\
          fill             {fill}\n\
          false positives  {rate} expected\n",
         file = report.file,
-        bytes = thousands(report.block_len_bytes),
+        bytes = count(report.block_len_bytes, "byte"),
         kind = report.kind,
-        probes = report.probes,
+        probes = count(report.probes.into(), "bit"),
         keys = thousands(report.keys),
         estimated = significant(report.estimated_keys),
         bits = significant(report.bits_per_key),

@@ -110,6 +110,10 @@ impl KeyReader {
             return Ok(Self::new(Box::new(io::stdin().lock()), "standard input".into(), format, max_len_bytes));
         }
         let file = File::open(path).map_err(|error| Failure::file(path, error))?;
+        // Opening a directory works; that reading it does not would come up too late for who makes things first.
+        if file.metadata().is_ok_and(|found| found.is_dir()) {
+            return Err(Failure::Message(format!("{}: a directory, not a file", path.display())));
+        }
         let input = Box::new(BufReader::with_capacity(BUFFER_LEN_BYTES, file));
         Ok(Self::new(input, path.display().to_string(), format, max_len_bytes))
     }

@@ -1,11 +1,13 @@
 //! The command `filterblock`: one subcommand a file. Data goes to stdout, messages to stderr.
 
 mod bench;
+mod block_file;
 mod build;
 mod db;
 mod failure;
 mod filter_choice;
 mod inspect;
+mod interrupt;
 mod keys;
 mod output;
 mod progress;
@@ -13,6 +15,7 @@ mod query;
 mod text;
 mod verify;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -28,12 +31,14 @@ Examples:
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
 
-Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr.
+Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr; 130 \
+interrupted.
+
 NO_COLOR=1 turns colours off. A closed pipe ends the command quietly.";
 
 /// Filter blocks for sorted files, and what they save.
 #[derive(Debug, Parser)]
-#[command(name = "filterblock", version, after_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "filterblock", version, after_long_help = EXAMPLES, max_term_width = 110)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -67,6 +72,10 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(Failure::ClosedPipe) => Exit::Success.into(),
+        Err(Failure::Interrupted) => {
+            output::message("interrupted");
+            ExitCode::from(interrupt::STATUS)
+        }
         Err(failure) => {
             output::message(&failure);
             ExitCode::from(2)
@@ -77,7 +86,8 @@ pub fn main() -> ExitCode {
 /// Prints what clap has to say: help and version are data, a refusal is a message.
 fn explain(refused: &clap::Error) -> ExitCode {
     if refused.use_stderr() {
-        anstream::eprint!("filterblock: {}", refused.render().ansi());
+        // As with any message: if it cannot be told, the exit status still is.
+        let _ = write!(anstream::stderr(), "filterblock: {}", refused.render().ansi());
     } else {
         // Whoever reads the help may close the pipe early; there is nobody left to tell.
         let _ = refused.print();

@@ -1,7 +1,7 @@
 //! What the command writes: messages, buffered stdout, and files that appear whole or not at all.
 
-use std::fs::File;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -11,10 +11,13 @@ use super::failure::{Failure, Outcome};
 
 /// Large enough that a line of output costs no system call of its own.
 const BUFFER_LEN_BYTES: usize = 1 << 16;
+/// Symbolic links followed one after the other, as many as Linux follows.
+const LINKS_MAX: usize = 40;
 
 /// Says something to the user, on stderr.
 pub fn message(text: impl std::fmt::Display) {
-    anstream::eprintln!("filterblock: {text}");
+    // A message that nobody can be told must not end the command: what it does and its exit status stay.
+    let _ = writeln!(anstream::stderr(), "filterblock: {text}");
 }
 
 /// Stdout behind a buffer; to be flushed by its user, so that a failure is seen.
@@ -26,6 +29,20 @@ pub fn stdout() -> BufWriter<StdoutLock<'static>> {
 pub fn print(text: &str) -> Outcome<()> {
     let mut out = stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
+}
+
+/// Writes bytes that are no text to stdout, which must not be a terminal.
+pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::stdout)
+}
+
+/// Refuses to write what is no text to a terminal.
+pub fn refuse_terminal() -> Outcome<()> {
+    match io::stdout().is_terminal() {
+        true => Err(Failure::Message("standard output: a terminal; redirect the block to a file or a pipe".into())),
+        false => Ok(()),
+    }
 }
 
 /// Prints a report as indented JSON.
@@ -40,25 +57,34 @@ pub fn json(report: &impl Serialize) -> Outcome<String> {
     Ok(text)
 }
 
-/// A file in the making: a temporary beside it, which a failure on the way leaves no trace of.
+/// A file to be made: it appears whole or not at all, and whatever ends the command before leaves nothing behind.
 #[derive(Debug)]
 pub struct NewFile {
-    path: PathBuf,
-    temporary: NamedTempFile,
+    /// Behind any symbolic links.
+    target: PathBuf,
     replace: bool,
 }
 
 impl NewFile {
-    /// Makes the temporary. An existing `path` is refused now, before any work, unless it is to be replaced; what is
-    /// no regular file (a directory, a device) is never replaced.
+    /// Checks, before any work, that the file can be made. An existing one is refused unless it is to be replaced; what
+    /// is no regular file (a directory, a device, a pipe) is never replaced. Symbolic links are followed and stay.
     pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
-        match path.symlink_metadata() {
-            Ok(_) if !replace => return Err(exists(path)),
-            Ok(found) if !found.is_file() && !found.is_symlink() => {
+        match path.metadata() {
+            Ok(found) if !found.is_file() => {
                 return Err(Failure::Message(format!("{}: not a regular file; it is left as it is", path.display())));
             }
+            Ok(_) if !replace => return Err(exists(path)),
             _ => {}
         }
+        let file = Self { target: follow_links(path)?, replace };
+        // Made and removed at once: it only shows that there is a directory that can be written to.
+        file.temporary()?;
+        Ok(file)
+    }
+
+    /// A file beside the target, which is removed when it is dropped.
+    fn temporary(&self) -> Outcome<NamedTempFile> {
+        let path = &self.target;
         let name = path.file_name().ok_or_else(|| Failure::Message(format!("{}: not a file name", path.display())))?;
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".{}.", name.to_string_lossy());
@@ -67,26 +93,46 @@ impl NewFile {
         {
             // What a plain create would ask for; the umask takes its part away.
             use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
+            builder.permissions(fs::Permissions::from_mode(0o666));
         }
-        let temporary = builder.tempfile_in(parent(path)).map_err(|error| Failure::file(path, error))?;
-        Ok(Self { path: path.to_path_buf(), temporary, replace })
+        builder.tempfile_in(parent(path)).map_err(|error| Failure::file(path, without_path(error)))
     }
 
     /// Writes the whole content, makes it durable, and gives the file its name.
-    pub fn publish(mut self, content: &[u8]) -> Outcome<()> {
-        let file = self.temporary.as_file_mut();
-        file.write_all(content).and_then(|()| file.sync_all()).map_err(|error| Failure::file(&self.path, error))?;
+    pub fn publish(self, content: &[u8]) -> Outcome<()> {
+        let mut temporary = self.temporary()?;
+        let file = temporary.as_file_mut();
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        written.map_err(|error| Failure::file(&self.target, without_path(error)))?;
         let renamed = match self.replace {
-            true => self.temporary.persist(&self.path),
-            false => self.temporary.persist_noclobber(&self.path),
+            true => temporary.persist(&self.target),
+            false => temporary.persist_noclobber(&self.target),
         };
         match renamed {
             Ok(_) => {}
-            Err(refused) if refused.error.kind() == io::ErrorKind::AlreadyExists => return Err(exists(&self.path)),
-            Err(refused) => return Err(Failure::file(&self.path, refused.error)),
+            Err(refused) if refused.error.kind() == io::ErrorKind::AlreadyExists => return Err(exists(&self.target)),
+            Err(refused) => return Err(Failure::file(&self.target, refused.error)),
         }
-        sync_dir(parent(&self.path)).map_err(|error| Failure::file(&self.path, error))
+        sync_dir(parent(&self.target)).map_err(|error| Failure::file(&self.target, error))
+    }
+}
+
+/// The file that `path` leads to, which need not exist: a rename would replace a link, not what it points to.
+fn follow_links(path: &Path) -> Outcome<PathBuf> {
+    let mut target = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        // An error says that this is no link; any other reason comes up again when the file is made.
+        let Ok(next) = fs::read_link(&target) else { return Ok(target) };
+        target = parent(&target).join(next);
+    }
+    Err(Failure::Message(format!("{}: too many symbolic links", path.display())))
+}
+
+/// The error without the name of a temporary file, which the user never gave; its crate only has it as text.
+pub fn without_path(error: io::Error) -> io::Error {
+    match error.to_string().split_once(" at path ") {
+        Some((reason, _)) => io::Error::new(error.kind(), reason),
+        None => error,
     }
 }
 

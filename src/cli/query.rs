@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure, Outcome};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
-use super::{output, text};
+use super::{block_file, output, text};
 use crate::block::{FilterBlock, Mapped};
 use crate::hash::KeyHash;
 
@@ -24,16 +24,18 @@ Examples:
   filterblock query names.filter --keys candidates.txt --count
   filterblock query --quiet names.filter serde && echo worth a look
 
-Prints `maybe` or `absent`, a tab and the key as it was written, in the order asked; a filter never says \"present\".
-With --delimiter nul, each printed line ends with a zero byte too. With --json, a line is
-{\"answer\":\"maybe\",\"key\":\"serde\"}; a key that is not UTF-8 is given as \"key_hex\" instead.
-`-` is standard input when it is the only KEY.
+Prints `maybe` or `absent`, a tab and the key as it was written, in the order asked; a filter never says \"present\". \
+With --delimiter nul, each printed line ends with a zero byte too. With --json, a line is \
+{\"answer\":\"maybe\",\"key\":\"serde\"}; a key that is not UTF-8 is given as \"key_hex\" instead. `-` is standard input when it \
+is the only KEY.
+
+A filter that holds prefixes of keys only would deny keys that are there; it is asked with --prefixes.
 
 Exit status, as grep: 0 some key may be there; 1 all are absent; 2 an error.";
 
 /// Ask a filter block file which keys are surely absent
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file
     #[arg(value_name = "FILE")]
@@ -53,14 +55,17 @@ pub struct Arguments {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
+    /// The keys given are prefixes, taken as they were for the filter
+    #[arg(long)]
+    prefixes: bool,
     #[command(flatten)]
     format: KeyFormat,
 }
 
 /// Runs `filterblock query`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let mapped = Mapped::open(&arguments.file)?;
-    let filter = FilterBlock::open(mapped).map_err(|error| error.in_file(&arguments.file))?;
+    let filter = block_file::open(&arguments.file)?;
+    block_file::check_question(&arguments.file, &filter, arguments.prefixes)?;
     let mut query = Query { arguments, filter, batch: Batch::default(), out: output::stdout(), maybe: 0, absent: 0 };
     let from_file = match arguments.arguments.as_slice() {
         [only] if only == "-" => Some(Path::new("-")),

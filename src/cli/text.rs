@@ -15,24 +15,31 @@ pub fn thousands(value: u64) -> String {
     text
 }
 
+/// The nearest integer.
+pub fn whole(value: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+    let rounded = value.round() as u64;
+    rounded
+}
+
+/// A number of things: `1 table`, `2 tables`. Only for words with a plain plural.
+pub fn count(value: u64, unit: &str) -> String {
+    format!("{} {unit}{}", thousands(value), if value == 1 { "" } else { "s" })
+}
+
 /// A share of one as a percentage with three significant digits.
 pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
-/// Three significant digits, and thousands apart from 1,000 on.
+/// Three significant digits, two below 0.001, and thousands apart from 1,000 on; never an exponent.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();
     }
     let size = value.abs();
     if size >= 999.5 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rounded finite number; saturates"
-        )]
-        let digits = thousands(size.round() as u64);
+        let digits = thousands(whole(size));
         return if value < 0.0 { format!("-{digits}") } else { digits };
     }
     let decimals = match size {
@@ -43,7 +50,11 @@ pub fn significant(value: f64) -> String {
         size if size >= 0.09995 => 3,
         size if size >= 0.009995 => 4,
         size if size >= 0.0009995 => 5,
-        _ => return format!("{value:.2e}"),
+        size if size >= 0.000_099_5 => 5,
+        size if size >= 0.000_009_95 => 6,
+        size if size >= 0.000_000_995 => 7,
+        size if size >= 0.000_000_099_5 => 8,
+        _ => return "<0.0000001".into(),
     };
     format!("{value:.decimals$}")
 }
@@ -80,10 +91,12 @@ mod tests {
             assert_eq!(thousands(value), text);
         }
         let cases = [(0.0, "0"), (0.00955, "0.00955"), (0.96, "0.960"), (62.34, "62.3"), (2_345.6, "2,346")];
-        for (value, text) in cases {
+        let tiny = [(0.000_821, "0.00082"), (0.000_082_1, "0.000082"), (8.21e-7, "0.00000082"), (1e-20, "<0.0000001")];
+        for (value, text) in cases.into_iter().chain(tiny) {
             assert_eq!(significant(value), text);
         }
         assert_eq!(percent(0.0095), "0.950 %");
+        assert_eq!((count(1, "table"), count(0, "key")), ("1 table".into(), "0 keys".into()));
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::block_file::{self, BlockFile};
 use super::failure::{Exit, Outcome};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::output::{self, message};
 use super::{progress, text};
 use crate::block::{FilterBlock, Mapped};
-use crate::error::Error;
 
 /// False negatives that are named one by one; the rest are counted.
 const NAMED_MAX: u64 = 10;
@@ -20,14 +20,15 @@ Examples:
   filterblock verify names.filter --against names.txt
   filterblock verify --json names.filter
 
-Checks the magic, the shape, the checksum of the header and of every page. With --against, every key of KEYFILE is
-asked too, and those the filter calls absent are false negatives: keys that a read would lose.
+Checks the magic, the shape, the checksum of the trailer and of every page. With --against, every key of KEYFILE is \
+asked too, and those the filter calls absent are false negatives: keys that a read would lose. For a filter that holds \
+prefixes of keys only, KEYFILE must hold such prefixes (--prefixes).
 
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 could not run (unreadable file, newer format).";
 
 /// Check a filter block file for damage and for lost keys
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file
     #[arg(value_name = "FILE")]
@@ -35,6 +36,9 @@ pub struct Arguments {
     /// The keys that were added, one a line, or `-` for standard input
     #[arg(long, value_name = "KEYFILE")]
     against: Option<PathBuf>,
+    /// The keys of --against are prefixes, taken as they were for the filter
+    #[arg(long, requires = "against")]
+    prefixes: bool,
     /// Report as JSON on stdout
     #[arg(long)]
     json: bool,
@@ -54,19 +58,17 @@ struct Report {
 /// Runs `filterblock verify`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let mut report = Report { file: arguments.file.display().to_string(), ..Report::default() };
-    match open(&arguments.file) {
-        Ok(filter) => {
+    match block_file::check(&arguments.file)? {
+        BlockFile::Sound(filter) => {
             report.sound = true;
             if let Some(keys) = &arguments.against {
+                block_file::check_question(&arguments.file, &filter, arguments.prefixes)?;
                 let (asked, lost) = ask_every_key(&filter, keys, arguments.format)?;
                 report.keys_asked = Some(asked);
                 report.false_negatives = Some(lost);
             }
         }
-        Err(error) if error.is_damage() && !matches!(error.root(), Error::Unsupported { .. }) => {
-            report.damage = Some(error.to_string());
-        }
-        Err(error) => return Err(error.into()),
+        BlockFile::Damaged(reason) => report.damage = Some(reason),
     }
     match arguments.json {
         true => output::print_json(&report)?,
@@ -74,11 +76,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let passed = report.sound && report.false_negatives.unwrap_or(0) == 0;
     Ok(if passed { Exit::Success } else { Exit::Negative })
-}
-
-/// Maps the file and checks every page of it.
-fn open(file: &Path) -> Result<FilterBlock<Mapped>, Error> {
-    FilterBlock::open(Mapped::open(file)?).map_err(|error| error.in_file(file))
 }
 
 /// How many keys were asked, and how many of them the filter denies.
@@ -112,8 +109,8 @@ fn describe(report: &Report) -> String {
         None => format!("{}: sound\n", report.file),
     };
     if let (Some(asked), Some(lost)) = (report.keys_asked, report.false_negatives) {
-        let (asked, lost) = (text::thousands(asked), text::thousands(lost));
-        text += &format!("{}: {asked} keys asked, {lost} false negatives\n", report.file);
+        let (asked, lost) = (text::count(asked, "key"), text::count(lost, "false negative"));
+        text += &format!("{}: {asked} asked, {lost}\n", report.file);
     }
     text
 }

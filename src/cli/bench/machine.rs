@@ -42,7 +42,7 @@ impl Machine {
     }
 }
 
-/// The compiler's view and ours, for whoever repeats a measurement.
+/// Of this build, for whoever repeats a measurement. The compiler's version is not known to the program.
 #[derive(Debug, Serialize)]
 pub struct Versions {
     filterblock: &'static str,

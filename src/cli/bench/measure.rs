@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::super::failure::{Failure, Outcome};
+use super::super::interrupt;
 use super::source::{Random, Source, Strings, fill_value};
 use crate::lsm::{Db, Stats};
 
@@ -136,7 +137,8 @@ pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let len = len.min(lookups.len());
     let mut found = 0;
     let clocks = Clocks::now();
-    for key in lookups.first(len) {
+    for (step, key) in lookups.first(len).enumerate() {
+        interrupt::check_at(step)?;
         found += u64::from(black_box(db.get(key)?).is_some());
     }
     let mean = clocks.mean_since_start(len);
@@ -148,6 +150,7 @@ pub fn batch_mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let keys: Vec<&[u8]> = lookups.first(len).collect();
     let clocks = Clocks::now();
     for batch in keys.chunks(MULTI_GET_LEN) {
+        interrupt::check()?;
         black_box(db.multi_get(batch)?);
     }
     Ok(clocks.mean_since_start(keys.len() as u64))
@@ -168,6 +171,7 @@ pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distributio
     db.reset_stats();
     let device_bytes_before = device_bytes_read();
     for key in lookups.first(len) {
+        interrupt::check()?;
         let start = Instant::now();
         black_box(db.get(key)?);
         let latency = start.elapsed();
@@ -195,7 +199,7 @@ pub fn false_negatives(db: &Db, source: &Source, value_len_bytes: usize, mut ste
         fill_value(key, &mut expected);
         lost += u64::from(db.get(key)?.as_deref() != Some(expected.as_slice()));
         step();
-        Ok(())
+        interrupt::check()
     })?;
     Ok(lost)
 }

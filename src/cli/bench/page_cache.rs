@@ -16,6 +16,28 @@ pub fn drop_files(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
+/// Refuses a directory on a file system that is itself in memory: dropping its pages would lose the files, so nothing
+/// is dropped and nothing would be read cold.
+#[cfg(target_os = "linux")]
+pub fn check_droppable(dir: &Path) -> Outcome<()> {
+    const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+    let found = rustix::fs::statfs(dir).map_err(|error| Failure::file(dir, error.into()))?;
+    if found.f_type == TMPFS_MAGIC {
+        let dir = dir.display();
+        return Err(Failure::Message(format!(
+            "{dir}: a file system in memory (tmpfs), from which --cold can drop nothing; name a directory on a disk \
+             with --dir"
+        )));
+    }
+    Ok(())
+}
+
+/// Elsewhere the refusal comes with the first file.
+#[cfg(not(target_os = "linux"))]
+pub fn check_droppable(_dir: &Path) -> Outcome<()> {
+    Ok(())
+}
+
 #[cfg(target_os = "linux")]
 fn drop_file(path: &Path) -> std::io::Result<()> {
     let file = File::open(path)?;

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::super::text::{percent, significant, thousands};
+use super::super::text::{count, significant, thousands, whole};
 use super::machine::{Machine, Versions};
 
 /// The whole report; the JSON is this structure, field for field.
@@ -21,7 +21,8 @@ pub struct Report {
 /// What was asked for, and what it came to.
 #[derive(Debug, Serialize)]
 pub struct Settings {
-    pub command: String,
+    pub filters: Vec<String>,
+    pub layouts: Vec<&'static str>,
     pub keys: u64,
     pub key_len_bytes_mean: f64,
     pub value_len_bytes: usize,
@@ -29,6 +30,8 @@ pub struct Settings {
     pub io: &'static str,
     pub verify: &'static str,
     pub cold: bool,
+    /// Gets in the longest runs; each row has its own number.
+    pub lookups: u64,
     pub rounds: u32,
     /// The clock behind `mean_ns`: "thread CPU", or "wall" where a read may wait for a device.
     pub mean_clock: &'static str,
@@ -88,9 +91,14 @@ pub struct Row {
 }
 
 impl Report {
-    /// Loaded keys that were not found, in all rows.
+    /// Loaded keys that were not found, in all stores; the rows of a store may tell of the same key again.
     pub fn false_negatives(&self) -> u64 {
-        self.rows.iter().map(|row| row.false_negatives).sum()
+        self.stores.iter().map(|store| self.lost_in(store)).sum()
+    }
+
+    fn lost_in(&self, store: &StoreReport) -> u64 {
+        let rows = self.rows.iter().filter(|row| row.filter == store.filter && row.layout == store.layout);
+        rows.map(|row| row.false_negatives).max().unwrap_or(0)
     }
 
     /// The table, the stores, the machine, and a last sentence with the point of it all.
@@ -99,19 +107,23 @@ impl Report {
         let optimised = if self.versions.is_optimised() { "" } else { "  UNOPTIMISED BUILD: times mean nothing.\n" };
         let mut text = format!("{}\n\n", self.table());
         for store in &self.stores {
-            text += &format!("{}\n", store.describe());
+            text += &store.describe();
+            if self.lost_in(store) > 0 {
+                text += &format!("; LOST {}", count(self.lost_in(store), "key"));
+            }
+            text += "\n";
         }
         text += &format!(
-            "\n{}\n{optimised}{} keys of {:.0} bytes, values of {} bytes, {} reads{}. Times in ns; mean and batch: {} \
-             clock, median of {} rounds; percentiles: wall clock, with about {:.0} ns of clock reading in each.\n{}\n\n",
+            "\n{}\n{optimised}{} of {:.0} bytes, values of {}, {} reads{}. Times in ns; mean and batch: {} clock, \
+             median of {}; percentiles: wall clock, with about {:.0} ns of clock reading in each.\n{}\n\n",
             self.machine.describe(),
-            thousands(settings.keys),
+            count(settings.keys, "key"),
             settings.key_len_bytes_mean,
-            settings.value_len_bytes,
+            count(settings.value_len_bytes as u64, "byte"),
             settings.io,
             if settings.cold { ", page cache dropped" } else { "" },
             settings.mean_clock,
-            settings.rounds,
+            count(settings.rounds.into(), "round"),
             settings.clock_cost_ns,
             self.false_negatives_line(),
         );
@@ -124,11 +136,10 @@ impl Report {
     fn false_negatives_line(&self) -> String {
         let stores = self.stores.len() as u64;
         format!(
-            "False negatives: {} (each of the {} loaded keys asked in {} {}).",
+            "False negatives: {} (each of the {} loaded keys asked in {}).",
             thousands(self.false_negatives()),
             thousands(self.settings.keys),
-            stores,
-            if stores == 1 { "store" } else { "stores" }
+            count(stores, "store"),
         )
     }
 
@@ -136,22 +147,7 @@ impl Report {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         table.set_header([
-            "filter",
-            "layout",
-            "keys",
-            "filters",
-            "mean",
-            "batch",
-            "p50",
-            "p99",
-            "p99.9",
-            "gets/s",
-            "reads/get",
-            "bytes/get",
-            "bits/key",
-            "fpr",
-            "expected",
-            "lost",
+            "filter", "layout", "keys", "asked", "mean", "batch", "p50", "p99", "p99.9", "reads", "fpr %", "exp %",
         ]);
         table.add_rows(self.rows.iter().map(Row::cells));
         for column in table.column_iter_mut().skip(4) {
@@ -171,7 +167,7 @@ impl Report {
         });
         let sentence = |(with, without): (&Row, &Row)| {
             format!(
-                "An absent key costs {} ns and {} block reads ({} expected) with {}; {} ns and {} block reads without ({}).",
+                "An absent key costs {} ns and {} block reads ({} expected) with {}, {} ns and {} without ({}).",
                 significant(with.mean_ns),
                 significant(with.block_reads_per_get),
                 significant(with.expected_false_positives_per_get.unwrap_or(0.0)),
@@ -189,59 +185,50 @@ impl StoreReport {
     fn describe(&self) -> String {
         let puts = match self.puts_per_second {
             Some(rate) => {
-                format!("{} puts/s, then {:.1} s of background work", thousands_of(rate), self.settle_seconds)
+                format!("{} puts/s, then {:.1} s of background work", thousands(whole(rate)), self.settle_seconds)
             }
             None => format!("{:.1} s of compaction", self.settle_seconds),
         };
         format!(
-            "{} {}: {puts}; {} tables in {} runs, {} MB of which filters {}; reopened in {} ms",
+            "{} {}: {puts}; {} in {}, {} MB, of which filters {} ({} bits/key); reopened in {} ms",
             self.filter,
             self.layout,
-            thousands(self.tables),
-            thousands(self.runs),
+            count(self.tables, "table"),
+            count(self.runs, "run"),
             significant(self.store_bytes as f64 / 1e6),
             significant(self.filter_bytes as f64 / 1e6),
+            significant(self.bits_per_key),
             significant(self.reopen_ms),
         )
     }
 }
 
 impl Row {
-    fn cells(&self) -> [String; 16] {
+    fn cells(&self) -> [String; 12] {
         let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+        let percent = |rate: Option<f64>| or_dash(rate.map(|rate| significant(rate * 100.0)));
         [
             self.filter.clone(),
             self.layout.into(),
             self.workload.into(),
-            if self.filters_consulted { "asked" } else { "ignored" }.into(),
-            significant(self.mean_ns),
-            or_dash(self.batch_mean_ns.map(significant)),
-            thousands(self.p50_ns),
-            thousands(self.p99_ns),
-            thousands(self.p999_ns),
-            millions(self.gets_per_second),
+            if self.filters_consulted { "yes" } else { "no" }.into(),
+            time(self.mean_ns),
+            or_dash(self.batch_mean_ns.map(time)),
+            time(self.p50_ns as f64),
+            time(self.p99_ns as f64),
+            time(self.p999_ns as f64),
             significant(self.block_reads_per_get),
-            significant(self.bytes_per_get),
-            significant(self.bits_per_key),
-            or_dash(self.false_positive_rate.map(percent)),
-            or_dash(self.expected_false_positive_rate.map(percent)),
-            thousands(self.false_negatives),
+            percent(self.false_positive_rate),
+            percent(self.expected_false_positive_rate),
         ]
     }
 }
 
-/// A rate, rounded to an integer.
-fn thousands_of(rate: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate; the cast saturates")]
-    let rounded = rate.round() as u64;
-    thousands(rounded)
-}
-
-/// A rate in millions or thousands.
-fn millions(rate: f64) -> String {
-    match rate {
-        rate if rate >= 999_500.0 => format!("{}M", significant(rate / 1e6)),
-        rate if rate >= 999.5 => format!("{}k", significant(rate / 1e3)),
-        rate => significant(rate),
+/// Nanoseconds in at most six letters, so that the table stays narrow: from 100,000 on in thousands or millions.
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 999_500.0 => format!("{}M", significant(ns / 1e6)),
+        ns if ns >= 99_999.5 => format!("{}k", significant(ns / 1e3)),
+        ns => significant(ns),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::super::failure::{Failure, Outcome};
-use super::super::output;
+use super::super::output::{self, without_path};
 use super::super::progress;
 use super::machine::{Machine, Versions};
 use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
@@ -101,7 +101,10 @@ impl<'a> Bench<'a> {
     fn new_dir(&self) -> Outcome<tempfile::TempDir> {
         let parent = &self.plan.dir;
         let mut builder = tempfile::Builder::new();
-        builder.prefix("filterblock-bench-").tempdir_in(parent).map_err(|error| Failure::file(parent, error))
+        builder
+            .prefix("filterblock-bench-")
+            .tempdir_in(parent)
+            .map_err(|error| Failure::file(parent, without_path(error)))
     }
 
     fn measure_store(&mut self, store: &Store<'_>, loaded: &StoreReport) -> Outcome<()> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::super::failure::Outcome;
-use super::super::progress;
+use super::super::{interrupt, progress};
 use super::page_cache;
 use super::report::StoreReport;
 use super::source::{Source, fill_value};
@@ -13,6 +13,8 @@ use crate::cli::filter_choice::FilterChoice;
 use crate::lsm::{Db, FilterUse, Options, Stats};
 use crate::storage::IoMode;
 
+/// Bytes that a table needs for an entry beside key and value, its filter included, about.
+const TABLE_OVERHEAD_BYTES: u64 = 14;
 /// Bytes that a memtable needs for an entry beside key and value, with room to spare.
 const ENTRY_OVERHEAD_BYTES: u64 = 256;
 
@@ -63,6 +65,11 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
+    /// About what one store takes on the disk.
+    pub fn store_len_bytes(&self) -> u64 {
+        self.source.len_bytes() + self.source.len() * (self.value_len_bytes as u64 + TABLE_OVERHEAD_BYTES)
+    }
+
     /// Whether a read may wait for a device, which CPU time does not show.
     pub fn waits(&self) -> bool {
         self.cold || self.io == IoMode::Direct
@@ -116,7 +123,7 @@ impl Store<'_> {
             if keys_per_run.is_some_and(|keys| loaded.is_multiple_of(keys)) {
                 db.flush()?;
             }
-            Ok(())
+            interrupt::check()
         })?;
         let loading = start.elapsed();
         bar.set_message(format!("settling {} {}", self.filter, layout.name()));

@@ -6,7 +6,7 @@ use super::super::failure::{Exit, Failure, Outcome};
 use super::super::keys::{KeyFormat, KeyReader};
 use super::super::output::message;
 use super::super::{progress, text};
-use super::{StoreArguments, WriteArguments, report_doubts};
+use super::{IfMissing, Notation, StoreArguments, WriteArguments, report_doubts};
 use crate::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
 
 /// Pairs written at once: one record of the log, one wait with --sync.
@@ -22,12 +22,15 @@ Examples:
   sort pairs.tsv | filterblock db load store/ - --sync
 
 A line is a key, a tab and the value; a line without a tab is a key with an empty value. Empty lines are skipped.
-Pairs are written in batches; a line that cannot be stored is an error that names it, and the lines before it are
-stored. With --sync, what is reported as stored is on the device.";
+
+Pairs are written in batches; a line that cannot be stored is an error that names it, and the lines before it are \
+stored. Pairs reported as stored are on the device: without --sync, that is made sure of once, at the end. Should the \
+device fail on the way, the last pairs accepted (up to 64 KiB) may be lost; so may those since the last tenth of a \
+second if the machine does. Loading a file again is safe: storing a pair twice changes nothing.";
 
 /// Store the pairs of a file; makes the store if there is none
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -36,32 +39,49 @@ pub struct Arguments {
     file: PathBuf,
     #[command(flatten)]
     write: WriteArguments,
+    #[command(flatten)]
+    notation: Notation,
 }
 
 /// Runs `filterblock db load`.
 pub fn run(arguments: &Arguments) -> Outcome {
     // Hexadecimal digits are decoded on either side of the tab, not across it.
-    let max = if arguments.store.hex { LINE_LEN_BYTES_MAX * 2 } else { LINE_LEN_BYTES_MAX };
+    let hex = arguments.notation.hex;
+    let max = if hex { LINE_LEN_BYTES_MAX * 2 } else { LINE_LEN_BYTES_MAX };
     let lines = KeyReader::open(&arguments.file, KeyFormat::default(), max)?;
-    let db = arguments.store.open_to_write(&arguments.write)?;
-    let mut load = Load { lines, hex: arguments.store.hex, batch: WriteBatch::new(), stored: 0 };
+    let db = arguments.store.open_to_write(&arguments.write, IfMissing::Create)?;
+    let mut load = Load { lines, hex, batch: WriteBatch::new(), accepted: 0 };
     // What was read before a failure is stored all the same, so that the count below tells where to go on.
     let read = load.read_all(&db);
     let written = load.write(&db);
+    let flushed = db.flush();
     report_doubts(&db);
     let closed = db.close();
-    message(format_args!("{}: {} pairs stored", arguments.store.dir().display(), text::thousands(load.stored)));
+    let is_kept = arguments.write.sync || (flushed.is_ok() && closed.is_ok());
+    message(format_args!("{}: {}", arguments.store.dir().display(), outcome(load.accepted, is_kept)));
     read?;
     written?;
+    flushed?;
     closed?;
     Ok(Exit::Success)
+}
+
+fn outcome(accepted: u64, is_kept: bool) -> String {
+    let pairs = text::count(accepted, "pair");
+    match is_kept {
+        true => format!("{pairs} stored"),
+        false => format!(
+            "{pairs} accepted, of which the last up to 64 KiB may be lost; load the file again (storing a pair twice \
+             changes nothing)"
+        ),
+    }
 }
 
 struct Load {
     lines: KeyReader,
     hex: bool,
     batch: WriteBatch,
-    stored: u64,
+    accepted: u64,
 }
 
 impl Load {
@@ -83,7 +103,7 @@ impl Load {
             }
             if self.batch.len() >= BATCH_LEN || self.batch.len_bytes() >= BATCH_LEN_BYTES {
                 self.write(db)?;
-                bar.set_position(self.stored);
+                bar.set_position(self.accepted);
             }
         }
         bar.finish_and_clear();
@@ -94,7 +114,7 @@ impl Load {
         let batch = std::mem::take(&mut self.batch);
         let len = batch.len() as u64;
         db.write(batch)?;
-        self.stored += len;
+        self.accepted += len;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::output;
-use super::{StoreArguments, report_doubts};
+use super::{Notation, StoreArguments, report_doubts};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,10 +18,12 @@ Prints a line for each key: the key, a tab, the value. What holds tabs or newlin
 
 /// Print keys and values in order
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,
+    #[command(flatten)]
+    notation: Notation,
     /// The first key, included
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
@@ -38,8 +40,8 @@ pub struct Arguments {
 
 /// Runs `filterblock db scan`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let store = &arguments.store;
-    let bound = |key: &Option<OsString>| key.as_ref().map(|key| store.decode(key)).transpose();
+    let notation = &arguments.notation;
+    let bound = |key: &Option<OsString>| key.as_ref().map(|key| notation.decode(key)).transpose();
     let (from, to) = (bound(&arguments.from)?, bound(&arguments.to)?);
     // A range that ends before it starts is empty; the library may call it a mistake.
     if let (Some(from), Some(to)) = (&from, &to)
@@ -47,7 +49,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     {
         return Ok(Exit::Success);
     }
-    let db = store.open()?;
+    let db = arguments.store.open()?;
     let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
     let end = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let mut scan = db.scan((start, end));
@@ -56,10 +58,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
         let next = if arguments.reverse { scan.next_back() } else { scan.next() };
         let Some(entry) = next else { break };
         let (key, value) = entry?;
-        store
+        notation
             .write(&mut out, &key)
             .and_then(|()| out.write_all(b"\t"))
-            .and_then(|()| store.write(&mut out, &value))
+            .and_then(|()| notation.write(&mut out, &value))
             .and_then(|()| out.write_all(b"\n"))
             .map_err(Failure::stdout)?;
     }

@@ -1,17 +1,36 @@
 //! `filterblock db stats` and `db verify`: what a store holds, and whether it is sound.
 
+use std::io;
+use std::path::Path;
+
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+use super::super::block_file::is_newer;
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::output::{self, message};
-use super::super::text::{significant, thousands};
-use super::{StoreArguments, report_doubts};
+use super::super::text::{count, significant, thousands};
+use super::StoreArguments;
 use crate::error::Error;
 use crate::lsm::LevelStats;
 
+const EXAMPLES: &str = "\
+Examples:
+  filterblock db stats store/
+  filterblock db stats store/ --json | jq .total.bits_per_key";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  filterblock db verify store/
+  filterblock db verify store/ --json | jq .damage
+
+A table or manifest that is missing is damage too.
+
+Exit status: 0 sound; 1 damaged; 2 could not run (no store there, open elsewhere, no permission, newer format).";
+
 /// Print what a store holds, level by level
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -22,10 +41,13 @@ pub struct Arguments {
 
 /// Read every byte of a store and check it: blocks, filters, and that no filter denies a key of its table
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status: 0 sound; 1 damaged; 2 could not run.")]
+#[command(after_long_help = VERIFY_EXAMPLES)]
 pub struct VerifyArguments {
     #[command(flatten)]
     store: StoreArguments,
+    /// Report as JSON on stdout
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,30 +122,75 @@ fn table(report: &Report) -> Table {
     table
 }
 
+#[derive(Debug, Default, Serialize)]
+struct Verified {
+    store: String,
+    sound: bool,
+    damage: Vec<String>,
+    tables: u64,
+    entries: u64,
+    data_blocks: u64,
+    false_negatives: u64,
+    reports: Vec<String>,
+}
+
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
-    let is_newer = |error: &Error| matches!(error.root(), Error::Unsupported { .. });
-    let db = match arguments.store.open() {
-        // A store too damaged to open is an answer; one in a newer format is not.
-        Err(Failure::Library(error)) if error.is_damage() && !is_newer(&error) => {
-            output::print(&format!("{error}\n"))?;
-            return Ok(Exit::Negative);
+    let dir = arguments.store.dir();
+    let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };
+    match check(arguments, &mut verified) {
+        Err(Failure::Library(error)) if is_damage(&error, dir) => verified.damage.push(error.to_string()),
+        // The log's damage, with what helps.
+        Err(Failure::Message(reason)) => verified.damage.push(reason),
+        Err(failure) => return Err(failure),
+        Ok(()) => {}
+    }
+    verified.sound = verified.damage.is_empty() && verified.false_negatives == 0;
+    match arguments.json {
+        true => output::print_json(&verified)?,
+        false => {
+            output::print(&describe(&verified))?;
+            verified.reports.iter().for_each(message);
         }
-        opened => opened?,
-    };
+    }
+    Ok(if verified.sound { Exit::Success } else { Exit::Negative })
+}
+
+fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
+    let db = arguments.store.open()?;
     let report = db.verify()?;
-    report_doubts(&db);
+    verified.reports = db.stats().reports;
     db.close()?;
-    let mut text: String = report.damage.iter().map(|error| format!("{error}\n")).collect();
+    verified.damage = report.damage.iter().map(ToString::to_string).collect();
+    verified.tables = report.tables;
+    verified.entries = report.entries;
+    verified.data_blocks = report.data_blocks;
+    verified.false_negatives = report.filter_false_negatives;
+    Ok(())
+}
+
+/// Whether an error is an answer: damage, or a file missing that the store names. That there is no store at `dir` is
+/// none, nor is a newer format.
+fn is_damage(error: &Error, dir: &Path) -> bool {
+    let is_missing = matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound);
+    let is_inside = matches!(error, Error::InFile { path, .. } if path != dir);
+    (error.is_damage() && !is_newer(error)) || (is_missing && is_inside)
+}
+
+fn describe(verified: &Verified) -> String {
+    let mut text: String = verified.damage.iter().map(|reason| format!("{reason}\n")).collect();
     text += &format!(
-        "{}: {}; {} tables, {} entries, {} data blocks, {} false negatives\n",
-        arguments.store.dir().display(),
-        if report.is_sound() { "sound" } else { "damaged" },
-        thousands(report.tables),
-        thousands(report.entries),
-        thousands(report.data_blocks),
-        thousands(report.filter_false_negatives),
+        "{}: {}; {}, {}, {}, {}\n",
+        verified.store,
+        if verified.sound { "sound" } else { "damaged" },
+        count(verified.tables, "table"),
+        plural_entries(verified.entries),
+        count(verified.data_blocks, "data block"),
+        count(verified.false_negatives, "false negative"),
     );
-    output::print(&text)?;
-    Ok(if report.is_sound() { Exit::Success } else { Exit::Negative })
+    text
+}
+
+fn plural_entries(entries: u64) -> String {
+    if entries == 1 { "1 entry".into() } else { format!("{} entries", thousands(entries)) }
 }
