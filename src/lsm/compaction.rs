@@ -63,6 +63,16 @@ impl Compaction {
     }
 }
 
+/// The right to compact, which one thread has at a time. It ends also when that thread panics.
+struct Turn<'a>(&'a Shared);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.work).compacting = false;
+        self.0.changed.notify_all();
+    }
+}
+
 /// Compacts in the background until the store closes.
 pub(super) fn run_compactions(shared: &Shared) {
     // Where the last compaction of each level ended: the next one goes on from there.
@@ -74,6 +84,7 @@ pub(super) fn run_compactions(shared: &Shared) {
                 return;
             }
             if !work.compacting
+                && work.callers_waiting == 0
                 && let Some(compaction) = shared.pick_compaction(&cursors)
             {
                 work.compacting = true;
@@ -82,13 +93,14 @@ pub(super) fn run_compactions(shared: &Shared) {
             work = shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         };
         drop(work);
+        let turn = Turn(shared);
         if let (Some(cursor), Some(last)) = (cursors.get_mut(compaction.level), compaction.upper.last()) {
             cursor.clone_from(&last.meta.largest);
         }
         let result = shared.compact(&compaction);
         // The tables that it replaced go now, not when the next compaction begins.
         drop(compaction);
-        shared.end_compaction();
+        drop(turn);
         if let Err(error) = result {
             shared.fail(&error);
         }
@@ -125,25 +137,22 @@ impl Shared {
         None
     }
 
-    /// Waits until no compaction is under way and starts one of the caller's.
+    /// Waits until no compaction is under way, and gives the caller the next turn.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] after a failure.
-    fn begin_compaction(&self) -> Result<()> {
+    fn begin_compaction(&self) -> Result<Turn<'_>> {
         let mut work = lock(&self.work);
-        while work.compacting {
+        work.callers_waiting += 1;
+        while work.compacting && work.failure.is_none() {
             work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
+        work.callers_waiting -= 1;
         if let Some(reason) = &work.failure {
             return Err(crate::Error::Poisoned { reason: reason.clone() });
         }
         work.compacting = true;
-        Ok(())
-    }
-
-    fn end_compaction(&self) {
-        lock(&self.work).compacting = false;
-        self.changed.notify_all();
+        Ok(Turn(self))
     }
 
     /// Merges all tables with keys of a range down to the lowest level that holds any, one level after the other.
@@ -165,7 +174,7 @@ impl Shared {
             starts_before_end && ends_behind_start
         };
         for level in 0..NUM_LEVELS - 1 {
-            self.begin_compaction()?;
+            let turn = self.begin_compaction()?;
             let version = Arc::clone(&self.state.load().version);
             let deeper = (level + 1..NUM_LEVELS).any(|below| version.tables(below).any(|table| within(table)));
             let mut upper: Vec<_> = version.tables(level).filter(|table| within(table)).cloned().collect();
@@ -178,7 +187,7 @@ impl Shared {
             drop(version);
             let result = compaction.as_ref().map_or(Ok(()), |compaction| self.compact(compaction));
             drop(compaction);
-            self.end_compaction();
+            drop(turn);
             result?;
             if !deeper {
                 break;
