@@ -22,6 +22,8 @@ const LEVEL_RATIO: u64 = 10;
 #[derive(Debug)]
 pub(super) struct Compaction {
     level: usize,
+    /// Where the result goes: the next level, or the same where a table only loses its removals.
+    to: usize,
     /// Tables of `level`, in the order of reading.
     upper: Vec<Arc<StoredTable>>,
     /// Tables of the next level that overlap them, in key order.
@@ -39,16 +41,28 @@ impl Compaction {
         let smallest = lower.first().map_or(smallest, |table| smallest.min(&table.meta.smallest));
         let largest = lower.last().map_or(largest, |table| largest.max(&table.meta.largest));
         let bottommost = (level + 2..NUM_LEVELS).all(|below| version.overlapping(below, smallest, largest).is_empty());
-        Some(Self { level, lower, bottommost, upper })
+        Some(Self { level, to: level + 1, lower, bottommost, upper })
+    }
+
+    /// Rewrites one table of the lowest level that has keys of its range; `None` if it holds no removals, or another level
+    /// lies below it. One alone, because the result of two would overlap a table between them.
+    fn without_tombstones(version: &Version, level: usize, table: &Arc<StoredTable>) -> Option<Self> {
+        let meta = &table.meta;
+        let is_above = |below| !version.overlapping(below, &meta.smallest, &meta.largest).is_empty();
+        if meta.num_tombstones == 0 || (level + 1..NUM_LEVELS).any(is_above) {
+            return None;
+        }
+        Some(Self { level, to: level, upper: vec![Arc::clone(table)], lower: Vec::new(), bottommost: true })
     }
 
     fn inputs(&self) -> impl Iterator<Item = &Arc<StoredTable>> {
         self.upper.iter().chain(&self.lower)
     }
 
-    /// A table that meets nothing below just changes its level.
+    /// A table that meets nothing below just changes its level, unless it has removals that nobody needs there.
     fn is_move(&self) -> bool {
-        self.level > 0 && self.lower.is_empty() && self.upper.len() == 1
+        let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
+        self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
     }
 
     /// Newest first: each table of level 0 by itself, a deeper level as one run.
@@ -173,7 +187,7 @@ impl Shared {
             };
             starts_before_end && ends_behind_start
         };
-        for level in 0..NUM_LEVELS - 1 {
+        for level in 0..NUM_LEVELS {
             let turn = self.begin_compaction()?;
             let version = Arc::clone(&self.state.load().version);
             let deeper = (level + 1..NUM_LEVELS).any(|below| version.tables(below).any(|table| within(table)));
@@ -182,13 +196,17 @@ impl Shared {
             if level == 0 && !upper.is_empty() {
                 upper = version.tables(0).cloned().collect();
             }
-            // The lowest level is a sorted run already.
-            let compaction = if level == 0 || deeper { Compaction::of(&version, level, upper) } else { None };
+            // The lowest level is a sorted run already, but may hold removals of what lay below once.
+            let compactions: Vec<Compaction> = if level == 0 || deeper {
+                Compaction::of(&version, level, upper).into_iter().collect()
+            } else {
+                upper.iter().filter_map(|table| Compaction::without_tombstones(&version, level, table)).collect()
+            };
             drop(version);
-            let result = compaction.as_ref().map_or(Ok(()), |compaction| self.compact(compaction));
-            drop(compaction);
+            for compaction in compactions {
+                self.compact(&compaction)?;
+            }
             drop(turn);
-            result?;
             if !deeper {
                 break;
             }
@@ -197,7 +215,7 @@ impl Shared {
     }
 
     fn compact(&self, compaction: &Compaction) -> Result<()> {
-        let to = compaction.level + 1;
+        let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
         let added = if compaction.is_move() { compaction.upper.clone() } else { self.merge(compaction)? };
         let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
@@ -206,12 +224,11 @@ impl Shared {
             added: added.iter().map(|table| (level_tag(to), table.meta.clone())).collect(),
             ..VersionEdit::default()
         };
+        let written = if compaction.is_move() { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
+        self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        if !compaction.is_move() {
-            let written = added.iter().map(|table| table.meta.len_bytes).sum();
-            self.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
-        }
-        self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})
+        self.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Writes the merged entries to new tables of the level below; none of them stays after an error.
@@ -225,8 +242,8 @@ impl Shared {
     }
 
     fn merge_into(&self, compaction: &Compaction, written: &mut Vec<Arc<StoredTable>>) -> Result<()> {
-        let num_keys = compaction.inputs().map(|table| table.meta.num_entries).sum();
-        let shape = TableShape::new(num_keys, compaction.level + 1, compaction.bottommost);
+        let num_keys = compaction.inputs().fold(0u64, |sum, table| sum.saturating_add(table.meta.num_entries));
+        let shape = TableShape::new(num_keys, compaction.to, compaction.bottommost);
         let sequences = (
             compaction.inputs().map(|table| table.meta.smallest_sequence).min().unwrap_or(0),
             compaction.inputs().map(|table| table.meta.largest_sequence).max().unwrap_or(0),

@@ -17,9 +17,9 @@ use super::scan::{RunCursor, Scan, Source};
 use super::shared::{ReadState, Shared};
 use super::stats::{LevelStats, Recorder, Stats};
 
-use super::version_edit::NUM_LEVELS;
+use super::version_edit::{NUM_LEVELS, first_overlap};
 use super::{compaction, flush, open};
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
 use crate::sstable::{TableCheck, TableFilter};
 
 /// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
@@ -297,6 +297,12 @@ impl Db {
         for (_, stored) in version.all_tables() {
             report.add(stored.table.verify()?);
         }
+        for level in 1..NUM_LEVELS {
+            if let Some(meta) = first_overlap(version.tables(level).map(|stored| &stored.meta)) {
+                let path = self.shared.dir.join(table_name(meta.number));
+                report.damage.push(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
+            }
+        }
         Ok(report)
     }
 
@@ -310,7 +316,7 @@ impl Db {
         for (level, stored) in state.version.all_tables() {
             let Some(stats) = levels.get_mut(level) else { continue };
             stats.tables += 1;
-            stats.keys += stored.meta.num_entries;
+            stats.keys = stats.keys.saturating_add(stored.meta.num_entries);
             stats.bytes += stored.meta.len_bytes;
             stats.filter_bytes += stored.table.filter_len_bytes();
             stats.degraded_tables += u64::from(match stored.table.filter() {

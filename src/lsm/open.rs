@@ -15,7 +15,7 @@ use super::reports::Reports;
 use super::shared::{LogState, ReadState, Registry, Shared, Work, create_log, open_table};
 use super::stats::Counters;
 use super::version::Version;
-use super::version_edit::StoreState;
+use super::version_edit::{StoreState, first_overlap};
 use super::write::WriteQueue;
 use crate::error::{Error, Field, Result};
 use crate::hash::HashSeed;
@@ -117,6 +117,9 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     };
     in_range(state.next_file_number, Field::FileNumber, &path)?;
     in_range(state.last_sequence, Field::LogSequence, &path)?;
+    if state.levels.iter().skip(1).any(|level| first_overlap(level.iter()).is_some()) {
+        return Err(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
+    }
     // Numbers given out since the last edit must not be given out again.
     for name in storage.list(dir)? {
         if let Some(number) = number_in(&name) {

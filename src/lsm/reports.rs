@@ -65,7 +65,7 @@ impl Reports {
     fn add_once(&self, stored: &StoredTable, message: impl FnOnce() -> String) {
         // Each read of such a table comes here: all but the first must cost no more than this.
         if !stored.is_reported.load(Ordering::Relaxed) && !stored.is_reported.swap(true, Ordering::Relaxed) {
-            self.add(format!("{}; reads of the table answer \"maybe\" where it was asked", message()));
+            self.add(format!("{}; reads of the table answer \"maybe\" where its filter was asked", message()));
         }
     }
 }

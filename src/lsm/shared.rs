@@ -258,8 +258,12 @@ pub(super) fn open_table(
     };
     let table = Table::open(options.storage.as_ref(), &path, read_options)?;
     // The manifest decides which reads come to a table: it must speak of this very file.
-    let agrees =
-        table.len_bytes() == meta.len_bytes && table.smallest() == meta.smallest && table.largest() == meta.largest;
+    let properties = table.properties();
+    let agrees = table.len_bytes() == meta.len_bytes
+        && table.smallest() == meta.smallest
+        && table.largest() == meta.largest
+        && properties.num_entries == meta.num_entries
+        && properties.num_tombstones == meta.num_tombstones;
     if !agrees {
         return Err(Error::Corrupt { field: Field::Properties, offset: 0 }.in_file(&path));
     }

@@ -366,7 +366,10 @@ impl Slot {
         tally.block_reads += reads.blocks;
         tally.block_read_bytes += reads.bytes;
         let found = found?;
+        // A page that is damaged answers "maybe", which is no error of the filter's arithmetic.
+        let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
         match (answer, &found) {
+            (Answer::Maybe, Lookup::NotFound) if is_damaged() => tally.degraded += 1,
             (Answer::Maybe, Lookup::NotFound) => {
                 tally.false_positives += 1;
                 tally.expected += self.expected;
