@@ -145,6 +145,13 @@ fn a_crash_between_any_two_files_of_the_first_creation_leaves_what_becomes_a_sto
         for name in &created[count..] {
             crashed.remove(&dir.join(name)).unwrap();
         }
+        if count == 4 {
+            // The log is there before the manifest names it, in its second record.
+            change(&crashed, &dir.join("MANIFEST-000001"), |bytes| {
+                let payload_len = u32::from_le_bytes(bytes[48..52].try_into().unwrap());
+                bytes.truncate(48 + 24 + payload_len as usize);
+            });
+        }
         let db = Db::open(DIR, sync(&crashed)).unwrap();
         db.put(b"key", b"value").unwrap();
         let again = image(&crashed);

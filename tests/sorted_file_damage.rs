@@ -252,6 +252,14 @@ fn a_flipped_bit_in_a_mapped_filter_on_disk_loses_no_key() {
                 let options = TableReadOptions { verify, filter_memory, ..TableReadOptions::default() };
                 let table = Table::open(&Disk, &path, options).unwrap();
                 let degraded = matches!(table.filter(), TableFilter::Degraded(_));
+                if let TableFilter::Degraded(error) = table.filter() {
+                    let found = match error.root() {
+                        Error::Corrupt { offset, .. } | Error::ChecksumMismatch { offset, .. } => *offset as usize,
+                        Error::Unsupported { .. } => filter_at,
+                        other => panic!("{other}"),
+                    };
+                    assert!((filter_at..filter_at + filter_len).contains(&found), "{error}");
+                }
                 assert!(degraded || verify == Verify::OnFirstTouch);
                 for key in model.keys() {
                     assert!(right(&model, key, &table.get(key).unwrap()));

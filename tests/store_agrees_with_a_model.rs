@@ -2,6 +2,8 @@
 #![cfg(feature = "lsm")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -176,4 +178,27 @@ proptest! {
     ) {
         run(ops, variant);
     }
+}
+
+#[test]
+fn compacting_everything_leaves_no_removal_behind_on_whatever_level() {
+    let storage = filterblock::storage::Memory::new();
+    let options = || filterblock::Options { table_size_bytes: 2_000, ..common::quiet(&storage) };
+    let db = Db::open(common::DIR, options()).unwrap();
+    for i in 0..200 {
+        db.put(&common::key(i), &[b'v'; 50]).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    for i in (0..200).step_by(2) {
+        db.delete(&common::key(i)).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    assert_eq!((db.stats().total.keys, common::scan_all(&db).len()), (100, 100));
+    // Removals of a range, moved below nothing.
+    for i in 1_000..1_100 {
+        db.delete(&common::key(i)).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    assert_eq!((db.stats().total.keys, common::scan_all(&db).len()), (100, 100));
+    assert!(db.verify().unwrap().is_sound());
 }

@@ -149,7 +149,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Hashes `key` under the block's seed and asks for it.
     #[must_use]
     pub fn may_contain_key(&self, key: &[u8]) -> bool {
-        self.may_contain_hashed_key(key, KeyHash::of(key, self.trailer.seed))
+        !self.trailer.added.whole_keys() || self.may_contain_hashed_key(key, KeyHash::of(key, self.trailer.seed))
     }
 
     /// Asks for a key whose hash is at hand; the key itself chooses the partition, where there are any.

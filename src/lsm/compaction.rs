@@ -22,6 +22,8 @@ const LEVEL_RATIO: u64 = 10;
 #[derive(Debug)]
 pub(super) struct Compaction {
     level: usize,
+    /// Where the result goes: the next level, or the same where a table only loses its removals.
+    to: usize,
     /// Tables of `level`, in the order of reading.
     upper: Vec<Arc<StoredTable>>,
     /// Tables of the next level that overlap them, in key order.
@@ -39,16 +41,28 @@ impl Compaction {
         let smallest = lower.first().map_or(smallest, |table| smallest.min(&table.meta.smallest));
         let largest = lower.last().map_or(largest, |table| largest.max(&table.meta.largest));
         let bottommost = (level + 2..NUM_LEVELS).all(|below| version.overlapping(below, smallest, largest).is_empty());
-        Some(Self { level, lower, bottommost, upper })
+        Some(Self { level, to: level + 1, lower, bottommost, upper })
+    }
+
+    /// Rewrites one table of the lowest level that has keys of its range; `None` if it holds no removals, or another level
+    /// lies below it. One alone, because the result of two would overlap a table between them.
+    fn without_tombstones(version: &Version, level: usize, table: &Arc<StoredTable>) -> Option<Self> {
+        let meta = &table.meta;
+        let is_above = |below| !version.overlapping(below, &meta.smallest, &meta.largest).is_empty();
+        if meta.num_tombstones == 0 || (level + 1..NUM_LEVELS).any(is_above) {
+            return None;
+        }
+        Some(Self { level, to: level, upper: vec![Arc::clone(table)], lower: Vec::new(), bottommost: true })
     }
 
     fn inputs(&self) -> impl Iterator<Item = &Arc<StoredTable>> {
         self.upper.iter().chain(&self.lower)
     }
 
-    /// A table that meets nothing below just changes its level.
+    /// A table that meets nothing below just changes its level, unless it has removals that nobody needs there.
     fn is_move(&self) -> bool {
-        self.level > 0 && self.lower.is_empty() && self.upper.len() == 1
+        let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
+        self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
     }
 
     /// Newest first: each table of level 0 by itself, a deeper level as one run.
@@ -63,6 +77,16 @@ impl Compaction {
     }
 }
 
+/// The right to compact, which one thread has at a time. It ends also when that thread panics.
+struct Turn<'a>(&'a Shared);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.work).compacting = false;
+        self.0.changed.notify_all();
+    }
+}
+
 /// Compacts in the background until the store closes.
 pub(super) fn run_compactions(shared: &Shared) {
     // Where the last compaction of each level ended: the next one goes on from there.
@@ -74,6 +98,7 @@ pub(super) fn run_compactions(shared: &Shared) {
                 return;
             }
             if !work.compacting
+                && work.callers_waiting == 0
                 && let Some(compaction) = shared.pick_compaction(&cursors)
             {
                 work.compacting = true;
@@ -82,13 +107,14 @@ pub(super) fn run_compactions(shared: &Shared) {
             work = shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         };
         drop(work);
+        let turn = Turn(shared);
         if let (Some(cursor), Some(last)) = (cursors.get_mut(compaction.level), compaction.upper.last()) {
             cursor.clone_from(&last.meta.largest);
         }
         let result = shared.compact(&compaction);
         // The tables that it replaced go now, not when the next compaction begins.
         drop(compaction);
-        shared.end_compaction();
+        drop(turn);
         if let Err(error) = result {
             shared.fail(&error);
         }
@@ -125,25 +151,22 @@ impl Shared {
         None
     }
 
-    /// Waits until no compaction is under way and starts one of the caller's.
+    /// Waits until no compaction is under way, and gives the caller the next turn.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] after a failure.
-    fn begin_compaction(&self) -> Result<()> {
+    fn begin_compaction(&self) -> Result<Turn<'_>> {
         let mut work = lock(&self.work);
-        while work.compacting {
+        work.callers_waiting += 1;
+        while work.compacting && work.failure.is_none() {
             work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
+        work.callers_waiting -= 1;
         if let Some(reason) = &work.failure {
             return Err(crate::Error::Poisoned { reason: reason.clone() });
         }
         work.compacting = true;
-        Ok(())
-    }
-
-    fn end_compaction(&self) {
-        lock(&self.work).compacting = false;
-        self.changed.notify_all();
+        Ok(Turn(self))
     }
 
     /// Merges all tables with keys of a range down to the lowest level that holds any, one level after the other.
@@ -164,8 +187,8 @@ impl Shared {
             };
             starts_before_end && ends_behind_start
         };
-        for level in 0..NUM_LEVELS - 1 {
-            self.begin_compaction()?;
+        for level in 0..NUM_LEVELS {
+            let turn = self.begin_compaction()?;
             let version = Arc::clone(&self.state.load().version);
             let deeper = (level + 1..NUM_LEVELS).any(|below| version.tables(below).any(|table| within(table)));
             let mut upper: Vec<_> = version.tables(level).filter(|table| within(table)).cloned().collect();
@@ -173,13 +196,17 @@ impl Shared {
             if level == 0 && !upper.is_empty() {
                 upper = version.tables(0).cloned().collect();
             }
-            // The lowest level is a sorted run already.
-            let compaction = if level == 0 || deeper { Compaction::of(&version, level, upper) } else { None };
+            // The lowest level is a sorted run already, but may hold removals of what lay below once.
+            let compactions: Vec<Compaction> = if level == 0 || deeper {
+                Compaction::of(&version, level, upper).into_iter().collect()
+            } else {
+                upper.iter().filter_map(|table| Compaction::without_tombstones(&version, level, table)).collect()
+            };
             drop(version);
-            let result = compaction.as_ref().map_or(Ok(()), |compaction| self.compact(compaction));
-            drop(compaction);
-            self.end_compaction();
-            result?;
+            for compaction in compactions {
+                self.compact(&compaction)?;
+            }
+            drop(turn);
             if !deeper {
                 break;
             }
@@ -188,7 +215,7 @@ impl Shared {
     }
 
     fn compact(&self, compaction: &Compaction) -> Result<()> {
-        let to = compaction.level + 1;
+        let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
         let added = if compaction.is_move() { compaction.upper.clone() } else { self.merge(compaction)? };
         let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
@@ -197,12 +224,11 @@ impl Shared {
             added: added.iter().map(|table| (level_tag(to), table.meta.clone())).collect(),
             ..VersionEdit::default()
         };
+        let written = if compaction.is_move() { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
+        self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        if !compaction.is_move() {
-            let written = added.iter().map(|table| table.meta.len_bytes).sum();
-            self.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
-        }
-        self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})
+        self.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Writes the merged entries to new tables of the level below; none of them stays after an error.
@@ -216,8 +242,8 @@ impl Shared {
     }
 
     fn merge_into(&self, compaction: &Compaction, written: &mut Vec<Arc<StoredTable>>) -> Result<()> {
-        let num_keys = compaction.inputs().map(|table| table.meta.num_entries).sum();
-        let shape = TableShape::new(num_keys, compaction.level + 1, compaction.bottommost);
+        let num_keys = compaction.inputs().fold(0u64, |sum, table| sum.saturating_add(table.meta.num_entries));
+        let shape = TableShape::new(num_keys, compaction.to, compaction.bottommost);
         let sequences = (
             compaction.inputs().map(|table| table.meta.smallest_sequence).min().unwrap_or(0),
             compaction.inputs().map(|table| table.meta.largest_sequence).max().unwrap_or(0),

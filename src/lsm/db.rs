@@ -17,9 +17,9 @@ use super::scan::{RunCursor, Scan, Source};
 use super::shared::{ReadState, Shared};
 use super::stats::{LevelStats, Recorder, Stats};
 
-use super::version_edit::NUM_LEVELS;
+use super::version_edit::{NUM_LEVELS, first_overlap};
 use super::{compaction, flush, open};
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
 use crate::sstable::{TableCheck, TableFilter};
 
 /// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
@@ -102,12 +102,17 @@ impl Db {
         let mut db = Self { shared, threads: Vec::new(), _lock: StoreLock(lock) };
         db.spawn("filterblock-flush", flush::run_flushes)?;
         db.spawn("filterblock-compact", compaction::run_compactions)?;
+        db.spawn("filterblock-log", flush::run_log_flushes)?;
         Ok(db)
     }
 
     fn spawn(&mut self, name: &str, work: fn(&Shared)) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let alarm = shared.alarm();
+            work(&shared);
+            alarm.disarm();
+        });
         self.threads.push(thread.map_err(|error| Error::Io(error).in_file(&self.shared.dir))?);
         Ok(())
     }
@@ -201,13 +206,15 @@ impl Db {
     pub fn flush(&self) -> Result<()> {
         let shared = &self.shared;
         shared.check_writable()?;
-        {
+        let log_number = {
             let mut log = lock(&shared.log);
             if !shared.state.load().memtable.is_empty() {
                 shared.rotate(&mut log).inspect_err(|error| shared.fail(error))?;
             }
-        }
-        self.wait_until(|state| state.waiting.is_empty())
+            shared.state.load().memtable.log_number
+        };
+        // What fills up meanwhile is not waited for: under load that would have no end.
+        self.wait_until(|state| state.waiting.iter().all(|memtable| memtable.log_number >= log_number))
     }
 
     /// Merges all tables with keys of a range into one sorted run, removing what nobody can see any more.
@@ -251,6 +258,10 @@ impl Db {
 
     /// Makes a second store of the present content in a new directory, by hard links where the file system has them.
     ///
+    /// It keeps the store's id and hash seed, and its tables keep their numbers, because both are part of each table. The
+    /// numbers of its new files begin at a random place far ahead, so that no new file of the one store passes for a file
+    /// of the other.
+    ///
     /// # Errors
     /// When `dir` exists and is not empty, as [`Db::flush`], and I/O errors; an unfinished checkpoint is no store.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
@@ -262,7 +273,7 @@ impl Db {
         }
         open::create_dir_durably(storage, dir)?;
         // The registry first, so that no table it names can go away while it is linked: the version pins them.
-        let (state, version) = {
+        let (mut state, version) = {
             let registry = lock(&self.shared.registry);
             (registry.state.clone(), Arc::clone(&self.shared.state.load().version))
         };
@@ -270,6 +281,9 @@ impl Db {
             storage.link_or_copy(&table.path, &dir.join(table_name(table.meta.number)))?;
         }
         storage.sync_dir(dir)?;
+        // The source's logs stay there. Forty bits: more than any store's files, far from the end of the numbers.
+        state.log_number = 0;
+        state.next_file_number = state.next_file_number.saturating_add(open::random_u64() >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 
@@ -282,6 +296,12 @@ impl Db {
         let mut report = VerifyReport::default();
         for (_, stored) in version.all_tables() {
             report.add(stored.table.verify()?);
+        }
+        for level in 1..NUM_LEVELS {
+            if let Some(meta) = first_overlap(version.tables(level).map(|stored| &stored.meta)) {
+                let path = self.shared.dir.join(table_name(meta.number));
+                report.damage.push(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
+            }
         }
         Ok(report)
     }
@@ -296,7 +316,7 @@ impl Db {
         for (level, stored) in state.version.all_tables() {
             let Some(stats) = levels.get_mut(level) else { continue };
             stats.tables += 1;
-            stats.keys += stored.meta.num_entries;
+            stats.keys = stats.keys.saturating_add(stored.meta.num_entries);
             stats.bytes += stored.meta.len_bytes;
             stats.filter_bytes += stored.table.filter_len_bytes();
             stats.degraded_tables += u64::from(match stored.table.filter() {
@@ -345,8 +365,9 @@ impl Db {
         if self.threads.is_empty() {
             return Ok(());
         }
-        // With its header the empty log says which write comes next, whatever becomes of the manifest.
-        let flushed = self.flush().and_then(|()| lock(&self.shared.log).log.flush());
+        let flushed = self.flush();
+        // Also after a failure: acknowledged writes may still be in the buffer.
+        let logged = lock(&self.shared.log).log.flush();
         lock(&self.shared.work).closing = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
@@ -354,7 +375,7 @@ impl Db {
                 log::error!("a background thread of the store panicked");
             }
         }
-        flushed
+        flushed.and(logged)
     }
 }
 
@@ -363,6 +384,8 @@ impl Drop for Db {
         if let Err(error) = self.shut_down() {
             log::error!("closing the store: {error}");
         }
+        // While the directory's lock is still held: from then on its files may be another store's.
+        *lock(&self.shared.closed) = true;
     }
 }
 

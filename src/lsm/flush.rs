@@ -30,7 +30,6 @@ pub(super) fn run_flushes(shared: &Shared) {
 /// The oldest full memtable; `None` when the store closes or has failed.
 fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
     let mut work = lock(&shared.work);
-    let mut log_flushed = Instant::now();
     loop {
         if work.failure.is_none()
             && let Some(memtable) = shared.state.load().waiting.last()
@@ -40,22 +39,35 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
         if work.closing {
             return None;
         }
-        (work, _) = shared.changed.wait_timeout(work, LOG_FLUSH_INTERVAL).unwrap_or_else(PoisonError::into_inner);
+        work = shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Hands the log's buffer to the operating system from time to time, until the store closes. On a thread of its own: a
+/// table, or a sync of the log, may take longer than a write may stay in the process.
+pub(super) fn run_log_flushes(shared: &Shared) {
+    let mut flushed = Instant::now();
+    let mut work = lock(&shared.work);
+    while !work.closing {
         // By the clock: where much changes, no wait ever times out.
-        if log_flushed.elapsed() >= LOG_FLUSH_INTERVAL {
-            drop(work);
-            shared.flush_log_if_idle();
-            log_flushed = Instant::now();
-            work = lock(&shared.work);
+        let rest = LOG_FLUSH_INTERVAL.saturating_sub(flushed.elapsed());
+        if !rest.is_zero() {
+            (work, _) = shared.changed.wait_timeout(work, rest).unwrap_or_else(PoisonError::into_inner);
+            continue;
         }
+        drop(work);
+        shared.flush_log();
+        flushed = Instant::now();
+        work = lock(&shared.work);
     }
 }
 
 impl Shared {
-    /// Hands the log's buffer to the operating system, unless a writer is at the log just now.
-    fn flush_log_if_idle(&self) {
-        if let Ok(mut log) = self.log.try_lock()
-            && let Err(error) = log.log.flush()
+    /// After a failure elsewhere too, for the sake of what was acknowledged before.
+    fn flush_log(&self) {
+        let flushed = lock(&self.log).log.flush();
+        if let Err(error) = flushed
+            && self.check_writable().is_ok()
         {
             self.fail(&error);
         }

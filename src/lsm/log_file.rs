@@ -9,6 +9,7 @@
 //! Each record says how much of the file was durable when it was appended. That tells a crash, which may lose any
 //! sectors that were never synced, from the loss of bytes that had been promised (see [`super::log_reader`]).
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::checksum::Crc32;
@@ -90,7 +91,7 @@ pub struct LogWriter {
     /// The sequence number below which no record may begin.
     next_sequence: u64,
     /// The first failure: since then the end of the file is unknown.
-    failure: Option<String>,
+    failure: Option<Cow<'static, str>>,
 }
 
 impl LogWriter {
@@ -220,7 +221,7 @@ impl LogWriter {
 
     fn check_usable(&self) -> Result<()> {
         match &self.failure {
-            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }.in_file(&self.path)),
+            Some(reason) => Err(Error::Poisoned { reason: reason.to_string() }.in_file(&self.path)),
             None => Ok(()),
         }
     }
@@ -229,10 +230,18 @@ impl LogWriter {
     /// stay the last, and a sync that failed says nothing when it is repeated.
     fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.check_usable()?;
-        act(self).map_err(|error| {
-            self.failure = Some(error.root().to_string());
-            error.in_file(&self.path)
-        })
+        // Stays if the storage panics.
+        self.failure = Some(Cow::Borrowed("a write did not return"));
+        match act(self) {
+            Ok(()) => {
+                self.failure = None;
+                Ok(())
+            }
+            Err(error) => {
+                self.failure = Some(Cow::Owned(error.root().to_string()));
+                Err(error.in_file(&self.path))
+            }
+        }
     }
 }
 

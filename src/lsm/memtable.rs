@@ -17,6 +17,9 @@ const ENTRY_OVERHEAD_BYTES: usize = 64;
 /// fuller: more searches of the list, no wrong answer.
 const ENTRY_LEN_BYTES: usize = 128;
 
+/// 16 MiB, enough for a write buffer of a gigabyte: "no limit" as its size must not ask for all memory there is.
+const MAX_FILTER_WORDS: usize = 1 << 21;
+
 /// A Bloom filter that grows while it is read: four bits of a key in one 64-bit word.
 ///
 /// Bits are set before their write is published with `Release` ordering and asked after that was seen with `Acquire`,
@@ -26,7 +29,7 @@ struct GrowingFilter(Box<[AtomicU64]>);
 
 impl GrowingFilter {
     fn new(capacity_bytes: usize) -> Self {
-        let words = (capacity_bytes / ENTRY_LEN_BYTES / 4).max(64);
+        let words = (capacity_bytes / ENTRY_LEN_BYTES / 4).clamp(64, MAX_FILTER_WORDS);
         Self((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 

@@ -15,7 +15,7 @@ use super::reports::Reports;
 use super::shared::{LogState, ReadState, Registry, Shared, Work, create_log, open_table};
 use super::stats::Counters;
 use super::version::Version;
-use super::version_edit::StoreState;
+use super::version_edit::{StoreState, first_overlap};
 use super::write::WriteQueue;
 use crate::error::{Error, Field, Result};
 use crate::hash::HashSeed;
@@ -80,7 +80,7 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
 }
 
 /// Sixty-four bits that differ between processes and calls, from the standard library's randomly keyed hasher.
-fn random_u64() -> u64 {
+pub(super) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
@@ -100,7 +100,7 @@ fn create_registry(options: &Options, dir: &Path) -> Result<Registry> {
         half.copy_from_slice(&crate::codec::u64_bytes(random_u64()));
     }
     let hash_seed = options.hash_seed.unwrap_or_else(random_u64);
-    let state = StoreState { store_id, hash_seed, log_number: 2, next_file_number: 2, ..StoreState::default() };
+    let state = StoreState { store_id, hash_seed, next_file_number: 2, ..StoreState::default() };
     let manifest = Manifest::create(storage, dir, 1, &state.snapshot())?;
     Ok(Registry { manifest, state })
 }
@@ -117,6 +117,9 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     };
     in_range(state.next_file_number, Field::FileNumber, &path)?;
     in_range(state.last_sequence, Field::LogSequence, &path)?;
+    if state.levels.iter().skip(1).any(|level| first_overlap(level.iter()).is_some()) {
+        return Err(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
+    }
     // Numbers given out since the last edit must not be given out again.
     for name in storage.list(dir)? {
         if let Some(number) = number_in(&name) {
@@ -146,18 +149,15 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
 fn build(dir: &Path, options: Options, registry: Registry, reports: Reports) -> Result<Arc<Shared>> {
     let StoreState { store_id, hash_seed, last_sequence, next_file_number, .. } = registry.state;
     let seed = HashSeed(hash_seed);
-    let open = |meta: &_| open_table(&options, dir, &store_id, seed, &reports, Clone::clone(meta));
+    let closed = Arc::default();
+    let open = |meta: &_| open_table(&options, dir, &store_id, seed, &reports, &closed, Clone::clone(meta));
     let levels: Result<Vec<Vec<_>>> =
         registry.state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
     let log_number = next_file_number;
     let memtable = Arc::new(Memtable::new(log_number, options.write_buffer_bytes));
     let state = ReadState { memtable, waiting: Vec::new(), version: Arc::new(Version::new(levels?)) };
     // Replaced after the logs are replayed, when the number of its first write is known.
-    let log = LogState {
-        log: create_log(&options, dir, store_id, log_number, last_sequence + 1)?,
-        last_sequence,
-        is_listed: false,
-    };
+    let log = LogState { log: create_log(&options, dir, store_id, log_number, last_sequence + 1)?, last_sequence };
     Ok(Arc::new(Shared {
         dir: dir.to_path_buf(),
         store_id,
@@ -171,6 +171,7 @@ fn build(dir: &Path, options: Options, registry: Registry, reports: Reports) -> 
         next_file_number: AtomicU64::new(log_number + 1),
         work: Mutex::new(Work::default()),
         changed: std::sync::Condvar::new(),
+        closed,
         cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
         counters: Counters::new(),
         reports,

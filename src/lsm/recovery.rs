@@ -36,11 +36,14 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         .filter(|&number| (oldest_needed..current).contains(&number))
         .collect();
     numbers.sort_unstable();
+    if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
+        shared.missing_log(oldest_needed)?;
+    }
     let last_sequence = shared.visible.load(Ordering::Relaxed);
     let mut replay =
         Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence, has_gap: false };
     for number in numbers {
-        replay.read(number)?;
+        replay.read(number, oldest_needed)?;
     }
     let Replay { memtable, last_sequence, has_gap, .. } = replay;
     if has_gap {
@@ -48,14 +51,13 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         let state = lock(&shared.registry).state.clone();
         set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
     }
-    if last_sequence == shared.visible.load(Ordering::Relaxed) {
-        return Ok(());
+    if last_sequence > shared.visible.swap(last_sequence, Ordering::Release) {
+        let mut log = lock(&shared.log);
+        log.last_sequence = last_sequence;
+        shared.rotate(&mut log)?;
     }
-    install(shared, &memtable, Some(current), last_sequence)?;
-    shared.visible.store(last_sequence, Ordering::Release);
-    let mut log = lock(&shared.log);
-    log.last_sequence = last_sequence;
-    shared.rotate(&mut log)
+    // Also when nothing was replayed: the logs before go now, and a log that the manifest names must exist.
+    install(shared, &memtable, Some(shared.state.load().memtable.log_number), last_sequence)
 }
 
 /// Writes a memtable to level 0; with `log_number`, logs below that are no longer needed.
@@ -70,6 +72,19 @@ fn install(shared: &Shared, memtable: &Memtable, log_number: Option<u64>, last_s
     shared.install(edit, stored.into_iter().map(|stored| (0, stored)).collect(), |_| {})
 }
 
+impl Shared {
+    /// # Errors
+    /// `Corrupt`, which names the file, unless the options say to salvage.
+    fn missing_log(&self, number: u64) -> Result<()> {
+        let path = self.dir.join(log_name(number));
+        if self.options.recovery == LogRecovery::Strict {
+            return Err(Error::Corrupt { field: Field::LogHeader, offset: 0 }.in_file(&path));
+        }
+        self.reports.add(format!("{}: the log is missing, or was cut to nothing; its writes are lost", path.display()));
+        Ok(())
+    }
+}
+
 struct Replay<'a> {
     shared: &'a Shared,
     memtable: Memtable,
@@ -79,7 +94,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn read(&mut self, number: u64) -> Result<()> {
+    fn read(&mut self, number: u64, oldest_needed: u64) -> Result<()> {
         let shared = self.shared;
         let path = shared.dir.join(log_name(number));
         let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
@@ -91,6 +106,15 @@ impl Replay<'_> {
         }
         for (offset, len) in &end.skipped {
             shared.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
+        }
+        if end.next_sequence.is_none() && end.skipped.is_empty() {
+            // Its header was durable before the manifest named it. A younger one may be what a crash left of a rotation,
+            // and if it was more, then the log behind it shows the gap.
+            if number == oldest_needed {
+                shared.missing_log(number)?;
+            } else if end.torn_tail_bytes == 0 {
+                shared.reports.add(format!("{}: cut off by a crash before its first byte", path.display()));
+            }
         }
         // A log without records still says where it begins: with the first write that is in no table. That shows when
         // a manifest has lost its last edits without a trace.

@@ -14,7 +14,8 @@ const MAX_REPORTS: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct Reports(Mutex<Vec<String>>);
 
-/// The data behind a lock whose holder panicked: every update here and in the store leaves it whole.
+/// The data behind a lock, also after its holder panicked. What such a panic may leave half done protects itself: a log
+/// refuses everything from then on, and a background thread or a leading writer fails the store ([`super::shared::Alarm`]).
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -64,7 +65,7 @@ impl Reports {
     fn add_once(&self, stored: &StoredTable, message: impl FnOnce() -> String) {
         // Each read of such a table comes here: all but the first must cost no more than this.
         if !stored.is_reported.load(Ordering::Relaxed) && !stored.is_reported.swap(true, Ordering::Relaxed) {
-            self.add(format!("{}; reads of the table answer \"maybe\" where it was asked", message()));
+            self.add(format!("{}; reads of the table answer \"maybe\" where its filter was asked", message()));
         }
     }
 }

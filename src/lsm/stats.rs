@@ -1,12 +1,14 @@
 //! What reads did, and what filters saved.
 //!
-//! Counters lie in shards. A shard belongs to one thread, which adds with a plain load and store; threads beyond the
-//! last share one and add atomically. A miss thus counts itself for about a nanosecond a counter, where a shared
+//! Counters lie in shards. A shard belongs to one thread while that lives, which adds with a plain load and store; of
+//! more threads at once than there are shards, the others share the last one and add atomically. A miss thus counts itself for about a nanosecond a counter, where a shared
 //! counter would cost twenty and far more under contention.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::reports::lock;
 use super::version_edit::NUM_LEVELS;
 
 /// The last is shared.
@@ -97,17 +99,50 @@ pub(super) struct Recorder<'a> {
     shared: bool,
 }
 
-fn thread_slot() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static SLOT: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    SLOT.with(|slot| {
-        if slot.get() == usize::MAX {
-            slot.set(NEXT.fetch_add(1, Ordering::Relaxed).min(NUM_SHARDS - 1));
+const NO_SLOT: usize = usize::MAX;
+
+thread_local! {
+    /// Without a destructor, so that reading it costs one load.
+    static SLOT: Cell<usize> = const { Cell::new(NO_SLOT) };
+    /// Gives the slot back when the thread ends.
+    static OWNED: SlotOwner = const { SlotOwner };
+}
+
+/// Slots that threads before have given back, and the first that none has had yet.
+static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+
+struct SlotOwner;
+
+impl Drop for SlotOwner {
+    fn drop(&mut self) {
+        // Reads by destructors that run later share the last one.
+        let slot = SLOT.replace(NUM_SHARDS - 1);
+        if slot < NUM_SHARDS - 1 {
+            lock(&FREE).0.push(slot);
         }
-        slot.get()
-    })
+    }
+}
+
+#[inline]
+fn thread_slot() -> usize {
+    let slot = SLOT.get();
+    if slot == NO_SLOT { take_slot() } else { slot }
+}
+
+#[cold]
+fn take_slot() -> usize {
+    // A thread whose owner is gone already cannot give anything back.
+    let slot = OWNED.try_with(|_| {
+        let (free, next) = &mut *lock(&FREE);
+        free.pop().unwrap_or_else(|| {
+            let slot = (*next).min(NUM_SHARDS - 1);
+            *next = slot + 1;
+            slot
+        })
+    });
+    let slot = slot.unwrap_or(NUM_SHARDS - 1);
+    SLOT.set(slot);
+    slot
 }
 
 impl Counters {
@@ -199,7 +234,7 @@ pub struct LevelStats {
     pub true_positives: u64,
     /// "Maybe", and the key was not there.
     pub false_positives: u64,
-    /// Tables searched because their filter cannot be used.
+    /// Tables searched because their filter cannot be used, or in vain while parts of it are damaged.
     pub degraded: u64,
     /// Tables searched because they have no filter, or filters are not to be asked.
     pub unfiltered: u64,
@@ -290,4 +325,17 @@ pub struct Stats {
     pub compacted_bytes: u64,
     /// One message for each damage met, oldest first, at most a hundred.
     pub reports: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gives_its_shard_back_when_it_ends() {
+        for i in 0..4 * NUM_SHARDS {
+            let slot = std::thread::spawn(thread_slot).join().unwrap();
+            assert!(slot < NUM_SHARDS - 1, "thread {i}");
+        }
+    }
 }

@@ -5,12 +5,12 @@
 //! down and stops at the first table that knows the key.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::batch_read::{BATCH, Batch, Probe};
 use super::options::FilterUse;
-use super::reports::Reports;
+use super::reports::{Reports, lock};
 use super::stats::{Recorder, Tally, rate_units};
 use super::version_edit::{NUM_LEVELS, TableMeta};
 use crate::codec::order_prefix;
@@ -27,13 +27,21 @@ pub(super) struct StoredTable {
     /// The filter's expected rate, in the units of [`Tally::expected`].
     expected: u64,
     storage: Arc<dyn Storage>,
+    /// Whether the store is closed: another may then have a file of this name.
+    closed: Arc<Mutex<bool>>,
     obsolete: AtomicBool,
     /// Whether its filter's damage has been told.
     pub(super) is_reported: AtomicBool,
 }
 
 impl StoredTable {
-    pub(super) fn new(meta: TableMeta, table: Table, path: PathBuf, storage: Arc<dyn Storage>) -> Self {
+    pub(super) fn new(
+        meta: TableMeta,
+        table: Table,
+        path: PathBuf,
+        storage: Arc<dyn Storage>,
+        closed: Arc<Mutex<bool>>,
+    ) -> Self {
         // Eight microseconds of arithmetic: once for a table, not once for a version.
         let expected = match table.filter() {
             TableFilter::Ready(filter) => rate_units(filter.expected_false_positive_rate()),
@@ -45,6 +53,7 @@ impl StoredTable {
             path,
             expected,
             storage,
+            closed,
             obsolete: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
         }
@@ -62,7 +71,12 @@ impl StoredTable {
 
 impl Drop for StoredTable {
     fn drop(&mut self) {
-        if self.obsolete.load(Ordering::Relaxed) {
+        if !self.obsolete.load(Ordering::Relaxed) {
+            return;
+        }
+        // Held until the file is gone, so that the store cannot close in between.
+        let closed = lock(&self.closed);
+        if !*closed {
             // A file that stays is cleaned away when the store is opened next.
             if let Err(error) = self.storage.remove(&self.path) {
                 log::warn!("an obsolete table stays for now: {error}");
@@ -352,7 +366,10 @@ impl Slot {
         tally.block_reads += reads.blocks;
         tally.block_read_bytes += reads.bytes;
         let found = found?;
+        // A page that is damaged answers "maybe", which is no error of the filter's arithmetic.
+        let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
         match (answer, &found) {
+            (Answer::Maybe, Lookup::NotFound) if is_damaged() => tally.degraded += 1,
             (Answer::Maybe, Lookup::NotFound) => {
                 tally.false_positives += 1;
                 tally.expected += self.expected;

@@ -37,6 +37,14 @@ pub struct TableMeta {
     pub largest_sequence: u64,
 }
 
+/// The first table of a level that shares keys with one before it; from level 1 on there must be none.
+pub(super) fn first_overlap<'a>(level: impl Iterator<Item = &'a TableMeta>) -> Option<&'a TableMeta> {
+    let mut tables: Vec<&TableMeta> = level.collect();
+    tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+    let mut pairs = tables.iter().zip(tables.iter().skip(1));
+    pairs.find(|(left, right)| left.largest >= right.smallest).map(|(_, right)| *right)
+}
+
 /// One step: what it names changes, all else stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VersionEdit {

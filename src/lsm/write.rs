@@ -1,7 +1,7 @@
 //! The way of a write: into the log, into the memtable, then visible.
 //!
 //! Writers queue. The first leads: it takes whatever has queued up behind it, writes all of it as one log record, syncs
-//! once, and hands out the results. Alone, a writer pays two uncontended locks for that.
+//! once, and hands out the results. Who comes while others wait waits behind them. Alone, a writer pays two uncontended locks for that.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -53,6 +53,26 @@ struct Ticket {
     result: Mutex<Option<Result<(), String>>>,
 }
 
+/// The right to write, which is handed over also by a leader that panics.
+struct Leader<'a> {
+    shared: &'a Shared,
+    /// Those that wait for the outcome, besides the leader itself.
+    group: &'a [Arc<Ticket>],
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            drop(self.shared.alarm());
+            for ticket in self.group {
+                let reason = || Err("the thread that wrote it panicked".to_owned());
+                lock(&ticket.result).get_or_insert_with(reason);
+            }
+        }
+        self.shared.hand_over();
+    }
+}
+
 impl Shared {
     /// Writes a batch: all of it or nothing.
     ///
@@ -64,11 +84,12 @@ impl Shared {
         }
         let sync = durability == Durability::Sync;
         let mut queue = lock(&self.queue.inner);
-        if !queue.has_leader {
+        if !queue.has_leader && queue.waiting.is_empty() {
             queue.has_leader = true;
             drop(queue);
+            let leader = Leader { shared: self, group: &[] };
             let result = self.write_group(&[&batch], sync);
-            self.hand_over();
+            drop(leader);
             return result;
         }
         let ticket = Arc::new(Ticket { batch, sync, result: Mutex::new(None) });
@@ -82,7 +103,6 @@ impl Shared {
                 let group = queue.take_group();
                 drop(queue);
                 self.lead(&group);
-                self.hand_over();
                 queue = lock(&self.queue.inner);
                 continue;
             }
@@ -93,11 +113,13 @@ impl Shared {
     }
 
     fn lead(&self, group: &[Arc<Ticket>]) {
+        let leader = Leader { shared: self, group };
         let batches: Vec<&WriteBatch> = group.iter().map(|ticket| &ticket.batch).collect();
         let result = self.write_group(&batches, group.iter().any(|ticket| ticket.sync));
         for ticket in group {
             *lock(&ticket.result) = Some(result.as_ref().map_err(ToString::to_string).copied());
         }
+        drop(leader);
     }
 
     /// Lets the next writer lead, and those whose result has come go on.
@@ -137,21 +159,15 @@ impl Shared {
                 log.log.append(first, &parts)?;
             }
         }
-        if sync {
-            log.log.sync()?;
-            if !log.is_listed {
-                self.options.storage.sync_dir(&self.dir)?;
-                log.is_listed = true;
-            }
-        }
-        Ok(())
+        if sync { log.log.sync() } else { Ok(()) }
     }
 
     /// Waits until the memtable has room, starting a new one when it is full.
     fn make_room(&self) -> Result<()> {
         self.check_writable()?;
         let state = self.state.load();
-        if !state.memtable.is_full() && state.memtable.len_bytes() < self.options.write_buffer_bytes.max(1) {
+        let has_room = !state.memtable.is_full() && state.memtable.len_bytes() < self.options.write_buffer_bytes;
+        if has_room || state.memtable.is_empty() {
             return Ok(());
         }
         if self.must_stall() {
@@ -167,6 +183,10 @@ impl Shared {
             self.check_writable()?;
         }
         let mut log = lock(&self.log);
+        // A flush may have come first.
+        if self.state.load().memtable.is_empty() {
+            return Ok(());
+        }
         self.rotate(&mut log).inspect_err(|error| self.fail(error))
     }
 

@@ -133,7 +133,7 @@ fn open_present(
     if stored != computed {
         return Err(Error::ChecksumMismatch { field: Field::FilterBlock, offset, stored, computed });
     }
-    let filter = FilterBlock::open_with(bytes, how.verify)?;
+    let filter = FilterBlock::open_with(bytes, how.verify).map_err(|error| error.moved_by(offset))?;
     // Not by `info()`, which counts the bits that are set and so reads the whole filter.
     let num_keys = in_trailer(filter.as_bytes(), Field::NumKeys).map_or(0, u64_from);
     // A filter of prefixes only cannot be asked for a key. Keys may share a hash, so there may be fewer hashes than

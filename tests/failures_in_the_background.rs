@@ -1,0 +1,346 @@
+//! What goes wrong in a store's own threads, or in what others plugged into it: nothing acknowledged is lost, nobody
+//! waits for ever, and nothing that is not the store's own is touched.
+#![cfg(feature = "lsm")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod common;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use common::{DIR, files, image, key, quiet, scan_all};
+use filterblock::lsm::{Durability, WriteBatch};
+use filterblock::storage::{IoMode, Memory, ReadAt, Storage, WriteFile};
+use filterblock::{Db, Error, FilterPolicy, FilterSpec, Options, Result, TableShape};
+
+type Hook = Arc<dyn Fn(&Path) -> Result<()> + Send + Sync>;
+
+/// Memory that asks before it creates, and before it writes.
+#[derive(Clone)]
+struct Hooked {
+    inner: Memory,
+    on_create: Hook,
+    on_write: Hook,
+}
+
+impl Hooked {
+    fn new(inner: &Memory, on_create: impl Fn(&Path) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self { inner: inner.clone(), on_create: Arc::new(on_create), on_write: Arc::new(|_| Ok(())) }
+    }
+}
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+impl Storage for Hooked {
+    fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
+        self.inner.open(path, io)
+    }
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        (self.on_create)(path)?;
+        let (file, path) = (self.inner.create(path)?, path.to_path_buf());
+        Ok(Box::new(HookedFile { file, path, on_write: Arc::clone(&self.on_write) }))
+    }
+    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.inner.append(path)
+    }
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.inner.read(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.link_or_copy(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner.remove(path)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.inner.exists(path)
+    }
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.inner.create_dir_all(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.sync_dir(dir)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.inner.lock(path)
+    }
+}
+
+struct HookedFile {
+    file: Box<dyn WriteFile>,
+    path: std::path::PathBuf,
+    on_write: Hook,
+}
+
+impl fmt::Debug for HookedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HookedFile")
+    }
+}
+
+impl WriteFile for HookedFile {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        (self.on_write)(&self.path)?;
+        self.file.write_all(bytes)
+    }
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync()
+    }
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+}
+
+fn is_table(path: &Path) -> bool {
+    path.to_string_lossy().contains(".sst")
+}
+
+fn options(storage: &Hooked, memory: &Memory) -> Options {
+    Options { storage: Arc::new(storage.clone()), write_buffer_bytes: 4_000, ..quiet(memory) }
+}
+
+/// Runs `act` on a thread of its own, and fails if it takes longer than any wait should.
+fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(act()));
+    receive.recv_timeout(Duration::from_secs(20)).expect("it hangs, or panicked")
+}
+
+fn wait_until(is_reached: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_reached() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn writes_acknowledged_before_a_flush_fails_are_there_after_a_close_that_fails() {
+    for drops in [false, true] {
+        let memory = Memory::new();
+        let is_blocked = Arc::new(AtomicBool::new(true));
+        let gate = Arc::clone(&is_blocked);
+        let storage = Hooked::new(&memory, move |path| {
+            if !is_table(path) {
+                return Ok(());
+            }
+            wait_until(|| !gate.load(Ordering::Relaxed));
+            Err(Error::Io(std::io::ErrorKind::StorageFull.into()))
+        });
+        let db = Db::open(DIR, options(&storage, &memory)).unwrap();
+        for i in 0..60 {
+            db.put(&key(i), &[b'v'; 100]).unwrap();
+        }
+        // Let nothing but the close itself bring the buffer out.
+        is_blocked.store(false, Ordering::Relaxed);
+        assert!(matches!(db.wait_idle().unwrap_err(), Error::Poisoned { .. }));
+        if drops {
+            drop(db);
+        } else {
+            assert!(matches!(db.close().unwrap_err(), Error::Poisoned { .. }));
+        }
+        assert_eq!(scan_all(&Db::open(DIR, quiet(&memory)).unwrap()).len(), 60);
+    }
+}
+
+#[test]
+fn a_snapshot_that_outlives_its_store_leaves_the_files_of_the_next_alone() {
+    let memory = Memory::new();
+    let db = Db::open(DIR, quiet(&memory)).unwrap();
+    for i in 0..10 {
+        db.put(&key(i), b"first").unwrap();
+        db.flush().unwrap();
+    }
+    let (snapshot, scan) = (db.snapshot(), db.scan(..));
+    db.compact_range(..).unwrap();
+    db.close().unwrap();
+    for name in memory.list(Path::new(DIR)).unwrap() {
+        memory.remove(&Path::new(DIR).join(name)).unwrap();
+    }
+    let db = Db::open(DIR, quiet(&memory)).unwrap();
+    for i in 0..30 {
+        db.put(&key(i), b"second").unwrap();
+        db.flush().unwrap();
+    }
+    let tables = files(&memory, Path::new(DIR), ".sst");
+    assert_eq!(snapshot.get(&key(3)).unwrap().unwrap(), b"first");
+    drop(snapshot);
+    drop(scan);
+    assert_eq!(files(&memory, Path::new(DIR), ".sst"), tables);
+    db.close().unwrap();
+    assert_eq!(scan_all(&Db::open(DIR, quiet(&memory)).unwrap()).len(), 30);
+}
+
+#[derive(Debug)]
+struct Panics(AtomicU64);
+
+impl FilterPolicy for Panics {
+    fn choose(&self, _: &TableShape) -> Option<FilterSpec> {
+        assert!(self.0.fetch_add(1, Ordering::Relaxed) < 2, "a policy of somebody else");
+        None
+    }
+}
+
+#[test]
+fn a_policy_that_panics_in_a_flush_is_an_error_of_everyone_who_waits() {
+    let memory = Memory::new();
+    let options = Options { filter: Some(Arc::new(Panics(AtomicU64::new(1)))), ..quiet(&memory) };
+    let error = in_time(move || {
+        let db = Db::open(DIR, options).unwrap();
+        db.put(b"a", b"1").unwrap();
+        db.flush().unwrap();
+        db.put(b"b", b"2").unwrap();
+        assert!(matches!(db.flush().unwrap_err(), Error::Poisoned { .. }));
+        assert!(matches!(db.put(b"c", b"3").unwrap_err(), Error::Poisoned { .. }));
+        assert!(matches!(db.wait_idle().unwrap_err(), Error::Poisoned { .. }));
+        assert!(matches!(db.compact_range(..).unwrap_err(), Error::Poisoned { .. }));
+        assert_eq!(db.get(b"b").unwrap().unwrap(), b"2");
+        db.close().unwrap_err()
+    });
+    assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+    assert_eq!(scan_all(&Db::open(DIR, quiet(&memory)).unwrap()).len(), 2);
+}
+
+#[test]
+fn a_policy_that_panics_in_a_compaction_keeps_nobody_waiting() {
+    for in_background in [false, true] {
+        let memory = Memory::new();
+        let panics = || Some(Arc::new(Panics(AtomicU64::new(0))) as Arc<dyn FilterPolicy>);
+        let options =
+            Options { filter: panics(), auto_compaction: in_background, l0_compaction_trigger: 2, ..quiet(&memory) };
+        in_time(move || {
+            let db = Db::open(DIR, options).unwrap();
+            for i in 0..2 {
+                db.put(&key(i), b"value").unwrap();
+                db.flush().unwrap();
+            }
+            if in_background {
+                assert!(matches!(db.wait_idle().unwrap_err(), Error::Poisoned { .. }));
+            } else {
+                let compact = std::panic::AssertUnwindSafe(|| db.compact_range(..));
+                std::panic::catch_unwind(compact).unwrap_err();
+                // The caller's own panic is the caller's own affair.
+                db.wait_idle().unwrap();
+                db.put(b"on", b"").unwrap();
+            }
+            drop(db);
+        });
+        assert!(scan_all(&Db::open(DIR, quiet(&memory)).unwrap()).len() >= 2);
+    }
+}
+
+#[test]
+fn a_storage_that_panics_under_the_leading_writer_hands_over_and_fails_the_store() {
+    let memory = Memory::new();
+    let panics = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&panics);
+    let mut storage = Hooked::new(&memory, |_| Ok(()));
+    storage.on_write = Arc::new(move |path| {
+        assert!(!(armed.load(Ordering::Relaxed) && path.to_string_lossy().ends_with(".log")), "a full disk");
+        Ok(())
+    });
+    let options = Options { durability: Durability::Sync, ..options(&storage, &memory) };
+    in_time(move || {
+        let db = Db::open(DIR, options).unwrap();
+        db.put(b"before", b"").unwrap();
+        panics.store(true, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let write = || {
+                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.put(b"during", b"")));
+                assert!(!matches!(result, Ok(Ok(()))));
+            };
+            (0..4).for_each(|_| drop(scope.spawn(write)));
+        });
+        assert!(matches!(db.put(b"after", b"").unwrap_err(), Error::Poisoned { .. }));
+        panics.store(false, Ordering::Relaxed);
+        drop(db);
+    });
+    let db = Db::open(DIR, quiet(&memory)).unwrap();
+    assert_eq!(db.get(b"before").unwrap().unwrap(), b"");
+}
+
+#[test]
+fn a_flush_under_load_ends() {
+    let memory = Memory::new();
+    // Each table takes longer than the next buffer takes to fill.
+    let storage = Hooked::new(&memory, |path| {
+        if is_table(path) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    });
+    let db = Db::open(DIR, options(&storage, &memory)).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                db.put(&key(i), &[b'v'; 100]).unwrap();
+            }
+        });
+        wait_until(|| db.stats().flushes > 2);
+        let start = Instant::now();
+        for _ in 0..3 {
+            db.flush().unwrap();
+        }
+        let took = start.elapsed();
+        done.store(true, Ordering::Relaxed);
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    });
+}
+
+#[test]
+fn buffered_writes_reach_the_log_while_a_table_takes_its_time() {
+    let memory = Memory::new();
+    let is_blocked = Arc::new(AtomicBool::new(true));
+    let gate = Arc::clone(&is_blocked);
+    let storage = Hooked::new(&memory, move |path| {
+        if is_table(path) {
+            wait_until(|| !gate.load(Ordering::Relaxed));
+        }
+        Ok(())
+    });
+    let db = Db::open(DIR, options(&storage, &memory)).unwrap();
+    for i in 0..50 {
+        db.put(&key(i), &[b'v'; 100]).unwrap();
+    }
+    let crashed = || scan_all(&Db::open(DIR, quiet(&image(&memory))).unwrap()).len();
+    wait_until(|| crashed() == 50);
+    is_blocked.store(false, Ordering::Relaxed);
+    db.close().unwrap();
+}
+
+#[test]
+fn batches_of_many_writers_keep_their_order_for_each_of_them() {
+    let memory = Memory::new();
+    let db = Db::open(DIR, Options { durability: Durability::Sync, ..quiet(&memory) }).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..4u64 {
+            let db = &db;
+            scope.spawn(move || {
+                for i in 0..500u64 {
+                    let mut batch = WriteBatch::new();
+                    batch.put(&key(writer), &i.to_le_bytes()).unwrap();
+                    db.write(batch).unwrap();
+                    assert_eq!(db.get(&key(writer)).unwrap().unwrap(), i.to_le_bytes());
+                }
+            });
+        }
+    });
+    db.close().unwrap();
+}
