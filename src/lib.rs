@@ -44,6 +44,6 @@ pub fn instruction_set() -> &'static str {
 }
 
 /// The README's examples are tested with the others.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "lsm"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -231,6 +231,7 @@ fn the_benchmark_reports_every_filter_layout_and_workload_with_and_without_filte
         "plot.svg",
     ]);
     let report = report.json(0);
+    // Filters, layouts, workloads, consulted or not.
     assert_rows(&report, 3 * 4 * 3 * 2);
     assert_eq!((&report["settings"]["lookups"], &report["settings"]["command"]), (&2_000.into(), &Value::Null));
     assert_eq!(report["settings"]["layouts"].as_array().unwrap().len(), 4);

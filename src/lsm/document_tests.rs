@@ -5,6 +5,7 @@ use std::path::Path;
 use super::batch::{MAX_BATCH_LEN_BYTES, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 use super::file_name::{FileName, parse};
 use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, LogKind, LogWriter, RECORD_HEADER_LEN_BYTES};
+use super::recovery::MAX_NUMBER;
 use super::version_edit::{NUM_LEVELS, TableMeta, VersionEdit};
 use crate::codec::{put_bytes, put_u32, put_varint, u64_bytes};
 use crate::storage::{Memory, Storage};
@@ -185,13 +186,14 @@ fn file_names_are_as_the_document_has_them() {
 #[test]
 fn limits_are_as_the_document_has_them() {
     let rows = table("Limits", "| What | Limit |");
-    let number = |text: &str| text.trim_end_matches(" bytes").replace(',', "").parse::<usize>().unwrap();
+    let number = |text: &str| text.trim_end_matches(" bytes").replace(',', "").parse::<u64>().unwrap();
     let documented: Vec<_> = rows.iter().map(|row| (row[0], number(row[1]))).collect();
     let expected = [
-        ("levels", NUM_LEVELS),
-        ("length of a key", MAX_KEY_LEN_BYTES),
-        ("length of a value", MAX_VALUE_LEN_BYTES),
-        ("length of a write batch", MAX_BATCH_LEN_BYTES),
+        ("levels", NUM_LEVELS as u64),
+        ("length of a key", MAX_KEY_LEN_BYTES as u64),
+        ("length of a value", MAX_VALUE_LEN_BYTES as u64),
+        ("length of a write batch", MAX_BATCH_LEN_BYTES as u64),
+        ("file number, sequence number", MAX_NUMBER),
     ];
     assert_eq!(documented, expected);
 }

@@ -1,145 +1,21 @@
 //! The newest writes, in memory: a skip list in key order, newest version first, with a small filter before it, so that
 //! a miss does not pay for a search of the list.
 
-use std::borrow::Borrow;
-use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crossbeam_skiplist::SkipSet;
-
-use crate::codec::{order_prefix, put_u32, put_u64, u32_at, u64_from};
+use super::entry::{Entry, Place};
+use super::skiplist::{Node, SkipList};
+use crate::error::Result;
 use crate::hash::{KeyHash, reduce};
 
-/// What an entry costs besides its bytes: the node, its tower, and the allocation's header.
+/// What an entry costs besides its bytes: its node, the pointer to it, and the allocation's header.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// The filter has sixteen bits for each entry of so many bytes that fit the write buffer. Smaller entries make it
 /// fuller: more searches of the list, no wrong answer.
 const ENTRY_LEN_BYTES: usize = 128;
-
-/// One version of one key.
-///
-/// Small, because the list keeps it inside its node: a search then touches one cache line a node, not two. Inserting
-/// into a hundred thousand entries cost a third more with the number and the lengths as fields.
-struct Entry {
-    prefix: u64,
-    /// Sequence number (8 bytes), key length with [`IS_VALUE`] (4 bytes), key, value.
-    bytes: Box<[u8]>,
-}
-
-const HEADER_LEN_BYTES: usize = 12;
-
-/// The bit of a key's length that says that there is a value and not a removal.
-const IS_VALUE: u32 = 1 << 31;
-
-/// What orders versions: key ascending, then newest first. Lets the list be searched with a borrowed key.
-trait Versioned {
-    fn prefix(&self) -> u64;
-    fn key(&self) -> &[u8];
-    fn sequence(&self) -> u64;
-}
-
-impl Versioned for Entry {
-    fn prefix(&self) -> u64 {
-        self.prefix
-    }
-
-    fn key(&self) -> &[u8] {
-        self.bytes.get(HEADER_LEN_BYTES..self.key_end()).unwrap_or_default()
-    }
-
-    fn sequence(&self) -> u64 {
-        self.bytes.first_chunk().map_or(0, u64_from)
-    }
-}
-
-impl Entry {
-    fn new(key: &[u8], value: Option<&[u8]>, sequence: u64) -> Self {
-        let mut bytes = Vec::with_capacity(HEADER_LEN_BYTES + key.len() + value.map_or(0, <[u8]>::len));
-        put_u64(&mut bytes, sequence);
-        #[expect(clippy::cast_possible_truncation, reason = "keys have at most MAX_KEY_LEN_BYTES")]
-        put_u32(&mut bytes, key.len() as u32 | if value.is_some() { IS_VALUE } else { 0 });
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(value.unwrap_or_default());
-        Self { prefix: order_prefix(key), bytes: bytes.into_boxed_slice() }
-    }
-
-    fn len_and_flag(&self) -> u32 {
-        u32_at(&self.bytes, 8).unwrap_or(0)
-    }
-
-    fn key_end(&self) -> usize {
-        HEADER_LEN_BYTES + (self.len_and_flag() & !IS_VALUE) as usize
-    }
-
-    fn value(&self) -> Option<&[u8]> {
-        let is_value = self.len_and_flag() & IS_VALUE != 0;
-        is_value.then(|| self.bytes.get(self.key_end()..).unwrap_or_default())
-    }
-}
-
-fn compare<A: Versioned + ?Sized, B: Versioned + ?Sized>(a: &A, b: &B) -> Order {
-    // The prefix decides nearly always, without touching the key's own cache line.
-    a.prefix().cmp(&b.prefix()).then_with(|| a.key().cmp(b.key())).then_with(|| b.sequence().cmp(&a.sequence()))
-}
-
-macro_rules! ordered {
-    ($type:ty) => {
-        impl PartialEq for $type {
-            fn eq(&self, other: &Self) -> bool {
-                compare(self, other) == Order::Equal
-            }
-        }
-        impl Eq for $type {}
-        impl PartialOrd for $type {
-            fn partial_cmp(&self, other: &Self) -> Option<Order> {
-                Some(self.cmp(other))
-            }
-        }
-        impl Ord for $type {
-            fn cmp(&self, other: &Self) -> Order {
-                compare(self, other)
-            }
-        }
-    };
-}
-ordered!(Entry);
-ordered!(dyn Versioned + '_);
-
-impl<'a> Borrow<dyn Versioned + 'a> for Entry {
-    fn borrow(&self) -> &(dyn Versioned + 'a) {
-        self
-    }
-}
-
-/// A place between versions.
-struct Place<'a> {
-    prefix: u64,
-    key: &'a [u8],
-    sequence: u64,
-}
-
-impl<'a> Place<'a> {
-    fn new(key: &'a [u8], sequence: u64) -> Self {
-        Self { prefix: order_prefix(key), key, sequence }
-    }
-}
-
-impl Versioned for Place<'_> {
-    fn prefix(&self) -> u64 {
-        self.prefix
-    }
-
-    fn key(&self) -> &[u8] {
-        self.key
-    }
-
-    fn sequence(&self) -> u64 {
-        self.sequence
-    }
-}
 
 /// A Bloom filter that grows while it is read: four bits of a key in one 64-bit word.
 ///
@@ -179,7 +55,7 @@ impl GrowingFilter {
 
 /// Writes that are not in a table yet.
 pub(super) struct Memtable {
-    entries: SkipSet<Entry>,
+    list: SkipList,
     filter: GrowingFilter,
     len_bytes: AtomicUsize,
     num_entries: AtomicU64,
@@ -199,7 +75,7 @@ impl Memtable {
     /// An empty one for the writes of log `log_number`, that is to grow to about `capacity_bytes`.
     pub(super) fn new(log_number: u64, capacity_bytes: usize) -> Self {
         Self {
-            entries: SkipSet::new(),
+            list: SkipList::new(),
             filter: GrowingFilter::new(capacity_bytes),
             len_bytes: AtomicUsize::new(0),
             num_entries: AtomicU64::new(0),
@@ -210,15 +86,24 @@ impl Memtable {
     }
 
     /// Adds one version; `None` is a removal. One thread at a time adds, with growing sequence numbers.
-    pub(super) fn insert(&self, key: &[u8], value: Option<&[u8]>, hash: KeyHash, sequence: u64) {
-        let entry = Entry::new(key, value, sequence);
-        let len = entry.bytes.len();
+    ///
+    /// # Errors
+    /// When so many versions are in it that it should have been replaced long before ([`Memtable::is_full`]).
+    pub(super) fn insert(&self, key: &[u8], value: Option<&[u8]>, hash: KeyHash, sequence: u64) -> Result<()> {
+        let version = Entry::new(key, value, sequence);
+        let len = version.len_bytes();
         self.filter.insert(hash);
-        self.entries.insert(entry);
+        self.list.insert(version)?;
         self.len_bytes.fetch_add(len + ENTRY_OVERHEAD_BYTES, Ordering::Relaxed);
         self.smallest_sequence.fetch_min(sequence, Ordering::Relaxed);
         self.largest_sequence.fetch_max(sequence, Ordering::Relaxed);
         self.num_entries.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether it should be replaced whatever its size.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.is_full()
     }
 
     /// The newest version of `key` up to `sequence`: outside `None` if there is none, inside `None` if it is a removal.
@@ -229,9 +114,8 @@ impl Memtable {
     }
 
     fn search(&self, key: &[u8], sequence: u64) -> Option<Option<Vec<u8>>> {
-        let place = Place::new(key, sequence);
-        let entry = self.entries.lower_bound(Bound::Included(&place as &dyn Versioned))?;
-        (entry.value().key() == key).then(|| entry.value().value().map(<[u8]>::to_vec))
+        let version = self.list.version(self.list.first_from(&Place::new(key, sequence))?)?;
+        (version.key() == key).then(|| version.value().map(<[u8]>::to_vec))
     }
 
     /// Memory in use, about.
@@ -257,16 +141,15 @@ impl Memtable {
     ///
     /// # Errors
     /// The first error of `visit`.
-    pub(super) fn for_each_newest<E>(
-        &self,
-        mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut last: Option<crossbeam_skiplist::set::Entry<'_, Entry>> = None;
-        for entry in &self.entries {
-            if last.as_ref().is_none_or(|last| last.value().key() != entry.value().key()) {
-                visit(entry.value().key(), entry.value().value())?;
-                last = Some(entry);
+    pub(super) fn for_each_newest(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<()>) -> Result<()> {
+        let mut last: Option<&[u8]> = None;
+        let mut node = self.list.first();
+        while let Some(version) = node.and_then(|node| self.list.version(node)) {
+            if last != Some(version.key()) {
+                visit(version.key(), version.value())?;
+                last = Some(version.key());
             }
+            node = node.and_then(|node| self.list.after(node));
         }
         Ok(())
     }
@@ -292,54 +175,39 @@ impl MemtableCursor {
 
     /// To the first key that is not below `bound`.
     pub(super) fn seek_forward(&mut self, bound: Bound<&[u8]>) {
-        // The newest version of a key comes first, the place behind all its versions has number 0.
-        let place = match bound {
-            Bound::Included(key) => Some((key, u64::MAX)),
-            Bound::Excluded(key) => Some((key, 0)),
-            Bound::Unbounded => None,
+        let list = &self.table.list;
+        // The newest version of a key comes first; the place behind all its versions has number 0.
+        let node = match bound {
+            Bound::Included(key) => list.first_from(&Place::new(key, u64::MAX)),
+            Bound::Excluded(key) => list.first_from(&Place::new(key, 0)),
+            Bound::Unbounded => list.first(),
         };
-        let mut entry = match place {
-            Some((key, sequence)) => {
-                let place = Place::new(key, sequence);
-                self.table.entries.lower_bound(Bound::Excluded(&place as &dyn Versioned))
-            }
-            None => self.table.entries.front(),
-        };
-        self.current = None;
-        while let Some(found) = entry {
-            let key = found.value().key();
-            if let Some(value) = self.table.search(key, self.sequence) {
-                self.current = Some((key.to_vec(), value));
-                return;
-            }
-            let behind = Place::new(key, 0);
-            entry = self.table.entries.lower_bound(Bound::Excluded(&behind as &dyn Versioned));
-        }
+        self.current = self.visible_from(node, |key| list.first_from(&Place::new(key, 0)));
     }
 
     /// To the last key that is not above `bound`.
     pub(super) fn seek_backward(&mut self, bound: Bound<&[u8]>) {
-        let place = match bound {
-            Bound::Included(key) => Some((key, 0)),
-            Bound::Excluded(key) => Some((key, u64::MAX)),
-            Bound::Unbounded => None,
+        let list = &self.table.list;
+        let node = match bound {
+            Bound::Included(key) => list.last_before(&Place::new(key, 0)),
+            Bound::Excluded(key) => list.last_before(&Place::new(key, u64::MAX)),
+            Bound::Unbounded => list.last(),
         };
-        let mut entry = match place {
-            Some((key, sequence)) => {
-                let place = Place::new(key, sequence);
-                self.table.entries.upper_bound(Bound::Excluded(&place as &dyn Versioned))
-            }
-            None => self.table.entries.back(),
-        };
-        self.current = None;
-        while let Some(found) = entry {
-            let key = found.value().key();
+        self.current = self.visible_from(node, |key| list.last_before(&Place::new(key, u64::MAX)));
+    }
+
+    /// The key of `node` with its visible version, or else that of the next key that has one.
+    fn visible_from(
+        &self,
+        mut node: Option<Node>,
+        next: impl Fn(&[u8]) -> Option<Node>,
+    ) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        loop {
+            let key = self.table.list.version(node?)?.key();
             if let Some(value) = self.table.search(key, self.sequence) {
-                self.current = Some((key.to_vec(), value));
-                return;
+                return Some((key.to_vec(), value));
             }
-            let before = Place::new(key, u64::MAX);
-            entry = self.table.entries.upper_bound(Bound::Excluded(&before as &dyn Versioned));
+            node = next(key);
         }
     }
 }
@@ -364,7 +232,7 @@ mod tests {
             (b"longer than a prefix", Some(b"")),
         ];
         for (i, (key, value)) in writes.into_iter().enumerate() {
-            table.insert(key, value, hash(key), i as u64 + 1);
+            table.insert(key, value, hash(key), i as u64 + 1).unwrap();
         }
         table
     }
@@ -413,7 +281,7 @@ mod tests {
         filled()
             .for_each_newest(|key, value| {
                 keys.push((key.to_vec(), value.map(<[u8]>::to_vec)));
-                Ok::<(), ()>(())
+                Ok(())
             })
             .unwrap();
         assert_eq!(keys.len(), 4);

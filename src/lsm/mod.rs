@@ -13,6 +13,7 @@ mod compaction;
 mod db;
 #[cfg(test)]
 mod document_tests;
+mod entry;
 mod file_name;
 mod flush;
 mod log_file;
@@ -25,9 +26,11 @@ mod recovery;
 mod reports;
 mod scan;
 mod shared;
+mod skiplist;
 mod stats;
 mod version;
 mod version_edit;
+
 mod write;
 
 pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};

@@ -122,12 +122,12 @@ impl Replay<'_> {
             // A recovery that was itself interrupted has brought the first writes into tables.
             if sequence > self.last_sequence {
                 let hash = KeyHash::of(op.key(), self.shared.seed);
-                self.memtable.insert(op.key(), op.value(), hash, sequence);
+                self.memtable.insert(op.key(), op.value(), hash, sequence)?;
                 self.last_sequence = sequence;
             }
             sequence += 1;
         }
-        if self.memtable.len_bytes() >= self.shared.options.write_buffer_bytes {
+        if self.memtable.is_full() || self.memtable.len_bytes() >= self.shared.options.write_buffer_bytes {
             let full = std::mem::replace(&mut self.memtable, Memtable::new(0, self.shared.options.write_buffer_bytes));
             install(self.shared, &full, None, self.last_sequence)?;
         }

@@ -119,7 +119,9 @@ impl Shared {
         let mut sequence = first;
         for op in batches.iter().flat_map(|batch| batch.iter()) {
             let op = op?;
-            state.memtable.insert(op.key(), op.value(), KeyHash::of(op.key(), self.seed), sequence);
+            let hash = KeyHash::of(op.key(), self.seed);
+            let inserted = state.memtable.insert(op.key(), op.value(), hash, sequence);
+            inserted.inspect_err(|error| self.fail(error))?;
             sequence += 1;
         }
         log.last_sequence = sequence - 1;
@@ -149,7 +151,7 @@ impl Shared {
     fn make_room(&self) -> Result<()> {
         self.check_writable()?;
         let state = self.state.load();
-        if state.memtable.len_bytes() < self.options.write_buffer_bytes.max(1) {
+        if !state.memtable.is_full() && state.memtable.len_bytes() < self.options.write_buffer_bytes.max(1) {
             return Ok(());
         }
         if self.must_stall() {

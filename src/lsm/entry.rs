@@ -1,0 +1,91 @@
+//! One version of one key as a memtable holds it, and how versions are ordered: by key, then newest first.
+
+use std::cmp::Ordering;
+
+use crate::codec::{order_prefix, put_u32, put_u64, u32_at, u64_from};
+
+const HEADER_LEN_BYTES: usize = 12;
+
+/// The bit of a key's length that says that there is a value and not a removal.
+const IS_VALUE: u32 = 1 << 31;
+
+/// A key with what was written to it, in one allocation: sequence number (8 bytes), key length with [`IS_VALUE`]
+/// (4 bytes), key, value.
+#[derive(Debug)]
+pub(super) struct Entry(Box<[u8]>);
+
+impl Entry {
+    /// `value` is `None` for a removal.
+    pub(super) fn new(key: &[u8], value: Option<&[u8]>, sequence: u64) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER_LEN_BYTES + key.len() + value.map_or(0, <[u8]>::len));
+        put_u64(&mut bytes, sequence);
+        #[expect(clippy::cast_possible_truncation, reason = "keys have at most MAX_KEY_LEN_BYTES")]
+        put_u32(&mut bytes, key.len() as u32 | if value.is_some() { IS_VALUE } else { 0 });
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value.unwrap_or_default());
+        Self(bytes.into_boxed_slice())
+    }
+
+    pub(super) fn len_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.0.first_chunk().map_or(0, u64_from)
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        self.0.get(HEADER_LEN_BYTES..self.key_end()).unwrap_or_default()
+    }
+
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        let is_value = self.len_and_flag() & IS_VALUE != 0;
+        is_value.then(|| self.0.get(self.key_end()..).unwrap_or_default())
+    }
+
+    pub(super) fn prefix(&self) -> u64 {
+        order_prefix(self.key())
+    }
+
+    pub(super) fn place(&self) -> Place<'_> {
+        Place::new(self.key(), self.sequence())
+    }
+
+    fn len_and_flag(&self) -> u32 {
+        u32_at(&self.0, 8).unwrap_or(0)
+    }
+
+    fn key_end(&self) -> usize {
+        HEADER_LEN_BYTES + (self.len_and_flag() & !IS_VALUE) as usize
+    }
+}
+
+/// Where a version of a key lies, or would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    pub(super) prefix: u64,
+    key: &'a [u8],
+    sequence: u64,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(key: &'a [u8], sequence: u64) -> Self {
+        Self { prefix: order_prefix(key), key, sequence }
+    }
+}
+
+impl Ord for Place<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Newest first: the greater number comes before.
+        self.prefix
+            .cmp(&other.prefix)
+            .then_with(|| self.key.cmp(other.key))
+            .then_with(|| other.sequence.cmp(&self.sequence))
+    }
+}
+
+impl PartialOrd for Place<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
