@@ -232,3 +232,16 @@ fn time(ns: f64) -> String {
         ns => significant(ns),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_take_six_letters_at_most() {
+        let cases = [(40.71, "40.7"), (99_999.0, "99,999"), (209_279.0, "209k"), (999_499.0, "999k"), (2.9e6, "2.90M")];
+        for (ns, text) in cases {
+            assert_eq!(time(ns), text);
+        }
+    }
+}
