@@ -250,3 +250,22 @@ fn a_state_copied_at_any_moment_holds_everything_acknowledged_before() {
         assert!(db.stats().reports.iter().all(|report| report.contains("cut off")), "{:?}", db.stats().reports);
     }
 }
+
+#[test]
+fn a_manifest_that_grows_long_is_replaced_while_the_store_is_open() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    let long = |i: u64| [key(i), vec![b'k'; 60_000]].concat();
+    for round in 0..4 {
+        for i in 0..5 {
+            db.put(&long(round * 5 + i), b"value").unwrap();
+            db.flush().unwrap();
+        }
+        db.compact_range(..).unwrap();
+        let manifests = files(&storage, Path::new(DIR), "MANIFEST-");
+        assert_eq!(manifests.len(), 1);
+        assert!(storage.read(&manifests[0]).unwrap().len() < (1 << 20) + 200_000);
+    }
+    assert_ne!(files(&storage, Path::new(DIR), "MANIFEST-")[0], Path::new(DIR).join("MANIFEST-000001"));
+    assert_eq!(scan_all(&Db::open(DIR, quiet(&image(&storage))).unwrap()).len(), 20);
+}

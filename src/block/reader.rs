@@ -146,7 +146,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Hashes `key` under the block's seed and asks for it.
+    /// Hashes `key`, a whole key, under the block's seed and asks for it; `true` where only prefixes were added. A prefix is
+    /// asked for by its hash.
     #[must_use]
     pub fn may_contain_key(&self, key: &[u8]) -> bool {
         !self.trailer.added.whole_keys() || self.may_contain_hashed_key(key, KeyHash::of(key, self.trailer.seed))

@@ -115,8 +115,15 @@ pub(super) fn run_compactions(shared: &Shared) {
         // The tables that it replaced go now, not when the next compaction begins.
         drop(compaction);
         drop(turn);
-        if let Err(error) = result {
-            shared.fail(&error);
+        match result {
+            Ok(()) => {}
+            // Nothing has changed, and what is sound can be read and written as before; trying again would not help.
+            Err(error) if error.is_damage() => {
+                shared.has_given_up.store(true, Ordering::Relaxed);
+                shared.reports.add(format!("{error}; no compaction in the background until the store is reopened"));
+                shared.wake_all();
+            }
+            Err(error) => shared.fail(&error),
         }
     }
 }
@@ -124,12 +131,17 @@ pub(super) fn run_compactions(shared: &Shared) {
 impl Shared {
     /// Whether level sizes call for a compaction.
     pub(super) fn needs_compaction(&self) -> bool {
-        self.options.auto_compaction && self.pick_compaction(&[]).is_some()
+        self.pick_compaction(&[]).is_some()
+    }
+
+    /// Whether compactions are to come without anybody's asking.
+    pub(super) fn compacts_by_itself(&self) -> bool {
+        self.options.auto_compaction && !self.has_given_up.load(Ordering::Relaxed)
     }
 
     /// The compaction that is needed most, if any.
     fn pick_compaction(&self, cursors: &[Vec<u8>]) -> Option<Compaction> {
-        if !self.options.auto_compaction {
+        if !self.compacts_by_itself() {
             return None;
         }
         let version = Arc::clone(&self.state.load().version);

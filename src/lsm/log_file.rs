@@ -206,7 +206,6 @@ impl LogWriter {
     }
 
     /// Bytes appended, those in the buffer included.
-    #[cfg(test)]
     pub(super) fn len_bytes(&self) -> u64 {
         self.file.len() + self.buffer.len() as u64
     }

@@ -19,7 +19,12 @@ pub struct Manifest {
     log: LogWriter,
     number: u64,
     next_sequence: u64,
+    /// Length of the snapshot that it began with; unknown (0) of one that was reopened.
+    first_len_bytes: u64,
 }
+
+/// A manifest longer than this, and than twice its first edit, is replaced by a snapshot of itself.
+pub(super) const LIMIT_BYTES: u64 = 1 << 20;
 
 /// What a manifest held when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +46,9 @@ impl Manifest {
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let name = manifest_name(number);
         let log = LogWriter::create(storage, &dir.join(&name), log_id(number), 0)?;
-        let mut manifest = Self { log, number, next_sequence: 0 };
+        let mut manifest = Self { log, number, next_sequence: 0, first_len_bytes: 0 };
         manifest.append(snapshot)?;
+        manifest.first_len_bytes = manifest.log.len_bytes();
         set_current(storage, dir, &name)?;
         Ok(manifest)
     }
@@ -79,7 +85,8 @@ impl Manifest {
         let number = recovered.number;
         let path = dir.join(manifest_name(number));
         let log = LogWriter::reopen(storage, &path, log_id(number), &recovered.end)?;
-        Ok(Self { log, number, next_sequence: recovered.end.next_sequence.unwrap_or_default() })
+        let next_sequence = recovered.end.next_sequence.unwrap_or_default();
+        Ok(Self { log, number, next_sequence, first_len_bytes: 0 })
     }
 
     /// Appends an edit and makes it durable.
@@ -92,6 +99,12 @@ impl Manifest {
         self.log.sync()?;
         self.next_sequence += 1;
         Ok(())
+    }
+
+    /// Whether it is time for a new one.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.log.len_bytes() > LIMIT_BYTES.max(self.first_len_bytes.saturating_mul(2))
     }
 
     /// The number in its name.

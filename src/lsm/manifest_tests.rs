@@ -353,3 +353,18 @@ fn after_a_failed_append_a_manifest_refuses_more_and_recovers_with_or_without_th
         assert_eq!(log_number, if fail_at == 1 { 5 } else { 66 });
     }
 }
+
+#[test]
+fn tables_of_a_level_that_share_a_key_are_found_in_whatever_order_they_are() {
+    use super::super::version_edit::{TableMeta, first_overlap};
+    let table = |number, smallest: &[u8], largest: &[u8]| TableMeta {
+        number,
+        smallest: smallest.to_vec(),
+        largest: largest.to_vec(),
+        ..TableMeta::default()
+    };
+    let sound = [table(1, b"m", b"p"), table(2, b"a", b"c"), table(3, b"d", b"l")];
+    assert_eq!(first_overlap(sound.iter()), None);
+    let shared = [table(1, b"m", b"p"), table(2, b"a", b"d"), table(3, b"d", b"l")];
+    assert_eq!(first_overlap(shared.iter()).map(|table| table.number), Some(3));
+}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 
 use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse};
-use super::manifest::Manifest;
+use super::manifest::{LIMIT_BYTES, Manifest};
 use super::memtable::Memtable;
 use super::options::Options;
 use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
@@ -21,9 +21,6 @@ use crate::error::{Error, Field, Result};
 use crate::hash::HashSeed;
 use crate::sstable::BlockCache;
 use crate::storage::Storage;
-
-/// A manifest longer than this is replaced by a snapshot of itself when the store opens.
-const MANIFEST_LIMIT_BYTES: u64 = 1 << 20;
 
 /// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
 ///
@@ -134,7 +131,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
         // While the manifest is still the torn one: should this open fail, the next one must know as much.
         set_aside_unnamed(storage, dir, &state, reports)?;
     }
-    let manifest = if is_torn || recovered.end.valid_len_bytes > MANIFEST_LIMIT_BYTES {
+    let manifest = if is_torn || recovered.end.valid_len_bytes > LIMIT_BYTES {
         let number = state.next_file_number;
         state.next_file_number += 1;
         let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
@@ -172,6 +169,7 @@ fn build(dir: &Path, options: Options, registry: Registry, reports: Reports) -> 
         work: Mutex::new(Work::default()),
         changed: std::sync::Condvar::new(),
         closed,
+        has_given_up: false.into(),
         cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
         counters: Counters::new(),
         reports,

@@ -1,12 +1,12 @@
 //! What the handles and threads of one open store share, and how its state changes.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use arc_swap::ArcSwap;
 
-use super::file_name::{log_name, table_name};
+use super::file_name::{log_name, manifest_name, table_name};
 use super::log_file::{LogId, LogKind, LogWriter};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
@@ -76,6 +76,8 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     /// Whether the handle is gone, and with it the right to change the directory. Snapshots may live on.
     pub(super) closed: Arc<Mutex<bool>>,
+    /// Whether the background has stopped to compact, because a table is damaged.
+    pub(super) has_given_up: AtomicBool,
     pub(super) cache: Option<Arc<BlockCache>>,
     pub(super) counters: Counters,
     pub(super) reports: Reports,
@@ -159,6 +161,9 @@ impl Shared {
             return Err(error);
         }
         registry.state = next;
+        if registry.manifest.is_long() {
+            self.replace_manifest(&mut registry).inspect_err(|error| self.fail(error))?;
+        }
         self.change_state(|state| {
             for (level, number) in &edit.removed {
                 // A table that only changes its level stays.
@@ -171,6 +176,19 @@ impl Shared {
             state.version = Arc::new(state.version.with(&edit.removed, added));
             change(state);
         });
+        Ok(())
+    }
+
+    /// Begins a new manifest with the present state.
+    fn replace_manifest(&self, registry: &mut Registry) -> Result<()> {
+        let storage = self.options.storage.as_ref();
+        let old = manifest_name(registry.manifest.number());
+        let number = self.new_file_number();
+        registry.state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
+        registry.manifest = Manifest::create(storage, &self.dir, number, &registry.state.snapshot())?;
+        if let Err(error) = storage.remove(&self.dir.join(old)) {
+            log::warn!("an obsolete manifest stays for now: {error}");
+        }
         Ok(())
     }
 
