@@ -225,7 +225,11 @@ fn a_policy_that_panics_in_a_compaction_keeps_nobody_waiting() {
             let db = Db::open(DIR, options).unwrap();
             for i in 0..2 {
                 db.put(&key(i), b"value").unwrap();
-                db.flush().unwrap();
+                // The second table calls for the compaction, whose panic may come before this looks.
+                match db.flush() {
+                    Err(Error::Poisoned { .. }) if in_background && i == 1 => {}
+                    flushed => flushed.unwrap(),
+                }
             }
             if in_background {
                 assert!(matches!(db.wait_idle().unwrap_err(), Error::Poisoned { .. }));
