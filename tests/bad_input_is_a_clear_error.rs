@@ -284,6 +284,8 @@ fn fill_the_disk(disk: &Path) {
         }
         assert!(found.iter().zip(0..).all(|((k, v), i)| *k == key(i) && *v == value(i)), "a prefix of the writes");
         assert!(db.verify().unwrap().is_sound());
+        // A compaction that begins now has a temporary file of its own.
+        db.wait_idle().unwrap();
         let names = Disk.list(&dir).unwrap();
         assert!(!names.iter().any(|name| name.ends_with(".tmp")), "{names:?}");
         db.close().unwrap();
