@@ -45,11 +45,25 @@ pub(super) fn fold(hash: KeyHash) -> u32 {
     (hash.raw().wrapping_mul(FOLD) >> 32) as u32
 }
 
+/// The number of the line of a key, of `lines`.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "below the number of lines, which is a usize")]
+fn line_number(lines: usize, hash: KeyHash) -> usize {
+    reduce(hash.raw(), lines as u64) as usize
+}
+
 /// Where the line of a key begins.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the line lies within the payload, whose length is a usize")]
 pub(super) fn line_offset(payload: &[u8], hash: KeyHash) -> usize {
-    reduce(hash.raw(), (payload.len() / LINE_LEN_BYTES) as u64) as usize * LINE_LEN_BYTES
+    line_number(payload.len() / LINE_LEN_BYTES, hash) * LINE_LEN_BYTES
+}
+
+/// The line of a key; `None` only where the payload is shorter than a line.
+#[inline]
+pub(super) fn line_of(payload: &[u8], hash: KeyHash) -> Option<&[u8; LINE_LEN_BYTES]> {
+    // Counted in lines, the check of the bound is one comparison.
+    let (lines, _) = payload.as_chunks();
+    lines.get(line_number(lines.len(), hash))
 }
 
 /// The word and the bit within it of each probe.
@@ -77,14 +91,12 @@ pub(super) fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
 /// Whether all bits of a key are set in its line. An unsound line counts as all set.
 #[inline]
 pub(super) fn may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
-    let offset = line_offset(payload, hash);
-    let Some(line) = payload.get(offset..).and_then(<[u8]>::first_chunk) else { return true };
-    arch::line_may_contain(isa, line, probes, hash) || !guard.sound(offset, LINE_LEN_BYTES)
+    arch::line_may_contain(isa, payload, probes, hash) || !guard.sound(line_offset(payload, hash), LINE_LEN_BYTES)
 }
 
 /// The reference for every kernel: one probe after the other, in safe code.
 #[inline]
-pub(super) fn line_may_contain_portable(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
-    let (words, _) = line.as_chunks::<4>();
+pub(super) fn may_contain_portable(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    let Some((words, _)) = line_of(payload, hash).map(|line| line.as_chunks::<4>()) else { return true };
     positions(hash, probes).all(|(word, bit)| words.get(word).is_none_or(|word| u32_from(word) >> bit & 1 == 1))
 }

@@ -2,49 +2,51 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
-    __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
-    _mm256_cmpgt_epi32, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32,
-    _mm256_setr_epi32, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_testc_si256,
+    __m256i, _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32,
+    _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32,
+    _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_testc_si256,
 };
 
-use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_offset};
-use super::Isa;
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of, line_offset};
+use super::in_batches;
 use crate::hash::KeyHash;
 
-/// Lines that are under way at once in a batch: enough to hide a miss, few enough for the line-fill buffers and L1.
-const BATCH: usize = 32;
+/// Proof that the processor has AVX2 and POPCNT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Avx2(());
 
-/// See [`super::line_may_contain`].
-#[inline]
-pub(super) fn line_may_contain(_proof: Isa, line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
-    // SAFETY: the caller dispatches here on an Isa that names AVX2, and such a value exists only where it was detected.
-    unsafe { line_avx2(line, probes, hash) }
-}
+impl Avx2 {
+    pub(super) fn new() -> Option<Self> {
+        let has_it = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+        has_it.then_some(Self(()))
+    }
 
-/// See [`super::lines_may_contain`].
-pub(super) fn lines_may_contain(_proof: Isa, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
-    // SAFETY: as in line_may_contain.
-    unsafe { lines_avx2(payload, probes, hashes, answers) }
+    /// See [`super::line_may_contain`].
+    #[inline]
+    pub(super) fn line(self, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+        // SAFETY: a value of this type exists only where AVX2 was detected.
+        unsafe { line(payload, probes, hash) }
+    }
+
+    /// See [`super::lines_may_contain`].
+    #[inline]
+    pub(super) fn lines(self, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { lines(payload, probes, hashes, answers) }
+    }
 }
 
 #[target_feature(enable = "avx2")]
-fn lines_avx2(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
-    for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-        for &hash in hashes {
-            prefetch(payload, line_offset(payload, hash));
-        }
-        for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            let line = payload.get(line_offset(payload, hash)..).and_then(<[u8]>::first_chunk);
-            *answer = line.is_none_or(|line| line_avx2(line, probes, hash));
-        }
-    }
+fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches(payload, hashes, answers, |hash| line_offset(payload, hash), |hash| line(payload, probes, hash));
 }
 
 /// Eight probes at once: multiply, take the word that the top four bits name from the line's sixteen, the bit that the
 /// next five name within it, and test all with one instruction.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn line_avx2(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
+fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    let Some(line) = line_of(payload, hash) else { return true };
     let folded = _mm256_set1_epi32(fold(hash).cast_signed());
     let (low, high) = line.split_at(LINE_LEN_BYTES / 2);
     let (first, second) = MULTIPLIERS.split_at(8);
@@ -80,13 +82,4 @@ fn load<T: Copy>(values: &[T]) -> __m256i {
     // SAFETY: every caller passes exactly 32 bytes (half of a 64-byte line, half of sixteen multipliers), and the
     // load has no alignment to keep.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
-}
-
-/// See [`super::prefetch`].
-#[inline]
-pub(super) fn prefetch(payload: &[u8], offset: usize) {
-    if let Some(rest) = payload.get(offset..) {
-        // SAFETY: a prefetch reads nothing and cannot fault; SSE is part of every x86-64 processor.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(rest.as_ptr().cast()) }
-    }
 }

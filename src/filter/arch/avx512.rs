@@ -1,0 +1,70 @@
+//! AVX-512 kernels.
+#![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
+
+use std::arch::x86_64::{
+    __m512i, _mm512_loadu_si512, _mm512_mask_testn_epi32_mask, _mm512_mullo_epi32, _mm512_permutexvar_epi32,
+    _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_srli_epi32,
+};
+
+use super::super::blocked::{MULTIPLIERS, fold, line_of, line_offset};
+use super::in_batches;
+use crate::hash::KeyHash;
+
+/// Proof that the processor has AVX-512 F, BW, VL, DQ and VPOPCNTDQ (servers since Ice Lake and Zen 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Avx512(());
+
+impl Avx512 {
+    pub(super) fn new() -> Option<Self> {
+        let has_it = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vpopcntdq")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
+        has_it.then_some(Self(()))
+    }
+
+    /// See [`super::line_may_contain`].
+    #[inline]
+    pub(super) fn line(self, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+        // SAFETY: a value of this type exists only where the features were detected.
+        unsafe { line(payload, probes, hash) }
+    }
+
+    /// See [`super::lines_may_contain`].
+    #[inline]
+    pub(super) fn lines(self, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { lines(payload, probes, hashes, answers) }
+    }
+}
+
+#[target_feature(enable = "avx512f,bmi2")]
+fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches(payload, hashes, answers, |hash| line_offset(payload, hash), |hash| line(payload, probes, hash));
+}
+
+/// All sixteen probes at once: a permutation picks one of the line's sixteen words by four bits, and rotations count
+/// modulo 32, so that the bits of the product above the bit's number need not be cleared.
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    let Some(line) = line_of(payload, hash) else { return true };
+    let products = _mm512_mullo_epi32(_mm512_set1_epi32(fold(hash).cast_signed()), load(&MULTIPLIERS));
+    let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(products), load(line));
+    let wanted = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
+    #[expect(clippy::cast_possible_truncation, reason = "one bit for each of up to sixteen probes")]
+    let active = !(u32::MAX << probes) as u16;
+    _mm512_mask_testn_epi32_mask(active, words, wanted) == 0
+}
+
+/// Sixty-four bytes as a vector; `T` is `u8` or `u32`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load<T: Copy, const N: usize>(values: &[T; N]) -> __m512i {
+    const { assert!(size_of::<T>() * N == 64) };
+    // SAFETY: the values have 64 bytes, and the load has no alignment to keep.
+    unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
+}

@@ -1,0 +1,102 @@
+//! NEON kernels.
+#![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
+
+use std::arch::aarch64::{
+    uint8x8_t, uint8x16x4_t, uint32x4_t, vand_u8, vbic_u8, vcombine_u16, vcreate_u8, vdup_n_u8, vld1q_u8_x4, vld1q_u32,
+    vmaxv_u8, vmovn_u16, vmovn_u32, vmulq_n_u32, vqtbl4_u8, vreinterpret_s8_u8, vshl_u8, vshrq_n_u32,
+};
+
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of, line_offset};
+use super::in_batches;
+use crate::hash::KeyHash;
+
+/// Proof that the processor has NEON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Neon(());
+
+impl Neon {
+    pub(super) fn new() -> Option<Self> {
+        std::arch::is_aarch64_feature_detected!("neon").then_some(Self(()))
+    }
+
+    /// See [`super::line_may_contain`].
+    #[inline]
+    pub(super) fn line(self, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+        // SAFETY: a value of this type exists only where NEON was detected.
+        unsafe { line(payload, probes, hash) }
+    }
+
+    /// See [`super::lines_may_contain`].
+    #[inline]
+    pub(super) fn lines(self, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { lines(payload, probes, hashes, answers) }
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches(payload, hashes, answers, |hash| line_offset(payload, hash), |hash| line(payload, probes, hash));
+}
+
+/// The line is a table of 64 bytes, and the top six bits of a product name one of them: four the word, two the byte in
+/// it. The next three name the bit of the byte.
+#[inline]
+#[target_feature(enable = "neon")]
+fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    let Some(line) = line_of(payload, hash) else { return true };
+    let line = load_line(line);
+    let (first, second) = MULTIPLIERS.split_at(8);
+    let mut missing = missing_of_eight(line, first, probes, hash);
+    if probes > 8 {
+        missing |= missing_of_eight(line, second, probes - 8, hash);
+    }
+    missing == 0
+}
+
+/// Not zero if one of the first `probes` bits of eight is not set.
+#[inline]
+#[target_feature(enable = "neon")]
+fn missing_of_eight(line: uint8x16x4_t, multipliers: &[u32], probes: u32, hash: KeyHash) -> u8 {
+    let (low, high) = multipliers.split_at(4);
+    let folded = fold(hash);
+    let (low, high) = (vmulq_n_u32(load(low), folded), vmulq_n_u32(load(high), folded));
+    let byte = vqtbl4_u8(line, narrow(vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high)));
+    // Only the lowest byte of a lane survives the narrowing; a shift by more than seven would leave zero, and the mask
+    // keeps the three bits that are meant.
+    let bit = narrow(vshrq_n_u32::<23>(low), vshrq_n_u32::<23>(high));
+    let bit = vand_u8(bit, vdup_n_u8(7));
+    let wanted = vshl_u8(vdup_n_u8(1), vreinterpret_s8_u8(bit));
+    let missing = vbic_u8(vand_u8(wanted, active(probes)), byte);
+    vmaxv_u8(missing)
+}
+
+/// All bits set in the first `probes` of eight lanes.
+#[inline]
+#[target_feature(enable = "neon")]
+fn active(probes: u32) -> uint8x8_t {
+    let unused_bits = 64 - 8 * probes.clamp(1, 8);
+    vcreate_u8(u64::MAX >> unused_bits)
+}
+
+/// The low byte of each lane.
+#[inline]
+#[target_feature(enable = "neon")]
+fn narrow(low: uint32x4_t, high: uint32x4_t) -> uint8x8_t {
+    vmovn_u16(vcombine_u16(vmovn_u32(low), vmovn_u32(high)))
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn load_line(line: &[u8; LINE_LEN_BYTES]) -> uint8x16x4_t {
+    // SAFETY: reads the 64 bytes of the line, at any alignment.
+    unsafe { vld1q_u8_x4(line.as_ptr()) }
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn load(multipliers: &[u32]) -> uint32x4_t {
+    debug_assert_eq!(multipliers.len(), 4);
+    // SAFETY: every caller passes a quarter of the sixteen multipliers: 16 bytes.
+    unsafe { vld1q_u32(multipliers.as_ptr()) }
+}
