@@ -76,6 +76,7 @@ impl Stranger {
         let bits = (n * budget).div_ceil(1000 * granule_bits).max(1) * granule_bits;
         let steps = if kind == 3 { &self.bloom_steps } else { &self.line_steps };
         let probes = 1 + steps.iter().filter(|&&step| step <= bits * 1000 / n).count();
+        let probes = if kind == 5 || kind == 10 { 8 } else { probes };
         let mut payload = vec![0u8; bits as usize / 8];
         for &h in hashes {
             let mut x = h;
@@ -84,6 +85,13 @@ impl Stranger {
                     let p = reduce(x, bits);
                     x = (x ^ (x >> 32)).wrapping_mul(self.step);
                     (p / 8, p % 8)
+                } else if kind == 5 || kind == 10 {
+                    let w = granule_bits / 8;
+                    let block = reduce(h, bits / granule_bits);
+                    let f = h.wrapping_mul(self.fold) >> 32;
+                    let y = (f * self.multipliers[i]) & 0xffff_ffff;
+                    let bit = y >> (32 - w.ilog2());
+                    (w * block + w / 8 * i as u64 + bit / 8, bit % 8)
                 } else {
                     let line = reduce(h, bits / 512);
                     let f = h.wrapping_mul(self.fold) >> 32;
@@ -104,7 +112,15 @@ impl Stranger {
         hashes.dedup();
         let (kind, (mut block, probes)) = match hashes.as_slice() {
             [] => (1, (Vec::new(), 0)),
-            _ => (kind, self.payload(kind, budget, if kind == 3 { 64 } else { 512 }, &hashes)),
+            _ => (
+                kind,
+                self.payload(
+                    kind,
+                    budget,
+                    [(3, 64), (5, 256)].into_iter().find(|g| g.0 == kind).map_or(512, |g| g.1),
+                    &hashes,
+                ),
+            ),
         };
         let payload_len = block.len();
         let mut tail = Vec::new();
@@ -134,7 +150,7 @@ fn a_stranger_builds_the_same_blocks_from_it() {
         let keys: Vec<Vec<u8>> = (0..n).map(block_support::key).collect();
         // Every number of probes of both kinds comes up among these budgets.
         for tenths in (10..=450).step_by(if n > 100 { 44 } else { 3 }) {
-            for (kind, name) in [(3, "bloom"), (4, "blocked-bloom")] {
+            for (kind, name) in [(3, "bloom"), (4, "blocked-bloom"), (5, "split-block"), (10, "split-block-512")] {
                 let text = format!("{name}:{}", tenths as f64 / 10.0);
                 let mut builder = FilterBuilder::new(spec(&text), HashSeed(seed)).with_table_id(table_id);
                 keys.iter().for_each(|key| builder.add(key));
@@ -221,7 +237,7 @@ fn the_trailer_table_is_that_of_the_code() {
 fn the_tags_are_those_of_the_code() {
     let rows = table(&["Tag", "Kind", "Payload", "Probes", "Number of keys"]);
     let tags: Vec<u8> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
-    assert_eq!(tags, (0..=9).collect::<Vec<_>>());
+    assert_eq!(tags, (0..=10).collect::<Vec<_>>());
     for (tag, row) in rows.iter().enumerate() {
         let named = FilterKind::ALL.into_iter().find(|kind| row[1].starts_with(&format!("`{kind}`")));
         let coded = FilterKind::ALL.into_iter().find(|kind| *kind as usize == tag);

@@ -10,6 +10,7 @@ mod bumped_ribbon;
 mod guard;
 pub(crate) mod math;
 mod spec;
+mod split_block;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -18,6 +19,7 @@ pub(crate) use arch::Isa;
 pub(crate) use blocked::LINE_LEN_BYTES;
 pub(crate) use guard::{Checked, Guard};
 pub use spec::FilterSpec;
+use split_block::Lanes;
 
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
@@ -37,13 +39,19 @@ pub enum FilterKind {
     Bloom = 3,
     /// A Bloom filter of 512-bit lines: one cache miss per query.
     BlockedBloom = 4,
+    /// A Bloom filter of 256-bit blocks, one bit of a key in each of eight lanes: the cheapest query, for more space.
+    SplitBlock = 5,
     /// A bumped ribbon filter: within one per cent of the least space that any filter of its rate can have.
     BumpedRibbon = 7,
+    /// A Bloom filter of 512-bit blocks with eight lanes: as good as [`FilterKind::BlockedBloom`] from twelve bits a
+    /// key on.
+    SplitBlock512 = 10,
 }
 
 impl FilterKind {
     /// All kinds, in the order of their tags.
-    pub const ALL: [Self; 4] = [Self::Empty, Self::Full, Self::Bloom, Self::BlockedBloom];
+    pub const ALL: [Self; 6] =
+        [Self::Empty, Self::Full, Self::Bloom, Self::BlockedBloom, Self::SplitBlock, Self::SplitBlock512];
 
     /// The name in a [`FilterSpec`].
     #[must_use]
@@ -53,7 +61,9 @@ impl FilterKind {
             Self::Full => "full",
             Self::Bloom => "bloom",
             Self::BlockedBloom => "blocked-bloom",
+            Self::SplitBlock => "split-block",
             Self::BumpedRibbon => "bumped-ribbon",
+            Self::SplitBlock512 => "split-block-512",
         }
     }
 
@@ -108,6 +118,7 @@ pub(crate) enum Geometry {
     Full,
     Bloom { probes: u32 },
     BlockedBloom { probes: u32 },
+    SplitBlock { lanes: Lanes },
     BumpedRibbon(Box<bumped_ribbon::Geometry>),
 }
 
@@ -121,19 +132,23 @@ impl Geometry {
         let [first, rest @ ..] = shape.params;
         let plain = rest == [0; 2] && shape.layers.is_empty();
         let probes = u32::from(first);
-        let (geometry, max_probes, granule) = match shape.kind {
-            FilterKind::Empty => (Self::Empty, 0, 0),
-            FilterKind::Full => (Self::Full, 0, 0),
-            FilterKind::Bloom => (Self::Bloom { probes }, math::MAX_BLOOM_PROBES, 1),
-            FilterKind::BlockedBloom => (Self::BlockedBloom { probes }, math::MAX_LINE_PROBES, LINE_LEN_BYTES as u64),
+        let split = |lanes: Lanes| (Self::SplitBlock { lanes }, math::LANES..=math::LANES, lanes.block_len_bytes());
+        let (geometry, valid_probes, granule) = match shape.kind {
+            FilterKind::Empty => (Self::Empty, 0..=0, 0),
+            FilterKind::Full => (Self::Full, 0..=0, 0),
+            FilterKind::Bloom => (Self::Bloom { probes }, 1..=math::MAX_BLOOM_PROBES, 1),
+            FilterKind::BlockedBloom => (Self::BlockedBloom { probes }, 1..=math::MAX_LINE_PROBES, LINE_LEN_BYTES),
+            FilterKind::SplitBlock => split(Lanes::Narrow),
+            FilterKind::SplitBlock512 => split(Lanes::Wide),
             FilterKind::BumpedRibbon => {
                 return Ok(Self::BumpedRibbon(Box::new(bumped_ribbon::Geometry::new(shape, num_keys, len_bytes)?)));
             }
         };
-        if !plain || probes > max_probes || (probes == 0) != (max_probes == 0) {
+        if !plain || !valid_probes.contains(&probes) {
             return corrupt(Field::Params);
         }
-        let fits = if granule == 0 { len_bytes == 0 } else { len_bytes != 0 && len_bytes.is_multiple_of(granule) };
+        let fits =
+            if granule == 0 { len_bytes == 0 } else { len_bytes != 0 && len_bytes.is_multiple_of(granule as u64) };
         if !fits {
             return corrupt(Field::PayloadLen);
         }
@@ -155,6 +170,9 @@ impl Geometry {
             Self::BlockedBloom { probes } => {
                 math::blocked_bloom_rate(num_keys, payload_len_bytes / LINE_LEN_BYTES as u64, probes)
             }
+            Self::SplitBlock { lanes } => {
+                math::split_block_rate(num_keys, payload_len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
+            }
             Self::BumpedRibbon(ref ribbon) => ribbon.expected_rate(),
         }
     }
@@ -164,6 +182,7 @@ impl Geometry {
         match *self {
             Self::Empty | Self::Full => 0,
             Self::Bloom { probes } | Self::BlockedBloom { probes } => probes,
+            Self::SplitBlock { .. } => math::LANES,
             Self::BumpedRibbon(ref ribbon) => ribbon.columns(),
         }
     }
@@ -175,6 +194,7 @@ impl Geometry {
             Self::Bloom { probes } | Self::BlockedBloom { probes } => {
                 Some(math::estimated_keys(set_bits, bits, probes))
             }
+            Self::SplitBlock { .. } => Some(math::estimated_keys(set_bits, bits, math::LANES)),
             Self::Full | Self::BumpedRibbon(_) => None,
         }
     }
@@ -219,6 +239,8 @@ pub(crate) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Re
 fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Result<(Shape, Vec<u8>)> {
     let granule_len_bytes = match (spec.kind(), rounding) {
         (FilterKind::BlockedBloom, _) => LINE_LEN_BYTES,
+        (FilterKind::SplitBlock, _) => Lanes::Narrow.block_len_bytes(),
+        (FilterKind::SplitBlock512, _) => Lanes::Wide.block_len_bytes(),
         (_, Rounding::Words) => 8,
         (_, Rounding::Bytes) => 1,
     };
@@ -234,6 +256,11 @@ fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Res
             let probes = math::line_probes(millibits);
             blocked::fill(&mut payload, probes, hashes);
             probes
+        }
+        FilterKind::SplitBlock | FilterKind::SplitBlock512 => {
+            let lanes = if spec.kind() == FilterKind::SplitBlock { Lanes::Narrow } else { Lanes::Wide };
+            split_block::fill(lanes, &mut payload, hashes);
+            math::LANES
         }
         _ => {
             let probes = math::bloom_probes(millibits);
@@ -278,6 +305,7 @@ impl<'a> FilterView<'a> {
             Geometry::Full => true,
             Geometry::Bloom { probes } => bloom::may_contain(self.payload, probes, hash, guard),
             Geometry::BlockedBloom { probes } => blocked::may_contain(self.isa, self.payload, probes, hash, guard),
+            Geometry::SplitBlock { lanes } => split_block::may_contain(self.isa, lanes, self.payload, hash, guard),
             Geometry::BumpedRibbon(ref ribbon) => ribbon.may_contain(self.isa, self.padded, hash, guard),
         }
     }
@@ -289,6 +317,9 @@ impl<'a> FilterView<'a> {
         match *self.geometry {
             Geometry::BlockedBloom { probes } => {
                 return arch::lines_may_contain(self.isa, self.payload, probes, hashes, answers);
+            }
+            Geometry::SplitBlock { lanes } => {
+                return arch::blocks_may_contain(self.isa, lanes, self.payload, hashes, answers);
             }
             Geometry::BumpedRibbon(ref ribbon) => {
                 return ribbon.may_contain_batch(self.isa, self.padded, hashes, answers);
@@ -310,7 +341,10 @@ impl<'a> FilterView<'a> {
             Geometry::Empty | Geometry::Full => {}
             #[expect(clippy::cast_possible_truncation, reason = "an offset within the payload")]
             Geometry::Bloom { .. } => arch::prefetch(self.payload, bloom::first_byte(self.payload, hash) as usize),
-            Geometry::BlockedBloom { .. } => arch::prefetch(self.payload, blocked::line_offset(self.payload, hash)),
+            Geometry::BlockedBloom { .. } => {
+                arch::prefetch(self.payload, blocked::line_offset::<LINE_LEN_BYTES>(self.payload, hash));
+            }
+            Geometry::SplitBlock { lanes } => arch::prefetch(self.payload, lanes.block_offset(self.payload, hash)),
             Geometry::BumpedRibbon(ref ribbon) => arch::prefetch(self.padded, ribbon.first_byte(hash)),
         }
     }

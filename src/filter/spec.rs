@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 const MILLIBITS: std::ops::RangeInclusive<u32> = 1_000..=100_000;
 
 const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
-                        that 100 bits per key can reach; KIND is bloom or blocked-bloom (or just \"full\")";
+                        that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block or split-block-512 (or just \"full\")";
 
 /// The kind of a filter and its budget, either bits per key or a false-positive rate.
 ///
@@ -74,6 +74,8 @@ impl FilterSpec {
                 let lines = KEYS / 1000 * u64::from(millibits) / math::LINE_BITS;
                 math::blocked_bloom_rate(KEYS, lines, math::line_probes(millibits.into()))
             }
+            FilterKind::SplitBlock => math::split_block_rate(KEYS, KEYS / 1000 * u64::from(millibits) / 256, 32),
+            FilterKind::SplitBlock512 => math::split_block_rate(KEYS, KEYS / 1000 * u64::from(millibits) / 512, 64),
             // A column halves the rate; what else a ribbon takes depends on the number of keys and is small.
             FilterKind::BumpedRibbon => (-f64::from(millibits) / 1000.0).exp2(),
             FilterKind::Empty | FilterKind::Full => 1.0,
@@ -136,7 +138,15 @@ mod tests {
 
     #[test]
     fn specs_survive_their_text() {
-        for text in ["bloom:10", "blocked-bloom:9.5", "bloom:fpr=0.01", "blocked-bloom:fpr=0.000001", "full"] {
+        for text in [
+            "bloom:10",
+            "blocked-bloom:9.5",
+            "bloom:fpr=0.01",
+            "blocked-bloom:fpr=0.000001",
+            "split-block:12",
+            "split-block-512:fpr=0.001",
+            "full",
+        ] {
             let spec: FilterSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
         }
@@ -147,7 +157,7 @@ mod tests {
         for budget in
             ["0", "-1", "NaN", "inf", "1000000000", "0.5", "", "ten", "fpr=0", "fpr=1", "fpr=2", "fpr=NaN", "fpr=1e-30"]
         {
-            for kind in ["bloom", "blocked-bloom"] {
+            for kind in ["bloom", "blocked-bloom", "split-block", "split-block-512"] {
                 let text = format!("{kind}:{budget}");
                 let error = text.parse::<FilterSpec>().unwrap_err();
                 assert!(matches!(&error, Error::InvalidSpec { spec, .. } if *spec == text), "{error}");

@@ -184,6 +184,8 @@ pub fn corpus() -> Vec<Vec<u8>> {
         block("bloom:10", 9_000),
         block("blocked-bloom:10", 100),
         block("blocked-bloom:16", 5_000),
+        block("split-block:10", 100),
+        block("split-block-512:16", 3_000),
         prefixes.finish().unwrap(),
         partitioned("blocked-bloom:10", 1_000, 100),
         partitioned("full", 64, 1),

@@ -2,12 +2,15 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
-    __m256i, _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32,
-    _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32,
-    _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_testc_si256,
+    __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
+    _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepu32_epi64, _mm256_extracti128_si256, _mm256_loadu_si256,
+    _mm256_mullo_epi32, _mm256_or_si256, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_set1_epi64x,
+    _mm256_setr_epi32, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srli_epi32, _mm256_testc_si256,
+    _mm256_testz_si256,
 };
 
-use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of, line_offset};
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::in_batches;
 use crate::hash::KeyHash;
 
@@ -34,11 +37,39 @@ impl Avx2 {
         // SAFETY: as in line.
         unsafe { lines(payload, probes, hashes, answers) }
     }
+
+    /// See [`super::block_may_contain`].
+    #[inline]
+    pub(super) fn narrow(self, payload: &[u8], hash: KeyHash) -> bool {
+        // SAFETY: as in line.
+        unsafe { narrow(payload, hash) }
+    }
+
+    /// See [`super::block_may_contain`].
+    #[inline]
+    pub(super) fn wide(self, payload: &[u8], hash: KeyHash) -> bool {
+        // SAFETY: as in line.
+        unsafe { wide(payload, hash) }
+    }
+
+    /// See [`super::blocks_may_contain`].
+    #[inline]
+    pub(super) fn narrow_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { narrow_batch(payload, hashes, answers) }
+    }
+
+    /// See [`super::blocks_may_contain`].
+    #[inline]
+    pub(super) fn wide_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { wide_batch(payload, hashes, answers) }
+    }
 }
 
 #[target_feature(enable = "avx2")]
 fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches(payload, hashes, answers, |hash| line_offset(payload, hash), |hash| line(payload, probes, hash));
+    in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| line(payload, probes, hash));
 }
 
 /// Eight probes at once: multiply, take the word that the top four bits name from the line's sixteen, the bit that the
@@ -46,7 +77,7 @@ fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
-    let Some(line) = line_of(payload, hash) else { return true };
+    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
     let folded = _mm256_set1_epi32(fold(hash).cast_signed());
     let (low, high) = line.split_at(LINE_LEN_BYTES / 2);
     let (first, second) = MULTIPLIERS.split_at(8);
@@ -82,4 +113,45 @@ fn load<T: Copy>(values: &[T]) -> __m256i {
     // SAFETY: every caller passes exactly 32 bytes (half of a 64-byte line, half of sixteen multipliers), and the
     // load has no alignment to keep.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx2")]
+fn narrow_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| narrow(payload, hash));
+}
+
+#[target_feature(enable = "avx2")]
+fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| wide(payload, hash));
+}
+
+/// One bit in each of eight lanes of 32: a product for each, a shift, and a test.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn narrow(payload: &[u8], hash: KeyHash) -> bool {
+    let Some(block) = line_of::<NARROW_LEN_BYTES>(payload, hash) else { return true };
+    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(hash)));
+    _mm256_testc_si256(load(block), wanted) == 1
+}
+
+/// The same in lanes of 64, four at a time.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn wide(payload: &[u8], hash: KeyHash) -> bool {
+    let Some(block) = line_of::<WIDE_LEN_BYTES>(payload, hash) else { return true };
+    let (low, high) = block.split_at(WIDE_LEN_BYTES / 2);
+    let bits = _mm256_srli_epi32::<26>(lane_products(hash));
+    let one = _mm256_set1_epi64x(1);
+    let low_wanted = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_castsi256_si128(bits)));
+    let high_wanted = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(bits)));
+    // One branch for both halves: which of them misses a bit is as good as random.
+    let missing =
+        _mm256_or_si256(_mm256_andnot_si256(load(low), low_wanted), _mm256_andnot_si256(load(high), high_wanted));
+    _mm256_testz_si256(missing, missing) == 1
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn lane_products(hash: KeyHash) -> __m256i {
+    _mm256_mullo_epi32(_mm256_set1_epi32(fold(hash).cast_signed()), load(multipliers()))
 }

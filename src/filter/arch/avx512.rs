@@ -2,11 +2,14 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
-    __m512i, _mm512_loadu_si512, _mm512_mask_testn_epi32_mask, _mm512_mullo_epi32, _mm512_permutexvar_epi32,
-    _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_srli_epi32,
+    __m256i, __m512i, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_set1_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
+    _mm256_testc_si256, _mm512_cvtepu32_epi64, _mm512_loadu_si512, _mm512_mask_testn_epi32_mask, _mm512_mullo_epi32,
+    _mm512_permutexvar_epi32, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_sllv_epi64,
+    _mm512_srli_epi32, _mm512_testn_epi64_mask,
 };
 
-use super::super::blocked::{MULTIPLIERS, fold, line_of, line_offset};
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::in_batches;
 use crate::hash::KeyHash;
 
@@ -39,11 +42,39 @@ impl Avx512 {
         // SAFETY: as in line.
         unsafe { lines(payload, probes, hashes, answers) }
     }
+
+    /// See [`super::block_may_contain`].
+    #[inline]
+    pub(super) fn narrow(self, payload: &[u8], hash: KeyHash) -> bool {
+        // SAFETY: as in line.
+        unsafe { narrow(payload, hash) }
+    }
+
+    /// See [`super::block_may_contain`].
+    #[inline]
+    pub(super) fn wide(self, payload: &[u8], hash: KeyHash) -> bool {
+        // SAFETY: as in line.
+        unsafe { wide(payload, hash) }
+    }
+
+    /// See [`super::blocks_may_contain`].
+    #[inline]
+    pub(super) fn narrow_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { narrow_batch(payload, hashes, answers) }
+    }
+
+    /// See [`super::blocks_may_contain`].
+    #[inline]
+    pub(super) fn wide_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { wide_batch(payload, hashes, answers) }
+    }
 }
 
 #[target_feature(enable = "avx512f,bmi2")]
 fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches(payload, hashes, answers, |hash| line_offset(payload, hash), |hash| line(payload, probes, hash));
+    in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| line(payload, probes, hash));
 }
 
 /// All sixteen probes at once: a permutation picks one of the line's sixteen words by four bits, and rotations count
@@ -51,7 +82,7 @@ fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) 
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
-    let Some(line) = line_of(payload, hash) else { return true };
+    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
     let products = _mm512_mullo_epi32(_mm512_set1_epi32(fold(hash).cast_signed()), load(&MULTIPLIERS));
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(products), load(line));
     let wanted = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
@@ -67,4 +98,48 @@ fn load<T: Copy, const N: usize>(values: &[T; N]) -> __m512i {
     const { assert!(size_of::<T>() * N == 64) };
     // SAFETY: the values have 64 bytes, and the load has no alignment to keep.
     unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn narrow_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| narrow(payload, hash));
+}
+
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| wide(payload, hash));
+}
+
+/// One bit in each of eight lanes of 32: a product for each, a shift, and a test.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn narrow(payload: &[u8], hash: KeyHash) -> bool {
+    let Some(block) = line_of::<NARROW_LEN_BYTES>(payload, hash) else { return true };
+    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(hash)));
+    _mm256_testc_si256(load_half(block), wanted) == 1
+}
+
+/// The same in lanes of 64.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn wide(payload: &[u8], hash: KeyHash) -> bool {
+    let Some(block) = line_of::<WIDE_LEN_BYTES>(payload, hash) else { return true };
+    let bits = _mm512_cvtepu32_epi64(_mm256_srli_epi32::<26>(lane_products(hash)));
+    let wanted = _mm512_sllv_epi64(_mm512_set1_epi64(1), bits);
+    _mm512_testn_epi64_mask(load(block), wanted) == 0
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn lane_products(hash: KeyHash) -> __m256i {
+    _mm256_mullo_epi32(_mm256_set1_epi32(fold(hash).cast_signed()), load_half(multipliers()))
+}
+
+/// Thirty-two bytes as a vector; `T` is `u8` or `u32`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn load_half<T: Copy, const N: usize>(values: &[T; N]) -> __m256i {
+    const { assert!(size_of::<T>() * N == 32) };
+    // SAFETY: the values have 32 bytes, and the load has no alignment to keep.
+    unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
 }

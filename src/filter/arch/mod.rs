@@ -18,7 +18,8 @@ use std::sync::OnceLock;
 
 pub(super) use prefetch::prefetch;
 
-use super::blocked;
+use super::blocked::{self, LINE_LEN_BYTES};
+use super::split_block::{self, Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES};
 use crate::hash::KeyHash;
 
 /// The instruction set that kernels may use. A value exists only for what this processor has, because the only ways to
@@ -111,14 +112,40 @@ pub(super) fn lines_may_contain(isa: Isa, payload: &[u8], probes: u32, hashes: &
     dispatch!(
         isa,
         lines(payload, probes, hashes, answers),
-        in_batches(
-            payload,
-            hashes,
-            answers,
-            |hash| blocked::line_offset(payload, hash),
-            |hash| blocked::may_contain_portable(payload, probes, hash)
-        )
+        in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| blocked::may_contain_portable(
+            payload, probes, hash
+        ))
     );
+}
+
+/// Whether all bits of a key are set in its block of a split-block Bloom filter, whose payload is whole blocks.
+#[inline]
+pub(super) fn block_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash) -> bool {
+    match lanes {
+        Lanes::Narrow => dispatch!(isa, narrow(payload, hash), split_block::narrow_may_contain_portable(payload, hash)),
+        Lanes::Wide => dispatch!(isa, wide(payload, hash), split_block::wide_may_contain_portable(payload, hash)),
+    }
+}
+
+/// Answers for many keys of a split-block Bloom filter; one choice of kernel for all.
+#[inline]
+pub(super) fn blocks_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    match lanes {
+        Lanes::Narrow => dispatch!(
+            isa,
+            narrow_batch(payload, hashes, answers),
+            in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| {
+                split_block::narrow_may_contain_portable(payload, hash)
+            })
+        ),
+        Lanes::Wide => dispatch!(
+            isa,
+            wide_batch(payload, hashes, answers),
+            in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| {
+                split_block::wide_may_contain_portable(payload, hash)
+            })
+        ),
+    }
 }
 
 /// Up to this length of a payload a pass that only prefetches costs more than it saves: out-of-order execution hides
@@ -132,16 +159,15 @@ const RESIDENT_LEN_BYTES: usize = 2 << 20;
 /// the first-level cache.
 const BATCH: usize = 32;
 
-/// Answers for many keys, each from one line of `payload`: all lines of 32 keys are asked for before the first is
+/// Answers for many keys, each from one line of `LEN` bytes of `payload`: all lines of 32 keys are asked for before the first is
 /// looked at, unless the payload is small.
 ///
 /// Inlined always, into a function of the instruction set that `ask` was compiled for.
 #[inline(always)]
-fn in_batches(
+fn in_batches<const LEN: usize>(
     payload: &[u8],
     hashes: &[KeyHash],
     answers: &mut [bool],
-    offset_of: impl Fn(KeyHash) -> usize,
     ask: impl Fn(KeyHash) -> bool,
 ) {
     if payload.len() <= RESIDENT_LEN_BYTES {
@@ -152,7 +178,7 @@ fn in_batches(
     }
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
         for &hash in hashes {
-            prefetch(payload, offset_of(hash));
+            prefetch(payload, blocked::line_offset::<LEN>(payload, hash));
         }
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
             *answer = ask(hash);

@@ -2,11 +2,15 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::aarch64::{
-    uint8x8_t, uint8x16x4_t, uint32x4_t, vand_u8, vbic_u8, vcombine_u16, vcreate_u8, vdup_n_u8, vld1q_u8_x4, vld1q_u32,
-    vmaxv_u8, vmovn_u16, vmovn_u32, vmulq_n_u32, vqtbl4_u8, vreinterpret_s8_u8, vshl_u8, vshrq_n_u32,
+    uint8x8_t, uint8x16_t, uint8x16x4_t, uint32x4_t, vand_u8, vbic_u8, vbicq_u8, vcombine_u16, vcreate_u8, vdup_n_u8,
+    vdupq_n_u8, vdupq_n_u32, vdupq_n_u64, vget_low_u32, vld1q_u8, vld1q_u8_x4, vld1q_u32, vmaxv_u8, vmaxvq_u8,
+    vmovl_high_u32, vmovl_u32, vmovn_u16, vmovn_u32, vmulq_n_u32, vorrq_u8, vqtbl4_u8, vreinterpret_s8_u8,
+    vreinterpretq_s32_u32, vreinterpretq_s64_u64, vreinterpretq_u8_u32, vreinterpretq_u8_u64, vshl_u8, vshlq_u32,
+    vshlq_u64, vshrq_n_u32,
 };
 
-use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of, line_offset};
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::in_batches;
 use crate::hash::KeyHash;
 
@@ -32,11 +36,39 @@ impl Neon {
         // SAFETY: as in line.
         unsafe { lines(payload, probes, hashes, answers) }
     }
+
+    /// See [`super::block_may_contain`].
+    #[inline]
+    pub(super) fn narrow(self, payload: &[u8], hash: KeyHash) -> bool {
+        // SAFETY: as in line.
+        unsafe { narrow(payload, hash) }
+    }
+
+    /// See [`super::block_may_contain`].
+    #[inline]
+    pub(super) fn wide(self, payload: &[u8], hash: KeyHash) -> bool {
+        // SAFETY: as in line.
+        unsafe { wide(payload, hash) }
+    }
+
+    /// See [`super::blocks_may_contain`].
+    #[inline]
+    pub(super) fn narrow_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { narrow_batch(payload, hashes, answers) }
+    }
+
+    /// See [`super::blocks_may_contain`].
+    #[inline]
+    pub(super) fn wide_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { wide_batch(payload, hashes, answers) }
+    }
 }
 
 #[target_feature(enable = "neon")]
 fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches(payload, hashes, answers, |hash| line_offset(payload, hash), |hash| line(payload, probes, hash));
+    in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| line(payload, probes, hash));
 }
 
 /// The line is a table of 64 bytes, and the top six bits of a product name one of them: four the word, two the byte in
@@ -44,7 +76,7 @@ fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) 
 #[inline]
 #[target_feature(enable = "neon")]
 fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
-    let Some(line) = line_of(payload, hash) else { return true };
+    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
     let line = load_line(line);
     let (first, second) = MULTIPLIERS.split_at(8);
     let mut missing = missing_of_eight(line, first, probes, hash);
@@ -99,4 +131,62 @@ fn load(multipliers: &[u32]) -> uint32x4_t {
     debug_assert_eq!(multipliers.len(), 4);
     // SAFETY: every caller passes a quarter of the sixteen multipliers: 16 bytes.
     unsafe { vld1q_u32(multipliers.as_ptr()) }
+}
+
+#[target_feature(enable = "neon")]
+fn narrow_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| narrow(payload, hash));
+}
+
+#[target_feature(enable = "neon")]
+fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| wide(payload, hash));
+}
+
+/// One bit in each of eight lanes of 32: a product for each, a shift, and a test.
+#[inline]
+#[target_feature(enable = "neon")]
+fn narrow(payload: &[u8], hash: KeyHash) -> bool {
+    let Some(block) = line_of::<NARROW_LEN_BYTES>(payload, hash) else { return true };
+    let (low, high) = block.split_at(NARROW_LEN_BYTES / 2);
+    let (low_products, high_products) = lane_products(hash);
+    let one = vdupq_n_u32(1);
+    let low_wanted = vshlq_u32(one, vreinterpretq_s32_u32(vshrq_n_u32::<27>(low_products)));
+    let high_wanted = vshlq_u32(one, vreinterpretq_s32_u32(vshrq_n_u32::<27>(high_products)));
+    let missing = vorrq_u8(
+        vbicq_u8(vreinterpretq_u8_u32(low_wanted), load_bytes(low)),
+        vbicq_u8(vreinterpretq_u8_u32(high_wanted), load_bytes(high)),
+    );
+    vmaxvq_u8(missing) == 0
+}
+
+/// The same in lanes of 64, two at a time.
+#[inline]
+#[target_feature(enable = "neon")]
+fn wide(payload: &[u8], hash: KeyHash) -> bool {
+    let Some(block) = line_of::<WIDE_LEN_BYTES>(payload, hash) else { return true };
+    let (low, high) = lane_products(hash);
+    let (low, high) = (vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high));
+    let bits = [vmovl_u32(vget_low_u32(low)), vmovl_high_u32(low), vmovl_u32(vget_low_u32(high)), vmovl_high_u32(high)];
+    let mut missing = vdupq_n_u8(0);
+    for (bits, lanes) in bits.into_iter().zip(block.chunks_exact(16)) {
+        let wanted = vshlq_u64(vdupq_n_u64(1), vreinterpretq_s64_u64(bits));
+        missing = vorrq_u8(missing, vbicq_u8(vreinterpretq_u8_u64(wanted), load_bytes(lanes)));
+    }
+    vmaxvq_u8(missing) == 0
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn lane_products(hash: KeyHash) -> (uint32x4_t, uint32x4_t) {
+    let (low, high) = multipliers().split_at(4);
+    (vmulq_n_u32(load(low), fold(hash)), vmulq_n_u32(load(high), fold(hash)))
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn load_bytes(lanes: &[u8]) -> uint8x16_t {
+    debug_assert_eq!(lanes.len(), 16);
+    // SAFETY: every caller passes 16 bytes: half of a block of 32, or a quarter of one of 64.
+    unsafe { vld1q_u8(lanes.as_ptr()) }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "low bits of random numbers are meant")]
 
 use super::*;
-use crate::filter::blocked::{LINE_LEN_BYTES, MULTIPLIERS};
+use crate::filter::blocked::MULTIPLIERS;
 
 fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -67,10 +67,35 @@ fn every_kernel_answers_as_the_portable_one_does_for_lines() {
 }
 
 #[test]
+fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
+    let mut state = 2;
+    let mut positives = 0;
+    for lanes in [Lanes::Narrow, Lanes::Wide] {
+        let block_len = lanes.block_len_bytes();
+        for blocks in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / block_len + 1] {
+            for payload in payloads(blocks * block_len, &mut state) {
+                for _ in 0..8 {
+                    positives += compare(
+                        &format!("{blocks} blocks of {lanes:?} lanes"),
+                        &mut state,
+                        |isa, hash| block_may_contain(isa, lanes, &payload, hash),
+                        |isa, hashes, answers| blocks_may_contain(isa, lanes, &payload, hashes, answers),
+                    );
+                }
+            }
+        }
+    }
+    assert!(positives > 2_000, "the comparison must see both answers, saw {positives} positives");
+}
+
+#[test]
 fn a_payload_shorter_than_a_line_is_answered_maybe_by_every_kernel() {
     for isa in Isa::available() {
         for len in [0, 1, 32, 63] {
-            assert!(line_may_contain(isa, &vec![0; len], 6, KeyHash::from_raw(u64::MAX)), "{}", isa.name());
+            let (payload, hash) = (vec![0; len], KeyHash::from_raw(u64::MAX));
+            assert!(line_may_contain(isa, &payload, 6, hash), "{}", isa.name());
+            assert!(block_may_contain(isa, Lanes::Wide, &payload, hash), "{}", isa.name());
+            assert!(len >= 32 || block_may_contain(isa, Lanes::Narrow, &payload, hash), "{}", isa.name());
         }
     }
 }
