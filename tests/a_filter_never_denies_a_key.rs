@@ -4,7 +4,7 @@
 use filterblock::{FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, Verify, compact};
 use proptest::prelude::*;
 
-const SPECS: [&str; 15] = [
+const SPECS: [&str; 19] = [
     "bloom:1",
     "bloom:10",
     "bloom:23.5",
@@ -19,6 +19,10 @@ const SPECS: [&str; 15] = [
     "split-block-512:1",
     "split-block-512:10",
     "split-block-512:fpr=0.001",
+    "binary-fuse:8",
+    "binary-fuse:12",
+    "binary-fuse:16",
+    "binary-fuse:fpr=0.02",
     "full",
 ];
 

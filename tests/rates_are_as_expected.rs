@@ -112,6 +112,13 @@ fn of_split_blocks_of_every_size_and_budget() {
 }
 
 #[test]
+fn of_binary_fuse_filters_of_every_size_and_width() {
+    for width in ["8", "12", "16"] {
+        check_sizes(&format!("binary-fuse:{width}"));
+    }
+}
+
+#[test]
 fn of_awkward_keys() {
     type WriteKey = fn(u64, &mut Vec<u8>);
     let families: [(&str, WriteKey); 6] = [
@@ -129,7 +136,7 @@ fn of_awkward_keys() {
         ("runs of one byte", |i, key| key.resize(i as usize % 64 + i as usize / 64, (i % 251) as u8)),
     ];
     for (name, write_key) in families {
-        for spec in ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10"] {
+        for spec in ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "binary-fuse:8"] {
             // The last family has long keys: fewer of them do.
             let (n, queries) = if name == "runs of one byte" { (2_000, 5_000) } else { (10_000, 50_000) };
             check(&format!("{spec}, {name} keys"), &measure(spec, n, 20, queries, write_key));

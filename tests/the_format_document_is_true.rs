@@ -205,6 +205,36 @@ fn a_stranger_builds_the_same_compact_filters_from_it() {
 }
 
 #[test]
+fn a_stranger_reads_binary_fuse_filters_by_it() {
+    let (mix, spread) = (constant("FUSE_MIX"), constant("FUSE_SEED"));
+    for (text, n) in
+        [("binary-fuse:8", 1), ("binary-fuse:8", 3_000), ("binary-fuse:12", 700), ("binary-fuse:16", 20_000)]
+    {
+        let mut block = block_support::block(text, n);
+        let params = block_support::field(&mut block, Field::Params).to_vec();
+        let (segment, w, seed) = (1u64 << params[0], u64::from(params[1]), u64::from(params[2]));
+        let payload = &block[..block_support::payload_len(&block).unwrap()];
+        let slots = 8 * payload.len() as u64 / w;
+        assert!(slots * w == 8 * payload.len() as u64 && slots.is_multiple_of(segment) && slots >= 3 * segment);
+        let slot = |i: u64| {
+            (0..w)
+                .map(|j| w * i + j)
+                .fold((0, 0), |(value, j), p| (value | u64::from(payload[p as usize / 8] >> (p % 8) & 1) << j, j + 1))
+                .0
+        };
+        let opened = FilterBlock::open(block.as_slice()).unwrap();
+        for h in (0..n + 30_000).map(|i| block_support::hash(i).raw()) {
+            let p = (h ^ seed.wrapping_mul(spread)).wrapping_mul(mix);
+            let a = ((u128::from(h) * u128::from(slots - 2 * segment)) >> 64) as u64;
+            let b = (a + segment) ^ ((p >> 46) % segment);
+            let c = (a + 2 * segment) ^ ((p >> 28) % segment);
+            let fits = slot(a) ^ slot(b) ^ slot(c) == (p ^ (p >> 32)) % (1 << w);
+            assert_eq!(fits, opened.may_contain(KeyHash::from_raw(h)), "{text}, {n} keys");
+        }
+    }
+}
+
+#[test]
 fn the_constants_are_made_as_it_says() {
     let mut random = SplitMix(0xf11_7e7b_10c5);
     assert!(DOCUMENT.contains("state 0xf117e7b10c5"));
@@ -212,6 +242,8 @@ fn the_constants_are_made_as_it_says() {
     assert_eq!(constant("FOLD"), random.next() | 1);
     let multipliers: Vec<u64> = (0..16).map(|_| random.next() >> 32 | 1).collect();
     assert_eq!(numbers("MULTIPLIERS"), multipliers);
+    let rest: Vec<u64> = (19..=40).map(|_| random.next() | 1).collect();
+    assert_eq!([constant("FUSE_MIX"), constant("FUSE_SEED")], [rest[33 - 19], rest[34 - 19]]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{FilterKind, math};
+use super::{FilterKind, binary_fuse, math};
 use crate::error::{Error, Result};
 
 /// Least and most thousandths of a bit per key: below one bit a filter says "maybe" to nearly everything, above a
@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 const MILLIBITS: std::ops::RangeInclusive<u32> = 1_000..=100_000;
 
 const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
-                        that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block or split-block-512 (or just \"full\")";
+                        that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512 or binary-fuse, which has 8, \
+                        12 or 16 bits (or just \"full\")";
 
 /// The kind of a filter and its budget, either bits per key or a false-positive rate.
 ///
@@ -39,12 +40,18 @@ impl FilterSpec {
 
     /// A filter of `bits_per_key` bits for each distinct key, kept to a thousandth of a bit.
     ///
+    /// A binary fuse filter has fingerprints of 8, 12 or 16 bits, and takes 13 to 30 % more than those in all.
+    ///
     /// # Errors
     /// [`Error::InvalidSpec`] unless the kind takes a budget and `1 <= bits_per_key <= 100`.
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         // NaN fails both comparisons.
-        let in_range = millibits >= f64::from(*MILLIBITS.start()) && millibits <= f64::from(*MILLIBITS.end());
+        let in_range = if kind == FilterKind::BinaryFuse {
+            binary_fuse::WIDTHS.iter().any(|&width| f64::from(width) * 1000.0 == millibits)
+        } else {
+            millibits >= f64::from(*MILLIBITS.start()) && millibits <= f64::from(*MILLIBITS.end())
+        };
         if !in_range || !kind.takes_budget() {
             return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason: EXPECTED });
         }
@@ -78,6 +85,11 @@ impl FilterSpec {
             FilterKind::SplitBlock512 => math::split_block_rate(KEYS, KEYS / 1000 * u64::from(millibits) / 512, 64),
             // A column halves the rate; what else a ribbon takes depends on the number of keys and is small.
             FilterKind::BumpedRibbon => (-f64::from(millibits) / 1000.0).exp2(),
+            // The rate goes by the width of the fingerprint, of which there are three.
+            FilterKind::BinaryFuse => {
+                let fitting = binary_fuse::WIDTHS.iter().rev().find(|&&width| width * 1000 <= millibits);
+                fitting.map_or(1.0, |&width| (-f64::from(width)).exp2())
+            }
             FilterKind::Empty | FilterKind::Full => 1.0,
         };
         let millibits = math::least_millibits(rate, MILLIBITS, rate_at).ok_or_else(invalid)?;
