@@ -5,14 +5,15 @@ use std::fs;
 /// One line: processor, cores, memory, kernel, compiler, instructions.
 #[must_use]
 pub fn describe(cpu: usize) -> String {
-    let core = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cores = cores.lines().filter(|line| line.starts_with("processor")).count();
     let model = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into());
     let memory = field("/proc/meminfo", "MemTotal").unwrap_or_default();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let huge = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let huge = huge.split(['[', ']']).nth(1).unwrap_or("unknown").to_owned();
     format!(
-        "{model}, {core} cores (pinned to {cpu}), {memory}, Linux {}, huge pages: {huge}, {}, {}, filterblock probes: {}",
+        "{model}, {cores} cores (pinned to {cpu}), {memory}, Linux {}, huge pages: {huge}, {}, {}, filterblock probes: {}",
         kernel.trim(),
         env!("RUSTC_VERSION"),
         if cfg!(target_feature = "avx2") { "built for AVX2" } else { "built for any processor of its kind" },

@@ -78,8 +78,12 @@ mod tests {
 
     #[test]
     fn intervals_are_wilsons() {
+        // Its definition: a true share at either end would be off by just 2.58 of its own standard deviations.
         let rate = Rate::of(10, 1_000);
-        assert!((rate.low - 0.004_464).abs() < 1e-5 && (rate.high - 0.022_248).abs() < 1e-5, "{rate:?}");
+        for end in [rate.low, rate.high] {
+            let deviations = (rate.share - end).abs() / (end * (1.0 - end) / 1_000.0).sqrt();
+            assert!((deviations - Z99).abs() < 1e-9, "{rate:?}");
+        }
         assert_eq!(Rate::of(0, 1_000).low, 0.0);
     }
 

@@ -20,7 +20,7 @@ const MOST_FILTERS: usize = 32;
 /// About so many keys has each of many filters.
 const MANY_KEYS: usize = 10_000;
 /// How a rival at the same rate is named.
-const SAME_RATE: &str = "fastbloom at the rate of ";
+pub const SAME_RATE: &str = "fastbloom at the rate of ";
 
 /// Measures everything that was asked for.
 ///
@@ -179,8 +179,9 @@ impl<'a> Session<'a> {
             for turn in 0..able.len() {
                 let number = (turn + pass) % able.len();
                 let contender = &self.contenders[able[number]];
-                // To have its memory and its code at hand, as a filter has that is asked all the time.
-                contender.group.ask(asked, mode, queries / 16);
+                // To have its memory and its code at hand, as a filter has that is asked all the time: the others were
+                // asked since. Many filters are never all at hand.
+                contender.group.ask(asked, mode, if self.asked > 1 { queries / 16 } else { queries });
                 let (ns, hits) = contender.group.ask(asked, mode, queries);
                 if mix == Mix::Positive && hits != queries as u64 && contender.krate != "none" {
                     return Err(format!("{} denies a key that it was built from (n = {})", contender.name, self.n));
@@ -195,7 +196,9 @@ impl<'a> Session<'a> {
     fn row(&self, i: usize, mut times: Vec<f64>, queries: usize, (form, mix, mode): (Form, Mix, Mode)) -> Row {
         let (contender, facts) = (&self.contenders[i], &self.facts[i]);
         let filter = |value: f64| (contender.krate != "none").then_some(value);
+        // Of a rate that was too low to be seen, nothing follows.
         let least = facts.rate.least_bits();
+        let over = |bits: f64| least.is_finite().then(|| rounded(bits / least - 1.0)).and_then(filter);
         times.sort_by(f64::total_cmp);
         Row {
             filter: contender.name.clone(),
@@ -215,8 +218,8 @@ impl<'a> Session<'a> {
             rate: filter(facts.rate.share),
             rate_low: filter(facts.rate.low),
             rate_high: filter(facts.rate.high),
-            overhead: filter(rounded(facts.bits_per_key / least - 1.0)),
-            overhead_bare: filter(rounded(facts.bits_per_key_bare / least - 1.0)),
+            overhead: over(facts.bits_per_key),
+            overhead_bare: over(facts.bits_per_key_bare),
             build_ns: filter(rounded(facts.build_ns)),
             build_ns_median: filter(rounded(facts.build_ns_median)),
             build_form: if contender.takes_hashes { "hash".into() } else { "key".into() },
