@@ -108,6 +108,9 @@ pub trait Group {
     /// What the filter's builder says.
     fn build(&mut self, input: Input<'_>) -> Result<f64, String>;
 
+    /// How many of its own keys the filter built last denies: 0, or it is none.
+    fn denied(&self, input: Input<'_>) -> usize;
+
     /// Bits of all filters, with headers of fixed size and without.
     fn bits(&self) -> (f64, f64);
 
@@ -161,6 +164,15 @@ impl<P: Probe, B: Fn(Input<'_>) -> Result<P, String>> Group for Filters<P, B> {
         let spent = process_time() - start;
         self.filters.push(filter);
         Ok(spent.as_secs_f64() * 1e9)
+    }
+
+    fn denied(&self, input: Input<'_>) -> usize {
+        let Some(filter) = self.filters.last() else { return 0 };
+        if P::TAKES_HASHES {
+            input.hashes.iter().filter(|&&hash| !filter.hash(hash)).count()
+        } else {
+            input.keys.iter().filter(|key| !filter.key(key)).count()
+        }
     }
 
     fn bits(&self) -> (f64, f64) {

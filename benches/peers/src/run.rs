@@ -74,8 +74,8 @@ impl<'a> Session<'a> {
         let mut contenders: Vec<_> = ours::all().into_iter().chain(peers::all()).filter(wanted).collect();
         contenders.retain(takes);
         let mut session = Self { args, n, asked, ranges, contenders: Vec::new(), facts: Vec::new() };
-        session.add(contenders);
-        session.add_rivals();
+        session.add(contenders)?;
+        session.add_rivals()?;
         if session.facts.len() < 2 {
             return Err("no filter has such a name".into());
         }
@@ -83,9 +83,9 @@ impl<'a> Session<'a> {
     }
 
     /// Builds contenders, and finds their rates.
-    fn add(&mut self, mut contenders: Vec<Contender>) {
+    fn add(&mut self, mut contenders: Vec<Contender>) -> Result<(), String> {
         let start = Instant::now();
-        let built = build(&mut contenders, &self.ranges);
+        let built = build(&mut contenders, &self.ranges)?;
         eprintln!("n = {}: {} built in {:.1} s", self.title(), contenders.len(), start.elapsed().as_secs_f64());
         let start = Instant::now();
         let rates = rate::measure(&contenders, &self.ranges, self.args.rate_queries);
@@ -98,11 +98,12 @@ impl<'a> Session<'a> {
             self.contenders.push(contender);
             self.facts.push(facts);
         }
+        Ok(())
     }
 
     /// For each of ours, fastbloom with the same measured rate: sized by the formula, built, measured, and once more
     /// with what its own rate then says about the formula's error.
-    fn add_rivals(&mut self) {
+    fn add_rivals(&mut self) -> Result<(), String> {
         let wanted: Vec<(String, f64)> = self
             .contenders
             .iter()
@@ -119,7 +120,7 @@ impl<'a> Session<'a> {
             wanted.iter().zip(rates).map(rival).collect::<Vec<_>>()
         };
         let rates: Vec<f64> = wanted.iter().map(|&(_, rate)| rate).collect();
-        self.add(rivals(&rates));
+        self.add(rivals(&rates))?;
         let corrected: Vec<f64> = rates
             .iter()
             .zip(&self.facts[first..])
@@ -127,7 +128,7 @@ impl<'a> Session<'a> {
             .collect();
         self.contenders.truncate(first);
         self.facts.truncate(first);
-        self.add(rivals(&corrected));
+        self.add(rivals(&corrected))
     }
 
     fn title(&self) -> String {
@@ -262,9 +263,9 @@ fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
-/// Builds a filter of each contender for each range of keys; those that fail are dropped, and that is said. Returns
-/// nanoseconds per key, least and median, of equal filters, and the mean of unequal ones.
-fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Vec<(f64, f64)> {
+/// Builds a filter of each contender for each range of keys, and asks it for all of them; contenders whose builder fails
+/// are dropped, and that is said. Returns nanoseconds per key, least and median.
+fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f64)>, String> {
     let mut times = vec![Vec::new(); contenders.len()];
     let (mut keys, mut hashes): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());
     let mut failed = vec![false; contenders.len()];
@@ -277,8 +278,15 @@ fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Vec<(f64, f64)> {
             if failed[i] {
                 continue;
             }
-            match contender.group.build(Input { hashes: &hashes, keys: &keys }) {
-                Ok(ns) => times[i].push(ns / keys.len() as f64),
+            let input = Input { hashes: &hashes, keys: &keys };
+            match contender.group.build(input) {
+                Ok(ns) => {
+                    times[i].push(ns / keys.len() as f64);
+                    let denied = contender.group.denied(input);
+                    if denied > 0 && contender.krate != "none" {
+                        return Err(format!("{} denies {denied} of its {} keys", contender.name, keys.len()));
+                    }
+                }
                 Err(error) => {
                     eprintln!("dropped {}: {error}", contender.name);
                     failed[i] = true;
@@ -292,5 +300,5 @@ fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Vec<(f64, f64)> {
         times.sort_by(f64::total_cmp);
         (times[0], times[times.len() / 2])
     };
-    times.into_iter().filter(|times| times.len() == ranges.len()).map(summary).collect()
+    Ok(times.into_iter().filter(|times| times.len() == ranges.len()).map(summary).collect())
 }
