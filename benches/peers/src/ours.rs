@@ -16,9 +16,9 @@ const SPECS: [&str; 12] = [
     "bumped-ribbon:fpr=0.00390625",
     "bumped-ribbon:fpr=0.01",
     "bumped-ribbon:fpr=0.0009765625",
-    "binary-fuse:fpr=0.00390625",
-    "binary-fuse:fpr=0.000244140625",
-    "binary-fuse:fpr=0.0000152587890625",
+    "binary-fuse:8",
+    "binary-fuse:12",
+    "binary-fuse:16",
 ];
 
 /// Of a block: what is there whatever the number of keys.
