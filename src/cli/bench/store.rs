@@ -29,10 +29,17 @@ pub enum Layout {
     Runs5,
     /// Thirty-six overlapping runs, compaction off.
     Runs36,
+    /// Four full levels, each ten times as large as the one above it.
+    Levels4,
 }
 
+/// Level sizes of [`Layout::Levels4`], in those of its first level: 1 + 10 + 100 + 1,000.
+const LEVELS_4: u64 = 1_111;
+/// Tables of a full first level: enough for what a compaction takes away to leave the level nearly full.
+const TABLES_OF_LEVEL_1: u64 = 2;
+
 impl Layout {
-    pub const ALL: [Self; 4] = [Self::AsFallen, Self::Compacted, Self::Runs5, Self::Runs36];
+    pub const ALL: [Self; 5] = [Self::AsFallen, Self::Compacted, Self::Runs5, Self::Runs36, Self::Levels4];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -40,15 +47,17 @@ impl Layout {
             Self::Compacted => "compacted",
             Self::Runs5 => "runs-5",
             Self::Runs36 => "runs-36",
+            Self::Levels4 => "levels-4",
         }
     }
 
-    /// Runs made by hand.
-    fn runs(self) -> Option<u64> {
+    /// How many times the store is flushed by hand while it is loaded.
+    fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,
             Self::Runs5 => Some(5),
             Self::Runs36 => Some(36),
+            Self::Levels4 => Some(LEVELS_4 * TABLES_OF_LEVEL_1),
         }
     }
 }
@@ -102,13 +111,22 @@ impl Store<'_> {
     pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
         let source = self.setup.source;
         let mut options = Options { create_if_missing: true, ..self.options(FilterUse::Consult) };
-        let keys_per_run = layout.runs().map(|runs| source.len().div_ceil(runs));
-        if let Some(keys) = keys_per_run {
-            options.auto_compaction = false;
+        let keys_per_flush = layout.flushes().map(|flushes| source.len().div_ceil(flushes));
+        if let Some(keys) = keys_per_flush {
             let entry_len_bytes = source.len_bytes() / source.len() + self.setup.value_len_bytes as u64;
             let run_len_bytes = keys * (entry_len_bytes + ENTRY_OVERHEAD_BYTES);
             options.write_buffer_bytes = usize::try_from(run_len_bytes).unwrap_or(usize::MAX);
-            options.l0_compaction_trigger = usize::MAX;
+            if layout == Layout::Levels4 {
+                options.l0_compaction_trigger = 1;
+                options.table_size_bytes = keys * (entry_len_bytes + TABLE_OVERHEAD_BYTES);
+                // A filter begins at a multiple of 4 KiB; a little for what follows it.
+                let file_len_bytes = options.table_size_bytes.next_multiple_of(4096) + 1024;
+                options.level_base_bytes = file_len_bytes * TABLES_OF_LEVEL_1;
+                options.level_size_ratio = 10;
+            } else {
+                options.auto_compaction = false;
+                options.l0_compaction_trigger = usize::MAX;
+            }
         }
         let db = Db::open(self.dir, options)?;
         let bar = progress::bar(Some(source.len()), format!("loading {} {}", self.filter, layout.name()));
@@ -120,8 +138,9 @@ impl Store<'_> {
             db.put(key, &value)?;
             loaded += 1;
             progress::tick(&bar, loaded);
-            if keys_per_run.is_some_and(|keys| loaded.is_multiple_of(keys)) {
+            if keys_per_flush.is_some_and(|keys| loaded.is_multiple_of(keys)) {
                 db.flush()?;
+                db.wait_idle()?;
             }
             interrupt::check()
         })?;
