@@ -140,17 +140,15 @@ fn extremes_neither_panic_nor_overflow() {
 }
 
 const VALUE: [u8; 40] = [7; 40];
-/// Keys in a table, and in a flush.
-const GROUP: u64 = 125;
+
+/// Sixteen bytes, in the order of the numbers.
+fn ordered_key(i: u64) -> [u8; 16] {
+    *format!("{i:016x}").as_bytes().first_chunk().unwrap()
+}
 
 /// Sixteen bytes, all different, in no order.
 fn mixed_key(i: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    let mut random = Random(i);
-    for half in key.chunks_mut(8) {
-        half.copy_from_slice(&random.next().to_be_bytes());
-    }
-    key
+    ordered_key(Random(i).next())
 }
 
 /// Small tables and levels of about 500, 5,000, 50,000 and 500,000 keys.
@@ -169,10 +167,10 @@ fn small_levels(storage: &Memory, policy: Arc<dyn FilterPolicy>) -> Options {
 }
 
 /// Loads keys, with a flush and all compactions that it calls for after each group, so that every run is the same.
-fn load(db: &Db, keys: impl Iterator<Item = [u8; 16]>, mut after_group: impl FnMut(&Db)) {
+fn load(db: &Db, keys: impl Iterator<Item = [u8; 16]>, group: u64, mut after_group: impl FnMut(&Db)) {
     for (i, key) in (1..).zip(keys) {
         db.put(&key, &VALUE).unwrap();
-        if i % GROUP == 0 {
+        if i % group == 0 {
             db.flush().unwrap();
             db.wait_idle().unwrap();
             after_group(db);
@@ -188,10 +186,10 @@ struct Measured {
 }
 
 fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
-    const KEYS: u64 = 555_000;
+    const KEYS: u64 = 600_000;
     // In bulk, which falls down to where it finds room, with the filters that the policy has for the lowest of four full
     // levels; the rest comes through all levels, so that nearly all tables are written anew.
-    const BULK: u64 = 475_000;
+    const BULK: u64 = 520_000;
     const GETS: u64 = 200_000;
     let storage = Memory::new();
     let options = || small_levels(&storage, Arc::clone(&policy));
@@ -208,7 +206,11 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
     db.wait_idle().unwrap();
     db.close().unwrap();
     let db = Db::open(DIR, options()).unwrap();
-    load(&db, (BULK..KEYS).map(mixed_key), |_| {});
+    load(&db, (BULK..KEYS - 125).map(mixed_key), 125, |_| {});
+    db.close().unwrap();
+    // The last table finds room in level 1, where a compaction would have left a hole: full levels are compared.
+    let db = Db::open(DIR, Options { level_base_bytes: 50_000, ..options() }).unwrap();
+    load(&db, (KEYS - 125..KEYS).map(mixed_key), 125, |_| {});
     db.reset_stats();
     assert!((KEYS..KEYS + GETS).all(|i| db.get(&mixed_key(i)).unwrap().is_none()));
     let stats = db.stats();
@@ -224,32 +226,30 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
 
 #[test]
 fn at_the_same_memory_monkey_reads_two_and_a_half_times_fewer_blocks_in_four_levels() {
-    for kind in [FilterKind::Bloom] {
-        let uniform = FilterSpec::bits_per_key(kind, 10.0).unwrap();
-        let uniform = absent_reads_of_four_levels(Arc::new(uniform));
-        let monkey = absent_reads_of_four_levels(Arc::new(Monkey::new(kind, 10.0).unwrap()));
-        for Measured { keys, filter_bytes, reads, expected } in [&uniform, &monkey] {
-            println!(
-                "{kind}: {keys:?} keys, {filter_bytes} bytes of filters, {reads} block reads, {expected:.0} expected"
-            );
-            assert_eq!((keys.len(), keys[0]), (5, 0));
-            assert!(keys[1..].windows(2).all(|pair| (5..=20).contains(&(pair[1] / pair[0]))), "{keys:?}");
-            assert!((*reads as f64 - expected).abs() < 5.0 * expected.sqrt());
-        }
-        let memory = monkey.filter_bytes as f64 / uniform.filter_bytes as f64;
-        let gain = uniform.reads as f64 / monkey.reads as f64;
-        println!("{kind}: {gain:.2} times fewer block reads at {memory:.4} of the memory");
-        assert!((0.98..=1.0).contains(&memory) && gain >= 2.5);
+    let uniform: FilterSpec = "bloom:10".parse().unwrap();
+    let uniform = absent_reads_of_four_levels(Arc::new(uniform));
+    // Of so small tables, rounded up to 64 bits each, the uniform ones come out a little larger.
+    let monkey = absent_reads_of_four_levels(Arc::new(Monkey::new(FilterKind::Bloom, 10.05).unwrap()));
+    for Measured { keys, filter_bytes, reads, expected } in [&uniform, &monkey] {
+        println!("{keys:?} keys, {filter_bytes} bytes of filters, {reads} block reads, {expected:.0} expected");
+        assert_eq!((keys.len(), keys[0]), (5, 0));
+        assert!(keys[1..].windows(2).all(|pair| (8..=13).contains(&(pair[1] / pair[0]))), "{keys:?}");
+        assert!((*reads as f64 - expected).abs() < 5.0 * expected.sqrt());
     }
+    let memory = monkey.filter_bytes as f64 / uniform.filter_bytes as f64;
+    let gain = uniform.reads as f64 / monkey.reads as f64;
+    println!("{gain:.2} times fewer block reads at {memory:.4} of the memory");
+    assert!((0.98..=1.01).contains(&memory) && gain >= 2.5, "{gain} {memory}");
 }
 
 /// The most that filters took while the keys came, after a compaction of everything, and the compactions of another.
 fn filter_bytes_under(total: u64, keys: impl Iterator<Item = [u8; 16]>) -> (u64, u64, u64) {
     let storage = Memory::new();
     let budget = MemoryBudget::new(FilterKind::Bloom, total).unwrap();
-    let db = Db::open(DIR, small_levels(&storage, Arc::new(budget))).unwrap();
+    let small = small_levels(&storage, Arc::new(budget));
+    let db = Db::open(DIR, Options { table_size_bytes: 30_000, level_base_bytes: 70_000, ..small }).unwrap();
     let mut most = 0;
-    load(&db, keys, |db| most = most.max(db.stats().total.filter_bytes));
+    load(&db, keys, 500, |db| most = most.max(db.stats().total.filter_bytes));
     db.compact_range(..).unwrap();
     db.wait_idle().unwrap();
     let (after, compactions) = (db.stats().total.filter_bytes, db.stats().compactions);
@@ -260,15 +260,14 @@ fn filter_bytes_under(total: u64, keys: impl Iterator<Item = [u8; 16]>) -> (u64,
 #[test]
 fn a_memory_budget_holds_after_a_compaction_and_within_a_factor_before() {
     const TOTAL: u64 = 100_000;
-    // Twenty bits a key at 40,000 keys, five at 160,000 of which a part is overhead of the small tables.
+    // Twenty bits a key for 40,000 keys, less what tables so small take beside their bits.
     let (most, after, again) = filter_bytes_under(TOTAL, (0..80_000).map(mixed_key));
     println!("random order: at most {most}, {after} after a compaction, then {again} compactions");
-    assert!(most <= TOTAL * 11 / 10 && after <= TOTAL && after >= TOTAL * 3 / 4 && again == 0);
+    assert!(most <= TOTAL * 11 / 10 && (TOTAL * 3 / 4..=TOTAL).contains(&after) && again == 0);
     // In order of keys no table is ever written anew by itself.
-    let in_order = |i: u64| u128::from(i).to_be_bytes();
-    let (most, after, again) = filter_bytes_under(TOTAL, (0..80_000).map(in_order));
+    let (most, after, again) = filter_bytes_under(TOTAL, (0..80_000).map(ordered_key));
     println!("in order: at most {most}, {after} after a compaction, then {again} compactions");
-    assert!(most <= 2 * TOTAL && after <= TOTAL && after >= TOTAL * 3 / 4 && again == 0);
+    assert!(most <= 2 * TOTAL && (TOTAL * 3 / 4..=TOTAL).contains(&after) && again == 0);
 }
 
 #[test]
@@ -279,7 +278,7 @@ fn a_compaction_of_everything_gives_tables_the_filters_of_a_new_policy() {
         Db::open(DIR, Options { l0_compaction_trigger: 4, ..small_levels(&storage, Arc::new(spec)) }).unwrap()
     };
     let db = open("bloom:10");
-    load(&db, (0..2_000).map(mixed_key), |_| {});
+    load(&db, (0..2_000).map(mixed_key), 125, |_| {});
     db.compact_range(..).unwrap();
     db.close().unwrap();
     let mut filter_bytes = Vec::new();

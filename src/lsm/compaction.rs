@@ -61,7 +61,7 @@ impl Compaction {
         self.upper.iter().chain(&self.lower)
     }
 
-    /// A table that meets nothing below just changes its level, unless it has removals that nobody needs there.
+    /// A table that meets nothing below can just change its level, unless it has removals that nobody needs there.
     fn is_move(&self) -> bool {
         let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
         self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
@@ -233,14 +233,16 @@ impl Shared {
     fn compact(&self, compaction: &Compaction) -> Result<()> {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
-        let added = if compaction.is_move() { compaction.upper.clone() } else { self.merge(compaction)? };
+        // A filter for a small level would be too large a one for the level below.
+        let is_move = compaction.is_move() && !self.has_outdated_filter(&self.state.load().version, compaction);
+        let added = if is_move { compaction.upper.clone() } else { self.merge(compaction)? };
         let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
         let edit = VersionEdit {
             removed: removed.chain(compaction.lower.iter().map(|table| (level_tag(to), table.meta.number))).collect(),
             added: added.iter().map(|table| (level_tag(to), table.meta.clone())).collect(),
             ..VersionEdit::default()
         };
-        let written = if compaction.is_move() { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
+        let written = if is_move { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
         self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);

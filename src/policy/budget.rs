@@ -5,8 +5,8 @@ use super::{FilterPolicy, TableShape};
 use crate::error::Result;
 use crate::filter::{FilterKind, FilterSpec};
 
-/// Bytes that a filter block may take beside the filter's bits: a trailer, padding before and in it.
-const TABLE_OVERHEAD_BYTES: f64 = 192.0;
+/// Bytes that a filter block may take beside the filter's bits: a trailer, a page sum, and half a cache line of rounding.
+const TABLE_OVERHEAD_BYTES: f64 = 128.0;
 /// The part of the budget that goes to bits: page sums take a thousandth, and a kind may take a little more than its
 /// bits per key.
 const SHARE_OF_BITS: f64 = 0.98;
