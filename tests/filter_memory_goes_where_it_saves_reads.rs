@@ -12,7 +12,7 @@ use filterblock::storage::Memory;
 use filterblock::{Db, FilterKind, FilterPolicy, FilterSpec, LevelShape, MemoryBudget, Monkey, Options, TableShape};
 use proptest::prelude::*;
 
-const KINDS: [FilterKind; 2] = [FilterKind::Bloom, FilterKind::BlockedBloom];
+const KINDS: [FilterKind; 3] = [FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::BumpedRibbon];
 
 fn runs(level: usize, shape: &LevelShape) -> f64 {
     match level {

@@ -3,7 +3,7 @@
 use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
-use crate::filter::{FilterKind, Shape};
+use crate::filter::{FilterKind, Geometry, MAX_LAYERS_LEN_BYTES, Shape};
 use crate::hash::HashSeed;
 
 /// Bytes that one page sum covers; the last page of a payload may be shorter.
@@ -24,10 +24,14 @@ pub const PARTITION_INDEX_TAG: u8 = 9;
 const FLAG_WHOLE_KEYS: u8 = 1;
 const FLAG_PREFIXES: u8 = 2;
 const EXTENSION_EXTRACTOR: u8 = 2;
+const EXTENSION_LAYERS: u8 = 3;
 const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 const RECORD_HEAD_LEN_BYTES: usize = 2;
-/// The longest name of a function that takes a key's prefix: its record fills the extension.
-pub const MAX_EXTRACTOR_LEN_BYTES: usize = MAX_EXTENSION_LEN_BYTES - RECORD_HEAD_LEN_BYTES;
+/// The longest name of a function that takes a key's prefix; a reader takes any that fits the extension.
+pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
+/// Room for one record of each tag, the largest of each, with 16 bytes for a secret's fingerprint.
+const _: () =
+    assert!(3 * RECORD_HEAD_LEN_BYTES + MAX_EXTRACTOR_LEN_BYTES + MAX_LAYERS_LEN_BYTES + 16 <= MAX_EXTENSION_LEN_BYTES);
 
 /// Name and length of each field of the trailer, in order.
 pub const FIELDS: [(Field, usize); 13] = [
@@ -65,7 +69,7 @@ pub const fn offset_of(field: Field) -> usize {
 
 const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
 /// The longest vector load that may begin at any byte of a payload and must not leave the block.
-const LOAD_LEN_BYTES: usize = 64;
+pub(super) const LOAD_LEN_BYTES: usize = 64;
 const _: () = assert!(PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
 /// The share that sums and trailer may take of a payload of 64 KiB or more, as a fraction: 0.2 %. A page that has just
 /// begun costs the most, and the 17th of them has the fewest bytes before it.
@@ -104,14 +108,18 @@ impl Added {
 }
 
 /// What a block holds: a filter, or the index of a filter that is split by key range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Content {
-    Filter(Shape),
+    Filter {
+        shape: Shape,
+        /// What the shape means for the payload at hand.
+        geometry: Geometry,
+    },
     PartitionIndex,
 }
 
 /// The trailer's fields that do not follow from the others.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
     pub(crate) seed: HashSeed,
@@ -153,24 +161,22 @@ impl Trailer {
         for sum in sums {
             codec::put_u32(block, sum);
         }
-        let extension_start = block.len();
-        if let Some(name) = &self.extractor {
-            #[expect(clippy::cast_possible_truncation, reason = "the builder refuses names over 253 bytes")]
-            block.extend_from_slice(&[EXTENSION_EXTRACTOR, name.len() as u8]);
-            block.extend_from_slice(name.as_bytes());
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "2 + 253 at most")]
-        let extension_len = (block.len() - extension_start) as u8;
-        let (kind, probes) = match self.content {
-            Content::Filter(shape) => (shape.kind as u8, shape.probes),
-            Content::PartitionIndex => (PARTITION_INDEX_TAG, 0),
+        let (kind, params, layers) = match &self.content {
+            Content::Filter { shape, .. } => (shape.kind as u8, shape.params, shape.layers.as_slice()),
+            Content::PartitionIndex => (PARTITION_INDEX_TAG, [0; 3], [].as_slice()),
         };
+        let extension_start = block.len();
+        put_record(block, EXTENSION_EXTRACTOR, self.extractor.as_deref().unwrap_or_default().as_bytes());
+        put_record(block, EXTENSION_LAYERS, layers);
+        #[expect(clippy::cast_possible_truncation, reason = "asserted where the records' longest lengths are set")]
+        let extension_len = (block.len() - extension_start) as u8;
         block.extend_from_slice(&self.table_id);
         codec::put_u64(block, self.seed.0);
         codec::put_u64(block, self.num_keys);
         codec::put_u64(block, self.payload_len_bytes);
         codec::put_u32(block, self.place);
-        block.extend_from_slice(&[probes, 0, 0, extension_len, kind, HASH_XXH3_64, self.added.flags(), VERSION]);
+        block.extend_from_slice(&params);
+        block.extend_from_slice(&[extension_len, kind, HASH_XXH3_64, self.added.flags(), VERSION]);
         let covered = block.get(payload_len..).unwrap_or_default();
         let sum = crate::checksum::crc32(covered);
         codec::put_u32(block, sum);
@@ -272,28 +278,20 @@ impl RawTrailer {
         if filter_kind.is_none() && self.kind != PARTITION_INDEX_TAG {
             return Err(unsupported(Field::Kind, self.kind));
         }
-        let [probes, reserved @ ..] = self.params;
-        if reserved != [0; 2] || (filter_kind.is_none() && probes != 0) {
-            return corrupt(Field::Params);
-        }
+        let (extractor, layers) = read_extension(extension, at(Field::TableId) - extension.len() as u64)?;
         let content = match filter_kind {
+            None if self.params != [0; 3] => return corrupt(Field::Params),
+            None if !layers.is_empty() => return corrupt(Field::Extension),
             None if self.place != 0 => return corrupt(Field::Place),
             None => Content::PartitionIndex,
-            Some(kind) => match (Shape { kind, probes }).check(self.payload_len_bytes) {
-                Err(Error::Corrupt { field, .. }) => return corrupt(field),
-                shape => Content::Filter(shape?),
-            },
+            Some(kind) => {
+                let shape = Shape { kind, params: self.params, layers };
+                match Geometry::new(&shape, self.num_keys, self.payload_len_bytes) {
+                    Err(Error::Corrupt { field, .. }) => return corrupt(field),
+                    geometry => Content::Filter { geometry: geometry?, shape },
+                }
+            }
         };
-        // A filter has a key and no less than a bit for each; no filter has a bit for none.
-        let keys_fit = match content {
-            Content::Filter(Shape { kind: FilterKind::Empty, .. }) => self.num_keys == 0,
-            Content::Filter(Shape { kind: FilterKind::Full, .. }) | Content::PartitionIndex => true,
-            Content::Filter(_) => (1..=self.payload_len_bytes.saturating_mul(8)).contains(&self.num_keys),
-        };
-        if !keys_fit {
-            return corrupt(Field::NumKeys);
-        }
-        let extractor = read_extension(extension, at(Field::TableId) - extension.len() as u64)?;
         if extractor.is_some() != (added != Added::WholeKeys) {
             return corrupt(Field::Extension);
         }
@@ -302,22 +300,32 @@ impl RawTrailer {
     }
 }
 
-/// Extensions are a tag, a length byte and as many bytes each. A tag that is not known is not safe to ignore.
-fn read_extension(bytes: &[u8], offset: u64) -> Result<Option<String>> {
+/// Extensions are a tag, a length byte and as many bytes each; one of no bytes is not written.
+fn put_record(block: &mut Vec<u8>, tag: u8, value: &[u8]) {
+    if !value.is_empty() {
+        #[expect(clippy::cast_possible_truncation, reason = "asserted where the records' longest lengths are set")]
+        block.extend_from_slice(&[tag, value.len() as u8]);
+        block.extend_from_slice(value);
+    }
+}
+
+/// The extractor's name and the layers. A tag that is not known is not safe to ignore.
+fn read_extension(bytes: &[u8], offset: u64) -> Result<(Option<String>, Vec<u8>)> {
     let mut cursor = Cursor::new(bytes, offset);
-    let mut extractor = None;
+    let (mut extractor, mut layers) = (None, Vec::new());
     while !cursor.is_empty() {
         let tag = cursor.take_u8(Field::Extension)?;
         let len = cursor.take_u8(Field::Extension)?;
         let value = cursor.take(len.into(), Field::Extension)?;
-        if tag != EXTENSION_EXTRACTOR {
-            return Err(Error::Unsupported { field: Field::Extension, found: tag.into() });
+        // No bytes and a second record of a tag are what no writer writes.
+        match tag {
+            EXTENSION_EXTRACTOR if !value.is_empty() && extractor.is_none() => {
+                extractor = Some(std::str::from_utf8(value).map_err(|_| cursor.corrupt(Field::Extension))?.to_owned());
+            }
+            EXTENSION_LAYERS if !value.is_empty() && layers.is_empty() => layers = value.to_vec(),
+            EXTENSION_EXTRACTOR | EXTENSION_LAYERS => return Err(cursor.corrupt(Field::Extension)),
+            _ => return Err(Error::Unsupported { field: Field::Extension, found: tag.into() }),
         }
-        // No name and a second name are what no writer writes.
-        if value.is_empty() || extractor.is_some() {
-            return Err(cursor.corrupt(Field::Extension));
-        }
-        extractor = Some(std::str::from_utf8(value).map_err(|_| cursor.corrupt(Field::Extension))?.to_owned());
     }
-    Ok(extractor)
+    Ok((extractor, layers))
 }

@@ -138,7 +138,7 @@ mod tests {
     fn choices_survive_their_text() {
         for text in [
             "by-level",
-            "by-level:blocked-bloom:12/bloom:fpr=0.01",
+            "by-level:blocked-bloom:12/bumped-ribbon:fpr=0.01",
             "blocked-bloom:10",
             "bloom:fpr=0.001",
             "full",

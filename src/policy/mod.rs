@@ -157,7 +157,7 @@ impl ByLevel {
     /// ```
     /// use filterblock::{ByLevel, FilterPolicy, TableShape};
     ///
-    /// let policy = ByLevel::fast_and_small("blocked-bloom:12".parse()?, "bloom:fpr=0.01".parse()?);
+    /// let policy = ByLevel::fast_and_small("blocked-bloom:12".parse()?, "bumped-ribbon:fpr=0.01".parse()?);
     /// assert_eq!(policy.choose(&TableShape::new(1000, 2, true)), Some(policy.bottom));
     /// # Ok::<(), filterblock::Error>(())
     /// ```
