@@ -31,7 +31,7 @@ pub use block::{
 pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
 pub use filter::{FilterKind, FilterSpec, FilterView};
-pub use hash::{HashSeed, KeyHash};
+pub use hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHash, KeyHasher, Secret};
 #[cfg(feature = "lsm")]
 pub use lsm::{Db, Options};
 #[cfg(feature = "lsm")]

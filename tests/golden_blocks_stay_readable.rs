@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 use block_support::{key, spec};
 use filterblock::{
-    Added, FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, PartitionedBuilder, Verify, compact,
+    Added, FilterBlock, FilterBuilder, FilterKind, HashKind, HashSeed, KeyHash, KeyHasher, PartitionedBuilder, Secret,
+    Verify, compact,
 };
 
 const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
@@ -169,6 +170,26 @@ fn key_hashes_are_those_of_another_implementation() {
     }
     assert!(count > 150);
     assert_eq!(KeyHash::of(b"", HashSeed(0)).raw(), 0x2d06_8005_38d3_94c2);
+}
+
+#[test]
+fn keyed_hashes_and_fingerprints_are_those_of_other_implementations() {
+    let bytes = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+    };
+    let vectors = String::from_utf8(golden("keyed-hashes.txt")).unwrap();
+    let mut count = 0;
+    for line in vectors.lines().filter(|line| !line.starts_with('#')) {
+        let [id, secret, seed, fingerprint, len, hash] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
+        let kind = HashKind::from_id(id.parse().unwrap()).unwrap();
+        let seed = HashSeed(u64::from_str_radix(seed, 16).unwrap());
+        let hasher = KeyHasher::new(kind, seed, Some(&Secret::new(&bytes(secret)).unwrap())).unwrap();
+        let key: Vec<u8> = (0..len.parse::<usize>().unwrap()).map(|i| (i % 251) as u8).collect();
+        assert_eq!(hasher.identity().fingerprint.unwrap().to_string(), fingerprint, "{line}");
+        assert_eq!(hasher.of(&key).raw(), u64::from_str_radix(hash, 16).unwrap(), "{line}");
+        count += 1;
+    }
+    assert!(count > 400);
 }
 
 /// Makes what is missing: `cargo test --test golden_blocks_stay_readable -- --ignored`.
