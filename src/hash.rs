@@ -4,7 +4,7 @@ mod hasher;
 mod secret;
 
 pub use hasher::{HashIdentity, HashKind, KeyHasher};
-pub use secret::{Fingerprint, Secret};
+pub use secret::{FINGERPRINT_LEN_BYTES, Fingerprint, Secret};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

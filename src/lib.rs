@@ -25,7 +25,7 @@ pub mod sstable;
 pub mod storage;
 
 pub use block::{
-    Added, FilterBlock, FilterBuilder, FilterInfo, PartitionedBuilder, SelfCheck, Verify, compact, layout,
+    Added, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

@@ -4,7 +4,7 @@ use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
 use crate::filter::{FilterKind, Shape};
-use crate::hash::HashSeed;
+use crate::hash::{FINGERPRINT_LEN_BYTES, Fingerprint, HashIdentity, HashKind, HashSeed};
 
 /// Bytes that one page sum covers; the last page of a payload may be shorter.
 pub const PAGE_LEN_BYTES: usize = 4096;
@@ -16,18 +16,19 @@ pub const TRAILER_LEN_BYTES: usize = 60;
 pub const MAGIC: [u8; 4] = *b"\x89FLB";
 /// The version that this crate writes, and the newest that it reads.
 pub const VERSION: u8 = 1;
-/// The tag of XXH3-64 under the trailer's seed. 2 and 3 are kept for XXH3-64 under a secret and for SipHash-1-3.
-pub const HASH_XXH3_64: u8 = 1;
 /// The tag of a partition index in the place of a filter kind.
 pub const PARTITION_INDEX_TAG: u8 = 9;
 
 const FLAG_WHOLE_KEYS: u8 = 1;
 const FLAG_PREFIXES: u8 = 2;
+const EXTENSION_FINGERPRINT: u8 = 1;
 const EXTENSION_EXTRACTOR: u8 = 2;
 const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 const RECORD_HEAD_LEN_BYTES: usize = 2;
 /// The longest name of a function that takes a key's prefix: its record fills the extension.
 pub const MAX_EXTRACTOR_LEN_BYTES: usize = MAX_EXTENSION_LEN_BYTES - RECORD_HEAD_LEN_BYTES;
+/// Bytes of the record with a secret's fingerprint, by which the longest name is shorter in a block that has one.
+pub const FINGERPRINT_RECORD_LEN_BYTES: usize = RECORD_HEAD_LEN_BYTES + FINGERPRINT_LEN_BYTES;
 
 /// Name and length of each field of the trailer, in order.
 pub const FIELDS: [(Field, usize); 13] = [
@@ -114,7 +115,8 @@ pub(crate) enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
-    pub(crate) seed: HashSeed,
+    /// How its keys were hashed.
+    pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
     /// 0 for a filter or a partition index, `i + 1` for the i-th partition.
@@ -154,23 +156,28 @@ impl Trailer {
             codec::put_u32(block, sum);
         }
         let extension_start = block.len();
+        if let Some(fingerprint) = self.hash.fingerprint {
+            let bytes = fingerprint.to_bytes();
+            block.extend_from_slice(&[EXTENSION_FINGERPRINT, FINGERPRINT_LEN_BYTES as u8]);
+            block.extend_from_slice(&bytes);
+        }
         if let Some(name) = &self.extractor {
-            #[expect(clippy::cast_possible_truncation, reason = "the builder refuses names over 253 bytes")]
+            #[expect(clippy::cast_possible_truncation, reason = "the builder refuses names that are too long")]
             block.extend_from_slice(&[EXTENSION_EXTRACTOR, name.len() as u8]);
             block.extend_from_slice(name.as_bytes());
         }
-        #[expect(clippy::cast_possible_truncation, reason = "2 + 253 at most")]
+        #[expect(clippy::cast_possible_truncation, reason = "255 at most: the builder refuses a name that is longer than the rest of the extension")]
         let extension_len = (block.len() - extension_start) as u8;
         let (kind, probes) = match self.content {
             Content::Filter(shape) => (shape.kind as u8, shape.probes),
             Content::PartitionIndex => (PARTITION_INDEX_TAG, 0),
         };
         block.extend_from_slice(&self.table_id);
-        codec::put_u64(block, self.seed.0);
+        codec::put_u64(block, self.hash.seed.0);
         codec::put_u64(block, self.num_keys);
         codec::put_u64(block, self.payload_len_bytes);
         codec::put_u32(block, self.place);
-        block.extend_from_slice(&[probes, 0, 0, extension_len, kind, HASH_XXH3_64, self.added.flags(), VERSION]);
+        block.extend_from_slice(&[probes, 0, 0, extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
         let covered = block.get(payload_len..).unwrap_or_default();
         let sum = crate::checksum::crc32(covered);
         codec::put_u32(block, sum);
@@ -263,9 +270,7 @@ impl RawTrailer {
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<Trailer> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
-        if self.hash_id != HASH_XXH3_64 {
-            return Err(unsupported(Field::HashId, self.hash_id));
-        }
+        let hash = HashKind::from_id(self.hash_id).ok_or_else(|| unsupported(Field::HashId, self.hash_id))?;
         let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
         // The kind comes before its parameters: only a kind that is known says which of them must be zero.
         let filter_kind = FilterKind::from_tag(self.kind);
@@ -293,31 +298,52 @@ impl RawTrailer {
         if !keys_fit {
             return corrupt(Field::NumKeys);
         }
-        let extractor = read_extension(extension, at(Field::TableId) - extension.len() as u64)?;
+        let Extension { fingerprint, extractor } =
+            Extension::read(extension, at(Field::TableId) - extension.len() as u64)?;
         if extractor.is_some() != (added != Added::WholeKeys) {
             return corrupt(Field::Extension);
         }
-        let Self { table_id, seed, num_keys, payload_len_bytes, place, .. } = self;
-        Ok(Trailer { table_id, seed: HashSeed(seed), num_keys, payload_len_bytes, place, content, added, extractor })
+        let Some(hash) = HashIdentity::new(hash, HashSeed(self.seed), fingerprint) else {
+            return corrupt(Field::Extension);
+        };
+        let Self { table_id, num_keys, payload_len_bytes, place, .. } = self;
+        Ok(Trailer { table_id, hash, num_keys, payload_len_bytes, place, content, added, extractor })
     }
 }
 
-/// Extensions are a tag, a length byte and as many bytes each. A tag that is not known is not safe to ignore.
-fn read_extension(bytes: &[u8], offset: u64) -> Result<Option<String>> {
-    let mut cursor = Cursor::new(bytes, offset);
-    let mut extractor = None;
-    while !cursor.is_empty() {
-        let tag = cursor.take_u8(Field::Extension)?;
-        let len = cursor.take_u8(Field::Extension)?;
-        let value = cursor.take(len.into(), Field::Extension)?;
-        if tag != EXTENSION_EXTRACTOR {
-            return Err(Error::Unsupported { field: Field::Extension, found: tag.into() });
+/// What the extension says.
+#[derive(Default)]
+struct Extension {
+    fingerprint: Option<Fingerprint>,
+    extractor: Option<String>,
+}
+
+impl Extension {
+    /// Records are a tag, a length byte and as many bytes each. A tag that is not known is not safe to ignore.
+    fn read(bytes: &[u8], offset: u64) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes, offset);
+        let mut found = Self::default();
+        while !cursor.is_empty() {
+            let tag = cursor.take_u8(Field::Extension)?;
+            let len = cursor.take_u8(Field::Extension)?;
+            let value = cursor.take(len.into(), Field::Extension)?;
+            let corrupt = || cursor.corrupt(Field::Extension);
+            // No name, a short fingerprint and a second of either are what no writer writes.
+            let is_first = match tag {
+                EXTENSION_FINGERPRINT => {
+                    let bytes = value.try_into().map_err(|_| corrupt())?;
+                    found.fingerprint.replace(Fingerprint::from_bytes(bytes)).is_none()
+                }
+                EXTENSION_EXTRACTOR => {
+                    let name = std::str::from_utf8(value).map_err(|_| corrupt())?;
+                    found.extractor.replace(name.to_owned()).is_none() && !name.is_empty()
+                }
+                _ => return Err(Error::Unsupported { field: Field::Extension, found: tag.into() }),
+            };
+            if !is_first {
+                return Err(corrupt());
+            }
         }
-        // No name and a second name are what no writer writes.
-        if value.is_empty() || extractor.is_some() {
-            return Err(cursor.corrupt(Field::Extension));
-        }
-        extractor = Some(std::str::from_utf8(value).map_err(|_| cursor.corrupt(Field::Extension))?.to_owned());
+        Ok(found)
     }
-    Ok(extractor)
 }

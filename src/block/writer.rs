@@ -1,9 +1,9 @@
 //! Builds filter blocks.
 
-use super::layout::{Added, Content, MAX_EXTRACTOR_LEN_BYTES, Trailer};
+use super::layout::{Added, Content, FINGERPRINT_RECORD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::error::{Error, Result};
 use crate::filter::{self, FilterSpec, FilterView, Isa, Rounding, Shape};
-use crate::hash::{HashSeed, KeyHash};
+use crate::hash::{KeyHash, KeyHasher};
 
 /// Whether a new filter is asked for every key that was added to it before it is handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -22,7 +22,7 @@ pub enum SelfCheck {
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
-    seed: HashSeed,
+    hasher: KeyHasher,
     table_id: [u8; 16],
     place: u32,
     self_check: SelfCheck,
@@ -32,12 +32,12 @@ pub struct FilterBuilder {
 }
 
 impl FilterBuilder {
-    /// An empty set of keys, to be hashed under `seed`.
+    /// An empty set of keys, to be hashed by `hasher`; a [`HashSeed`](crate::HashSeed) alone is XXH3-64 without a secret.
     #[must_use]
-    pub fn new(spec: FilterSpec, seed: HashSeed) -> Self {
+    pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Self {
         Self {
             spec,
-            seed,
+            hasher: hasher.into(),
             table_id: [0; 16],
             place: 0,
             self_check: SelfCheck::On,
@@ -65,10 +65,12 @@ impl FilterBuilder {
     /// keys beside them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless the name has 1 to 253 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]).
+    /// [`Error::InvalidArgument`] unless the name has 1 to 253 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]), under a secret 243.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
-        if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
-            let reason = format!("1 to {MAX_EXTRACTOR_LEN_BYTES} bytes wanted");
+        let is_keyed = self.hasher.identity().fingerprint.is_some();
+        let max_len = MAX_EXTRACTOR_LEN_BYTES - if is_keyed { FINGERPRINT_RECORD_LEN_BYTES } else { 0 };
+        if !(1..=max_len).contains(&extractor.len()) {
+            let reason = format!("1 to {max_len} bytes wanted");
             return Err(Error::InvalidArgument { what: "extractor name", reason });
         }
         self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
@@ -83,10 +85,10 @@ impl FilterBuilder {
 
     /// Adds a key.
     pub fn add(&mut self, key: &[u8]) {
-        self.add_hash(KeyHash::of(key, self.seed));
+        self.add_hash(self.hasher.of(key));
     }
 
-    /// Adds a key by its hash under the builder's seed.
+    /// Adds a key by its hash, made by the builder's hasher.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
         // Sorted files often add a key and its prefix or version in turn: the same hash twice in a row costs nothing.
@@ -115,7 +117,7 @@ impl FilterBuilder {
         let (num_keys, shape, mut block) = self.encode(Rounding::Words)?;
         let trailer = Trailer {
             table_id: self.table_id,
-            seed: self.seed,
+            hash: self.hasher.identity(),
             num_keys,
             payload_len_bytes: block.len() as u64,
             place: self.place,

@@ -156,7 +156,7 @@ impl<W: Write> Query<'_, W> {
     }
 
     fn ask(&mut self, key: &[u8], written: &[u8]) -> Outcome<()> {
-        self.batch.push(KeyHash::of(key, self.filter.seed()), written);
+        self.batch.push(self.filter.hasher().of(key), written);
         if self.batch.is_full() { self.answer() } else { Ok(()) }
     }
 

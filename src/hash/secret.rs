@@ -20,7 +20,7 @@ use crate::codec::{put_u32, put_u64, u64_bytes};
 use crate::error::{Error, Result};
 
 /// Bytes of a [`Fingerprint`].
-pub(super) const FINGERPRINT_LEN_BYTES: usize = 8;
+pub const FINGERPRINT_LEN_BYTES: usize = 8;
 
 const LABEL: &[u8; 11] = b"filterblock";
 

@@ -283,7 +283,7 @@ impl Db {
         storage.sync_dir(dir)?;
         // The source's logs stay there. Forty bits: more than any store's files, far from the end of the numbers.
         state.log_number = 0;
-        state.next_file_number = state.next_file_number.saturating_add(open::random_u64() >> 24);
+        state.next_file_number = state.next_file_number.saturating_add((open::random_u64()? >> 24));
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 
@@ -443,7 +443,7 @@ impl Shared {
         if let Some(recorder) = recorder {
             recorder.gets(1);
         }
-        let probe = Probe::new(key, self.seed);
+        let probe = Probe::new(key, &self.hasher);
         if let Some(found) = state.get_from_memory(&probe, sequence) {
             if let Some(recorder) = recorder {
                 recorder.memory_hit();
@@ -461,7 +461,7 @@ impl Shared {
         let context = self.read_context();
         let mut values = vec![None; keys.len()];
         for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
-            let mut batch = Batch::new(keys, self.seed);
+            let mut batch = Batch::new(keys, &self.hasher);
             state.get_batch_from_memory(&mut batch, values, sequence, recorder);
             state.version.get_batch(&mut batch, values, &context, recorder)?;
         }

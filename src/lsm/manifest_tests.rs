@@ -22,7 +22,8 @@ fn table(number: u64) -> TableMeta {
 }
 
 fn first_edit() -> VersionEdit {
-    StoreState { store_id: [9; 16], hash_seed: 42, next_file_number: 2, ..StoreState::default() }.snapshot()
+    let hash = KeyHasher::xxh3(HashSeed(42)).identity();
+    StoreState { store_id: [9; 16], hash, next_file_number: 2, ..StoreState::default() }.snapshot()
 }
 
 fn edits() -> Vec<VersionEdit> {
@@ -85,7 +86,7 @@ fn edits_survive_encoding_and_every_cut_is_noticed_or_a_prefix() {
 #[test]
 fn edits_add_up_and_a_snapshot_says_the_same_in_one() {
     let state = state_after(&edits());
-    assert_eq!((state.store_id, state.hash_seed, state.log_number), ([9; 16], 42, 5));
+    assert_eq!((state.store_id, state.hash.seed, state.log_number), ([9; 16], HashSeed(42), 5));
     assert_eq!((state.next_file_number, state.last_sequence), (u64::MAX, 77));
     let numbers: Vec<Vec<u64>> = state.levels.iter().map(|level| level.iter().map(|t| t.number).collect()).collect();
     assert_eq!(numbers, [vec![], vec![8], vec![], vec![], vec![], vec![], vec![3]]);
