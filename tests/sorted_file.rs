@@ -79,7 +79,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
             restart_interval: sizes.1,
             compression,
             filter: filter.map(|spec| spec.parse().unwrap()),
-            seed: HashSeed(seed),
+            hasher: HashSeed(seed).into(),
             table_id: id,
             ..TableOptions::default()
         }
@@ -147,7 +147,7 @@ proptest! {
         let path = Path::new("t.sst");
         write(&storage, path, options.clone(), &model);
         let read_options = TableReadOptions {
-            strict: true, seed: Some(options.seed), table_id: Some(options.table_id), ..TableReadOptions::default()
+            strict: true, hasher: Some(options.hasher), table_id: Some(options.table_id), ..TableReadOptions::default()
         };
         let table = Arc::new(Table::open(&storage, path, read_options).unwrap());
         assert_eq!(matches!(table.filter(), TableFilter::Absent), options.filter.is_none());
@@ -241,11 +241,11 @@ fn another_table_id_is_refused_and_another_seed_degrades_the_filter() {
     let storage = Memory::new();
     let path = Path::new("t.sst");
     let model = numbers(10);
-    write(&storage, path, TableOptions { seed: HashSeed(7), ..TableOptions::default() }, &model);
+    write(&storage, path, TableOptions { hasher: HashSeed(7).into(), ..TableOptions::default() }, &model);
     let other_id = TableReadOptions { table_id: Some([1; 16]), ..TableReadOptions::default() };
     let error = Table::open(&storage, path, other_id).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::TableId, .. }), "{error}");
-    let other_seed = TableReadOptions { seed: Some(HashSeed(8)), ..TableReadOptions::default() };
+    let other_seed = TableReadOptions { hasher: Some(HashSeed(8).into()), ..TableReadOptions::default() };
     let table = Arc::new(Table::open(&storage, path, other_seed).unwrap());
     assert!(matches!(table.filter(), TableFilter::Degraded(error) if error.to_string().contains("hash seed")));
     check_gets(&table, &model, &[b"absent".to_vec()]);

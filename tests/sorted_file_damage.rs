@@ -28,7 +28,7 @@ fn options(compression: Compression, filter: &str) -> TableOptions {
         restart_interval: 4,
         compression,
         filter: (!filter.is_empty()).then(|| filter.parse().unwrap()),
-        seed: HashSeed(42),
+        hasher: HashSeed(42).into(),
         table_id: *b"the first table!",
         ..TableOptions::default()
     }

@@ -8,7 +8,7 @@
 //! [`KeyHash::of`] under a seed of its choice, which it must keep. A standard Bloom filter is sized to the byte; a
 //! blocked one takes whole lines of 64 bytes and suits filters of more than a few hundred keys.
 
-use crate::filter::{FilterKind, FilterView, Isa, Shape};
+use crate::filter::{FilterKind, FilterView, Geometry, Isa, Shape};
 use crate::hash::KeyHash;
 
 /// Bytes behind the payload.
@@ -36,11 +36,24 @@ pub fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
     if tag >> 4 != VERSION {
         return true;
     }
-    let shape =
-        FilterKind::from_tag(tag & 0xf).and_then(|kind| Shape { kind, probes }.check(payload.len() as u64).ok());
-    shape.is_none_or(|shape| FilterView::new(shape, Isa::detect(), payload).may_contain(hash))
+    let Some(kind) = FilterKind::from_tag(tag & 0xf).filter(|&kind| is_compact(kind)) else { return true };
+    let shape = Shape { kind, params: [probes, 0, 0], layers: Vec::new() };
+    // The number of keys is not kept: one for each byte, none for none, is a number that the kinds take.
+    let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64);
+    let Ok(geometry) = geometry else { return true };
+    FilterView::new(&geometry, Isa::detect(), payload, payload.len()).may_contain(hash)
 }
 
-pub(super) fn append_shape(bytes: &mut Vec<u8>, shape: Shape) {
-    bytes.extend_from_slice(&[shape.probes, VERSION << 4 | shape.kind as u8]);
+/// Appends the trailer; `false` for a shape that does not fit in it.
+#[must_use]
+pub(super) fn append_shape(bytes: &mut Vec<u8>, shape: &Shape) -> bool {
+    let [probes, rest @ ..] = shape.params;
+    let tag = shape.kind as u8;
+    bytes.extend_from_slice(&[probes, VERSION << 4 | tag & 0xf]);
+    is_compact(shape.kind) && rest == [0; 2] && shape.layers.is_empty()
+}
+
+/// Kinds whose shape follows from one byte and the payload's length.
+fn is_compact(kind: FilterKind) -> bool {
+    matches!(kind, FilterKind::Empty | FilterKind::Full | FilterKind::Bloom | FilterKind::BlockedBloom)
 }

@@ -3,7 +3,7 @@
 use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
-use crate::filter::{FilterKind, Shape};
+use crate::filter::{FilterKind, Geometry, MAX_LAYERS_LEN_BYTES, Shape};
 use crate::hash::{FINGERPRINT_LEN_BYTES, Fingerprint, HashIdentity, HashKind, HashSeed};
 
 /// Bytes that one page sum covers; the last page of a payload may be shorter.
@@ -23,12 +23,16 @@ const FLAG_WHOLE_KEYS: u8 = 1;
 const FLAG_PREFIXES: u8 = 2;
 const EXTENSION_FINGERPRINT: u8 = 1;
 const EXTENSION_EXTRACTOR: u8 = 2;
+const EXTENSION_LAYERS: u8 = 3;
 const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 const RECORD_HEAD_LEN_BYTES: usize = 2;
-/// The longest name of a function that takes a key's prefix: its record fills the extension.
-pub const MAX_EXTRACTOR_LEN_BYTES: usize = MAX_EXTENSION_LEN_BYTES - RECORD_HEAD_LEN_BYTES;
-/// Bytes of the record with a secret's fingerprint, by which the longest name is shorter in a block that has one.
-pub const FINGERPRINT_RECORD_LEN_BYTES: usize = RECORD_HEAD_LEN_BYTES + FINGERPRINT_LEN_BYTES;
+/// The longest name of a function that takes a key's prefix; a reader takes any that fits the extension.
+pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
+/// Room for one record of each tag, the largest of each.
+const _: () = assert!(
+    3 * RECORD_HEAD_LEN_BYTES + FINGERPRINT_LEN_BYTES + MAX_EXTRACTOR_LEN_BYTES + MAX_LAYERS_LEN_BYTES
+        <= MAX_EXTENSION_LEN_BYTES
+);
 
 /// Name and length of each field of the trailer, in order.
 pub const FIELDS: [(Field, usize); 13] = [
@@ -105,14 +109,18 @@ impl Added {
 }
 
 /// What a block holds: a filter, or the index of a filter that is split by key range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Content {
-    Filter(Shape),
+    Filter {
+        shape: Shape,
+        /// What the shape means for the payload at hand.
+        geometry: Geometry,
+    },
     PartitionIndex,
 }
 
 /// The trailer's fields that do not follow from the others.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
     /// How its keys were hashed.
@@ -155,29 +163,25 @@ impl Trailer {
         for sum in sums {
             codec::put_u32(block, sum);
         }
+        let (kind, params, layers) = match &self.content {
+            Content::Filter { shape, .. } => (shape.kind as u8, shape.params, shape.layers.as_slice()),
+            Content::PartitionIndex => (PARTITION_INDEX_TAG, [0; 3], [].as_slice()),
+        };
         let extension_start = block.len();
         if let Some(fingerprint) = self.hash.fingerprint {
-            let bytes = fingerprint.to_bytes();
-            block.extend_from_slice(&[EXTENSION_FINGERPRINT, FINGERPRINT_LEN_BYTES as u8]);
-            block.extend_from_slice(&bytes);
+            put_record(block, EXTENSION_FINGERPRINT, &fingerprint.to_bytes());
         }
-        if let Some(name) = &self.extractor {
-            #[expect(clippy::cast_possible_truncation, reason = "the builder refuses names that are too long")]
-            block.extend_from_slice(&[EXTENSION_EXTRACTOR, name.len() as u8]);
-            block.extend_from_slice(name.as_bytes());
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "255 at most: the builder refuses a name that is longer than the rest of the extension")]
+        put_record(block, EXTENSION_EXTRACTOR, self.extractor.as_deref().unwrap_or_default().as_bytes());
+        put_record(block, EXTENSION_LAYERS, layers);
+        #[expect(clippy::cast_possible_truncation, reason = "asserted where the records' longest lengths are set")]
         let extension_len = (block.len() - extension_start) as u8;
-        let (kind, probes) = match self.content {
-            Content::Filter(shape) => (shape.kind as u8, shape.probes),
-            Content::PartitionIndex => (PARTITION_INDEX_TAG, 0),
-        };
         block.extend_from_slice(&self.table_id);
         codec::put_u64(block, self.hash.seed.0);
         codec::put_u64(block, self.num_keys);
         codec::put_u64(block, self.payload_len_bytes);
         codec::put_u32(block, self.place);
-        block.extend_from_slice(&[probes, 0, 0, extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
+        block.extend_from_slice(&params);
+        block.extend_from_slice(&[extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
         let covered = block.get(payload_len..).unwrap_or_default();
         let sum = crate::checksum::crc32(covered);
         codec::put_u32(block, sum);
@@ -270,40 +274,32 @@ impl RawTrailer {
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<Trailer> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
-        let hash = HashKind::from_id(self.hash_id).ok_or_else(|| unsupported(Field::HashId, self.hash_id))?;
+        let hash_kind = HashKind::from_id(self.hash_id).ok_or_else(|| unsupported(Field::HashId, self.hash_id))?;
         let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
         // The kind comes before its parameters: only a kind that is known says which of them must be zero.
         let filter_kind = FilterKind::from_tag(self.kind);
         if filter_kind.is_none() && self.kind != PARTITION_INDEX_TAG {
             return Err(unsupported(Field::Kind, self.kind));
         }
-        let [probes, reserved @ ..] = self.params;
-        if reserved != [0; 2] || (filter_kind.is_none() && probes != 0) {
-            return corrupt(Field::Params);
-        }
+        let Extension { fingerprint, extractor, layers } =
+            Extension::read(extension, at(Field::TableId) - extension.len() as u64)?;
         let content = match filter_kind {
+            None if self.params != [0; 3] => return corrupt(Field::Params),
+            None if !layers.is_empty() => return corrupt(Field::Extension),
             None if self.place != 0 => return corrupt(Field::Place),
             None => Content::PartitionIndex,
-            Some(kind) => match (Shape { kind, probes }).check(self.payload_len_bytes) {
-                Err(Error::Corrupt { field, .. }) => return corrupt(field),
-                shape => Content::Filter(shape?),
-            },
+            Some(kind) => {
+                let shape = Shape { kind, params: self.params, layers };
+                match Geometry::new(&shape, self.num_keys, self.payload_len_bytes) {
+                    Err(Error::Corrupt { field, .. }) => return corrupt(field),
+                    geometry => Content::Filter { geometry: geometry?, shape },
+                }
+            }
         };
-        // A filter has a key and no less than a bit for each; no filter has a bit for none.
-        let keys_fit = match content {
-            Content::Filter(Shape { kind: FilterKind::Empty, .. }) => self.num_keys == 0,
-            Content::Filter(Shape { kind: FilterKind::Full, .. }) | Content::PartitionIndex => true,
-            Content::Filter(_) => (1..=self.payload_len_bytes.saturating_mul(8)).contains(&self.num_keys),
-        };
-        if !keys_fit {
-            return corrupt(Field::NumKeys);
-        }
-        let Extension { fingerprint, extractor } =
-            Extension::read(extension, at(Field::TableId) - extension.len() as u64)?;
         if extractor.is_some() != (added != Added::WholeKeys) {
             return corrupt(Field::Extension);
         }
-        let Some(hash) = HashIdentity::new(hash, HashSeed(self.seed), fingerprint) else {
+        let Some(hash) = HashIdentity::new(hash_kind, HashSeed(self.seed), fingerprint) else {
             return corrupt(Field::Extension);
         };
         let Self { table_id, num_keys, payload_len_bytes, place, .. } = self;
@@ -311,15 +307,25 @@ impl RawTrailer {
     }
 }
 
-/// What the extension says.
+/// Extensions are a tag, a length byte and as many bytes each; one of no bytes is not written.
+fn put_record(block: &mut Vec<u8>, tag: u8, value: &[u8]) {
+    if !value.is_empty() {
+        #[expect(clippy::cast_possible_truncation, reason = "asserted where the records' longest lengths are set")]
+        block.extend_from_slice(&[tag, value.len() as u8]);
+        block.extend_from_slice(value);
+    }
+}
+
+/// What the records of an extension say.
 #[derive(Default)]
 struct Extension {
     fingerprint: Option<Fingerprint>,
     extractor: Option<String>,
+    layers: Vec<u8>,
 }
 
 impl Extension {
-    /// Records are a tag, a length byte and as many bytes each. A tag that is not known is not safe to ignore.
+    /// A tag that is not known is not safe to ignore.
     fn read(bytes: &[u8], offset: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, offset);
         let mut found = Self::default();
@@ -328,20 +334,18 @@ impl Extension {
             let len = cursor.take_u8(Field::Extension)?;
             let value = cursor.take(len.into(), Field::Extension)?;
             let corrupt = || cursor.corrupt(Field::Extension);
-            // No name, a short fingerprint and a second of either are what no writer writes.
-            let is_first = match tag {
-                EXTENSION_FINGERPRINT => {
+            // No bytes and a second record of a tag are what no writer writes.
+            match tag {
+                EXTENSION_FINGERPRINT if found.fingerprint.is_none() => {
                     let bytes = value.try_into().map_err(|_| corrupt())?;
-                    found.fingerprint.replace(Fingerprint::from_bytes(bytes)).is_none()
+                    found.fingerprint = Some(Fingerprint::from_bytes(bytes));
                 }
-                EXTENSION_EXTRACTOR => {
-                    let name = std::str::from_utf8(value).map_err(|_| corrupt())?;
-                    found.extractor.replace(name.to_owned()).is_none() && !name.is_empty()
+                EXTENSION_EXTRACTOR if !value.is_empty() && found.extractor.is_none() => {
+                    found.extractor = Some(std::str::from_utf8(value).map_err(|_| corrupt())?.to_owned());
                 }
+                EXTENSION_LAYERS if !value.is_empty() && found.layers.is_empty() => found.layers = value.to_vec(),
+                EXTENSION_FINGERPRINT | EXTENSION_EXTRACTOR | EXTENSION_LAYERS => return Err(corrupt()),
                 _ => return Err(Error::Unsupported { field: Field::Extension, found: tag.into() }),
-            };
-            if !is_first {
-                return Err(corrupt());
             }
         }
         Ok(found)

@@ -176,7 +176,7 @@ impl Partitions {
             let trailer = Trailer::read(bytes.get(start..end).unwrap_or_default());
             let (trailer, payload_start) = trailer.map_err(|error| error.moved_by(start as u64))?;
             let place = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
-            let Content::Filter(shape) = trailer.content else { return Err(corrupt()) };
+            let Content::Filter { .. } = trailer.content else { return Err(corrupt()) };
             let agrees = trailer.place == place
                 && (trailer.table_id, trailer.hash, trailer.added) == (outer.table_id, outer.hash, outer.added)
                 && padding.iter().all(|&byte| byte == 0)
@@ -186,7 +186,8 @@ impl Partitions {
             }
             let part = Part::new(bytes, start + payload_start, &trailer, verify)?;
             num_keys += trailer.num_keys;
-            weighted_rate += shape.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
+            weighted_rate +=
+                part.geometry.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
             entries.push(Entry { part, last_key });
             start = next;
         }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::locked::LockedBlock;
 use super::layout::{Added, Content, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, Trailer, offset_of, page_count};
+use super::locked::LockedBlock;
 use super::pages::{self, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
-use crate::filter::{FilterKind, FilterView, Isa, Shape, math};
+use crate::filter::{FilterKind, FilterView, Geometry, Isa};
 use crate::hash::{HashSeed, KeyHash, KeyHasher, Secret};
 
 /// When the pages of a filter are compared with their checksums.
@@ -49,7 +49,8 @@ pub struct FilterBlock<D> {
 pub(super) struct Part {
     pub(super) start: usize,
     pub(super) len: usize,
-    pub(super) shape: Shape,
+    pub(super) kind: FilterKind,
+    pub(super) geometry: Geometry,
     isa: Isa,
     /// `None` when all pages were checked at open.
     states: Option<Box<PageStates>>,
@@ -75,8 +76,8 @@ pub struct FilterInfo {
     pub expected_false_positive_rate: f64,
     /// The share of bits that are set.
     pub fill: f64,
-    /// The number of distinct keys, guessed from the fill alone.
-    pub estimated_keys: f64,
+    /// The number of distinct keys, guessed from the fill alone; `None` where the bits do not tell.
+    pub estimated_keys: Option<f64>,
     /// The number of partitions; 0 for a filter in one piece.
     pub partitions: usize,
 }
@@ -135,8 +136,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             let offset = bytes.len() - TRAILER_LEN_BYTES + offset_of(Field::Place);
             return Err(Error::Corrupt { field: Field::Place, offset: offset as u64 });
         }
-        let (filter, partitions) = match trailer.content {
-            Content::Filter(_) => (Part::new(bytes, start, &trailer, verify)?, None),
+        let (filter, partitions) = match &trailer.content {
+            Content::Filter { .. } => (Part::new(bytes, start, &trailer, verify)?, None),
             // The index itself is always checked whole: it decides which partition answers.
             Content::PartitionIndex => {
                 let index = Part::new(bytes, start, &trailer, Verify::AtOpen)?;
@@ -240,7 +241,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[must_use]
     pub fn expected_false_positive_rate(&self) -> f64 {
         match &self.partitions {
-            None => self.filter.shape.expected_rate(self.trailer.num_keys, self.trailer.payload_len_bytes),
+            None => self.filter.geometry.expected_rate(self.trailer.num_keys, self.trailer.payload_len_bytes),
             Some(partitions) => partitions.expected_rate(),
         }
     }
@@ -273,19 +274,19 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         };
         let payload_len_bytes: u64 = parts.iter().map(|part| part.len as u64).sum();
         let set_bits: u64 = parts.iter().map(|part| count_ones(part.payload(bytes))).sum();
-        let shape = parts.first().map_or(Shape::EMPTY, |part| part.shape);
-        let (bits, probes) = (payload_len_bytes.saturating_mul(8), u32::from(shape.probes));
+        let first = parts.first();
+        let bits = payload_len_bytes.saturating_mul(8);
         let num_keys = self.trailer.num_keys;
         FilterInfo {
-            kind: shape.kind,
+            kind: first.map_or(FilterKind::Empty, |part| part.kind),
             num_keys,
             payload_len_bytes,
             block_len_bytes: bytes.len() as u64,
             bits_per_key: if num_keys == 0 { 0.0 } else { bytes.len() as f64 * 8.0 / num_keys as f64 },
-            probes,
+            probes: first.map_or(0, |part| part.geometry.probes()),
             expected_false_positive_rate: self.expected_false_positive_rate(),
             fill: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },
-            estimated_keys: math::estimated_keys(set_bits, bits, probes),
+            estimated_keys: first.map_or(Some(0.0), |part| part.geometry.estimated_keys(set_bits, bits)),
             partitions: self.partitions.as_ref().map_or(0, |partitions| partitions.parts().count()),
         }
     }
@@ -303,11 +304,11 @@ impl Part {
         // Trailer::read has shown that the payload lies within the bytes.
         let len = usize::try_from(trailer.payload_len_bytes)
             .map_err(|_| Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
-        let shape = match trailer.content {
-            Content::Filter(shape) => shape,
-            Content::PartitionIndex => Shape::FULL,
+        let (kind, geometry) = match &trailer.content {
+            Content::Filter { shape, geometry } => (shape.kind, geometry.clone()),
+            Content::PartitionIndex => (FilterKind::Full, Geometry::Full),
         };
-        let mut part = Self { start, len, shape, isa: Isa::detect(), states: None };
+        let mut part = Self { start, len, kind, geometry, isa: Isa::detect(), states: None };
         match verify {
             Verify::AtOpen => part.check_pages(bytes, trailer)?,
             // Nothing to look at, so nothing to remember: a million constants in partitions cost no memory.
@@ -329,8 +330,8 @@ impl Part {
     }
 
     #[inline]
-    fn view<'a>(&self, bytes: &'a [u8]) -> FilterView<'a> {
-        FilterView::new(self.shape, self.isa, self.payload(bytes))
+    fn view<'a>(&'a self, bytes: &'a [u8]) -> FilterView<'a> {
+        FilterView::new(&self.geometry, self.isa, bytes.get(self.start..).unwrap_or_default(), self.len)
     }
 
     #[inline]

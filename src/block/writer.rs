@@ -1,8 +1,10 @@
 //! Builds filter blocks.
 
-use super::layout::{Added, Content, FINGERPRINT_RECORD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
+use std::num::NonZeroUsize;
+
+use super::layout::{Added, Content, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::error::{Error, Result};
-use crate::filter::{self, FilterSpec, FilterView, Isa, Rounding, Shape};
+use crate::filter::{self, Effort, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
 use crate::hash::{KeyHash, KeyHasher};
 
 /// Whether a new filter is asked for every key that was added to it before it is handed out.
@@ -26,6 +28,7 @@ pub struct FilterBuilder {
     table_id: [u8; 16],
     place: u32,
     self_check: SelfCheck,
+    threads: NonZeroUsize,
     added: Added,
     extractor: Option<String>,
     hashes: Vec<KeyHash>,
@@ -41,6 +44,7 @@ impl FilterBuilder {
             table_id: [0; 16],
             place: 0,
             self_check: SelfCheck::On,
+            threads: NonZeroUsize::MIN,
             added: Added::WholeKeys,
             extractor: None,
             hashes: Vec::new(),
@@ -61,16 +65,23 @@ impl FilterBuilder {
         self
     }
 
+    /// Lets so many threads work on the filter; one at first. The bytes are the same with any number.
+    ///
+    /// Only bumped ribbons of more than 64 Ki keys gain by it: setting the bits of a Bloom filter waits for memory.
+    #[must_use]
+    pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
+        self.threads = threads;
+        self
+    }
+
     /// Says that what is added are prefixes, taken by the function that `extractor` names, with or without the whole
     /// keys beside them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless the name has 1 to 253 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]), under a secret 243.
+    /// [`Error::InvalidArgument`] unless the name has 1 to 100 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]).
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
-        let is_keyed = self.hasher.identity().fingerprint.is_some();
-        let max_len = MAX_EXTRACTOR_LEN_BYTES - if is_keyed { FINGERPRINT_RECORD_LEN_BYTES } else { 0 };
-        if !(1..=max_len).contains(&extractor.len()) {
-            let reason = format!("1 to {max_len} bytes wanted");
+        if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
+            let reason = format!("1 to {MAX_EXTRACTOR_LEN_BYTES} bytes wanted");
             return Err(Error::InvalidArgument { what: "extractor name", reason });
         }
         self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
@@ -114,14 +125,14 @@ impl FilterBuilder {
     /// # Errors
     /// [`Error::InvalidSpec`] when the filter would not fit in memory, [`Error::SelfCheckFailed`] when it denies a key.
     pub fn finish(mut self) -> Result<Vec<u8>> {
-        let (num_keys, shape, mut block) = self.encode(Rounding::Words)?;
+        let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(Rounding::Words)?;
         let trailer = Trailer {
             table_id: self.table_id,
             hash: self.hasher.identity(),
             num_keys,
             payload_len_bytes: block.len() as u64,
             place: self.place,
-            content: Content::Filter(shape),
+            content: Content::Filter { shape, geometry },
             added: self.added,
             extractor: self.extractor,
         };
@@ -134,23 +145,44 @@ impl FilterBuilder {
     /// # Errors
     /// As [`FilterBuilder::finish`].
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
-        let (_, shape, mut bytes) = self.encode(Rounding::Bytes)?;
-        super::compact::append_shape(&mut bytes, shape);
-        Ok(bytes)
+        let Encoded { shape, mut payload, .. } = self.encode(Rounding::Bytes)?;
+        if !super::compact::append_shape(&mut payload, &shape) {
+            let reason = "the compact form takes the kinds bloom and blocked-bloom";
+            return Err(Error::InvalidSpec { spec: self.spec.to_string(), reason });
+        }
+        Ok(payload)
     }
 
-    fn encode(&mut self, rounding: Rounding) -> Result<(u64, Shape, Vec<u8>)> {
+    fn encode(&mut self, rounding: Rounding) -> Result<Encoded> {
         let mut hashes = std::mem::take(&mut self.hashes);
         hashes.sort_unstable();
         hashes.dedup();
-        let (shape, payload) = filter::encode(self.spec, &hashes, rounding)?;
+        let (shape, payload) = filter::encode(self.spec, &hashes, Effort { rounding, threads: self.threads })?;
+        let num_keys = hashes.len() as u64;
+        // What this refuses, no reader would take.
+        let geometry = Geometry::new(&shape, num_keys, payload.len() as u64)?;
         if self.self_check == SelfCheck::On {
-            let view = FilterView::new(shape, Isa::detect(), &payload);
-            let denied = hashes.iter().filter(|&&hash| !view.may_contain(hash)).count();
+            let view = FilterView::new(&geometry, Isa::detect(), &payload, payload.len());
+            let mut answers = [false; 256];
+            let denied: usize = hashes
+                .chunks(answers.len())
+                .map(|hashes| {
+                    view.may_contain_batch(hashes, &mut answers);
+                    answers.iter().zip(hashes).filter(|(answer, _)| !**answer).count()
+                })
+                .sum();
             if denied > 0 {
                 return Err(Error::SelfCheckFailed { denied: denied as u64 });
             }
         }
-        Ok((hashes.len() as u64, shape, payload))
+        Ok(Encoded { num_keys, shape, geometry, payload })
     }
+}
+
+/// A payload, and what its trailer says of it.
+struct Encoded {
+    num_keys: u64,
+    shape: Shape,
+    geometry: Geometry,
+    payload: Vec<u8>,
 }

@@ -42,7 +42,7 @@ struct Report {
     file: String,
     kind: String,
     keys: u64,
-    estimated_keys: f64,
+    estimated_keys: Option<f64>,
     bits_per_key: f64,
     probes: u32,
     fill: f64,
@@ -162,6 +162,9 @@ fn essence(kind: FilterKind) -> &'static str {
         FilterKind::Full => "always maybe",
         FilterKind::Bloom => "bits anywhere in the filter",
         FilterKind::BlockedBloom => "all bits of a key in one cache line of 512",
+        FilterKind::BumpedRibbon => {
+            "a system of equations, one for each key; keys that did not fit are in further layers"
+        }
     }
 }
 
@@ -188,7 +191,7 @@ fn describe(report: &Report) -> String {
         kind = report.kind,
         probes = count(report.probes.into(), "bit"),
         keys = thousands(report.keys),
-        estimated = significant(report.estimated_keys),
+        estimated = report.estimated_keys.map_or_else(|| "unknown".to_owned(), significant),
         bits = significant(report.bits_per_key),
         fill = percent(report.fill),
         rate = percent(report.expected_false_positive_rate),

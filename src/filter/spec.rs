@@ -74,6 +74,8 @@ impl FilterSpec {
                 let lines = KEYS / 1000 * u64::from(millibits) / math::LINE_BITS;
                 math::blocked_bloom_rate(KEYS, lines, math::line_probes(millibits.into()))
             }
+            // A column halves the rate; what else a ribbon takes depends on the number of keys and is small.
+            FilterKind::BumpedRibbon => (-f64::from(millibits) / 1000.0).exp2(),
             FilterKind::Empty | FilterKind::Full => 1.0,
         };
         let millibits = math::least_millibits(rate, MILLIBITS, rate_at).ok_or_else(invalid)?;

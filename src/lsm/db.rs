@@ -283,7 +283,7 @@ impl Db {
         storage.sync_dir(dir)?;
         // The source's logs stay there. Forty bits: more than any store's files, far from the end of the numbers.
         state.log_number = 0;
-        state.next_file_number = state.next_file_number.saturating_add((open::random_u64()? >> 24));
+        state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::version_edit::TableMeta;
 use super::*;
+use crate::hash::{HashSeed, KeyHasher};
 use crate::storage::{IoMode, Memory, ReadAt, WriteFile};
 
 fn table(number: u64) -> TableMeta {

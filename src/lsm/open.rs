@@ -162,13 +162,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     Ok((Registry { manifest, state }, hasher))
 }
 
-fn build(
-    dir: &Path,
-    options: Options,
-    registry: Registry,
-    hasher: KeyHasher,
-    reports: Reports,
-) -> Result<Arc<Shared>> {
+fn build(dir: &Path, options: Options, registry: Registry, hasher: KeyHasher, reports: Reports) -> Result<Arc<Shared>> {
     let StoreState { store_id, last_sequence, next_file_number, .. } = registry.state;
     let closed = Arc::default();
     let open = |meta: &_| open_table(&options, dir, &store_id, &hasher, &reports, &closed, Clone::clone(meta));
