@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::version_edit::TableMeta;
 use super::*;
-use crate::hash::{HashSeed, KeyHasher};
+use crate::hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 use crate::storage::{IoMode, Memory, ReadAt, WriteFile};
 
 fn table(number: u64) -> TableMeta {
@@ -32,6 +32,7 @@ fn edits() -> Vec<VersionEdit> {
         log_number: Some(5),
         next_file_number: Some(u64::MAX),
         last_sequence: Some(77),
+        keyed_hash: Some((HashKind::SipHash13, FINGERPRINT)),
         added: vec![(0, table(3)), (0, table(4))],
         ..VersionEdit::default()
     };
@@ -39,6 +40,8 @@ fn edits() -> Vec<VersionEdit> {
     let remove = VersionEdit { removed: vec![(0, 4)], added: vec![(1, table(8))], ..VersionEdit::default() };
     vec![first_edit(), add, deepen, remove]
 }
+
+const FINGERPRINT: Fingerprint = Fingerprint::from_bytes([7; 8]);
 
 fn state_after(edits: &[VersionEdit]) -> StoreState {
     let mut state = StoreState::default();
@@ -62,6 +65,31 @@ fn written() -> (Memory, &'static Path) {
 fn overwrite(memory: &Memory, path: &Path, bytes: &[u8]) {
     memory.remove(path).unwrap();
     memory.create(path).unwrap().write_all(bytes).unwrap();
+}
+
+#[test]
+fn a_keyed_hash_stays_what_it_is_and_no_other_function_is_taken_for_one() {
+    let keyed = |kind, fill| VersionEdit {
+        keyed_hash: Some((kind, Fingerprint::from_bytes([fill; 8]))),
+        ..VersionEdit::default()
+    };
+    let mut state = state_after(&edits());
+    let expected = HashIdentity::new(HashKind::SipHash13, HashSeed(42), Some(FINGERPRINT));
+    assert_eq!(Some(state.hash), expected);
+    assert_eq!(state_after(&[state.snapshot()]), state);
+    state.apply(&keyed(HashKind::SipHash13, 7), 0).unwrap();
+    for other in [keyed(HashKind::SipHash13, 8), keyed(HashKind::Xxh3Secret, 7)] {
+        let error = state.clone().apply(&other, 5).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::HashId, offset: 5 }), "{error}");
+    }
+    for id in 0..=255 {
+        let bytes = [&[8, id][..], &[7; 8]].concat();
+        match (id, VersionEdit::decode(&bytes, 0)) {
+            (2 | 3, edit) => assert!(edit.unwrap().keyed_hash.is_some()),
+            (1, error) => assert!(matches!(error, Err(Error::Corrupt { field: Field::HashId, .. })), "{error:?}"),
+            (_, error) => assert!(matches!(error, Err(Error::Unsupported { field: Field::HashId, .. })), "{error:?}"),
+        }
+    }
 }
 
 #[test]
