@@ -39,7 +39,8 @@ pub enum Verify {
 pub struct FilterBlock<D> {
     pub(super) filter: Part,
     pub(super) data: D,
-    pub(super) trailer: Trailer,
+    /// Apart, so that a store with many filters has their hot fields close together.
+    pub(super) trailer: Box<Trailer>,
     pub(super) hasher: KeyHasher,
     pub(super) partitions: Option<Box<Partitions>>,
 }
@@ -146,7 +147,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             }
         };
         let hasher = KeyHasher::xxh3(trailer.hash.seed);
-        Ok(Self { filter, data, trailer, hasher, partitions })
+        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, partitions })
     }
 
     /// `false` if the key was certainly not added; `true` if it may have been.
