@@ -96,6 +96,10 @@ impl Db {
     /// [`Error::NotAStore`] for a directory with files of others, [`Error::Locked`] if the store is open elsewhere,
     /// [`Error::Unsupported`] for a newer format, damage of manifest, log or table with file, field and offset named,
     /// and I/O errors. A damaged filter is no error unless [`Options::strict_filters`] is set.
+    ///
+    /// Before anything but the manifest is read: [`Error::KeyNeeded`] and [`Error::WrongKey`] where [`Options::secret`]
+    /// is missing or another one, [`Error::WrongHash`] where [`Options::hash`] is not the store's function, and
+    /// [`Error::InvalidArgument`] for a secret where none was used.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let dir = path.as_ref();
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
