@@ -122,6 +122,45 @@ fn insertions_chosen_to_fill_few_lines_make_their_neighbours_pass_and_do_nothing
     assert_keyed_filters_keep_their_rate(spec_text, &added, &asked);
 }
 
+#[test]
+fn a_false_positive_that_was_found_by_trying_stays_one_whatever_hashes_the_keys() {
+    let candidates: Vec<Vec<u8>> = (0..20_000).map(|i| format!("tried{i}").into_bytes()).collect();
+    for hasher in keyed_hashers().iter().map(|hashers| &hashers[0]).chain([&SEED.into()]) {
+        let block = build("blocked-bloom:10", hasher, honest_keys());
+        // What the time of an answer tells: which keys passed.
+        let passed: Vec<Vec<u8>> = candidates.iter().filter(|key| block.may_contain_key(key)).cloned().collect();
+        assert!((100..400).contains(&passed.len()), "{}", passed.len());
+        assert!(share_let_through(&block, &passed) == 1.0);
+    }
+}
+
+/// The 64 bits of its secret that XXH3-64 uses for keys of 4 to 8 bytes, computed from one such key and its hash.
+fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
+    // The inverse of the multiplier 0x9fb21c651e98df25, by Newton's iteration.
+    let multiplier = 0x9fb2_1c65_1e98_df25_u64;
+    let inverse = (0..6).fold(multiplier, |x, _| x.wrapping_mul(2u64.wrapping_sub(multiplier.wrapping_mul(x))));
+    let mut x = hash ^ (hash >> 28) ^ (hash >> 56);
+    x = x.wrapping_mul(inverse);
+    x ^= (x >> 35) + 8;
+    x = x.wrapping_mul(inverse);
+    // Its first step has an order of 64 as a linear map, so sixty-three further steps undo it.
+    x = (0..63).fold(x, |x, _| x ^ x.rotate_left(49) ^ x.rotate_left(24));
+    x ^ u64::from_le_bytes(key).rotate_left(32)
+}
+
+#[test]
+fn one_hash_that_gets_out_tells_what_xxh3_keeps_secret_of_keys_of_its_length() {
+    let [under_xxh3, _] = keyed_hashers();
+    for hasher in under_xxh3 {
+        let known = *b"8 bytes.";
+        let found = secret_of_8_byte_keys(known, hasher.of(&known).raw());
+        // From then on two hashes of two other keys hold no surprise.
+        for other in [*b"another1", *b"another2"] {
+            assert_eq!(secret_of_8_byte_keys(other, hasher.of(&other).raw()), found);
+        }
+    }
+}
+
 /// Block reads a get of absent keys, of a store with the honest keys in one table.
 #[cfg(feature = "lsm")]
 fn block_reads_per_get(hasher: filterblock::Options, asked: &[Vec<u8>]) -> f64 {
