@@ -43,7 +43,7 @@ pub enum FilterKind {
 
 impl FilterKind {
     /// All kinds, in the order of their tags.
-    pub const ALL: [Self; 4] = [Self::Empty, Self::Full, Self::Bloom, Self::BlockedBloom];
+    pub const ALL: [Self; 5] = [Self::Empty, Self::Full, Self::Bloom, Self::BlockedBloom, Self::BumpedRibbon];
 
     /// The name in a [`FilterSpec`].
     #[must_use]

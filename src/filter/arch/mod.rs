@@ -6,6 +6,7 @@ mod x86_64;
 use std::sync::OnceLock;
 
 use super::blocked::{self, LINE_LEN_BYTES};
+use super::bumped_ribbon::{Geometry as Ribbon, Portable as Plain};
 use crate::hash::KeyHash;
 
 /// The instruction set that kernels may use. A value exists only for what this processor has, because the one way to
@@ -72,6 +73,27 @@ pub(super) fn lines_may_contain(isa: Isa, payload: &[u8], probes: u32, hashes: &
         }
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => x86_64::lines_may_contain(isa, payload, probes, hashes, answers),
+    }
+}
+
+/// Whether the equation of a key holds in the first `groups` groups of columns.
+#[inline]
+pub(super) fn ribbon_may_contain(isa: Isa, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    let _ = isa;
+    ribbon.ask(Plain, bytes, hash, groups)
+}
+
+/// Answers for many keys of a bumped ribbon filter; one choice of kernel for all.
+pub(super) fn ribbon_may_contain_batch(
+    isa: Isa,
+    ribbon: &Ribbon,
+    bytes: &[u8],
+    hashes: &[KeyHash],
+    answers: &mut [bool],
+) {
+    let _ = isa;
+    for (answer, &hash) in answers.iter_mut().zip(hashes) {
+        *answer = ribbon.ask(Plain, bytes, hash, usize::MAX);
     }
 }
 
