@@ -291,7 +291,8 @@ impl Lane {
 
 /// Works on all lanes in turns until all are done.
 pub(super) fn run(keys: Keys<'_>, lanes: &mut [Lane], rows: &mut Rows) {
-    let mut active: Vec<&mut Lane> = lanes.iter_mut().filter_map(|lane| lane.next_bucket(keys).then_some(lane)).collect();
+    let mut active: Vec<&mut Lane> =
+        lanes.iter_mut().filter_map(|lane| lane.next_bucket(keys).then_some(lane)).collect();
     while !active.is_empty() {
         let finished = match active.as_mut_slice() {
             [a, b, c, d, ..] => run_some([a, b, c, d], keys, rows),
@@ -318,7 +319,9 @@ fn run_some<const N: usize>(mut lanes: [&mut Lane; N], keys: Keys<'_>, rows: &mu
         all = steps;
         for (i, (lane, moving)) in lanes.iter_mut().zip(&mut all).enumerate() {
             let Some(sink) = rows.sink(moving, lane.limit) else { continue };
-            if let Sink::Placed(row) = sink && let Some(row) = rows.0.get_mut(row) {
+            if let Sink::Placed(row) = sink
+                && let Some(row) = rows.0.get_mut(row)
+            {
                 *row = Row { coefficients: moving.coefficients, sum: moving.sum };
             }
             if !lane.settle(keys, rows, sink) {

@@ -108,12 +108,7 @@ fn single(columns: Columns, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
 }
 
 /// A filter of layers.
-fn layered(
-    columns: Columns,
-    density: Density,
-    hashes: &[KeyHash],
-    threads: NonZeroUsize,
-) -> Option<(Shape, Vec<u8>)> {
+fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZeroUsize) -> Option<(Shape, Vec<u8>)> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
     let mut scratch: Vec<Rows> = (0..threads.get()).map(|_| Rows::default()).collect();

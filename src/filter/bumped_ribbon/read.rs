@@ -205,6 +205,7 @@ impl Geometry {
     /// not, the answer is "maybe".
     #[inline(always)]
     pub(in crate::filter) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        let groups = groups.min(self.columns.groups());
         let mut hash = hash.raw();
         for layer in &self.layers {
             let start = layer.starts.of(hash);
@@ -212,7 +213,7 @@ impl Geometry {
             if !is_bumped(byte, start) {
                 let equation = Equation::new(start, hash);
                 return layer.holds(self.columns, kernel, bytes, &equation, 0)
-                    && (1..groups.min(self.columns.groups())).all(|group| layer.holds(self.columns, kernel, bytes, &equation, group));
+                    && (1..groups).all(|group| layer.holds(self.columns, kernel, bytes, &equation, group));
             }
             hash = remix(hash);
         }
@@ -226,7 +227,13 @@ impl Geometry {
     }
 
     /// The same from the first group of columns alone.
-    pub(in crate::filter) fn first_may_contain(&self, isa: Isa, bytes: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
+    pub(in crate::filter) fn first_may_contain(
+        &self,
+        isa: Isa,
+        bytes: &[u8],
+        hash: KeyHash,
+        guard: &impl Guard,
+    ) -> bool {
         arch::ribbon_may_contain(isa, self, bytes, hash, 1) || !self.is_sound(bytes, hash, 1, guard)
     }
 
@@ -259,9 +266,9 @@ impl Geometry {
             hash = remix(hash);
         }
         let Some(last) = &self.last else { return true };
-        (0..groups).all(|group| last.groups.get(group).is_some_and(|&from| {
-            guard.sound(from, last.len_bytes(self.columns, group))
-        }))
+        (0..groups).all(|group| {
+            last.groups.get(group).is_some_and(|&from| guard.sound(from, last.len_bytes(self.columns, group)))
+        })
     }
 
     /// The first byte of the columns that a query reads, if its key was not bumped.
@@ -278,9 +285,10 @@ impl Layer {
     fn words(&self, columns: Columns, block: usize, group: usize) -> (usize, usize) {
         let of_group = columns.of_group(group);
         let is_last = group + 1 == columns.groups();
-        let offset = self.groups.get(group).map_or(usize::MAX / 2, |&from| {
-            from + 8 * self.blocks.words_before(block, of_group, is_last)
-        });
+        let offset = self
+            .groups
+            .get(group)
+            .map_or(usize::MAX / 2, |&from| from + 8 * self.blocks.words_before(block, of_group, is_last));
         (offset, of_group - usize::from(is_last && block < self.blocks.fewer))
     }
 
@@ -293,14 +301,7 @@ impl Layer {
     }
 
     #[inline(always)]
-    fn holds(
-        &self,
-        columns: Columns,
-        kernel: impl Parities,
-        bytes: &[u8],
-        equation: &Equation,
-        group: usize,
-    ) -> bool {
+    fn holds(&self, columns: Columns, kernel: impl Parities, bytes: &[u8], equation: &Equation, group: usize) -> bool {
         let (from, used) = self.words(columns, equation.start / BLOCK_SLOTS, group);
         let Some(from) = bytes.get(from..) else { return true };
         let Some(second) = from.get(8 * used..) else { return true };

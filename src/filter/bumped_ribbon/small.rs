@@ -44,11 +44,7 @@ impl Small {
         let hash = seeded(hash, self.seed);
         // All slots that there are, or as many as there are coefficients.
         let existing = if self.slots < BLOCK_SLOTS { (1 << self.slots) - 1 } else { u64::MAX };
-        Equation {
-            start: self.starts.of(hash),
-            coefficients: coefficients(hash) & existing,
-            sum: fingerprint(hash),
-        }
+        Equation { start: self.starts.of(hash), coefficients: coefficients(hash) & existing, sum: fingerprint(hash) }
     }
 
     pub(super) fn may_contain(&self, columns: Columns, bytes: &[u8], hash: u64, groups: usize) -> bool {

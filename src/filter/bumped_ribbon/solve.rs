@@ -30,9 +30,8 @@ pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
 #[inline(always)]
 pub(super) fn parities(words: &State) -> u32 {
     let [a, b, c, d, e, f, g, h] = *words;
-    let join = |low: u64, high: u64, bits: u32, mask: u64| {
-        ((low ^ (low >> bits)) & mask) | ((high ^ (high << bits)) & !mask)
-    };
+    let join =
+        |low: u64, high: u64, bits: u32, mask: u64| ((low ^ (low >> bits)) & mask) | ((high ^ (high << bits)) & !mask);
     let half = 0x0000_0000_ffff_ffff;
     let quarter = 0x0000_ffff_0000_ffff;
     let eighth = 0x00ff_00ff_00ff_00ff;
