@@ -80,7 +80,7 @@ impl Shared {
             block_size_bytes: self.options.block_size_bytes,
             compression: self.options.compression,
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(shape)),
-            seed: self.seed,
+            hasher: self.hasher.clone(),
             table_id: self.table_id(number),
             self_check: SelfCheck::On,
             ..TableOptions::default()

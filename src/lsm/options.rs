@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::log_reader::LogRecovery;
 use crate::block::Verify;
+use crate::hash::{HashKind, Secret};
 use crate::policy::{ByLevel, FilterPolicy};
 use crate::sstable::{Compression, FilterMemory};
 use crate::storage::{Disk, IoMode, Storage};
@@ -41,7 +42,14 @@ pub struct Options {
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Whether reads ask the filters.
     pub filter_use: FilterUse,
-    /// The seed of a new store's key hashes; drawn at random if `None`. An existing store keeps its own.
+    /// What hashes the keys of a new store; `None` is SipHash-1-3 if there is a secret, and XXH3 if not. An existing store
+    /// keeps its own, and does not open if another one is asked for here.
+    pub hash: Option<HashKind>,
+    /// The secret under which keys are hashed. A store made with one opens with no other and not without, one made
+    /// without opens with none.
+    pub secret: Option<Secret>,
+    /// The seed of a new store's key hashes, for files that are to be the same each time; `None` draws it from the
+    /// operating system's entropy. An existing store keeps its own.
     pub hash_seed: Option<u64>,
     /// When a write is acknowledged.
     pub durability: Durability,
@@ -87,6 +95,8 @@ impl Default for Options {
             create_if_missing: true,
             filter: Some(Arc::new(ByLevel::default())),
             filter_use: FilterUse::default(),
+            hash: None,
+            secret: None,
             hash_seed: None,
             durability: Durability::default(),
             write_buffer_bytes: 16 << 20,
