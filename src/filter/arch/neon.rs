@@ -10,6 +10,7 @@ use std::arch::aarch64::{
 };
 
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::ribbon::bits_portable;
 use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::in_batches;
 use crate::hash::KeyHash;
@@ -35,6 +36,13 @@ impl Neon {
     pub(super) fn lines(self, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
         // SAFETY: as in line.
         unsafe { lines(payload, probes, hashes, answers) }
+    }
+
+    /// See [`super::ribbon_bits`].
+    #[inline]
+    pub(super) fn ribbon_bits(self, first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+        // SAFETY: as in line.
+        unsafe { ribbon_bits(first, second, coefficients, shift) }
     }
 
     /// See [`super::block_may_contain`].
@@ -189,4 +197,10 @@ fn load_bytes(lanes: &[u8]) -> uint8x16_t {
     debug_assert_eq!(lanes.len(), 16);
     // SAFETY: every caller passes 16 bytes: half of a block of 32, or a quarter of one of 64.
     unsafe { vld1q_u8(lanes.as_ptr()) }
+}
+
+/// The portable code, with what counts ones in one instruction.
+#[target_feature(enable = "neon")]
+fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+    bits_portable(first, second, coefficients, shift)
 }
