@@ -211,3 +211,6 @@ pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec
     let rate = spec.rate().unwrap_or_else(|| (-(spec.millibits_per_key() as f64) / 1000.0).exp2());
     super::encode_bloom(FilterSpec::false_positive_rate(FilterKind::BlockedBloom, rate)?, hashes, Rounding::Words)
 }
+
+#[cfg(test)]
+mod tests;
