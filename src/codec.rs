@@ -207,7 +207,6 @@ pub fn u32_from(bytes: &[u8; 4]) -> u32 {
 }
 
 /// The 64-bit integer in eight bytes.
-#[cfg(feature = "lsm")]
 #[must_use]
 #[inline]
 pub fn u64_from(bytes: &[u8; 8]) -> u64 {

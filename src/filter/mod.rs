@@ -57,13 +57,14 @@ pub enum FilterKind {
 
 impl FilterKind {
     /// All kinds, in the order of their tags.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Empty,
         Self::Full,
         Self::Bloom,
         Self::BlockedBloom,
         Self::SplitBlock,
         Self::Ribbon,
+        Self::BumpedRibbon,
         Self::BinaryFuse,
         Self::SplitBlock512,
     ];

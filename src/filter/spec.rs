@@ -29,14 +29,15 @@ pub struct FilterSpec {
     millibits: u32,
     /// The rate asked for, when the budget was given as one.
     rate: Option<f64>,
+    compact: bool,
 }
 
 impl FilterSpec {
     /// A filter that answers "maybe" to everything and takes no space.
-    pub const FULL: Self = Self { kind: FilterKind::Full, millibits: 0, rate: None };
+    pub const FULL: Self = Self { kind: FilterKind::Full, millibits: 0, rate: None, compact: false };
 
     /// `blocked-bloom:16`: one cache line a query, 0.08 % false positives.
-    pub const LARGE: Self = Self { kind: FilterKind::BlockedBloom, millibits: 16_000, rate: None };
+    pub const LARGE: Self = Self { kind: FilterKind::BlockedBloom, millibits: 16_000, rate: None, compact: false };
 
     /// A filter of `bits_per_key` bits for each distinct key, kept to a thousandth of a bit.
     ///
@@ -59,7 +60,7 @@ impl FilterSpec {
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to lie in MILLIBITS")]
         let millibits = millibits as u32;
-        Ok(Self { kind, millibits, rate: None })
+        Ok(Self { kind, millibits, rate: None, compact: false })
     }
 
     /// The smallest filter whose expected false-positive rate, by the exact formula of its kind for many keys, is at
@@ -96,7 +97,22 @@ impl FilterSpec {
             FilterKind::Empty | FilterKind::Full => 1.0,
         };
         let millibits = math::least_millibits(rate, MILLIBITS, rate_at).ok_or_else(invalid)?;
-        Ok(Self { kind, millibits, rate: Some(rate) })
+        Ok(Self { kind, millibits, rate: Some(rate), compact: false })
+    }
+
+    /// The same filter in the least space that its kind knows, at the price of a slower build and slightly slower queries.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`] unless the kind is a bumped ribbon.
+    pub fn compact(self) -> Result<Self> {
+        if self.kind != FilterKind::BumpedRibbon {
+            return Err(Error::InvalidSpec { spec: format!("{self}:compact"), reason: EXPECTED });
+        }
+        Ok(Self { compact: true, ..self })
+    }
+
+    pub(super) fn is_compact(&self) -> bool {
+        self.compact
     }
 
     /// The kind of filter.
@@ -105,9 +121,15 @@ impl FilterSpec {
         self.kind
     }
 
-    /// The rate asked for, when the budget was given as one.
-    pub(crate) fn rate(&self) -> Option<f64> {
+    /// The rate asked for, where the budget was given as one.
+    pub(super) fn rate(&self) -> Option<f64> {
         self.rate
+    }
+
+    /// The same budget for another kind.
+    pub(super) fn instead(self, kind: FilterKind) -> Self {
+        let by_rate = self.rate.and_then(|rate| Self::false_positive_rate(kind, rate).ok());
+        by_rate.unwrap_or(Self { kind, compact: false, ..self })
     }
 
     /// Thousandths of a bit per distinct key.
@@ -120,7 +142,7 @@ impl FilterSpec {
 impl Default for FilterSpec {
     /// `blocked-bloom:10`: one cache line a query, 0.97 % false positives.
     fn default() -> Self {
-        Self { kind: FilterKind::BlockedBloom, millibits: 10_000, rate: None }
+        Self { kind: FilterKind::BlockedBloom, millibits: 10_000, rate: None, compact: false }
     }
 }
 
@@ -130,7 +152,8 @@ impl fmt::Display for FilterSpec {
             _ if !self.kind.takes_budget() => write!(f, "{}", self.kind),
             Some(rate) => write!(f, "{}:fpr={rate}", self.kind),
             None => write!(f, "{}:{}", self.kind, f64::from(self.millibits) / 1000.0),
-        }
+        }?;
+        f.write_str(if self.compact { ":compact" } else { "" })
     }
 }
 
@@ -139,6 +162,9 @@ impl FromStr for FilterSpec {
 
     fn from_str(text: &str) -> Result<Self> {
         let invalid = || Error::InvalidSpec { spec: text.to_owned(), reason: EXPECTED };
+        if let Some(usual) = text.strip_suffix(":compact") {
+            return usual.parse::<Self>().and_then(Self::compact).map_err(|_| invalid());
+        }
         if text == FilterKind::Full.name() {
             return Ok(Self::FULL);
         }

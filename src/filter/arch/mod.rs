@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 pub(super) use prefetch::prefetch;
 
 use super::blocked::{self, LINE_LEN_BYTES};
+use super::bumped_ribbon::{Geometry as Ribbon, Portable as Plain};
 use super::ribbon;
 use super::split_block::{self, Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES};
 use crate::hash::KeyHash;
@@ -117,6 +118,27 @@ pub(super) fn lines_may_contain(isa: Isa, payload: &[u8], probes: u32, hashes: &
             payload, probes, hash
         ))
     );
+}
+
+/// Whether the equation of a key holds in the first `groups` groups of columns.
+#[inline]
+pub(super) fn ribbon_may_contain(isa: Isa, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    let _ = isa;
+    ribbon.ask(Plain, bytes, hash, groups)
+}
+
+/// Answers for many keys of a bumped ribbon filter; one choice of kernel for all.
+pub(super) fn ribbon_may_contain_batch(
+    isa: Isa,
+    ribbon: &Ribbon,
+    bytes: &[u8],
+    hashes: &[KeyHash],
+    answers: &mut [bool],
+) {
+    let _ = isa;
+    for (answer, &hash) in answers.iter_mut().zip(hashes) {
+        *answer = ribbon.ask(Plain, bytes, hash, usize::MAX);
+    }
 }
 
 /// Whether all bits of a key are set in its block of a split-block Bloom filter, whose payload is whole blocks.
