@@ -19,6 +19,7 @@ use std::num::NonZeroUsize;
 
 pub(crate) use arch::Isa;
 pub(crate) use blocked::LINE_LEN_BYTES;
+pub use bumped_ribbon::Columns;
 pub(crate) use guard::{Checked, Guard};
 pub use spec::FilterSpec;
 use split_block::Lanes;
@@ -325,6 +326,23 @@ impl<'a> FilterView<'a> {
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.may_contain_guarded(hash, &Checked)
+    }
+
+    /// The same from some of the filter's columns, if its kind has any.
+    #[must_use]
+    #[inline]
+    pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
+        self.may_contain_with_guarded(hash, columns, &Checked)
+    }
+
+    #[inline]
+    pub(crate) fn may_contain_with_guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
+        match (self.geometry, columns) {
+            (Geometry::BumpedRibbon(ribbon), Columns::First) => {
+                ribbon.first_may_contain(self.isa, self.padded, hash, guard)
+            }
+            _ => self.may_contain_guarded(hash, guard),
+        }
     }
 
     /// The same over a payload that is not wholly checked: what `guard` does not vouch for cannot deny a key.

@@ -2,17 +2,19 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
-    __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
-    _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepu32_epi64, _mm256_extracti128_si256, _mm256_loadu_si256,
-    _mm256_mullo_epi32, _mm256_or_si256, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_set1_epi64x,
-    _mm256_setr_epi32, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srli_epi32, _mm256_testc_si256,
-    _mm256_testz_si256,
+    __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blend_epi32, _mm256_blendv_ps, _mm256_castps_si256,
+    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepu32_epi64, _mm256_extracti128_si256,
+    _mm256_loadu_si256, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_or_si256, _mm256_permutevar8x32_epi32,
+    _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_shuffle_epi8,
+    _mm256_slli_epi32, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srli_epi16, _mm256_srli_epi32,
+    _mm256_srli_epi64, _mm256_testc_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::bits_portable;
 use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
-use super::in_batches;
+use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
 
 /// Proof that the processor has AVX2 and POPCNT.
@@ -21,7 +23,10 @@ pub(super) struct Avx2(());
 
 impl Avx2 {
     pub(super) fn new() -> Option<Self> {
-        let has_it = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+        let has_it = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
         has_it.then_some(Self(()))
     }
 
@@ -72,6 +77,20 @@ impl Avx2 {
     pub(super) fn wide_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
         // SAFETY: as in line.
         unsafe { wide_batch(payload, hashes, answers) }
+    }
+
+    /// See [`super::ribbon_may_contain`].
+    #[inline]
+    pub(super) fn ribbon(self, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        // SAFETY: as in line.
+        unsafe { ribbon_query(self, ribbon, bytes, hash, groups) }
+    }
+
+    /// See [`super::ribbon_may_contain_batch`].
+    #[inline]
+    pub(super) fn ribbon_batch(self, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { ribbon_batch(self, ribbon, bytes, hashes, answers) }
     }
 }
 
@@ -168,4 +187,49 @@ fn lane_products(hash: KeyHash) -> __m256i {
 #[target_feature(enable = "avx2,popcnt")]
 fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
     bits_portable(first, second, coefficients, shift)
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn ribbon_query(proof: Avx2, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    ribbon.ask(proof, bytes, hash, groups)
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn ribbon_batch(proof: Avx2, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
+}
+
+impl Parities for Avx2 {
+    #[inline(always)]
+    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+        // SAFETY: a value of this type exists only where the features were detected.
+        unsafe { parities(a, b, low, high) }
+    }
+}
+
+/// Folds each word to 32 bits, puts two into one, folds to a byte, and looks its two halves up in a table of parities.
+///
+/// Counting the bits of each word by table and summing them takes four instructions more.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn parities(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+    let (low, high) = (_mm256_set1_epi64x(low.cast_signed()), _mm256_set1_epi64x(high.cast_signed()));
+    let sums = |a: &[u8], b: &[u8]| _mm256_xor_si256(_mm256_and_si256(load(a), low), _mm256_and_si256(load(b), high));
+    let ((a, a_rest), (b, b_rest)) = (a.split_at(32), b.split_at(32));
+    let (front, back) = (sums(a, b), sums(a_rest, b_rest));
+    let front = _mm256_xor_si256(front, _mm256_srli_epi64::<32>(front));
+    let back = _mm256_xor_si256(back, _mm256_slli_epi64::<32>(back));
+    // Words 0 4 1 5 2 6 3 7.
+    let folded = _mm256_blend_epi32::<0b1010_1010>(front, back);
+    let folded = _mm256_xor_si256(folded, _mm256_slli_epi32::<16>(folded));
+    let folded = _mm256_xor_si256(folded, _mm256_slli_epi32::<8>(folded));
+    let nibbles = _mm256_and_si256(_mm256_xor_si256(folded, _mm256_srli_epi16::<4>(folded)), _mm256_set1_epi8(0x0f));
+    const ODD: i8 = i8::MIN;
+    let odd = _mm256_setr_epi8(
+        0, ODD, ODD, 0, ODD, 0, 0, ODD, ODD, 0, 0, ODD, 0, ODD, ODD, 0, //
+        0, ODD, ODD, 0, ODD, 0, 0, ODD, ODD, 0, 0, ODD, 0, ODD, ODD, 0,
+    );
+    let parities = _mm256_shuffle_epi8(odd, nibbles);
+    let in_order = _mm256_permutevar8x32_epi32(parities, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+    _mm256_movemask_ps(_mm256_castsi256_ps(in_order)).cast_unsigned()
 }

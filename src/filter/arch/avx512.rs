@@ -6,13 +6,15 @@ use std::arch::x86_64::{
     _mm256_srli_epi32, _mm256_testc_si256, _mm512_and_si512, _mm512_broadcast_i64x2, _mm512_cvtepu32_epi64,
     _mm512_loadu_si512, _mm512_mask_testn_epi32_mask, _mm512_maskz_loadu_epi64, _mm512_mullo_epi32,
     _mm512_permutexvar_epi32, _mm512_popcnt_epi64, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_set1_epi64,
-    _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_test_epi64_mask, _mm512_testn_epi64_mask, _mm512_xor_si512, _pext_u32,
+    _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask, _mm512_testn_epi64_mask,
+    _mm512_xor_si512, _pext_u32,
 };
 
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::picks;
 use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
-use super::in_batches;
+use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
 
 /// Proof that the processor has AVX-512 F, BW, VL, DQ and VPOPCNTDQ (servers since Ice Lake and Zen 4).
@@ -26,6 +28,7 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vpopcntdq")
+            && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt");
         has_it.then_some(Self(()))
@@ -78,6 +81,20 @@ impl Avx512 {
     pub(super) fn wide_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
         // SAFETY: as in line.
         unsafe { wide_batch(payload, hashes, answers) }
+    }
+
+    /// See [`super::ribbon_may_contain`].
+    #[inline]
+    pub(super) fn ribbon(self, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        // SAFETY: as in line.
+        unsafe { ribbon_query(self, ribbon, bytes, hash, groups) }
+    }
+
+    /// See [`super::ribbon_may_contain_batch`].
+    #[inline]
+    pub(super) fn ribbon_batch(self, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { ribbon_batch(self, ribbon, bytes, hashes, answers) }
     }
 }
 
@@ -180,4 +197,32 @@ fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u
         bits |= _pext_u32(odd ^ odd >> 1, 0b0101_0101) << (4 * step);
     }
     bits
+}
+
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+fn ribbon_query(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    ribbon.ask(proof, bytes, hash, groups)
+}
+
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+fn ribbon_batch(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
+}
+
+impl Parities for Avx512 {
+    #[inline(always)]
+    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+        // SAFETY: a value of this type exists only where the features were detected.
+        unsafe { parities(a, b, low, high) }
+    }
+}
+
+/// Parity is the lowest bit of a population count.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+fn parities(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+    let first = _mm512_and_si512(load(a), _mm512_set1_epi64(low.cast_signed()));
+    // first ^ (b & high)
+    let sums = _mm512_ternarylogic_epi64::<0x78>(first, load(b), _mm512_set1_epi64(high.cast_signed()));
+    _mm512_test_epi64_mask(_mm512_popcnt_epi64(sums), _mm512_set1_epi64(1)).into()
 }

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 pub(super) use prefetch::prefetch;
 
 use super::blocked::{self, LINE_LEN_BYTES};
-use super::bumped_ribbon::{Geometry as Ribbon, Portable as Plain};
+use super::bumped_ribbon::{Geometry as Ribbon, Parities, Portable as Plain};
 use super::ribbon;
 use super::split_block::{self, Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES};
 use crate::hash::KeyHash;
@@ -120,14 +120,14 @@ pub(super) fn lines_may_contain(isa: Isa, payload: &[u8], probes: u32, hashes: &
     );
 }
 
-/// Whether the equation of a key holds in the first `groups` groups of columns.
+/// Whether the equation of a key holds in the first `groups` groups of columns of a bumped ribbon filter.
 #[inline]
 pub(super) fn ribbon_may_contain(isa: Isa, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-    let _ = isa;
-    ribbon.ask(Plain, bytes, hash, groups)
+    dispatch!(isa, ribbon(ribbon, bytes, hash, groups), ribbon.ask(Plain, bytes, hash, groups))
 }
 
 /// Answers for many keys of a bumped ribbon filter; one choice of kernel for all.
+#[inline]
 pub(super) fn ribbon_may_contain_batch(
     isa: Isa,
     ribbon: &Ribbon,
@@ -135,10 +135,11 @@ pub(super) fn ribbon_may_contain_batch(
     hashes: &[KeyHash],
     answers: &mut [bool],
 ) {
-    let _ = isa;
-    for (answer, &hash) in answers.iter_mut().zip(hashes) {
-        *answer = ribbon.ask(Plain, bytes, hash, usize::MAX);
-    }
+    dispatch!(
+        isa,
+        ribbon_batch(ribbon, bytes, hashes, answers),
+        ribbon_in_batches(Plain, ribbon, bytes, hashes, answers)
+    );
 }
 
 /// Whether all bits of a key are set in its block of a split-block Bloom filter, whose payload is whole blocks.
@@ -215,6 +216,23 @@ fn in_batches<const LEN: usize>(
         }
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
             *answer = ask(hash);
+        }
+    }
+}
+
+/// The same for a bumped ribbon filter, of which the two lines of the first layer are asked for.
+#[inline(always)]
+fn ribbon_in_batches(kernel: impl Parities, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+        if bytes.len() > RESIDENT_LEN_BYTES {
+            for &hash in hashes {
+                let at = ribbon.first_byte(hash);
+                prefetch(bytes, at);
+                prefetch(bytes, at + LINE_LEN_BYTES);
+            }
+        }
+        for (answer, &hash) in answers.iter_mut().zip(hashes) {
+            *answer = ribbon.ask(kernel, bytes, hash, usize::MAX);
         }
     }
 }

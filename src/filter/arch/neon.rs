@@ -2,17 +2,19 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::aarch64::{
-    uint8x8_t, uint8x16_t, uint8x16x4_t, uint32x4_t, vand_u8, vbic_u8, vbicq_u8, vcombine_u16, vcreate_u8, vdup_n_u8,
-    vdupq_n_u8, vdupq_n_u32, vdupq_n_u64, vget_low_u32, vld1q_u8, vld1q_u8_x4, vld1q_u32, vmaxv_u8, vmaxvq_u8,
-    vmovl_high_u32, vmovl_u32, vmovn_u16, vmovn_u32, vmulq_n_u32, vorrq_u8, vqtbl4_u8, vreinterpret_s8_u8,
-    vreinterpretq_s32_u32, vreinterpretq_s64_u64, vreinterpretq_u8_u32, vreinterpretq_u8_u64, vshl_u8, vshlq_u32,
+    uint8x8_t, uint8x16_t, uint8x16x4_t, uint32x4_t, vand_u8, vandq_u64, vbic_u8, vbicq_u8, vcntq_u8, vcombine_u16,
+    vcreate_u8, vdup_n_u8, vdupq_n_u8, vdupq_n_u32, vdupq_n_u64, veorq_u64, vget_low_u32, vgetq_lane_u64, vld1q_u8,
+    vld1q_u8_x4, vld1q_u32, vmaxv_u8, vmaxvq_u8, vmovl_high_u32, vmovl_u32, vmovn_u16, vmovn_u32, vmulq_n_u32,
+    vorrq_u8, vpaddlq_u8, vpaddlq_u16, vpaddlq_u32, vqtbl4_u8, vreinterpret_s8_u8, vreinterpretq_s32_u32,
+    vreinterpretq_s64_u64, vreinterpretq_u8_u32, vreinterpretq_u8_u64, vreinterpretq_u64_u8, vshl_u8, vshlq_u32,
     vshlq_u64, vshrq_n_u32,
 };
 
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::bits_portable;
 use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
-use super::in_batches;
+use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
 
 /// Proof that the processor has NEON.
@@ -71,6 +73,20 @@ impl Neon {
     pub(super) fn wide_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
         // SAFETY: as in line.
         unsafe { wide_batch(payload, hashes, answers) }
+    }
+
+    /// See [`super::ribbon_may_contain`].
+    #[inline]
+    pub(super) fn ribbon(self, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        // SAFETY: as in line.
+        unsafe { ribbon_query(self, ribbon, bytes, hash, groups) }
+    }
+
+    /// See [`super::ribbon_may_contain_batch`].
+    #[inline]
+    pub(super) fn ribbon_batch(self, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { ribbon_batch(self, ribbon, bytes, hashes, answers) }
     }
 }
 
@@ -203,4 +219,40 @@ fn load_bytes(lanes: &[u8]) -> uint8x16_t {
 #[target_feature(enable = "neon")]
 fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
     bits_portable(first, second, coefficients, shift)
+}
+
+#[target_feature(enable = "neon")]
+fn ribbon_query(proof: Neon, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    ribbon.ask(proof, bytes, hash, groups)
+}
+
+#[target_feature(enable = "neon")]
+fn ribbon_batch(proof: Neon, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
+}
+
+impl Parities for Neon {
+    #[inline(always)]
+    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+        // SAFETY: a value of this type exists only where NEON was detected.
+        unsafe { parities(a, b, low, high) }
+    }
+}
+
+/// Parity is the lowest bit of a population count: of the bytes, added in pairs up to 64 bits.
+#[inline]
+#[target_feature(enable = "neon")]
+fn parities(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+    let (low, high) = (vdupq_n_u64(low), vdupq_n_u64(high));
+    let (a, _) = a.as_chunks::<16>();
+    let (b, _) = b.as_chunks::<16>();
+    a.iter().zip(b).rev().fold(0, |bits, (a, b)| {
+        // SAFETY: both are sixteen bytes, and the loads have no alignment to keep.
+        let (a, b) = unsafe { (vld1q_u8(a.as_ptr()), vld1q_u8(b.as_ptr())) };
+        let first = vandq_u64(vreinterpretq_u64_u8(a), low);
+        let sums = veorq_u64(first, vandq_u64(vreinterpretq_u64_u8(b), high));
+        let counts = vpaddlq_u32(vpaddlq_u16(vpaddlq_u8(vcntq_u8(vreinterpretq_u8_u64(sums)))));
+        let pair = vgetq_lane_u64::<0>(counts) & 1 | (vgetq_lane_u64::<1>(counts) & 1) << 1;
+        bits << 2 | pair as u32
+    })
 }

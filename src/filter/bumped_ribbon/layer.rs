@@ -122,7 +122,10 @@ mod tests {
             let starts = Starts::new(slots);
             for start in (1..300).chain([starts.last / 2, starts.last]).filter(|&start| start <= starts.last) {
                 let least = starts.least_hash(start).unwrap();
-                assert!(starts.of(least) as u64 >= start && (starts.of(least - 1) as u64) < start, "{slots} {start}");
+                assert!(
+                    starts.of(least) as u64 >= start && (least == 0 || (starts.of(least - 1) as u64) < start),
+                    "{slots} {start}"
+                );
             }
             assert_eq!(starts.least_hash(starts.last + 1), None);
             assert_eq!((starts.of(0), starts.of(u64::MAX) as u64), (0, starts.last));

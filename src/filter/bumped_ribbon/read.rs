@@ -205,6 +205,7 @@ impl Geometry {
     /// not, the answer is "maybe".
     #[inline(always)]
     pub(in crate::filter) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        let groups = groups.min(self.columns.groups());
         let mut hash = hash.raw();
         for layer in &self.layers {
             let start = layer.starts.of(hash);
@@ -212,8 +213,7 @@ impl Geometry {
             if !is_bumped(byte, start) {
                 let equation = Equation::new(start, hash);
                 return layer.holds(self.columns, kernel, bytes, &equation, 0)
-                    && (1..groups.min(self.columns.groups()))
-                        .all(|group| layer.holds(self.columns, kernel, bytes, &equation, group));
+                    && (1..groups).all(|group| layer.holds(self.columns, kernel, bytes, &equation, group));
             }
             hash = remix(hash);
         }

@@ -1,0 +1,244 @@
+//! What every filter looks like to the measurement, and the loops that are timed.
+//!
+//! The loops are compiled once per filter type, so that a query costs what it costs where the type is known; only a
+//! whole loop is called through a table.
+
+use std::hint::black_box;
+
+use crate::clock::{process_time, thread_time};
+use crate::keys::{Key, hash_of};
+
+/// Keys of one call of a batch.
+pub const BATCH: usize = 32;
+
+/// A filter that can be asked.
+pub trait Probe {
+    /// Whether it takes hashes that are ready.
+    const TAKES_HASHES: bool = true;
+    /// Whether it answers batches.
+    const BATCHED: bool = false;
+
+    /// Asks for a key by its hash.
+    fn hash(&self, hash: u64) -> bool;
+
+    /// Asks for a key, and hashes it.
+    #[inline(always)]
+    fn key(&self, key: &Key) -> bool {
+        self.hash(hash_of(key))
+    }
+
+    /// Asks for several keys by their hashes.
+    #[inline(always)]
+    fn batch(&self, hashes: &[u64; BATCH], answers: &mut [bool; BATCH]) {
+        *answers = hashes.map(|hash| self.hash(hash));
+    }
+
+    /// Bits that have to be stored: in all, and without a header of fixed size.
+    fn bits(&self) -> (f64, f64);
+}
+
+/// What a filter is built from: its keys, and their hashes. Keys may be missing where hashes are taken.
+#[derive(Clone, Copy)]
+pub struct Input<'a> {
+    /// Hashes of the keys, all different.
+    pub hashes: &'a [u64],
+    /// The keys, all different.
+    pub keys: &'a [Key],
+}
+
+/// How queries follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Independent queries, one at a time.
+    Single,
+    /// Independent queries in batches of 32.
+    Batch,
+    /// Which key is asked depends on the last answer.
+    Chain,
+}
+
+impl Mode {
+    /// Its name in the CSV.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Batch => "batch",
+            Self::Chain => "chain",
+        }
+    }
+}
+
+/// Questions to the first filter of a group, or each to one of its filters.
+pub enum Asked {
+    /// To the first, by hash.
+    Hashes(Vec<u64>),
+    /// To the first, by key.
+    Keys(Vec<Key>),
+    /// To any, by hash.
+    ManyHashes(Vec<(u32, u64)>),
+    /// To any, by key.
+    ManyKeys(Vec<(u32, Key)>),
+}
+
+impl Asked {
+    /// The number of questions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Hashes(asked) => asked.len(),
+            Self::Keys(asked) => asked.len(),
+            Self::ManyHashes(asked) => asked.len(),
+            Self::ManyKeys(asked) => asked.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Filters of one kind, built alike.
+pub trait Group {
+    /// Builds one more filter; CPU nanoseconds.
+    ///
+    /// # Errors
+    /// What the filter's builder says.
+    fn build(&mut self, input: Input<'_>) -> Result<f64, String>;
+
+    /// How many of its own keys the filter built last denies: 0, or it is none.
+    fn denied(&self, input: Input<'_>) -> usize;
+
+    /// Bits of all filters, with headers of fixed size and without.
+    fn bits(&self) -> (f64, f64);
+
+    /// Asks; CPU nanoseconds in all, and how many answers were "maybe". At most `count` questions.
+    fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64);
+}
+
+/// A filter that is measured.
+pub struct Contender {
+    /// What it is called, unique.
+    pub name: String,
+    /// The crate it comes from.
+    pub krate: &'static str,
+    /// Whether it takes hashes that are ready.
+    pub takes_hashes: bool,
+    /// Whether it answers batches.
+    pub batched: bool,
+    /// Of ours: filters with the same rate are measured beside it.
+    pub ours: bool,
+    /// What is built of it now.
+    pub group: Box<dyn Group>,
+}
+
+impl Contender {
+    /// A contender whose filters `build` makes.
+    pub fn new<P, B>(name: impl Into<String>, krate: &'static str, build: B) -> Self
+    where
+        P: Probe + 'static,
+        B: Fn(Input<'_>) -> Result<P, String> + 'static,
+    {
+        Self {
+            name: name.into(),
+            krate,
+            takes_hashes: P::TAKES_HASHES,
+            batched: P::BATCHED,
+            ours: false,
+            group: Box::new(Filters { build, filters: Vec::new() }),
+        }
+    }
+}
+
+struct Filters<P, B> {
+    build: B,
+    filters: Vec<P>,
+}
+
+impl<P: Probe, B: Fn(Input<'_>) -> Result<P, String>> Group for Filters<P, B> {
+    fn build(&mut self, input: Input<'_>) -> Result<f64, String> {
+        let start = process_time();
+        let filter = (self.build)(input)?;
+        let spent = process_time() - start;
+        self.filters.push(filter);
+        Ok(spent.as_secs_f64() * 1e9)
+    }
+
+    fn denied(&self, input: Input<'_>) -> usize {
+        let Some(filter) = self.filters.last() else { return 0 };
+        if P::TAKES_HASHES {
+            input.hashes.iter().filter(|&&hash| !filter.hash(hash)).count()
+        } else {
+            input.keys.iter().filter(|key| !filter.key(key)).count()
+        }
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        let bits = self.filters.iter().map(Probe::bits);
+        bits.fold((0.0, 0.0), |sum, bits| (sum.0 + bits.0, sum.1 + bits.1))
+    }
+
+    fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64) {
+        let one = &self.filters[0];
+        let many = &self.filters[..];
+        let start = thread_time();
+        let hits = match (asked, mode) {
+            (Asked::Hashes(asked), Mode::Single) => single(upto(asked, count), |&hash| one.hash(hash)),
+            (Asked::Hashes(asked), Mode::Batch) => batches(one, upto(asked, count), |&hash| hash),
+            (Asked::Hashes(asked), Mode::Chain) => chain(upto(asked, count), |&hash| one.hash(hash)),
+            (Asked::Keys(asked), Mode::Single) => single(upto(asked, count), |key| one.key(key)),
+            (Asked::Keys(asked), Mode::Batch) => batches(one, upto(asked, count), hash_of),
+            (Asked::Keys(asked), Mode::Chain) => chain(upto(asked, count), |key| one.key(key)),
+            (Asked::ManyHashes(asked), Mode::Chain) => {
+                chain(upto(asked, count), |&(filter, hash)| many[filter as usize].hash(hash))
+            }
+            (Asked::ManyHashes(asked), _) => {
+                single(upto(asked, count), |&(filter, hash)| many[filter as usize].hash(hash))
+            }
+            (Asked::ManyKeys(asked), Mode::Chain) => {
+                chain(upto(asked, count), |(filter, key)| many[*filter as usize].key(key))
+            }
+            (Asked::ManyKeys(asked), _) => single(upto(asked, count), |(filter, key)| many[*filter as usize].key(key)),
+        };
+        let spent = thread_time() - start;
+        (spent.as_secs_f64() * 1e9, black_box(hits))
+    }
+}
+
+fn upto<T>(asked: &[T], count: usize) -> &[T] {
+    black_box(&asked[..count.min(asked.len())])
+}
+
+#[inline(never)]
+fn single<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
+    asked.iter().map(|question| u64::from(ask(question))).sum()
+}
+
+/// Whole batches only: the rest is not asked, so `asked` should be a multiple.
+#[inline(never)]
+fn batches<P: Probe, T>(filter: &P, asked: &[T], hash: impl Fn(&T) -> u64) -> u64 {
+    let mut answers = [false; BATCH];
+    let mut hits = 0;
+    for batch in asked.as_chunks::<BATCH>().0 {
+        let hashes = std::array::from_fn(|i| hash(&batch[i]));
+        filter.batch(&hashes, &mut answers);
+        hits += answers.iter().map(|&answer| u64::from(answer)).sum::<u64>();
+    }
+    hits
+}
+
+/// As many questions as `single`, each the next one or, after a "maybe", the one behind it; the last is not skipped.
+/// A processor may still run ahead where a filter's code branches on what it finds: that is how a caller's would.
+#[inline(never)]
+fn chain<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
+    let Some(last) = asked.len().checked_sub(1) else { return 0 };
+    let (mut hits, mut answer) = (0, 0);
+    for number in 0..=last {
+        let skip = answer & usize::from(number != last);
+        answer = usize::from(ask(&asked[number + skip]));
+        hits += answer as u64;
+    }
+    hits
+}

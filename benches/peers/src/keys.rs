@@ -1,0 +1,172 @@
+//! Keys and questions, all of them functions of a number, so that nothing has to be stored.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A key: sixteen bytes without structure.
+pub type Key = [u8; 16];
+
+/// Numbers from here on are never added to a filter.
+pub const ABSENT: u64 = 1 << 60;
+
+/// A bijection without structure (Stafford's thirteenth mixer of 64 bits, as in SplitMix64).
+#[must_use]
+pub fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The key with a number; no two are equal.
+#[must_use]
+pub fn key(number: u64) -> Key {
+    let (low, high) = (mix(number), mix(number ^ (1 << 63)));
+    (u128::from(low) | u128::from(high) << 64).to_le_bytes()
+}
+
+/// The hash that every filter is given which takes one.
+#[must_use]
+#[inline]
+pub fn hash_of(key: &Key) -> u64 {
+    xxh3_64(key)
+}
+
+/// A stream of random numbers.
+pub struct Random(u64);
+
+impl Random {
+    /// The stream with a number.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(mix(seed))
+    }
+
+    /// A random number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        let product = u128::from(mix(self.0)) * u128::from(bound);
+        u64::try_from(product >> 64).unwrap_or(0)
+    }
+}
+
+/// What share of the keys asked was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mix {
+    /// None.
+    Negative,
+    /// All.
+    Positive,
+    /// Half of them, in random order.
+    Mixed,
+}
+
+impl Mix {
+    /// Its name in the CSV.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Negative => "negative",
+            Self::Positive => "positive",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+/// The keys of several filters: those of filter `i` have the numbers from `starts[i]` to below `starts[i + 1]`.
+pub struct Ranges {
+    starts: Vec<u64>,
+}
+
+impl Ranges {
+    /// `filters` filters of `n` keys.
+    #[must_use]
+    pub fn equal(filters: usize, n: usize) -> Self {
+        Self { starts: (0..=filters as u64).map(|i| i * n as u64).collect() }
+    }
+
+    /// `filters` filters of `n` keys, 40 % more or less.
+    #[must_use]
+    pub fn uneven(filters: usize, n: usize) -> Self {
+        let mut random = Random::new(40);
+        let mut starts = vec![0];
+        let mut start = 0;
+        for _ in 0..filters {
+            start += n as u64 * 6 / 10 + random.below(n as u64 * 8 / 10 + 1);
+            starts.push(start);
+        }
+        Self { starts }
+    }
+
+    /// The number of filters.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of keys in all.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// The numbers of a filter's keys.
+    #[must_use]
+    pub fn of(&self, filter: usize) -> std::ops::Range<u64> {
+        self.starts[filter]..self.starts[filter + 1]
+    }
+
+    /// `count` questions: filters chosen at random, and numbers of keys. Absent keys are numbered from `first` on, so
+    /// that another call can ask for others.
+    #[must_use]
+    pub fn questions(&self, mix: Mix, count: usize, first: u64) -> Vec<(u32, u64)> {
+        let mut random = Random::new(mix as u64 + 1 + (first << 2));
+        let question = |number: usize| {
+            let filter = random.below(self.len() as u64);
+            let range = self.of(usize::try_from(filter).unwrap_or(0));
+            let present = match mix {
+                Mix::Negative => false,
+                Mix::Positive => true,
+                Mix::Mixed => random.below(2) == 1,
+            };
+            let key = if present {
+                range.start + random.below(range.end - range.start)
+            } else {
+                ABSENT + first + number as u64
+            };
+            (u32::try_from(filter).unwrap_or(0), key)
+        };
+        (0..count).map(question).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn present_questions_are_about_the_filters_own_keys() {
+        let ranges = Ranges::uneven(7, 100);
+        for (filter, key) in ranges.questions(Mix::Positive, 1_000, 0) {
+            assert!(ranges.of(filter as usize).contains(&key));
+        }
+        assert!(ranges.questions(Mix::Negative, 1_000, 0).iter().all(|&(_, key)| key >= ABSENT));
+        let mixed = ranges.questions(Mix::Mixed, 10_000, 0);
+        let present = mixed.iter().filter(|&&(_, key)| key < ABSENT).count();
+        assert!((4_700..5_300).contains(&present), "{present}");
+    }
+
+    #[test]
+    fn uneven_filters_stay_within_forty_per_cent() {
+        let ranges = Ranges::uneven(1_000, 10_000);
+        for filter in 0..ranges.len() {
+            let range = ranges.of(filter);
+            assert!((6_000..=14_000).contains(&(range.end - range.start)));
+        }
+    }
+}

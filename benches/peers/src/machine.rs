@@ -1,0 +1,42 @@
+//! Where and with what a measurement was made.
+
+use std::fs;
+
+/// One line: processor, cores, memory, kernel, compiler, instructions.
+#[must_use]
+pub fn describe(cpu: usize) -> String {
+    let cores = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cores = cores.lines().filter(|line| line.starts_with("processor")).count();
+    let model = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into());
+    let memory = field("/proc/meminfo", "MemTotal").unwrap_or_default();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let huge = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let huge = huge.split(['[', ']']).nth(1).unwrap_or("unknown").to_owned();
+    format!(
+        "{model}, {cores} cores (pinned to {cpu}), {memory}, Linux {}, huge pages: {huge}, {}, {}, filterblock probes: {}",
+        kernel.trim(),
+        env!("RUSTC_VERSION"),
+        if cfg!(target_feature = "avx2") { "built for AVX2" } else { "built for any processor of its kind" },
+        filterblock::instruction_set(),
+    )
+}
+
+/// The first value of `name` in a file of `name : value` lines.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The version of a package, as this package's lock file has it; of several, the newest.
+#[must_use]
+pub fn version_of(package: &str) -> &'static str {
+    let lock = include_str!("../Cargo.lock");
+    let wanted = format!("name = \"{package}\"");
+    let mut lines = lock.lines();
+    let mut found = "";
+    while lines.any(|line| line == wanted) {
+        found = lines.next().and_then(|line| line.split('"').nth(1)).unwrap_or(found);
+    }
+    found
+}

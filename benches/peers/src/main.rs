@@ -1,0 +1,21 @@
+//! The command `peers`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use filterblock_peers::args::{Cli, Command};
+use filterblock_peers::{report, run};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Measure(args) => run::measure(args.resolved()),
+        Command::Report(args) => report::write(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The filters of other crates, each given what its interface allows: a ready hash, or else the key.
+//!
+//! Where a filter insists on hashing an integer once more, it gets the ready hash as that integer, and its own hashing
+//! counts. Sizes are what a filter holds on the heap (descriptors of a few words not counted).
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+use bloomfilter::Bloom;
+use cuckoofilter::CuckooFilter;
+use dsi_progress_logger::no_logging;
+use fastbloom::BloomFilter;
+use lsm_tree::table::filter::standard_bloom::{Builder as LsmBuilder, StandardBloomFilterReader};
+use mem_dbg::{MemSize, SizeFlags};
+use pleat::filter::{Ribbon, StdRibbon};
+use ribbon_filter::{Mode, Params, RibbonBuilder, RibbonFilter};
+use sux::dict::VFilter;
+use xorf::{BinaryFuse8, BinaryFuse16, Filter as _, Xor8};
+
+use crate::contender::{BATCH, Contender, Input, Probe};
+use crate::keys::{Key, mix};
+
+/// The rate of eight columns or a fingerprint of eight bits.
+const EIGHT_BITS: f64 = 1.0 / 256.0;
+
+/// All of them, and the empty loop.
+#[must_use]
+pub fn all() -> Vec<Contender> {
+    #[allow(unused_mut, reason = "a feature adds one")]
+    let mut found = vec![
+        Contender::new("loop", "none", |_| Ok(Loop)),
+        Contender::new("fastbloom:10", "fastbloom", |input| Ok(fastbloom_of(input, 10.0, 7))),
+        Contender::new("fastbloom:fpr=0.01", "fastbloom", |input| {
+            Ok(filled(BloomFilter::with_false_pos(0.01).expected_items(input.hashes.len()), input))
+        }),
+        Contender::new("fastbloom:fpr=0.01 own hash", "fastbloom", |input| {
+            let mut filter = BloomFilter::with_false_pos(0.01).seed(&1).expected_items(input.keys.len());
+            filter.insert_all(input.keys);
+            Ok(OwnHash(filter))
+        }),
+        Contender::new("lsm-tree:10", "lsm-tree", lsm_tree_of),
+        Contender::new("sbbf-rs-safe:10", "sbbf-rs-safe", |input| Ok(split_block_of(input, 10))),
+        Contender::new("sbbf-rs-safe:11", "sbbf-rs-safe", |input| Ok(split_block_of(input, 11))),
+        Contender::new("xorf BinaryFuse8", "xorf", |input| {
+            BinaryFuse8::try_from_iterator(input.hashes.iter().copied()).map_err(str::to_owned)
+        }),
+        Contender::new("xorf BinaryFuse16", "xorf", |input| {
+            BinaryFuse16::try_from_iterator(input.hashes.iter().copied()).map_err(str::to_owned)
+        }),
+        Contender::new("xorf Xor8", "xorf", |input| Ok(Xor8::from_iterator(input.hashes.iter().copied()))),
+        Contender::new("bloomfilter:fpr=0.01", "bloomfilter", |input| {
+            // Its two hashes take half of the seed each: equal halves would be one hash.
+            let seed = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
+            let mut filter = Bloom::new_for_fp_rate_with_seed(input.keys.len(), 0.01, &seed)?;
+            input.keys.iter().for_each(|key| filter.set(key));
+            Ok(filter)
+        }),
+        Contender::new("qfilter:fpr=0.01", "qfilter", |input| quotient_of(input, 0.01)),
+        Contender::new("qfilter:fpr=0.0039", "qfilter", |input| quotient_of(input, EIGHT_BITS)),
+        Contender::new("cuckoofilter", "cuckoofilter", cuckoo_of),
+        Contender::new("pleat Ribbon<7>", "pleat", |input| Ok(Ribbon::<7>::from_keys_pleated(input.hashes))),
+        Contender::new("pleat Ribbon<8>", "pleat", |input| Ok(Ribbon::<8>::from_keys_pleated(input.hashes))),
+        Contender::new("pleat StdRibbon<8>", "pleat", |input| {
+            StdRibbon::<8>::from_keys_pleated(input.hashes).map_err(|error| format!("{error:?}"))
+        }),
+        Contender::new("ribbon-filter w=128 r=7", "ribbon-filter", ribbon_of),
+        Contender::new("sux VFilter 8 bits", "sux", |input| {
+            <VFilter<u64, Box<[u8]>>>::try_par_new(input.hashes, no_logging![]).map_err(|error| error.to_string())
+        }),
+    ];
+    #[cfg(feature = "parquet")]
+    found.push(Contender::new("parquet Sbbf:fpr=0.01", "parquet", parquet_of));
+    found
+}
+
+/// fastbloom with `bits` bits per key, for the comparison at one rate.
+#[must_use]
+pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
+    Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))
+}
+
+fn fastbloom_of(input: Input<'_>, bits: f64, probes: u32) -> BloomFilter {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and it fits in memory")]
+    let bits = (bits * input.hashes.len() as f64).round() as usize;
+    filled(BloomFilter::with_num_bits(bits).seed(&1).hashes(probes), input)
+}
+
+fn filled(mut filter: BloomFilter, input: Input<'_>) -> BloomFilter {
+    for &hash in input.hashes {
+        filter.insert_hash(hash);
+    }
+    filter
+}
+
+/// What a query costs without a filter: the loop, and where keys are given the hash.
+struct Loop;
+
+impl Probe for Loop {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        hash >> 63 == 1
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        (0.0, 0.0)
+    }
+}
+
+fn heap(bytes: usize) -> (f64, f64) {
+    let bits = bytes as f64 * 8.0;
+    (bits, bits)
+}
+
+impl Probe for BloomFilter {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains_hash(hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.num_bits() / 8)
+    }
+}
+
+/// fastbloom as it comes, with SipHash.
+struct OwnHash(BloomFilter);
+
+impl Probe for OwnHash {
+    const TAKES_HASHES: bool = false;
+
+    fn hash(&self, _: u64) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn key(&self, key: &Key) -> bool {
+        self.0.contains(key)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        self.0.bits()
+    }
+}
+
+impl Probe for sbbf_rs_safe::Filter {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains_hash(hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.as_bytes().len())
+    }
+}
+
+fn split_block_of(input: Input<'_>, bits_per_key: usize) -> sbbf_rs_safe::Filter {
+    let mut filter = sbbf_rs_safe::Filter::new(bits_per_key, input.hashes.len());
+    for &hash in input.hashes {
+        filter.insert_hash(hash);
+    }
+    filter
+}
+
+/// The reader borrows its bytes, which therefore stay until the program ends. The store itself parses the header at
+/// each query; here it is parsed once.
+struct LsmTree {
+    reader: StandardBloomFilterReader<'static>,
+    len_bytes: usize,
+}
+
+impl Probe for LsmTree {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.reader.contains_hash(hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.len_bytes)
+    }
+}
+
+fn lsm_tree_of(input: Input<'_>) -> Result<LsmTree, String> {
+    let mut builder = LsmBuilder::with_bpk(input.hashes.len(), 10.0);
+    for &hash in input.hashes {
+        builder.set_with_hash(hash);
+    }
+    let bytes = builder.build().leak();
+    let len_bytes = bytes.len();
+    let reader = StandardBloomFilterReader::new(bytes).map_err(|error| error.to_string())?;
+    Ok(LsmTree { reader, len_bytes })
+}
+
+impl Probe for BinaryFuse8 {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains(&hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.fingerprints.len())
+    }
+}
+
+impl Probe for BinaryFuse16 {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains(&hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.fingerprints.len() * 2)
+    }
+}
+
+impl Probe for Xor8 {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains(&hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.fingerprints.len())
+    }
+}
+
+/// Hashes twice with SipHash, and takes nothing ready.
+impl Probe for Bloom<Key> {
+    const TAKES_HASHES: bool = false;
+
+    fn hash(&self, _: u64) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn key(&self, key: &Key) -> bool {
+        self.check(key)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.as_slice().len())
+    }
+}
+
+impl Probe for qfilter::Filter {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains_fingerprint(hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.memory_usage())
+    }
+}
+
+fn quotient_of(input: Input<'_>, rate: f64) -> Result<qfilter::Filter, String> {
+    let mut filter = qfilter::Filter::new(input.hashes.len() as u64, rate).map_err(|error| error.to_string())?;
+    for &hash in input.hashes {
+        filter.insert_fingerprint(false, hash).map_err(|error| error.to_string())?;
+    }
+    Ok(filter)
+}
+
+/// Hands a ready hash through, and mixes the bytes of a fingerprint.
+#[derive(Default)]
+struct Ready(u64);
+
+impl Hasher for Ready {
+    #[inline]
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |sum, &byte| mix(sum ^ u64::from(byte)));
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Probe for CuckooFilter<Ready> {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains(&hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.memory_usage())
+    }
+}
+
+/// Doubles the capacity when the keys do not fit.
+fn cuckoo_of(input: Input<'_>) -> Result<CuckooFilter<Ready>, String> {
+    let fits = |&capacity: &usize| {
+        let mut filter = CuckooFilter::<Ready>::with_capacity(capacity);
+        input.hashes.iter().all(|hash| filter.add(hash).is_ok()).then_some(filter)
+    };
+    let n = input.hashes.len();
+    [n, n * 2].iter().find_map(fits).ok_or_else(|| "keys do not fit".to_owned())
+}
+
+impl<const R: usize> Probe for Ribbon<R> {
+    const BATCHED: bool = true;
+
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+
+    #[inline(always)]
+    fn batch(&self, hashes: &[u64; BATCH], answers: &mut [bool; BATCH]) {
+        self.contains_batch(hashes, answers);
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.size_bytes())
+    }
+}
+
+impl<const R: usize> Probe for StdRibbon<R> {
+    const BATCHED: bool = true;
+
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+
+    #[inline(always)]
+    fn batch(&self, hashes: &[u64; BATCH], answers: &mut [bool; BATCH]) {
+        self.contains_batch(hashes, answers);
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.size_bytes())
+    }
+}
+
+type Identity = BuildHasherDefault<Ready>;
+
+impl Probe for RibbonFilter<Identity> {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains(&hash)
+    }
+
+    /// A row is a word of 64 bits, whatever the number of columns.
+    fn bits(&self) -> (f64, f64) {
+        heap(self.params().m * self.params().fingerprint_words() * 8)
+    }
+}
+
+fn ribbon_of(input: Input<'_>) -> Result<RibbonFilter<Identity>, String> {
+    let params = Params::from_expected_items(input.hashes.len(), 0.05, 128, 7, Mode::Standard);
+    let params = params.and_then(|params| params.with_retry_policy(4, 8)).map_err(|error| error.to_string())?;
+    let builder = RibbonBuilder::new(params, Identity::default()).map_err(|error| error.to_string())?;
+    builder.build(input.hashes).map_err(|error| error.to_string())
+}
+
+/// Hashes the ready hash again (XXH3-128), as it does every integer.
+impl Probe for VFilter<u64, Box<[u8]>> {
+    #[inline(always)]
+    fn hash(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.mem_size(SizeFlags::default()) - size_of::<Self>())
+    }
+}
+
+#[cfg(feature = "parquet")]
+use parquet::bloom_filter::Sbbf;
+
+/// Hashes with XXH64, and takes nothing ready.
+#[cfg(feature = "parquet")]
+impl Probe for Sbbf {
+    const TAKES_HASHES: bool = false;
+
+    fn hash(&self, _: u64) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn key(&self, key: &Key) -> bool {
+        self.check(&key[..])
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        heap(self.num_blocks() * 32)
+    }
+}
+
+#[cfg(feature = "parquet")]
+fn parquet_of(input: Input<'_>) -> Result<Sbbf, String> {
+    let mut filter = Sbbf::new_with_ndv_fpp(input.keys.len() as u64, 0.01).map_err(|error| error.to_string())?;
+    input.keys.iter().for_each(|key| filter.insert(&key[..]));
+    Ok(filter)
+}

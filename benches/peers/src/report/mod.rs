@@ -1,0 +1,67 @@
+//! Tables and plots from a CSV: what stands between two markers of docs/FILTERS.md is written anew, the rest is left.
+//!
+//! ```text
+//! <!-- generated: queries 1000000 hash -->
+//! ...
+//! <!-- end -->
+//! ```
+
+mod labels;
+mod plots;
+mod tables;
+
+use std::fs;
+
+use crate::args::Report;
+use crate::record;
+
+const BEGIN: &str = "<!-- generated: ";
+const BEGIN_TAIL: &str = " -->";
+const END: &str = "<!-- end -->";
+
+/// Writes the tables into FILTERS.md, and the plots beside it.
+///
+/// # Errors
+/// What the operating system says, and where a marker asks for a table that there is none of.
+pub fn write(args: &Report) -> Result<(), String> {
+    let (machine, rows) = record::read(&args.csv)?;
+    if rows.is_empty() {
+        return Err(format!("{}: no measurements", args.csv.display()));
+    }
+    let path = args.docs.join("FILTERS.md");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = fill(&text, |what| tables::table(what, &machine, &rows))?;
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    for (name, svg) in plots::all(&rows)? {
+        let path = args.docs.join(name);
+        fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Replaces what stands between markers by what `table` makes of their words.
+fn fill(text: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (what, after) = after.split_once(BEGIN_TAIL).ok_or("a marker without an end")?;
+        let (_, after) = after.split_once(END).ok_or_else(|| format!("no {END} behind the marker of {what}"))?;
+        filled += &format!("{before}{BEGIN}{what}{BEGIN_TAIL}\n{}\n{END}", table(what)?);
+        rest = after;
+    }
+    Ok(filled + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_between_markers_is_replaced() {
+        let text = "a\n<!-- generated: x y -->\nold\n<!-- end -->\nb\n";
+        let filled = fill(text, |what| Ok(what.to_uppercase())).unwrap();
+        assert_eq!(filled, "a\n<!-- generated: x y -->\nX Y\n<!-- end -->\nb\n");
+        assert_eq!(fill(&filled, |what| Ok(what.to_uppercase())).unwrap(), filled);
+        assert!(fill("<!-- generated: x -->\n", |_| Ok(String::new())).is_err());
+    }
+}

@@ -1,0 +1,301 @@
+//! The tables, in Markdown.
+
+use crate::record::Row;
+use crate::run::SAME_RATE;
+
+/// What a filter's name begins with that hashes keys itself: it gets no ready hash.
+const NOTE_OWN: &str = " †";
+
+/// The table that a marker names.
+pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
+    let mut words = what.split(' ');
+    let name = words.next().unwrap_or_default();
+    let n = words.next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let form = words.next().unwrap_or("hash");
+    match name {
+        "machine" => Ok(machine_line(machine, rows)),
+        "queries" => Ok(queries(rows, n, form)),
+        "same-rate" => Ok(same_rate(rows)),
+        "many" => Ok(many(rows)),
+        "space" => Ok(by_size(rows, &space_cell)),
+        "build" => Ok(by_size(rows, &build_cell)),
+        _ => Err(format!("no table is called {what}")),
+    }
+}
+
+fn machine_line(machine: &str, rows: &[Row]) -> String {
+    let passes = rows.iter().map(|row| row.passes).max().unwrap_or(0);
+    let single = rows.iter().filter(|row| row.mode == "single");
+    let queries = single.map(|row| row.queries).max().unwrap_or(0);
+    format!("{machine}; {passes} passes of {} queries.", grouped(queries))
+}
+
+/// A Markdown table; columns behind the first are set to the right.
+fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
+    if lines.is_empty() {
+        return "Not measured in this record.".into();
+    }
+    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head_line = row(&head.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>());
+    let rule = format!("|---|{}\n", "--:|".repeat(head.len() - 1));
+    let body: String = lines.iter().map(|line| row(line)).collect();
+    (head_line + &rule + &body).trim_end().to_owned()
+}
+
+/// The names of filters that are not rivals at some rate, each once, in the order measured.
+fn filters(rows: &[Row]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !row.filter.starts_with(SAME_RATE) && !names.contains(&row.filter.as_str()) {
+            names.push(&row.filter);
+        }
+    }
+    names
+}
+
+/// What a cell needs to be found.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    filter: &'a str,
+    n: usize,
+    many: bool,
+    form: &'a str,
+}
+
+fn find<'a>(rows: &'a [Row], at: At<'_>, mix: &str, mode: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| {
+        row.filter == at.filter
+            && row.n == at.n
+            && (row.filters_asked > 1) == at.many
+            && row.key_form == at.form
+            && row.mix == mix
+            && row.mode == mode
+    })
+}
+
+fn any<'a>(rows: &'a [Row], at: At<'_>) -> Option<&'a Row> {
+    rows.iter().find(|row| row.filter == at.filter && row.n == at.n && (row.filters_asked > 1) == at.many)
+}
+
+const SETTINGS: [(&str, &str); 6] = [
+    ("negative", "single"),
+    ("positive", "single"),
+    ("mixed", "single"),
+    ("negative", "batch"),
+    ("positive", "batch"),
+    ("negative", "chain"),
+];
+
+fn times(rows: &[Row], at: At<'_>) -> Vec<String> {
+    let cell = |(mix, mode): (&str, &str)| find(rows, at, mix, mode).map_or(none(), |row| short(row.ns_min));
+    SETTINGS.into_iter().map(cell).collect()
+}
+
+/// Space, rate and times of all filters of a size.
+fn queries(rows: &[Row], n: usize, form: &str) -> String {
+    let line = |filter: &&str| {
+        let at = At { filter, n, many: false, form };
+        let row = find(rows, at, "negative", "single")?;
+        let mut line = vec![named(row)];
+        line.extend(space_and_rate(row));
+        line.extend(times(rows, at));
+        line.push(row.build_ns.map_or(none(), short));
+        Some(line)
+    };
+    let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
+    markdown(
+        &[
+            "Filter",
+            "bits/key",
+            "over the bound",
+            "rate, %",
+            "absent",
+            "present",
+            "mixed",
+            "absent, batch",
+            "present, batch",
+            "absent, chain",
+            "build",
+        ],
+        &lines,
+    )
+}
+
+/// The name; with the crate, where that does not tell it; with a mark, where keys are hashed its own way.
+fn named(row: &Row) -> String {
+    let own = if row.build_form == "key" { NOTE_OWN } else { "" };
+    match row.krate.as_str() {
+        "filterblock" => format!("**`{}`**", row.filter),
+        "none" => "*empty loop*".into(),
+        krate => {
+            format!("{} ({}{}){own}", row.filter, if row.filter.starts_with(krate) { "" } else { krate }, row.version)
+        }
+    }
+}
+
+fn space_and_rate(row: &Row) -> [String; 3] {
+    let rate = match (row.rate, row.rate_low, row.rate_high) {
+        (Some(rate), Some(low), Some(high)) => {
+            let reach = (high - low) / 2.0 * 100.0;
+            let digits = if reach > 0.0 { (-reach.log10()).ceil().clamp(2.0, 6.0) } else { 4.0 };
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "2 to 6")]
+            let digits = digits as usize;
+            format!("{:.digits$} ± {reach:.digits$}", rate * 100.0)
+        }
+        _ => none(),
+    };
+    [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
+}
+
+/// Times as shares of fastbloom's at the same measured rate.
+fn same_rate(rows: &[Row]) -> String {
+    let ours = filters(rows).into_iter().filter(|filter| rows.iter().any(|row| rival_of(row) == Some(filter)));
+    let mut lines = Vec::new();
+    for filter in ours {
+        for n in sizes(rows) {
+            let at = At { filter, n, many: false, form: "hash" };
+            let rival_name = format!("{SAME_RATE}{filter}");
+            let rival = At { filter: &rival_name, ..at };
+            let (Some(row), Some(other)) = (any(rows, at), any(rows, rival)) else { continue };
+            let mut line = vec![format!("`{filter}`"), grouped(n)];
+            line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
+            line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
+            for (mix, mode) in SETTINGS {
+                // fastbloom has no batches: its single queries stand for them.
+                let rival_mode = if mode == "batch" { "single" } else { mode };
+                let pair = find(rows, at, mix, mode).zip(find(rows, rival, mix, rival_mode));
+                line.push(pair.map_or(none(), |(a, b)| format!("{:.2}", a.ns_min / b.ns_min)));
+            }
+            lines.push(line);
+        }
+    }
+    markdown(
+        &[
+            "Filter",
+            "keys",
+            "rate, %",
+            "fastbloom's",
+            "bits/key",
+            "fastbloom's",
+            "absent",
+            "present",
+            "mixed",
+            "absent, batch",
+            "present, batch",
+            "absent, chain",
+        ],
+        &lines,
+    )
+}
+
+fn rival_of(row: &Row) -> Option<&str> {
+    row.filter.strip_prefix(SAME_RATE)
+}
+
+/// Of many filters, a random one for each query.
+fn many(rows: &[Row]) -> String {
+    let Some(n) = rows.iter().find(|row| row.filters_asked > 1).map(|row| row.n) else {
+        return markdown(&[""], &[]);
+    };
+    let settings = [
+        ("hash", "negative", "single"),
+        ("hash", "positive", "single"),
+        ("hash", "mixed", "single"),
+        ("hash", "negative", "chain"),
+        ("key", "negative", "single"),
+        ("key", "positive", "single"),
+    ];
+    let line = |filter: &&str| {
+        let row = any(rows, At { filter, n, many: true, form: "" })?;
+        let mut line = vec![named(row)];
+        line.extend(space_and_rate(row));
+        for (form, mix, mode) in settings {
+            let found = find(rows, At { filter, n, many: true, form }, mix, mode);
+            line.push(found.map_or(none(), |row| short(row.ns_min)));
+        }
+        Some(line)
+    };
+    let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
+    markdown(
+        &[
+            "Filter",
+            "bits/key",
+            "over the bound",
+            "rate, %",
+            "absent",
+            "present",
+            "mixed",
+            "absent, chain",
+            "absent, key",
+            "present, key",
+        ],
+        &lines,
+    )
+}
+
+/// One line a filter, one column a size.
+fn by_size(rows: &[Row], cell: &dyn Fn(&Row) -> Option<String>) -> String {
+    let sizes = sizes(rows);
+    let line = |filter: &&str| {
+        let found = |&n: &usize| any(rows, At { filter, n, many: false, form: "" });
+        let first = sizes.iter().find_map(found).filter(|row| row.krate != "none")?;
+        let cells = sizes.iter().map(|n| found(n).and_then(cell).unwrap_or_else(none));
+        Some(std::iter::once(named(first)).chain(cells).collect::<Vec<_>>())
+    };
+    let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
+    let heads: Vec<_> = std::iter::once("Filter".to_owned()).chain(sizes.iter().map(|&n| grouped(n))).collect();
+    markdown(&heads.iter().map(String::as_str).collect::<Vec<_>>(), &lines)
+}
+
+fn space_cell(row: &Row) -> Option<String> {
+    Some(format!("{:.2} ({})", row.bits_per_key?, row.overhead_bare.map_or(none(), percent)))
+}
+
+fn build_cell(row: &Row) -> Option<String> {
+    row.build_ns.map(short)
+}
+
+fn sizes(rows: &[Row]) -> Vec<usize> {
+    let mut sizes: Vec<_> = rows.iter().filter(|row| row.filters_asked == 1).map(|row| row.n).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+fn none() -> String {
+    "-".into()
+}
+
+fn short(ns: f64) -> String {
+    if ns < 99.5 { format!("{ns:.1}") } else { format!("{ns:.0}") }
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.abs() < 10.0 { format!("{percent:.2} %") } else { format!("{percent:.0} %") }
+}
+
+/// Thousands apart.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!([1, 999, 1_000, 30_000_000].map(grouped), ["1", "999", "1,000", "30,000,000"]);
+        assert_eq!([1.234, 99.46, 123.4].map(short), ["1.2", "99.5", "123"]);
+        assert_eq!([0.0051, 0.4427].map(percent), ["0.51 %", "44 %"]);
+    }
+}

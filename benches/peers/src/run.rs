@@ -1,0 +1,304 @@
+//! The measurement: builds everything for a size, counts rates, and then, setting by setting, asks every filter in turn.
+
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use crate::args::{Form, Measure};
+use crate::clock;
+use crate::contender::{Asked, Contender, Input, Mode};
+use crate::keys::{Key, Mix, Ranges, hash_of, key};
+use crate::machine;
+use crate::ours;
+use crate::peers;
+use crate::rate::{self, Rate};
+use crate::record::{Recorder, Row};
+
+/// Small sizes are built several times over different keys, this many keys in all: the rate of one small filter says
+/// little about the next.
+const KEYS_BUILT: usize = 3_000_000;
+const MOST_FILTERS: usize = 32;
+/// About so many keys has each of many filters.
+const MANY_KEYS: usize = 10_000;
+/// How a rival at the same rate is named.
+pub const SAME_RATE: &str = "fastbloom at the rate of ";
+
+/// Measures everything that was asked for.
+///
+/// # Errors
+/// Where the processor or the file cannot be had, and if a filter denies a key that it was built from.
+pub fn measure(args: Measure) -> Result<(), String> {
+    if cfg!(debug_assertions) {
+        eprintln!("warning: not an optimised build; times mean nothing");
+    }
+    let cpu = clock::pin(args.cpu)?;
+    let machine = machine::describe(cpu);
+    eprintln!("{machine}");
+    ours::tell_unknown();
+    let mut recorder = Recorder::create(args.out.as_deref(), &machine)?;
+    for &n in &args.sizes {
+        let filters = (KEYS_BUILT / n).clamp(1, MOST_FILTERS);
+        Session::new(&args, n, 1, Ranges::equal(filters, n))?.run(&mut recorder)?;
+    }
+    if args.many_mb > 0 {
+        let filters = (args.many_mb * 1_000_000 * 8 / 10 / MANY_KEYS).max(1);
+        Session::new(&args, MANY_KEYS, filters, Ranges::uneven(filters, MANY_KEYS))?.run(&mut recorder)?;
+    }
+    Ok(())
+}
+
+/// What is known of a contender before it is timed.
+#[derive(Clone, Copy)]
+struct Facts {
+    build_ns: f64,
+    build_ns_median: f64,
+    bits_per_key: f64,
+    bits_per_key_bare: f64,
+    rate: Rate,
+}
+
+/// All filters of one size.
+struct Session<'a> {
+    args: &'a Measure,
+    n: usize,
+    /// Filters asked in turn; 1 if only the first is.
+    asked: usize,
+    ranges: Ranges,
+    contenders: Vec<Contender>,
+    facts: Vec<Facts>,
+}
+
+impl<'a> Session<'a> {
+    fn new(args: &'a Measure, n: usize, asked: usize, ranges: Ranges) -> Result<Self, String> {
+        let wanted = |contender: &Contender| contender.krate == "none" || args.wants(&contender.name);
+        let takes = |contender: &Contender| contender.takes_hashes || args.forms.contains(&Form::Key);
+        let mut contenders: Vec<_> = ours::all().into_iter().chain(peers::all()).filter(wanted).collect();
+        contenders.retain(takes);
+        let mut session = Self { args, n, asked, ranges, contenders: Vec::new(), facts: Vec::new() };
+        session.add(contenders)?;
+        session.add_rivals()?;
+        if session.facts.len() < 2 {
+            return Err("no filter has such a name".into());
+        }
+        Ok(session)
+    }
+
+    /// Builds contenders, and finds their rates.
+    fn add(&mut self, mut contenders: Vec<Contender>) -> Result<(), String> {
+        let start = Instant::now();
+        let built = build(&mut contenders, &self.ranges)?;
+        eprintln!("n = {}: {} built in {:.1} s", self.title(), contenders.len(), start.elapsed().as_secs_f64());
+        let start = Instant::now();
+        let rates = rate::measure(&contenders, &self.ranges, self.args.rate_queries);
+        eprintln!("n = {}: rates in {:.1} s", self.title(), start.elapsed().as_secs_f64());
+        let keys = self.ranges.keys() as f64;
+        for ((contender, (build_ns, build_ns_median)), rate) in contenders.into_iter().zip(built).zip(rates) {
+            let (bits, bare) = contender.group.bits();
+            let facts =
+                Facts { build_ns, build_ns_median, bits_per_key: bits / keys, bits_per_key_bare: bare / keys, rate };
+            self.contenders.push(contender);
+            self.facts.push(facts);
+        }
+        Ok(())
+    }
+
+    /// For each of ours, fastbloom with the same measured rate: sized by the formula, built, measured, and once more
+    /// with what its own rate then says about the formula's error.
+    fn add_rivals(&mut self) -> Result<(), String> {
+        let wanted: Vec<(String, f64)> = self
+            .contenders
+            .iter()
+            .zip(&self.facts)
+            .filter(|(contender, _)| contender.ours)
+            .map(|(contender, facts)| (contender.name.clone(), facts.rate.share))
+            .collect();
+        let first = self.contenders.len();
+        let rivals = |rates: &[f64]| {
+            let rival = |((name, _), &rate): (&(String, f64), &f64)| {
+                let (bits, probes) = rate::bloom_for(rate.clamp(1e-9, 0.5));
+                peers::fastbloom(format!("{SAME_RATE}{name}"), bits, probes)
+            };
+            wanted.iter().zip(rates).map(rival).collect::<Vec<_>>()
+        };
+        let rates: Vec<f64> = wanted.iter().map(|&(_, rate)| rate).collect();
+        self.add(rivals(&rates))?;
+        let corrected: Vec<f64> = rates
+            .iter()
+            .zip(&self.facts[first..])
+            .map(|(&rate, facts)| if facts.rate.share > 0.0 { rate * rate / facts.rate.share } else { rate })
+            .collect();
+        self.contenders.truncate(first);
+        self.facts.truncate(first);
+        self.add(rivals(&corrected))
+    }
+
+    fn title(&self) -> String {
+        if self.asked == 1 { self.n.to_string() } else { format!("about {}, {} filters", self.n, self.asked) }
+    }
+
+    fn run(&self, recorder: &mut Recorder) -> Result<(), String> {
+        for &form in &self.args.forms {
+            for &mix in &self.args.mixes {
+                let asked = self.asked(form, mix);
+                for &mode in &self.args.modes {
+                    if mode == Mode::Batch && self.asked > 1 {
+                        continue;
+                    }
+                    let rows = self.time(&asked, form, mix, mode)?;
+                    self.print(&rows);
+                    rows.iter().try_for_each(|row| recorder.write(row))?;
+                }
+                recorder.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The questions of a setting.
+    fn asked(&self, form: Form, mix: Mix) -> Asked {
+        let only_first = Ranges::equal(1, self.n);
+        let one = self.asked == 1;
+        let numbers = if one { &only_first } else { &self.ranges }.questions(mix, self.args.queries, 0);
+        let keys = numbers.into_iter().map(|(filter, number)| (filter, key(number)));
+        match (form, one) {
+            (Form::Hash, true) => Asked::Hashes(keys.map(|(_, key)| hash_of(&key)).collect()),
+            (Form::Hash, false) => Asked::ManyHashes(keys.map(|(filter, key)| (filter, hash_of(&key))).collect()),
+            (Form::Key, true) => Asked::Keys(keys.map(|(_, key)| key).collect()),
+            (Form::Key, false) => Asked::ManyKeys(keys.collect()),
+        }
+    }
+
+    /// Asks every contender in each pass, beginning with another one each time.
+    fn time(&self, asked: &Asked, form: Form, mix: Mix, mode: Mode) -> Result<Vec<Row>, String> {
+        let able = |contender: &Contender| {
+            (form == Form::Key || contender.takes_hashes) && (mode != Mode::Batch || contender.batched)
+        };
+        let able: Vec<usize> = (0..self.contenders.len()).filter(|&i| able(&self.contenders[i])).collect();
+        let queries = if mode == Mode::Chain { asked.len() / 4 } else { asked.len() };
+        let mut times = vec![Vec::new(); able.len()];
+        for pass in 0..self.args.passes {
+            progress(&format!("  {} {} {} pass {}", form.name(), mix.name(), mode.name(), pass + 1));
+            for turn in 0..able.len() {
+                let number = (turn + pass) % able.len();
+                let contender = &self.contenders[able[number]];
+                // To have its memory and its code at hand, as a filter has that is asked all the time: the others were
+                // asked since. Many filters are never all at hand.
+                contender.group.ask(asked, mode, if self.asked > 1 { queries / 16 } else { queries });
+                let (ns, hits) = contender.group.ask(asked, mode, queries);
+                if mix == Mix::Positive && hits != queries as u64 && contender.krate != "none" {
+                    return Err(format!("{} denies a key that it was built from (n = {})", contender.name, self.n));
+                }
+                times[number].push(ns / queries as f64);
+            }
+        }
+        progress("");
+        Ok(able.iter().zip(times).map(|(&i, times)| self.row(i, times, queries, (form, mix, mode))).collect())
+    }
+
+    fn row(&self, i: usize, mut times: Vec<f64>, queries: usize, (form, mix, mode): (Form, Mix, Mode)) -> Row {
+        let (contender, facts) = (&self.contenders[i], &self.facts[i]);
+        let filter = |value: f64| (contender.krate != "none").then_some(value);
+        // Of a rate that was too low to be seen, nothing follows.
+        let least = facts.rate.least_bits();
+        let over = |bits: f64| least.is_finite().then(|| rounded(bits / least - 1.0)).and_then(filter);
+        times.sort_by(f64::total_cmp);
+        Row {
+            filter: contender.name.clone(),
+            krate: contender.krate.into(),
+            version: machine::version_of(contender.krate).into(),
+            n: self.n,
+            filters_asked: self.asked,
+            key_form: form.name().into(),
+            mix: mix.name().into(),
+            mode: mode.name().into(),
+            ns_min: rounded(times[0]),
+            ns_median: rounded(times[times.len() / 2]),
+            passes: times.len(),
+            queries,
+            bits_per_key: filter(rounded(facts.bits_per_key)),
+            bits_per_key_bare: filter(rounded(facts.bits_per_key_bare)),
+            rate: filter(facts.rate.share),
+            rate_low: filter(facts.rate.low),
+            rate_high: filter(facts.rate.high),
+            overhead: over(facts.bits_per_key),
+            overhead_bare: over(facts.bits_per_key_bare),
+            build_ns: filter(rounded(facts.build_ns)),
+            build_ns_median: filter(rounded(facts.build_ns_median)),
+            build_form: if contender.takes_hashes { "hash".into() } else { "key".into() },
+        }
+    }
+
+    /// A table on standard output; the ratio is to fastbloom's single queries at the same rate.
+    fn print(&self, rows: &[Row]) {
+        let Some(first) = rows.first() else { return };
+        println!("\nn = {}, {}, {}, {}", self.title(), first.key_form, first.mix, first.mode);
+        println!(
+            "{:58} {:>8} {:>8} {:>6} {:>8} {:>9} {:>8} {:>8}",
+            "", "ns", "median", "ratio", "bits/key", "rate %", "over %", "build ns"
+        );
+        for row in rows {
+            let rival = rows.iter().find(|rival| rival.filter.strip_prefix(SAME_RATE) == Some(&row.filter));
+            let ratio = rival.map_or(String::new(), |rival| format!("{:.2}", row.ns_min / rival.ns_min));
+            let (rate, over) = (row.rate.unwrap_or(f64::NAN) * 100.0, row.overhead_bare.unwrap_or(f64::NAN) * 100.0);
+            println!(
+                "{:58} {:8.2} {:8.2} {ratio:>6} {:8.3} {rate:9.4} {over:8.2} {:8.1}",
+                row.filter,
+                row.ns_min,
+                row.ns_median,
+                row.bits_per_key.unwrap_or(f64::NAN),
+                row.build_ns.unwrap_or(f64::NAN)
+            );
+        }
+    }
+}
+
+/// One line that is written over, for somebody who looks on.
+fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{text:60}\r");
+    }
+}
+
+/// Four decimals are more than any clock is good for.
+fn rounded(value: f64) -> f64 {
+    (value * 10_000.0).round() / 10_000.0
+}
+
+/// Builds a filter of each contender for each range of keys, and asks it for all of them; contenders whose builder fails
+/// are dropped, and that is said. Returns nanoseconds per key, least and median.
+fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f64)>, String> {
+    let mut times = vec![Vec::new(); contenders.len()];
+    let (mut keys, mut hashes): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());
+    let mut failed = vec![false; contenders.len()];
+    for filter in 0..ranges.len() {
+        keys.clear();
+        keys.extend(ranges.of(filter).map(key));
+        hashes.clear();
+        hashes.extend(keys.iter().map(hash_of));
+        for (i, contender) in contenders.iter_mut().enumerate() {
+            if failed[i] {
+                continue;
+            }
+            let input = Input { hashes: &hashes, keys: &keys };
+            match contender.group.build(input) {
+                Ok(ns) => {
+                    times[i].push(ns / keys.len() as f64);
+                    let denied = contender.group.denied(input);
+                    if denied > 0 && contender.krate != "none" {
+                        return Err(format!("{} denies {denied} of its {} keys", contender.name, keys.len()));
+                    }
+                }
+                Err(error) => {
+                    eprintln!("dropped {}: {error}", contender.name);
+                    failed[i] = true;
+                }
+            }
+        }
+    }
+    let mut failed = failed.into_iter();
+    contenders.retain(|_| failed.next() == Some(false));
+    let summary = |mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        (times[0], times[times.len() / 2])
+    };
+    Ok(times.into_iter().filter(|times| times.len() == ranges.len()).map(summary).collect())
+}

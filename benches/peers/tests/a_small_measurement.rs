@@ -1,0 +1,89 @@
+//! A measurement of a few hundred keys, from the command line to the report: the CSV has the right shape, no filter
+//! denies a key, and FILTERS.md takes the tables.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use clap::Parser;
+use filterblock_peers::args::{Cli, Command};
+use filterblock_peers::record::{self, Row};
+use filterblock_peers::{report, run};
+
+/// Enough keys for every builder, few enough for a second.
+const ARGS: [&str; 13] = [
+    "peers",
+    "measure",
+    "--sizes",
+    "700,2k",
+    "--passes",
+    "2",
+    "--queries",
+    "500",
+    "--rate-queries",
+    "40k",
+    "--many-mb",
+    "1",
+    "--out",
+];
+
+fn measured(path: &Path, more: &[&str]) -> Result<Vec<Row>, String> {
+    let args = ARGS.iter().copied().chain([path.to_str().unwrap()]).chain(more.iter().copied());
+    let Command::Measure(args) = Cli::parse_from(args).command else { unreachable!("the command is measure") };
+    run::measure(args.resolved())?;
+    Ok(record::read(path)?.1)
+}
+
+#[test]
+fn a_measurement_has_a_row_for_each_filter_and_setting_and_no_filter_denies_a_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("peers.csv");
+    // A filter that denies a key is an error of the measurement itself.
+    let rows = measured(&path, &[]).unwrap();
+    let settings: HashSet<_> = rows.iter().map(|r| (r.n, r.filters_asked, &r.key_form, &r.mix, &r.mode)).collect();
+    // Two sizes in three modes, many filters in two; by two forms and three mixes.
+    assert_eq!(settings.len(), (2 * 3 + 2) * 2 * 3);
+    let of = |filter: &str| rows.iter().filter(|row| row.filter == filter).count();
+    assert_eq!(of("blocked-bloom:10"), settings.len());
+    assert_eq!(of("fastbloom at the rate of blocked-bloom:10"), 8 * 2 * 3 - 2 * 2 * 3, "no batches");
+    assert_eq!(of("bloomfilter:fpr=0.01"), 6 * 3, "no batches, and keys only");
+    let unique: HashSet<_> =
+        rows.iter().map(|r| (&r.filter, r.n, r.filters_asked, &r.key_form, &r.mix, &r.mode)).collect();
+    assert_eq!(unique.len(), rows.len());
+    for row in &rows {
+        assert!(row.ns_min > 0.0 && row.ns_min <= row.ns_median, "{row:?}");
+        assert_eq!(row.krate == "none", row.rate.is_none(), "{row:?}");
+        assert_eq!(row.krate == "none", row.version.is_empty(), "{row:?}");
+        if let (Some(rate), Some(low), Some(high)) = (row.rate, row.rate_low, row.rate_high) {
+            assert!(low <= rate && rate <= high && high < 0.1, "{row:?}");
+            assert!(row.build_ns.unwrap() > 0.0 && (rate == 0.0 || row.overhead_bare.unwrap() > 0.0), "{row:?}");
+            assert!(row.bits_per_key.unwrap() >= row.bits_per_key_bare.unwrap(), "{row:?}");
+        }
+    }
+    let first = fs::read_to_string(&path).unwrap();
+    assert!(first.starts_with("# ") && first.contains("rustc 1."), "the machine comes first");
+
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FILTERS.md");
+    fs::copy(docs, dir.path().join("FILTERS.md")).unwrap();
+    let args = ["peers", "report", path.to_str().unwrap(), "--docs", dir.path().to_str().unwrap()];
+    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!("the command is report") };
+    report::write(&args).unwrap();
+    let text = fs::read_to_string(dir.path().join("FILTERS.md")).unwrap();
+    assert!(text.contains("| **`blocked-bloom:10`** |"), "{text}");
+    for plot in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
+        let svg = fs::read_to_string(dir.path().join(plot)).unwrap();
+        assert!(svg.contains("blocked-bloom:10") && svg.trim_end().ends_with("</svg>"), "{plot}");
+    }
+}
+
+#[test]
+fn filters_are_chosen_by_parts_of_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("peers.csv");
+    let rows = measured(&path, &["--filters", "xorf BinaryFuse8,blocked-bloom:10", "--forms", "hash"]).unwrap();
+    let names: HashSet<_> = rows.iter().map(|row| row.filter.as_str()).collect();
+    let wanted = ["loop", "xorf BinaryFuse8", "blocked-bloom:10", "fastbloom at the rate of blocked-bloom:10"];
+    assert_eq!(names, HashSet::from(wanted));
+    assert!(measured(&path, &["--filters", "no such filter"]).is_err());
+}
