@@ -117,10 +117,10 @@ fn missing_of_eight(line: uint8x16x4_t, multipliers: &[u32], probes: u32, hash: 
     let (low, high) = multipliers.split_at(4);
     let folded = fold(hash);
     let (low, high) = (vmulq_n_u32(load(low), folded), vmulq_n_u32(load(high), folded));
-    let byte = vqtbl4_u8(line, narrow(vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high)));
+    let byte = vqtbl4_u8(line, low_bytes(vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high)));
     // Only the lowest byte of a lane survives the narrowing; a shift by more than seven would leave zero, and the mask
     // keeps the three bits that are meant.
-    let bit = narrow(vshrq_n_u32::<23>(low), vshrq_n_u32::<23>(high));
+    let bit = low_bytes(vshrq_n_u32::<23>(low), vshrq_n_u32::<23>(high));
     let bit = vand_u8(bit, vdup_n_u8(7));
     let wanted = vshl_u8(vdup_n_u8(1), vreinterpret_s8_u8(bit));
     let missing = vbic_u8(vand_u8(wanted, active(probes)), byte);
@@ -138,7 +138,7 @@ fn active(probes: u32) -> uint8x8_t {
 /// The low byte of each lane.
 #[inline]
 #[target_feature(enable = "neon")]
-fn narrow(low: uint32x4_t, high: uint32x4_t) -> uint8x8_t {
+fn low_bytes(low: uint32x4_t, high: uint32x4_t) -> uint8x8_t {
     vmovn_u16(vcombine_u16(vmovn_u32(low), vmovn_u32(high)))
 }
 
