@@ -20,6 +20,7 @@ pub(super) use prefetch::prefetch;
 
 use super::blocked::{self, LINE_LEN_BYTES};
 use super::bumped_ribbon::{Geometry as Ribbon, Parities, Portable as Plain};
+use super::ribbon;
 use super::split_block::{self, Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES};
 use crate::hash::KeyHash;
 
@@ -169,6 +170,16 @@ pub(super) fn blocks_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hashes:
             })
         ),
     }
+}
+
+/// For each column of a ribbon's block the parity of the bits that a row picks of it and of the next one.
+#[inline]
+pub(super) fn ribbon_bits(isa: Isa, first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+    dispatch!(
+        isa,
+        ribbon_bits(first, second, coefficients, shift),
+        ribbon::bits_portable(first, second, coefficients, shift)
+    )
 }
 
 /// Up to this length of a payload a pass that only prefetches costs more than it saves: out-of-order execution hides
