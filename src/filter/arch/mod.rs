@@ -103,7 +103,7 @@ macro_rules! dispatch {
 ///
 /// The kernel finds the line itself: a query is then one call, which is all that can be had where code of another
 /// instruction set cannot be inlined.
-#[inline]
+#[inline(always)]
 pub(super) fn line_may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
     dispatch!(isa, line(payload, probes, hash), blocked::may_contain_portable(payload, probes, hash))
 }
@@ -143,7 +143,7 @@ pub(super) fn ribbon_may_contain_batch(
 }
 
 /// Whether all bits of a key are set in its block of a split-block Bloom filter, whose payload is whole blocks.
-#[inline]
+#[inline(always)]
 pub(super) fn block_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash) -> bool {
     match lanes {
         Lanes::Narrow => dispatch!(isa, narrow(payload, hash), split_block::narrow_may_contain_portable(payload, hash)),
