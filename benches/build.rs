@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHash, SelfCheck};
+use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck};
 
 fn spec(text: &str) -> FilterSpec {
     text.parse().expect("a specification of this file")
@@ -36,12 +36,24 @@ fn build(c: &mut Criterion) {
 
 fn hash(c: &mut Criterion) {
     let mut group = c.benchmark_group("hash");
-    for len in [8usize, 16, 32, 100] {
+    let secret = Secret::new(&[7; 16]).expect("16 bytes");
+    let hashers = [
+        KeyHasher::xxh3(HashSeed(1)),
+        KeyHasher::xxh3_with_secret(HashSeed(1), &secret),
+        KeyHasher::sip13(HashSeed(1), &secret),
+    ];
+    for len in [8usize, 16, 32, 100, 300] {
         let key = vec![7; len];
         group.throughput(Throughput::Elements(1));
-        group.bench_function(BenchmarkId::from_parameter(len), |b| {
+        // Without the choice among the functions, to see what that costs.
+        group.bench_function(BenchmarkId::new("xxh3-alone", len), |b| {
             b.iter(|| KeyHash::of(black_box(&key), HashSeed(1)));
         });
+        for hasher in &hashers {
+            group.bench_function(BenchmarkId::new(hasher.identity().kind.to_string(), len), |b| {
+                b.iter(|| black_box(hasher).of(black_box(&key)));
+            });
+        }
     }
     group.finish();
 }

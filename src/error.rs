@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::hash::{Fingerprint, HashKind};
+
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -81,6 +83,27 @@ pub enum Error {
         /// The failure.
         reason: String,
     },
+    /// Keys were hashed under a secret, and none was given.
+    KeyNeeded {
+        /// The function that takes it.
+        hash: HashKind,
+    },
+    /// Keys were hashed under another secret than the one given.
+    WrongKey {
+        /// The function that takes it.
+        hash: HashKind,
+        /// The fingerprint of the secret that is wanted.
+        stored: Fingerprint,
+        /// The fingerprint of the secret given.
+        given: Fingerprint,
+    },
+    /// Keys were hashed by another function than the one asked for.
+    WrongHash {
+        /// The function that hashed them.
+        found: HashKind,
+        /// The one asked for.
+        wanted: HashKind,
+    },
 }
 
 impl Error {
@@ -109,6 +132,12 @@ impl Error {
             *offset = offset.saturating_add(base);
         }
         self
+    }
+
+    /// Whether the bytes may well be sound, and whoever reads them lacks the secret or has another.
+    #[must_use]
+    pub fn is_key(&self) -> bool {
+        matches!(self.root(), Self::KeyNeeded { .. } | Self::WrongKey { .. } | Self::WrongHash { .. })
     }
 
     /// Whether the bytes are damaged or foreign, as opposed to unreadable or refused.
@@ -145,6 +174,15 @@ impl fmt::Display for Error {
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
+            Self::KeyNeeded { hash } => {
+                write!(f, "keys were hashed by {hash} under a secret, which is needed to ask for them")
+            }
+            Self::WrongKey { hash, stored, given } => write!(
+                f,
+                "keys were hashed by {hash} under another secret: its fingerprint is {stored}, here that of the one \
+                 given would be {given}"
+            ),
+            Self::WrongHash { found, wanted } => write!(f, "keys were hashed by {found}, not by {wanted}"),
         }
     }
 }

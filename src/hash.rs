@@ -1,28 +1,36 @@
-//! A key is hashed once: below this file everything speaks [`KeyHash`].
+//! A key is hashed once: below this file everything speaks [`KeyHash`]. Which function hashes is a [`KeyHasher`].
+
+mod hasher;
+mod secret;
+
+pub use hasher::{HashIdentity, HashKind, KeyHasher};
+pub use secret::{FINGERPRINT_LEN_BYTES, Fingerprint, Secret};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The seed under which a store hashes its keys; it is kept in every filter block.
+/// The seed under which a store hashes its keys; it is kept in every filter block, for all to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct HashSeed(pub u64);
 
-/// The 64-bit hash of a key: XXH3-64 under a [`HashSeed`].
+/// The 64-bit hash of a key by a [`KeyHasher`].
 ///
-/// Computed once per key and good for every filter whose block names the same seed. Asking a filter with a hash made
-/// under another seed would answer about another key, so [`crate::FilterBlock::seed`] tells which seed is wanted.
+/// Computed once per key and good for every filter whose block names the same function, seed and secret. Asking a
+/// filter with a hash made otherwise would answer about another key, so [`crate::FilterBlock::hasher`] gives the hasher
+/// that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// Hashes `key` under `seed`.
+    /// Hashes `key` by XXH3-64 under `seed`, without a secret: short for [`KeyHasher::xxh3`] and [`KeyHasher::of`].
     #[must_use]
     #[inline]
     pub fn of(key: &[u8], seed: HashSeed) -> Self {
         Self(xxh3_64_with_seed(key, seed.0))
     }
 
-    /// Takes over a hash computed elsewhere, which must be XXH3-64 where others are to read the filter.
+    /// Takes over a hash computed elsewhere, which must be by the function that the block names where others are to
+    /// read the filter.
     #[must_use]
     #[inline]
     pub const fn from_raw(hash: u64) -> Self {

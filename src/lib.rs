@@ -25,17 +25,17 @@ pub mod sstable;
 pub mod storage;
 
 pub use block::{
-    Added, FilterBlock, FilterBuilder, FilterInfo, PartitionedBuilder, SelfCheck, Verify, compact, layout,
+    Added, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
 pub use filter::{Columns, FilterKind, FilterSpec, FilterView};
-pub use hash::{HashSeed, KeyHash};
+pub use hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHash, KeyHasher, Secret};
 #[cfg(feature = "lsm")]
 pub use lsm::{Db, Options};
 #[cfg(feature = "lsm")]
-pub use policy::{ByLevel, FilterPolicy, TableShape};
+pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 
 /// The vector instructions that probes use on this processor: `"avx2"` or `"portable"`.
 #[must_use]

@@ -294,7 +294,7 @@ fn what_a_newer_writer_may_write_is_unsupported_and_not_corrupt() {
         (Field::Kind, 11),
         (Field::Kind, 255),
         (Field::HashId, 0),
-        (Field::HashId, 2),
+        (Field::HashId, 4),
         (Field::Flags, 0),
         (Field::Flags, 5),
     ] {

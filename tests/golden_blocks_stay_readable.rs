@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 use block_support::{key, spec};
 use filterblock::{
-    Added, FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, PartitionedBuilder, Verify, compact,
+    Added, FilterBlock, FilterBuilder, FilterKind, HashKind, HashSeed, KeyHash, KeyHasher, LockedBlock,
+    PartitionedBuilder, Secret, Verify, compact,
 };
 
 const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
@@ -39,6 +40,31 @@ const COMPACT: [&str; 6] = [
     "v1-bloom-1000.compact",
     "v1-blocked-bloom-1000.compact",
 ];
+
+/// Their keys were hashed under [`secret`].
+const KEYED: [&str; 4] = [
+    "v1-siphash-bloom-1000.fb",
+    "v1-xxh3-secret-blocked-bloom-1000.fb",
+    "v1-siphash-keys-and-prefixes.fb",
+    "v1-siphash-partitioned-blocked-bloom.fb",
+];
+
+fn secret() -> Secret {
+    Secret::new(b"golden secret of thirty-two byte").unwrap()
+}
+
+fn hasher(name: &str) -> KeyHasher {
+    match name {
+        _ if name.contains("siphash") => KeyHasher::sip13(SEED, &secret()),
+        _ if name.contains("xxh3-secret") => KeyHasher::xxh3_with_secret(SEED, &secret()),
+        _ => KeyHasher::xxh3(SEED),
+    }
+}
+
+fn open<'a>(name: &str, bytes: &'a [u8], verify: Verify) -> FilterBlock<&'a [u8]> {
+    let secret = KEYED.contains(&name).then(secret);
+    LockedBlock::open(bytes, verify).unwrap().unlock(secret.as_ref()).unwrap()
+}
 
 fn path(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect()
@@ -74,11 +100,11 @@ fn written(name: &str) -> Vec<u8> {
     };
     let keys = (0..num_keys(name)).map(key);
     if name.contains("partitioned") {
-        let mut builder = PartitionedBuilder::new(spec(kind), SEED, 300).with_table_id(TABLE);
+        let mut builder = PartitionedBuilder::new(spec(kind), hasher(name), 300).with_table_id(TABLE);
         keys.for_each(|key| builder.add(&key).unwrap());
         return builder.finish().unwrap();
     }
-    let mut builder = FilterBuilder::new(spec(kind), SEED).with_table_id(TABLE);
+    let mut builder = FilterBuilder::new(spec(kind), hasher(name)).with_table_id(TABLE);
     if name.contains("prefixes") {
         builder = builder.with_prefixes("first-10-bytes", name.contains("keys-and")).unwrap();
     }
@@ -99,8 +125,8 @@ fn answers(name: &str, bytes: &[u8]) -> String {
     let let_through: Vec<u32> = if name.ends_with(".compact") {
         (0..10_000).filter(|&i| compact::may_contain(bytes, KeyHash::of(&absent(i), SEED))).collect()
     } else {
-        let block = FilterBlock::open(bytes).unwrap();
-        let ask = |key: &[u8]| block.may_contain_hashed_key(key, KeyHash::of(key, SEED));
+        let block = open(name, bytes, Verify::AtOpen);
+        let ask = |key: &[u8]| block.may_contain_hashed_key(key, hasher(name).of(key));
         (0..10_000).filter(|&i| ask(&absent(i))).collect()
     };
     format!("{name} {} {:?}", let_through.len(), &let_through[..let_through.len().min(8)])
@@ -108,10 +134,11 @@ fn answers(name: &str, bytes: &[u8]) -> String {
 
 #[test]
 fn blocks_of_version_1_open_and_hold_their_keys() {
-    for name in BLOCKS {
+    for name in BLOCKS.iter().chain(&KEYED) {
         let bytes = golden(name);
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
+            let block = open(name, &bytes, verify);
+            assert_eq!(block.hasher().identity(), hasher(name).identity(), "{name}");
             assert_eq!((block.seed(), block.table_id()), (SEED, TABLE), "{name}");
             let keys = (0..num_keys(name)).map(key);
             match block.added() {
@@ -123,7 +150,7 @@ fn blocks_of_version_1_open_and_hold_their_keys() {
             let prefixes = block.added() != Added::WholeKeys;
             assert!(
                 keys.clone()
-                    .all(|key| !prefixes || block.may_contain_hashed_key(&key[..10], KeyHash::of(&key[..10], SEED))),
+                    .all(|key| !prefixes || block.may_contain_hashed_key(&key[..10], hasher(name).of(&key[..10]))),
                 "{name}: a prefix is denied"
             );
             block.verify_pages().unwrap();
@@ -145,13 +172,14 @@ fn compact_filters_of_version_1_hold_their_keys() {
 #[test]
 fn answers_about_absent_keys_stay() {
     let recorded = String::from_utf8(golden("v1-answers.txt")).unwrap();
-    let found: Vec<String> = BLOCKS.iter().chain(&COMPACT).map(|name| answers(name, &golden(name))).collect();
+    let found: Vec<String> =
+        BLOCKS.iter().chain(&COMPACT).chain(&KEYED).map(|name| answers(name, &golden(name))).collect();
     assert_eq!(found, recorded.lines().collect::<Vec<_>>());
 }
 
 #[test]
 fn the_present_code_writes_the_same_bytes() {
-    for name in BLOCKS.iter().chain(&COMPACT) {
+    for name in BLOCKS.iter().chain(&COMPACT).chain(&KEYED) {
         assert!(written(name) == golden(name), "{name} is written in other bytes");
     }
 }
@@ -171,18 +199,38 @@ fn key_hashes_are_those_of_another_implementation() {
     assert_eq!(KeyHash::of(b"", HashSeed(0)).raw(), 0x2d06_8005_38d3_94c2);
 }
 
+#[test]
+fn keyed_hashes_and_fingerprints_are_those_of_other_implementations() {
+    let bytes = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+    };
+    let vectors = String::from_utf8(golden("keyed-hashes.txt")).unwrap();
+    let mut count = 0;
+    for line in vectors.lines().filter(|line| !line.starts_with('#')) {
+        let [id, secret, seed, fingerprint, len, hash] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
+        let kind = HashKind::from_id(id.parse().unwrap()).unwrap();
+        let seed = HashSeed(u64::from_str_radix(seed, 16).unwrap());
+        let hasher = KeyHasher::new(kind, seed, Some(&Secret::new(&bytes(secret)).unwrap())).unwrap();
+        let key: Vec<u8> = (0..len.parse::<usize>().unwrap()).map(|i| (i % 251) as u8).collect();
+        assert_eq!(hasher.identity().fingerprint.unwrap().to_string(), fingerprint, "{line}");
+        assert_eq!(hasher.of(&key).raw(), u64::from_str_radix(hash, 16).unwrap(), "{line}");
+        count += 1;
+    }
+    assert!(count > 400);
+}
+
 /// Makes what is missing: `cargo test --test golden_blocks_stay_readable -- --ignored`.
 #[test]
 #[ignore = "writes tests/golden, and only files that are not there"]
 fn make_missing_golden_files() {
-    let mut lines = String::new();
-    for name in BLOCKS.iter().chain(&COMPACT) {
+    let mut lines = std::fs::read_to_string(path("v1-answers.txt")).unwrap_or_default();
+    for name in BLOCKS.iter().chain(&COMPACT).chain(&KEYED) {
         if !path(name).exists() {
             std::fs::write(path(name), written(name)).unwrap();
         }
-        writeln!(lines, "{}", answers(name, &golden(name))).unwrap();
+        if !lines.contains(&format!("{name} ")) {
+            writeln!(lines, "{}", answers(name, &golden(name))).unwrap();
+        }
     }
-    if !path("v1-answers.txt").exists() {
-        std::fs::write(path("v1-answers.txt"), lines).unwrap();
-    }
+    std::fs::write(path("v1-answers.txt"), lines).unwrap();
 }

@@ -1,6 +1,6 @@
-//! A store that version 1 wrote stays readable for ever: manifest, `CURRENT`, tables, and a log that was never replayed.
+//! The stores that version 1 wrote stay readable for ever: manifest, `CURRENT`, tables, and a log that was never replayed.
 //!
-//! Its files are never made anew: where this test fails, the code is wrong, or a version 2 is due.
+//! Their files are never made anew: where this test fails, the code is wrong, or a version 2 is due.
 #![cfg(feature = "lsm")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
@@ -9,10 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use filterblock::lsm::{Durability, WriteBatch};
-use filterblock::{Db, Options};
+use filterblock::{Db, Error, HashKind, Options, Secret};
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-store")
+/// One as stores are by default, one whose keys are hashed by SipHash-1-3 under a secret.
+const STORES: [&str; 2] = ["v1-store", "v1-store-siphash"];
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 /// Three generations of writes, each over the one before: in a table of level 1, in one of level 0, in the log.
@@ -52,8 +55,10 @@ fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
     content
 }
 
-fn options() -> Options {
+fn options(name: &str) -> Options {
+    let secret = name.ends_with("-siphash").then(|| Secret::new(b"sixteen and good").unwrap());
     Options {
+        secret,
         create_if_missing: false,
         hash_seed: Some(0x0123_4567_89ab_cdef),
         durability: Durability::Sync,
@@ -88,10 +93,14 @@ fn check(db: &Db) {
 
 #[test]
 fn a_store_of_version_1_opens_with_every_key_and_its_log() {
+    STORES.iter().for_each(|name| opens_with_every_key_and_its_log(name));
+}
+
+fn opens_with_every_key_and_its_log(name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    copy(&golden(), &path);
-    let db = Db::open(&path, options()).unwrap();
+    copy(&golden(name), &path);
+    let db = Db::open(&path, options(name)).unwrap();
     let levels: Vec<u64> = db.stats().levels.iter().map(|level| level.tables).collect();
     assert_eq!(levels[..2], [2, 1], "a table of each level, and one of the log's writes");
     check(&db);
@@ -100,34 +109,43 @@ fn a_store_of_version_1_opens_with_every_key_and_its_log() {
     drop(snapshot);
     db.close().unwrap();
     // What the present code made of it is a store again.
-    let db = Db::open(&path, options()).unwrap();
+    let db = Db::open(&path, options(name)).unwrap();
     db.compact_range(..).unwrap();
     check(&db);
 }
 
 #[test]
-fn the_golden_store_holds_what_it_is_there_for() {
+fn the_golden_stores_hold_what_they_are_there_for() {
+    STORES.iter().for_each(|name| holds_what_it_is_there_for(name));
+    let dir = tempfile::tempdir().unwrap();
+    copy(&golden(STORES[1]), dir.path());
+    let error = Db::open(dir.path(), options(STORES[0])).unwrap_err();
+    assert!(matches!(error.root(), Error::KeyNeeded { hash: HashKind::SipHash13 }), "{error}");
+}
+
+fn holds_what_it_is_there_for(name: &str) {
     let mut names: Vec<String> =
-        fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        fs::read_dir(golden(name)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names.iter().filter(|name| name.ends_with(".sst")).count(), 2, "{names:?}");
     assert!(names.contains(&"CURRENT".to_owned()) && names.iter().any(|name| name.starts_with("MANIFEST-")));
     let log = names.iter().find(|name| name.ends_with(".log")).unwrap();
     // The last generation is nowhere but in the log.
-    let in_log = fs::read(golden().join(log)).unwrap();
+    let in_log = fs::read(golden(name).join(log)).unwrap();
     assert!(in_log.windows(7).any(|window| window == b"log 35 "));
 }
 
-/// Makes the store: `cargo test --features lsm --test golden_stores_stay_readable -- --ignored`.
+/// Makes what is missing: `cargo test --features lsm --test golden_stores_stay_readable -- --ignored`.
 #[test]
-#[ignore = "writes tests/golden/v1-store, and only if it is not there"]
-fn make_missing_golden_store() {
-    if golden().exists() {
-        return;
-    }
+#[ignore = "writes stores in tests/golden, and only those that are not there"]
+fn make_missing_golden_stores() {
+    STORES.iter().filter(|name| !golden(name).exists()).for_each(|name| make(name));
+}
+
+fn make(store: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    let db = Db::open(&path, Options { create_if_missing: true, ..options() }).unwrap();
+    let db = Db::open(&path, Options { create_if_missing: true, ..options(store) }).unwrap();
     for (name, step) in GENERATIONS {
         db.write(batch(name, step)).unwrap();
         match name {
@@ -138,5 +156,5 @@ fn make_missing_golden_store() {
     }
     check(&db);
     // As a crash would find it: closing would bring the log into a table.
-    copy(&path, &golden());
+    copy(&path, &golden(store));
 }

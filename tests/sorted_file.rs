@@ -12,7 +12,7 @@ use filterblock::sstable::{
     TableReadOptions, TableWriter,
 };
 use filterblock::storage::{Disk, IoMode, Memory, Storage};
-use filterblock::{Error, Field, HashSeed, Verify};
+use filterblock::{Error, Field, HashSeed, KeyHasher, Secret, Verify};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
@@ -68,6 +68,16 @@ fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
     ]
 }
 
+/// Each of the hash functions, by turns.
+fn hasher(seed: u64) -> KeyHasher {
+    let secret = Secret::new(&[3; 16]).unwrap();
+    match seed % 3 {
+        0 => KeyHasher::xxh3(HashSeed(seed)),
+        1 => KeyHasher::xxh3_with_secret(HashSeed(seed), &secret),
+        _ => KeyHasher::sip13(HashSeed(seed), &secret),
+    }
+}
+
 fn options() -> impl Strategy<Value = TableOptions> {
     let compression = prop_oneof![Just(Compression::None), Just(Compression::Lz4)];
     let filter = prop_oneof![Just(None), Just(Some("bloom:10")), Just(Some("blocked-bloom:4"))];
@@ -79,7 +89,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
             restart_interval: sizes.1,
             compression,
             filter: filter.map(|spec| spec.parse().unwrap()),
-            seed: HashSeed(seed),
+            hasher: hasher(seed),
             table_id: id,
             ..TableOptions::default()
         }
@@ -147,7 +157,7 @@ proptest! {
         let path = Path::new("t.sst");
         write(&storage, path, options.clone(), &model);
         let read_options = TableReadOptions {
-            strict: true, seed: Some(options.seed), table_id: Some(options.table_id), ..TableReadOptions::default()
+            strict: true, hasher: Some(options.hasher), table_id: Some(options.table_id), ..TableReadOptions::default()
         };
         let table = Arc::new(Table::open(&storage, path, read_options).unwrap());
         assert_eq!(matches!(table.filter(), TableFilter::Absent), options.filter.is_none());
@@ -241,15 +251,49 @@ fn another_table_id_is_refused_and_another_seed_degrades_the_filter() {
     let storage = Memory::new();
     let path = Path::new("t.sst");
     let model = numbers(10);
-    write(&storage, path, TableOptions { seed: HashSeed(7), ..TableOptions::default() }, &model);
+    write(&storage, path, TableOptions { hasher: HashSeed(7).into(), ..TableOptions::default() }, &model);
     let other_id = TableReadOptions { table_id: Some([1; 16]), ..TableReadOptions::default() };
     let error = Table::open(&storage, path, other_id).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::TableId, .. }), "{error}");
-    let other_seed = TableReadOptions { seed: Some(HashSeed(8)), ..TableReadOptions::default() };
-    let table = Arc::new(Table::open(&storage, path, other_seed).unwrap());
+    let other_seed = TableReadOptions { hasher: Some(HashSeed(8).into()), ..TableReadOptions::default() };
+    let table = Arc::new(Table::open(&storage, path, other_seed.clone()).unwrap());
     assert!(matches!(table.filter(), TableFilter::Degraded(error) if error.to_string().contains("hash seed")));
     check_gets(&table, &model, &[b"absent".to_vec()]);
     assert!(Table::open(&storage, path, TableReadOptions { strict: true, ..other_seed }).is_err());
+}
+
+#[test]
+fn without_the_secret_or_with_another_every_answer_of_the_filter_is_maybe() {
+    let storage = Memory::new();
+    let path = Path::new("t.sst");
+    let model = numbers(100);
+    let [secret, other] = [[1; 16], [2; 16]].map(|bytes| Secret::new(&bytes).unwrap());
+    for of in [KeyHasher::xxh3_with_secret, KeyHasher::sip13] {
+        if storage.exists(path) {
+            storage.remove(path).unwrap();
+        }
+        let hasher = of(HashSeed(7), &secret);
+        write(&storage, path, TableOptions { hasher: hasher.clone(), ..TableOptions::default() }, &model);
+        let open = |hasher, strict| {
+            let options = TableReadOptions { hasher, strict, ..TableReadOptions::default() };
+            Table::open(&storage, path, options)
+        };
+        let right = open(Some(hasher.clone()), true).unwrap();
+        assert!(matches!(right.filter(), TableFilter::Ready(_)) && right.verify().unwrap().is_sound());
+        for wrong in [None, Some(of(HashSeed(7), &other)), Some(of(HashSeed(8), &secret)), Some(HashSeed(7).into())] {
+            let table = Arc::new(open(wrong.clone(), false).unwrap());
+            assert!(matches!(table.filter(), TableFilter::Degraded(_)), "{wrong:?}");
+            check_gets(&table, &model, &[b"absent".to_vec()]);
+            // Who says which hasher is the right one takes the filter for another store's.
+            assert_eq!(table.verify().unwrap().damage.len(), 1, "{wrong:?}");
+            let error = open(wrong, true).unwrap_err();
+            assert!(error.to_string().starts_with("t.sst: "), "{error}");
+        }
+        let error = open(None, true).unwrap_err();
+        assert!(matches!(error.root(), Error::KeyNeeded { hash } if *hash == hasher.identity().kind), "{error}");
+        let error = open(Some(of(HashSeed(7), &other)), true).unwrap_err();
+        assert!(matches!(error.root(), Error::WrongKey { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn options(compression: Compression, filter: &str) -> TableOptions {
         restart_interval: 4,
         compression,
         filter: (!filter.is_empty()).then(|| filter.parse().unwrap()),
-        seed: HashSeed(42),
+        hasher: HashSeed(42).into(),
         table_id: *b"the first table!",
         ..TableOptions::default()
     }
@@ -223,7 +223,7 @@ fn the_filter_of_another_table_or_of_an_older_file_of_the_same_table_is_noticed(
         let mixed = with_filter_of(&bytes, &foreign);
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let lenient = TableReadOptions { verify, ..TableReadOptions::default() };
-            let table = open(&mixed, lenient).unwrap();
+            let table = open(&mixed, lenient.clone()).unwrap();
             assert!(matches!(table.filter(), TableFilter::Degraded(error) if error.is_damage()));
             assert!(!read_all(&table, &ours), "every key is found without the filter");
             assert!(!table.verify().unwrap().is_sound());

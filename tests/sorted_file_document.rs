@@ -29,7 +29,7 @@ fn write(options: TableOptions, entries: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<u
 fn tiny() -> Vec<u8> {
     let options = TableOptions {
         table_id: *b"the 3-key table.",
-        seed: HashSeed(42),
+        hasher: HashSeed(42).into(),
         filter: Some("blocked-bloom:10".parse().unwrap()),
         created_by: "filterblock".to_owned(),
         ..TableOptions::default()
@@ -133,7 +133,7 @@ fn golden_options(compression: Compression) -> TableOptions {
         block_size_bytes: 1024,
         compression,
         table_id: *b"golden, sorted 1",
-        seed: HashSeed(0x0123_4567_89ab_cdef),
+        hasher: HashSeed(0x0123_4567_89ab_cdef).into(),
         filter: Some("bloom:10".parse().unwrap()),
         created_by: "filterblock".to_owned(),
         ..TableOptions::default()

@@ -9,9 +9,11 @@ mod block_support;
 use block_support::{SplitMix, spec};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
 use filterblock::{
-    Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, SelfCheck, compact,
+    Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
+    SelfCheck, compact,
 };
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use siphasher::sip::{SipHasher13, SipHasher24};
+use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
 const DOCUMENT: &str = include_str!("../docs/FORMAT.md");
 
@@ -320,8 +322,81 @@ fn the_tags_are_those_of_the_code() {
     assert_eq!(layout::PARTITION_INDEX_TAG, 9);
     assert!(rows[9][1].starts_with("partition index"));
     let hashes = table(&["Id", "Function"]);
-    assert!(hashes[1][0] == layout::HASH_XXH3_64.to_string() && hashes[1][1].starts_with("XXH3-64 of the key's bytes"));
+    let ids: Vec<_> = hashes.iter().map(|row| row[0].parse::<u8>().unwrap()).collect();
+    assert_eq!(ids[1..], HashKind::ALL.map(|kind| kind as u8));
+    assert!(hashes[1][1].starts_with("XXH3-64 of the key's bytes, with the 64-bit seed"));
     assert_eq!(KeyHash::of(b"", HashSeed(0)).raw(), 0x2d06_8005_38d3_94c2);
+}
+
+/// The words W(n) of a secret, by section 6.
+fn words(secret: &[u8], function: u8, seed: u64, numbers: std::ops::Range<u32>) -> Vec<u8> {
+    let sip =
+        |key: &[u8], message: &[u8]| SipHasher24::new_with_key(key.try_into().unwrap()).hash(message).to_le_bytes();
+    let root = match secret.len() {
+        16 => secret.to_vec(),
+        _ => [0, 1].iter().flat_map(|&byte| sip(&secret[..16], &[&secret[16..], &[byte]].concat())).collect(),
+    };
+    let message = |n: u32| [b"filterblock".as_slice(), &[function], &n.to_le_bytes(), &seed.to_le_bytes()].concat();
+    assert_eq!(message(0).len(), 24);
+    numbers.flat_map(|n| sip(&root, &message(n))).collect()
+}
+
+/// Fingerprint and hash of a key, by section 6.
+fn keyed_hash(secret: &[u8], function: u8, seed: u64, key: &[u8]) -> (Vec<u8>, u64) {
+    let hash = match function {
+        2 => xxh3_64_with_secret(key, &words(secret, 2, seed, 1..25)),
+        _ => SipHasher13::new_with_key(words(secret, 3, seed, 1..3).as_slice().try_into().unwrap()).hash(key),
+    };
+    (words(secret, function, seed, 0..1), hash)
+}
+
+#[test]
+fn a_stranger_hashes_keys_under_a_secret_as_it_says() {
+    let hashes = table(&["Id", "Function"]);
+    assert!(hashes[2][1].contains("XXH3-64") && hashes[2][1].contains("the 192 bytes W(1) .. W(24) as its secret"));
+    assert!(hashes[3][1].contains("SipHash-1-3") && hashes[3][1].contains("the 16 bytes W(1) W(2) as its key"));
+    assert!(
+        DOCUMENT.contains("message = the 11 ASCII bytes `filterblock`, then the hash function (1 byte), n (4 bytes)")
+    );
+    let counting: [u8; 32] = std::array::from_fn(|i| i as u8);
+    let secrets = [&counting[..16], &counting[..]];
+    for (function, kind) in [(2, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
+        for (secret, seed) in secrets.into_iter().flat_map(|secret| [(secret, 0), (secret, 0xfeed_5eed_0123_4567)]) {
+            let hasher = KeyHasher::new(kind, HashSeed(seed), Some(&Secret::new(secret).unwrap())).unwrap();
+            for i in 0..300 {
+                let key: Vec<u8> = (0..i).map(|byte| byte as u8).collect();
+                let (fingerprint, hash) = keyed_hash(secret, function, seed, &key);
+                assert_eq!(hasher.of(&key).raw(), hash, "{kind}, {i} bytes");
+                assert_eq!(hasher.identity().fingerprint.unwrap().to_bytes().as_slice(), fingerprint);
+            }
+        }
+    }
+    for row in table(&["Function", "W(0), the fingerprint", "Hash of `apple`"]) {
+        let (fingerprint, hash) = keyed_hash(secrets[0], row[0].parse().unwrap(), 0, b"apple");
+        let fingerprint: Vec<_> = fingerprint.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((row[1].clone(), row[2].clone()), (format!("`{}`", fingerprint.join(" ")), format!("{hash:#x}")));
+    }
+}
+
+#[test]
+fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
+    assert!(DOCUMENT.contains("fingerprint of the secret, section 6: 8 bytes"));
+    let secret = [9; 16];
+    for (function, kind) in [(2u8, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
+        let hasher = KeyHasher::new(kind, HashSeed(42), Some(&Secret::new(&secret).unwrap())).unwrap();
+        let mut keyed = FilterBuilder::new(spec("bloom:10"), hasher.clone());
+        let mut plain = FilterBuilder::new(spec("bloom:10"), HashSeed(42));
+        for i in 0..100 {
+            keyed.add(&block_support::key(i));
+            plain.add_hash(hasher.of(&block_support::key(i)));
+        }
+        // A block of the same hashes, with the record between page sums and trailer, and the function's id.
+        let record = [&[1, 8][..], &words(&secret, function, 42, 0..1)].concat();
+        let mut theirs = block_support::with_extension(plain.finish().unwrap(), 1, &record);
+        block_support::put_number(&mut theirs, Field::HashId, function.into());
+        block_support::repair_trailer(&mut theirs);
+        assert!(keyed.finish().unwrap() == theirs, "{kind}");
+    }
 }
 
 #[test]

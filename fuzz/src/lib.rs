@@ -9,7 +9,7 @@ pub use input::Input;
 pub use patch::patch_block;
 pub use roundtrip::roundtrip;
 
-use filterblock::{FilterBlock, KeyHash, Verify, compact};
+use filterblock::{Error, FilterBlock, KeyHash, LockedBlock, Result, Secret, Verify, compact};
 
 /// Any bytes, opened as a block, as a partition and as a compact filter: never a panic, never two opinions.
 pub fn open_block(data: &[u8]) {
@@ -27,10 +27,25 @@ pub fn open_block(data: &[u8]) {
     }
 }
 
+/// The secret of the golden files.
+pub(crate) fn secret() -> Secret {
+    Secret::new(b"golden secret of thirty-two byte").unwrap()
+}
+
+/// Opens `data`, with the secret where one is needed: without it, that is the only error.
+fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
+    let opened = FilterBlock::open_with(data, verify);
+    let Err(Error::KeyNeeded { hash }) = opened else { return opened };
+    let locked = LockedBlock::open(data, verify).unwrap();
+    assert_eq!(locked.hash().kind, hash);
+    let _ = (locked.info(), locked.added(), locked.extractor());
+    locked.unlock(Some(&secret()))
+}
+
 /// Opens `data` in both ways and, where it opens, asks it everything.
 pub fn query_block(data: &[u8]) {
-    let lazy = FilterBlock::open_with(data, Verify::OnFirstTouch);
-    let checked = match FilterBlock::open(data) {
+    let lazy = open(data, Verify::OnFirstTouch);
+    let checked = match open(data, Verify::AtOpen) {
         Ok(checked) => checked,
         // Pages that the lazy reader has not looked at yet may be what is wrong: it has to notice when it does.
         Err(_) => {

@@ -1,22 +1,27 @@
 //! Keys from the input through every form of a filter: none may be denied.
 
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, PartitionedBuilder, Verify, compact};
+use filterblock::{FilterBuilder, HashSeed, KeyHash, KeyHasher, LockedBlock, PartitionedBuilder, Verify, compact};
 
-use crate::Input;
+use crate::{Input, secret};
 
 /// Never a false negative, whatever kind, budget, keys, order, repetitions and form.
 pub fn roundtrip(data: &[u8]) {
     let mut input = Input(data);
     let spec = input.spec();
     let seed = HashSeed(input.number(8));
+    let hasher = match seed.0 % 4 {
+        0 => KeyHasher::sip13(seed, &secret()),
+        1 => KeyHasher::xxh3_with_secret(seed, &secret()),
+        _ => KeyHasher::xxh3(seed),
+    };
     let partition_keys = usize::from(input.byte());
     let keys = keys(&mut input);
     // A bare hash is asked of every partition: many of them would cost the square of the keys.
     let partition_keys = partition_keys.max(keys.len() / 8);
-    let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key, seed)).collect();
+    let hashes: Vec<KeyHash> = keys.iter().map(|key| hasher.of(key)).collect();
 
     let build = |reversed: bool| {
-        let mut builder = FilterBuilder::new(spec, seed).with_table_id([7; 16]);
+        let mut builder = FilterBuilder::new(spec, hasher.clone()).with_table_id([7; 16]);
         match reversed {
             false => keys.iter().for_each(|key| builder.add(key)),
             // Repetitions change nothing.
@@ -26,27 +31,27 @@ pub fn roundtrip(data: &[u8]) {
     };
     let block = build(false).finish().unwrap();
     assert_eq!(block, build(true).finish().unwrap(), "the order of adding changes the bytes");
-    assert_holds(&block, &keys, &hashes);
+    assert_holds(&block, &hasher, &keys, &hashes);
 
     let compact = build(false).finish_compact().unwrap();
     assert!(hashes.iter().all(|&hash| compact::may_contain(&compact, hash)), "the compact form denies a key");
     let unaligned = [&[0], compact.as_slice()].concat();
     assert!(hashes.iter().all(|&hash| compact::may_contain(&unaligned[1..], hash)), "an odd address denies a key");
 
-    let mut builder = PartitionedBuilder::new(spec, seed, partition_keys);
+    let mut builder = PartitionedBuilder::new(spec, hasher.clone(), partition_keys);
     keys.iter().for_each(|key| builder.add(key).unwrap());
-    assert_holds(&builder.finish().unwrap(), &keys, &hashes);
+    assert_holds(&builder.finish().unwrap(), &hasher, &keys, &hashes);
 
     // Hashes as they come: equal ones, zeros, ones that no key is known for.
     let raw: Vec<KeyHash> = data.chunks(8).map(|chunk| KeyHash::from_raw(Input(chunk).number(8))).collect();
-    let mut builder = FilterBuilder::new(spec, seed);
+    let mut builder = FilterBuilder::new(spec, hasher.clone());
     raw.iter().for_each(|&hash| builder.add_hash(hash));
-    assert_holds(&builder.finish().unwrap(), &[], &raw);
+    assert_holds(&builder.finish().unwrap(), &hasher, &[], &raw);
 }
 
-fn assert_holds(block: &[u8], keys: &[Vec<u8>], hashes: &[KeyHash]) {
+fn assert_holds(block: &[u8], hasher: &KeyHasher, keys: &[Vec<u8>], hashes: &[KeyHash]) {
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        let block = FilterBlock::open_with(block, verify).unwrap();
+        let block = LockedBlock::open(block, verify).unwrap().unlock_with(hasher).unwrap();
         for (key, &hash) in keys.iter().zip(hashes) {
             assert!(block.may_contain_key(key) && block.may_contain_hashed_key(key, hash), "a key is denied");
         }

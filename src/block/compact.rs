@@ -4,9 +4,10 @@
 //! ```text
 //! | payload, any number of bytes | probes, 1 byte | version << 4 | kind, 1 byte |
 //! ```
-//! The shape follows from the length. The host hands the slice over anew at each lookup and hashes keys with
-//! [`KeyHash::of`] under a seed of its choice, which it must keep. A standard Bloom filter is sized to the byte; a
-//! blocked one takes whole lines of 64 bytes and suits filters of more than a few hundred keys.
+//! The shape follows from the length. The host hands the slice over anew at each lookup and hashes keys by a
+//! [`KeyHasher`](crate::KeyHasher) of its choice, whose function, seed and secret it must keep: nothing here tells it
+//! of a wrong one. A standard Bloom filter is sized to the byte; a blocked one takes whole lines of 64 bytes and suits
+//! filters of more than a few hundred keys.
 
 use crate::filter::{FilterKind, FilterView, Geometry, Isa, Shape};
 use crate::hash::KeyHash;

@@ -4,7 +4,7 @@ use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
 use crate::filter::{FilterKind, Geometry, MAX_LAYERS_LEN_BYTES, Shape};
-use crate::hash::HashSeed;
+use crate::hash::{FINGERPRINT_LEN_BYTES, Fingerprint, HashIdentity, HashKind, HashSeed};
 
 /// Bytes that one page sum covers; the last page of a payload may be shorter.
 pub const PAGE_LEN_BYTES: usize = 4096;
@@ -16,22 +16,23 @@ pub const TRAILER_LEN_BYTES: usize = 60;
 pub const MAGIC: [u8; 4] = *b"\x89FLB";
 /// The version that this crate writes, and the newest that it reads.
 pub const VERSION: u8 = 1;
-/// The tag of XXH3-64 under the trailer's seed. 2 and 3 are kept for XXH3-64 under a secret and for SipHash-1-3.
-pub const HASH_XXH3_64: u8 = 1;
 /// The tag of a partition index in the place of a filter kind.
 pub const PARTITION_INDEX_TAG: u8 = 9;
 
 const FLAG_WHOLE_KEYS: u8 = 1;
 const FLAG_PREFIXES: u8 = 2;
+const EXTENSION_FINGERPRINT: u8 = 1;
 const EXTENSION_EXTRACTOR: u8 = 2;
 const EXTENSION_LAYERS: u8 = 3;
 const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 const RECORD_HEAD_LEN_BYTES: usize = 2;
 /// The longest name of a function that takes a key's prefix; a reader takes any that fits the extension.
 pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
-/// Room for one record of each tag, the largest of each, with 16 bytes for a secret's fingerprint.
-const _: () =
-    assert!(3 * RECORD_HEAD_LEN_BYTES + MAX_EXTRACTOR_LEN_BYTES + MAX_LAYERS_LEN_BYTES + 16 <= MAX_EXTENSION_LEN_BYTES);
+/// Room for one record of each tag, the largest of each.
+const _: () = assert!(
+    3 * RECORD_HEAD_LEN_BYTES + FINGERPRINT_LEN_BYTES + MAX_EXTRACTOR_LEN_BYTES + MAX_LAYERS_LEN_BYTES
+        <= MAX_EXTENSION_LEN_BYTES
+);
 
 /// Name and length of each field of the trailer, in order.
 pub const FIELDS: [(Field, usize); 13] = [
@@ -122,7 +123,8 @@ pub(crate) enum Content {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
-    pub(crate) seed: HashSeed,
+    /// How its keys were hashed.
+    pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
     /// 0 for a filter or a partition index, `i + 1` for the i-th partition.
@@ -166,17 +168,20 @@ impl Trailer {
             Content::PartitionIndex => (PARTITION_INDEX_TAG, [0; 3], [].as_slice()),
         };
         let extension_start = block.len();
+        if let Some(fingerprint) = self.hash.fingerprint {
+            put_record(block, EXTENSION_FINGERPRINT, &fingerprint.to_bytes());
+        }
         put_record(block, EXTENSION_EXTRACTOR, self.extractor.as_deref().unwrap_or_default().as_bytes());
         put_record(block, EXTENSION_LAYERS, layers);
         #[expect(clippy::cast_possible_truncation, reason = "asserted where the records' longest lengths are set")]
         let extension_len = (block.len() - extension_start) as u8;
         block.extend_from_slice(&self.table_id);
-        codec::put_u64(block, self.seed.0);
+        codec::put_u64(block, self.hash.seed.0);
         codec::put_u64(block, self.num_keys);
         codec::put_u64(block, self.payload_len_bytes);
         codec::put_u32(block, self.place);
         block.extend_from_slice(&params);
-        block.extend_from_slice(&[extension_len, kind, HASH_XXH3_64, self.added.flags(), VERSION]);
+        block.extend_from_slice(&[extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
         let covered = block.get(payload_len..).unwrap_or_default();
         let sum = crate::checksum::crc32(covered);
         codec::put_u32(block, sum);
@@ -269,16 +274,15 @@ impl RawTrailer {
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<Trailer> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
-        if self.hash_id != HASH_XXH3_64 {
-            return Err(unsupported(Field::HashId, self.hash_id));
-        }
+        let hash_kind = HashKind::from_id(self.hash_id).ok_or_else(|| unsupported(Field::HashId, self.hash_id))?;
         let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
         // The kind comes before its parameters: only a kind that is known says which of them must be zero.
         let filter_kind = FilterKind::from_tag(self.kind);
         if filter_kind.is_none() && self.kind != PARTITION_INDEX_TAG {
             return Err(unsupported(Field::Kind, self.kind));
         }
-        let (extractor, layers) = read_extension(extension, at(Field::TableId) - extension.len() as u64)?;
+        let Extension { fingerprint, extractor, layers } =
+            Extension::read(extension, at(Field::TableId) - extension.len() as u64)?;
         let content = match filter_kind {
             None if self.params != [0; 3] => return corrupt(Field::Params),
             None if !layers.is_empty() => return corrupt(Field::Extension),
@@ -295,8 +299,11 @@ impl RawTrailer {
         if extractor.is_some() != (added != Added::WholeKeys) {
             return corrupt(Field::Extension);
         }
-        let Self { table_id, seed, num_keys, payload_len_bytes, place, .. } = self;
-        Ok(Trailer { table_id, seed: HashSeed(seed), num_keys, payload_len_bytes, place, content, added, extractor })
+        let Some(hash) = HashIdentity::new(hash_kind, HashSeed(self.seed), fingerprint) else {
+            return corrupt(Field::Extension);
+        };
+        let Self { table_id, num_keys, payload_len_bytes, place, .. } = self;
+        Ok(Trailer { table_id, hash, num_keys, payload_len_bytes, place, content, added, extractor })
     }
 }
 
@@ -309,23 +316,38 @@ fn put_record(block: &mut Vec<u8>, tag: u8, value: &[u8]) {
     }
 }
 
-/// The extractor's name and the layers. A tag that is not known is not safe to ignore.
-fn read_extension(bytes: &[u8], offset: u64) -> Result<(Option<String>, Vec<u8>)> {
-    let mut cursor = Cursor::new(bytes, offset);
-    let (mut extractor, mut layers) = (None, Vec::new());
-    while !cursor.is_empty() {
-        let tag = cursor.take_u8(Field::Extension)?;
-        let len = cursor.take_u8(Field::Extension)?;
-        let value = cursor.take(len.into(), Field::Extension)?;
-        // No bytes and a second record of a tag are what no writer writes.
-        match tag {
-            EXTENSION_EXTRACTOR if !value.is_empty() && extractor.is_none() => {
-                extractor = Some(std::str::from_utf8(value).map_err(|_| cursor.corrupt(Field::Extension))?.to_owned());
+/// What the records of an extension say.
+#[derive(Default)]
+struct Extension {
+    fingerprint: Option<Fingerprint>,
+    extractor: Option<String>,
+    layers: Vec<u8>,
+}
+
+impl Extension {
+    /// A tag that is not known is not safe to ignore.
+    fn read(bytes: &[u8], offset: u64) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes, offset);
+        let mut found = Self::default();
+        while !cursor.is_empty() {
+            let tag = cursor.take_u8(Field::Extension)?;
+            let len = cursor.take_u8(Field::Extension)?;
+            let value = cursor.take(len.into(), Field::Extension)?;
+            let corrupt = || cursor.corrupt(Field::Extension);
+            // No bytes and a second record of a tag are what no writer writes.
+            match tag {
+                EXTENSION_FINGERPRINT if found.fingerprint.is_none() => {
+                    let bytes = value.try_into().map_err(|_| corrupt())?;
+                    found.fingerprint = Some(Fingerprint::from_bytes(bytes));
+                }
+                EXTENSION_EXTRACTOR if !value.is_empty() && found.extractor.is_none() => {
+                    found.extractor = Some(std::str::from_utf8(value).map_err(|_| corrupt())?.to_owned());
+                }
+                EXTENSION_LAYERS if !value.is_empty() && found.layers.is_empty() => found.layers = value.to_vec(),
+                EXTENSION_FINGERPRINT | EXTENSION_EXTRACTOR | EXTENSION_LAYERS => return Err(corrupt()),
+                _ => return Err(Error::Unsupported { field: Field::Extension, found: tag.into() }),
             }
-            EXTENSION_LAYERS if !value.is_empty() && layers.is_empty() => layers = value.to_vec(),
-            EXTENSION_EXTRACTOR | EXTENSION_LAYERS => return Err(cursor.corrupt(Field::Extension)),
-            _ => return Err(Error::Unsupported { field: Field::Extension, found: tag.into() }),
         }
+        Ok(found)
     }
-    Ok((extractor, layers))
 }

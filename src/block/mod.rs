@@ -8,6 +8,7 @@
 
 pub mod compact;
 pub mod layout;
+mod locked;
 #[cfg(feature = "mmap")]
 mod mapped;
 mod pages;
@@ -16,6 +17,7 @@ mod reader;
 mod writer;
 
 pub use layout::Added;
+pub use locked::LockedBlock;
 #[cfg(feature = "mmap")]
 pub use mapped::{Mapped, Populate};
 pub use partition::PartitionedBuilder;

@@ -15,7 +15,7 @@ use super::writer::{FilterBuilder, SelfCheck};
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
 use crate::filter::FilterSpec;
-use crate::hash::{HashSeed, KeyHash};
+use crate::hash::{KeyHash, KeyHasher};
 
 /// Partitions begin at multiples of this.
 const ALIGN_BYTES: usize = 64;
@@ -24,7 +24,7 @@ const ALIGN_BYTES: usize = 64;
 #[derive(Debug)]
 pub struct PartitionedBuilder {
     spec: FilterSpec,
-    seed: HashSeed,
+    hasher: KeyHasher,
     table_id: [u8; 16],
     self_check: SelfCheck,
     partition_keys: usize,
@@ -39,14 +39,15 @@ pub struct PartitionedBuilder {
 impl PartitionedBuilder {
     /// An empty set of keys; a partition is closed when it holds `partition_keys` of them (at least one).
     #[must_use]
-    pub fn new(spec: FilterSpec, seed: HashSeed, partition_keys: usize) -> Self {
+    pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>, partition_keys: usize) -> Self {
+        let hasher = hasher.into();
         Self {
             spec,
-            seed,
             table_id: [0; 16],
             self_check: SelfCheck::On,
             partition_keys: partition_keys.max(1),
-            current: FilterBuilder::new(spec, seed),
+            current: FilterBuilder::new(spec, hasher.clone()),
+            hasher,
             last_key: Vec::new(),
             blocks: Vec::new(),
             index: Vec::new(),
@@ -100,7 +101,7 @@ impl PartitionedBuilder {
         }
         let trailer = Trailer {
             table_id: self.table_id,
-            seed: self.seed,
+            hash: self.hasher.identity(),
             num_keys: self.num_keys,
             payload_len_bytes: self.index.len() as u64,
             place: 0,
@@ -119,7 +120,7 @@ impl PartitionedBuilder {
             .num_partitions
             .checked_add(1)
             .ok_or(Error::InvalidArgument { what: "partition size", reason: "more than 2^32 partitions".into() })?;
-        let next = FilterBuilder::new(self.spec, self.seed);
+        let next = FilterBuilder::new(self.spec, self.hasher.clone());
         let full = std::mem::replace(&mut self.current, next)
             .with_table_id(self.table_id)
             .with_self_check(self.self_check)
@@ -177,7 +178,7 @@ impl Partitions {
             let place = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
             let Content::Filter { .. } = trailer.content else { return Err(corrupt()) };
             let agrees = trailer.place == place
-                && (trailer.table_id, trailer.seed, trailer.added) == (outer.table_id, outer.seed, outer.added)
+                && (trailer.table_id, trailer.hash, trailer.added) == (outer.table_id, outer.hash, outer.added)
                 && padding.iter().all(|&byte| byte == 0)
                 && entries.last().is_none_or(|last| bytes.get(last.last_key.clone()) <= Some(key));
             if !agrees {

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use super::layout::{Added, Content, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, Trailer, offset_of, page_count};
+use super::locked::LockedBlock;
 use super::pages::{self, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
 use crate::filter::{Columns, FilterKind, FilterView, Geometry, Isa};
-use crate::hash::{HashSeed, KeyHash};
+use crate::hash::{HashSeed, KeyHash, KeyHasher, Secret};
 
 /// When the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -36,10 +37,12 @@ pub enum Verify {
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 pub struct FilterBlock<D> {
-    filter: Part,
-    data: D,
-    trailer: Trailer,
-    partitions: Option<Box<Partitions>>,
+    pub(super) filter: Part,
+    pub(super) data: D,
+    /// Apart, so that a store with many filters has their hot fields close together.
+    pub(super) trailer: Box<Trailer>,
+    pub(super) hasher: KeyHasher,
+    pub(super) partitions: Option<Box<Partitions>>,
 }
 
 /// Where one filter lies within the bytes of a block, and how it is asked.
@@ -92,7 +95,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes,
-    /// [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
+    /// [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension;
+    /// [`Error::KeyNeeded`] for a sound block whose keys were hashed under a secret.
     pub fn open(data: D) -> Result<Self> {
         Self::open_with(data, Verify::AtOpen)
     }
@@ -102,7 +106,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     /// As [`FilterBlock::open`], but with [`Verify::OnFirstTouch`] a damaged page is no error.
     pub fn open_with(data: D, verify: Verify) -> Result<Self> {
-        Self::open_at(data, 0, verify)
+        LockedBlock::open(data, verify)?.unlock(None)
+    }
+
+    /// Opens a block whose keys were hashed under a secret.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open_with`]; [`Error::WrongKey`] for another secret, [`Error::InvalidArgument`] for a block that
+    /// was made without one.
+    pub fn open_keyed(data: D, verify: Verify, secret: &Secret) -> Result<Self> {
+        LockedBlock::open(data, verify)?.unlock(Some(secret))
     }
 
     /// Opens one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0.
@@ -110,13 +123,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     /// As [`FilterBlock::open_with`]; another partition, or a block that is none, is `Corrupt`.
     pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
-        let place = number.checked_add(1).ok_or(Error::Corrupt { field: Field::Place, offset: 0 })?;
-        Self::open_at(data, place, verify)
+        LockedBlock::open_partition(data, number, verify)?.unlock(None)
     }
 
+    /// Hashes keys without a secret, whatever the trailer says: nobody but [`LockedBlock`] may have it like that.
+    ///
     /// A partition denies the keys of its neighbours. So it must never pass for the whole filter, which it would
     /// where a filter in partitions was cut behind the first.
-    fn open_at(data: D, place: u32, verify: Verify) -> Result<Self> {
+    pub(super) fn open_at(data: D, place: u32, verify: Verify) -> Result<Self> {
         let bytes = data.as_ref();
         let (trailer, start) = Trailer::read(bytes)?;
         if trailer.place != place {
@@ -132,7 +146,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
                 (index, Some(Box::new(partitions)))
             }
         };
-        Ok(Self { filter, data, trailer, partitions })
+        let hasher = KeyHasher::xxh3(trailer.hash.seed);
+        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, partitions })
     }
 
     /// `false` if the key was certainly not added; `true` if it may have been.
@@ -159,11 +174,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Hashes `key`, a whole key, under the block's seed and asks for it; `true` where only prefixes were added. A prefix is
+    /// Hashes `key`, a whole key, by the block's hasher and asks for it; `true` where only prefixes were added. A prefix is
     /// asked for by its hash.
     #[must_use]
     pub fn may_contain_key(&self, key: &[u8]) -> bool {
-        !self.trailer.added.whole_keys() || self.may_contain_hashed_key(key, KeyHash::of(key, self.trailer.seed))
+        !self.trailer.added.whole_keys() || self.may_contain_hashed_key(key, self.hasher.of(key))
     }
 
     /// Asks for a key whose hash is at hand; the key itself chooses the partition, where there are any.
@@ -204,10 +219,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         (self.partitions.is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
     }
 
-    /// The seed under which keys must be hashed to ask this filter.
+    /// What keys must be hashed by to ask this filter.
+    #[must_use]
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    /// The seed under which keys must be hashed to ask this filter; where they were hashed under a secret too, it takes
+    /// [`FilterBlock::hasher`] to hash them.
     #[must_use]
     pub fn seed(&self) -> HashSeed {
-        self.trailer.seed
+        self.trailer.hash.seed
     }
 
     /// The table that the writer said the filter belongs to; zeros if it said none.

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::error::{Error, Result};
 use crate::filter::{self, Effort, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
-use crate::hash::{HashSeed, KeyHash};
+use crate::hash::{KeyHash, KeyHasher};
 
 /// Whether a new filter is asked for every key that was added to it before it is handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -24,7 +24,7 @@ pub enum SelfCheck {
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
-    seed: HashSeed,
+    hasher: KeyHasher,
     table_id: [u8; 16],
     place: u32,
     self_check: SelfCheck,
@@ -35,12 +35,12 @@ pub struct FilterBuilder {
 }
 
 impl FilterBuilder {
-    /// An empty set of keys, to be hashed under `seed`.
+    /// An empty set of keys, to be hashed by `hasher`; a [`HashSeed`](crate::HashSeed) alone is XXH3-64 without a secret.
     #[must_use]
-    pub fn new(spec: FilterSpec, seed: HashSeed) -> Self {
+    pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Self {
         Self {
             spec,
-            seed,
+            hasher: hasher.into(),
             table_id: [0; 16],
             place: 0,
             self_check: SelfCheck::On,
@@ -96,10 +96,10 @@ impl FilterBuilder {
 
     /// Adds a key.
     pub fn add(&mut self, key: &[u8]) {
-        self.add_hash(KeyHash::of(key, self.seed));
+        self.add_hash(self.hasher.of(key));
     }
 
-    /// Adds a key by its hash under the builder's seed.
+    /// Adds a key by its hash, made by the builder's hasher.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
         // Sorted files often add a key and its prefix or version in turn: the same hash twice in a row costs nothing.
@@ -128,7 +128,7 @@ impl FilterBuilder {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(Rounding::Words)?;
         let trailer = Trailer {
             table_id: self.table_id,
-            seed: self.seed,
+            hash: self.hasher.identity(),
             num_keys,
             payload_len_bytes: block.len() as u64,
             place: self.place,

@@ -3,16 +3,17 @@
 use std::path::Path;
 
 use super::failure::{Failure, Outcome};
+use super::secret::SecretArguments;
 use super::text;
 use crate::block::layout::{MAGIC, TRAILER_LEN_BYTES};
-use crate::block::{Added, FilterBlock, Mapped};
+use crate::block::{Added, FilterBlock, LockedBlock, Mapped, Verify};
 use crate::error::Error;
 
 /// What a file turned out to be.
 #[derive(Debug)]
 pub enum BlockFile {
-    /// A sound filter block.
-    Sound(FilterBlock<Mapped>),
+    /// A sound filter block, which may take a secret to be asked.
+    Sound(LockedBlock<Mapped>),
     /// Bytes that are no filter block, or a damaged one, and why.
     Damaged(String),
 }
@@ -31,19 +32,25 @@ pub fn check(path: &Path) -> Outcome<BlockFile> {
         let reason = format!("{}: not a filter block (no magic at its end), or cut: {len}", path.display());
         return Ok(BlockFile::Damaged(reason));
     }
-    match FilterBlock::open(mapped).map_err(|error| error.in_file(path)) {
+    match LockedBlock::open(mapped, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
         Err(error) if error.is_damage() && !is_newer(&error) => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Opens a file that must be sound.
-pub fn open(path: &Path) -> Outcome<FilterBlock<Mapped>> {
+/// Opens a file that must be sound, without asking it for keys.
+pub fn open_locked(path: &Path) -> Outcome<LockedBlock<Mapped>> {
     match check(path)? {
         BlockFile::Sound(filter) => Ok(filter),
         BlockFile::Damaged(reason) => Err(Failure::Message(reason)),
     }
+}
+
+/// The filter, ready to be asked for keys.
+pub fn unlock(path: &Path, filter: LockedBlock<Mapped>, secret: &SecretArguments) -> Outcome<FilterBlock<Mapped>> {
+    let key = secret.read()?;
+    filter.unlock(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }
 
 /// Refuses questions that the filter cannot answer: asked for a whole key, a filter of prefixes would deny it.

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::failure::{Exit, Failure, Outcome};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::output::{self, NewFile, message};
+use super::secret::{HashArguments, SecretArguments};
 use super::{progress, text};
-use crate::block::{FilterBlock, FilterBuilder};
+use crate::block::{FilterBuilder, LockedBlock, Verify};
 use crate::filter::FilterSpec;
 use crate::hash::HashSeed;
 
@@ -18,8 +19,9 @@ Examples:
   filterblock build -o names.filter --filter bloom:fpr=0.001 names.txt
   find . -print0 | filterblock build -o paths.filter --delimiter nul -
   sha256sum *.iso | cut -c1-64 | filterblock build -o sums.filter --hex
+  (umask 077; openssl rand -hex 16 > key); filterblock build -o names.filter --secret-file key names.txt
 
-The same set of keys, filter and seed gives the same bytes, in any order and however often a key is repeated. Keys \
+The same set of keys, filter, hash function, secret and seed gives the same bytes, in any order and however often a key is repeated. Keys \
 may be up to 16 MiB long; memory is 8 bytes a key and the finished block.
 
 A symbolic link as OUT is followed, and stays. What exists and is no regular file (a directory, a device, a pipe) is \
@@ -44,6 +46,10 @@ pub struct Arguments {
     /// The seed under which keys are hashed; it is stored in the block
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    hash: HashArguments,
+    #[command(flatten)]
+    secret: SecretArguments,
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
@@ -58,6 +64,7 @@ pub struct Arguments {
 struct Report {
     file: String,
     filter: String,
+    hash: String,
     seed: u64,
     keys_read: u64,
     distinct_keys: u64,
@@ -68,14 +75,17 @@ struct Report {
 
 /// Runs `filterblock build`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    let hasher = arguments.secret.hasher(&arguments.hash, HashSeed(arguments.seed))?;
     let file = new_file(arguments)?;
-    let mut builder = FilterBuilder::new(arguments.filter, HashSeed(arguments.seed));
+    let hash = hasher.identity().kind.to_string();
+    let mut builder = FilterBuilder::new(arguments.filter, hasher);
     let keys_read = add_keys(arguments, &mut builder)?;
     let block = builder.finish()?;
-    let info = FilterBlock::open(&block)?.info();
+    let info = LockedBlock::open(&block, Verify::AtOpen)?.info();
     let report = Report {
         file: arguments.output.display().to_string(),
         filter: arguments.filter.to_string(),
+        hash,
         seed: arguments.seed,
         keys_read,
         distinct_keys: info.num_keys,

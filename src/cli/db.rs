@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice::FilterChoice;
 use super::output::{self, message};
+use super::secret::{HashArguments, SecretArguments};
 use super::text;
 use crate::error::{Error, Field};
 use crate::lsm::{Db, Durability, LogRecovery, Options};
@@ -23,7 +24,8 @@ Examples:
   filterblock db scan store/ --from a --to b --limit 10
   filterblock db stats store/ --json
 
-Keys are up to 65,536 bytes. Only put and load make a store where there is none.
+Keys are up to 65,536 bytes. Only put and load make a store where there is none. A store that is made with --secret-file
+needs that file each time.
 
 Opening a store replays its log, so that also a command that only reads needs the right to write to the directory, and \
 may turn logged pairs into a table. Only one command at a time can have a store open.
@@ -75,10 +77,12 @@ enum Command {
     },
     Scan(scan::Arguments),
     Load(load::Arguments),
-    /// Flush, and compact everything into one sorted run
+    /// Flush, and compact everything into one sorted run with the filters that are asked for
     Compact {
         #[command(flatten)]
         store: StoreArguments,
+        #[command(flatten)]
+        filter: FilterArguments,
     },
     Stats(stats::Arguments),
     Verify(stats::VerifyArguments),
@@ -93,6 +97,8 @@ pub struct StoreArguments {
     /// Open a store whose log is damaged: keep what is sound, skip the rest and say so
     #[arg(long)]
     salvage: bool,
+    #[command(flatten)]
+    secret: SecretArguments,
 }
 
 /// How keys and values are written, on the command line, in files and on stdout.
@@ -109,9 +115,19 @@ pub struct WriteArguments {
     /// Wait until each write is on the device
     #[arg(long)]
     sync: bool,
-    /// The filter of tables written from now on: by-level, or one such as blocked-bloom:10 for all
-    #[arg(long, value_name = "SPEC", default_value_t = FilterChoice::ByLevel)]
+    #[command(flatten)]
+    filter: FilterArguments,
+}
+
+/// What filters tables get.
+#[derive(Debug, clap::Args)]
+pub struct FilterArguments {
+    /// The filter of tables written from now on: by-level, one such as blocked-bloom:10 for all, monkey:10 (so many bits
+    /// a key, spent where they save most reads), or budget:64MiB (for all filters together)
+    #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
+    #[command(flatten)]
+    hash: HashArguments,
 }
 
 /// Runs `filterblock db`.
@@ -132,8 +148,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         Command::Scan(arguments) => scan::run(arguments),
         Command::Load(arguments) => load::run(arguments),
-        Command::Compact { store } => {
-            let db = store.open()?;
+        Command::Compact { store, filter } => {
+            let filter = Some(filter.filter.policy());
+            let db = store.open_with(Options { create_if_missing: false, filter, ..Options::default() })?;
             db.compact_range(..)?;
             close(db)
         }
@@ -182,19 +199,21 @@ impl StoreArguments {
 
     fn open_to_write(&self, write: &WriteArguments, if_missing: IfMissing) -> Outcome<Db> {
         let durability = if write.sync { Durability::Sync } else { Durability::Buffered };
-        let filter = Some(write.filter.policy());
+        let filter = Some(write.filter.filter.policy());
         let create_if_missing = if_missing == IfMissing::Create;
-        self.open_with(Options { create_if_missing, durability, filter, ..Options::default() })
+        let hash = write.hash.hash;
+        self.open_with(Options { create_if_missing, durability, filter, hash, ..Options::default() })
     }
 
     fn open_with(&self, options: Options) -> Outcome<Db> {
         let recovery = if self.salvage { LogRecovery::Salvage } else { LogRecovery::Strict };
-        let opened = Db::open(&self.dir, Options { recovery, ..options });
+        let secret = self.secret.read()?;
+        let opened = Db::open(&self.dir, Options { recovery, secret, ..options });
         opened.map_err(|error| match error.in_file(&self.dir) {
-            error if !self.salvage && is_log_damage(&error) => Failure::Message(format!(
+            error if !self.salvage && is_log_damage(&error) => Failure::Damage(format!(
                 "{error}; --salvage opens the store with what is sound in the log, and says what is not"
             )),
-            error => error.into(),
+            error => self.secret.explain(error),
         })
     }
 

@@ -37,6 +37,8 @@ pub enum Failure {
     Interrupted,
     /// The library refused.
     Library(Error),
+    /// Damage of a store's log, and what to do about it.
+    Damage(String),
     /// Anything else, in words for the user.
     Message(String),
 }
@@ -62,7 +64,7 @@ impl fmt::Display for Failure {
             Self::ClosedPipe => f.write_str("the reader of standard output has gone"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Library(error) => write!(f, "{error}"),
-            Self::Message(message) => f.write_str(message),
+            Self::Damage(message) | Self::Message(message) => f.write_str(message),
         }
     }
 }

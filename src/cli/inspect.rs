@@ -9,17 +9,18 @@ use super::failure::{Exit, Outcome};
 use super::text::{self, count, percent, significant, thousands};
 use super::{block_file, output};
 use crate::block::layout::{FIELDS, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES};
-use crate::block::{Added, FilterBlock, FilterInfo, Mapped};
+use crate::block::{Added, FilterInfo, LockedBlock, Mapped};
 use crate::codec::Cursor;
 use crate::error::{Error, Field};
 use crate::filter::FilterKind;
+use crate::hash::HashIdentity;
 
 const EXAMPLES: &str = "\
 Examples:
   filterblock inspect names.filter
   filterblock inspect --json names.filter | jq .estimated_keys
 
-The block is checked first; one that is damaged is an error that names the field (see `filterblock verify`). The \
+No secret is needed to look at a block whose keys were hashed under one. The block is checked first; one that is damaged is an error that names the field (see `filterblock verify`). The \
 fields are those of the trailer, the block's last bytes. Offsets count from the start of the file. Fields are little \
 endian; docs/FORMAT.md is the specification.
 
@@ -50,7 +51,10 @@ struct Report {
     payload_len_bytes: u64,
     block_len_bytes: u64,
     partitions: usize,
+    hash: String,
     hash_seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret_fingerprint: Option<String>,
     table_id: String,
     fields: Vec<FieldReport>,
 }
@@ -68,8 +72,8 @@ struct FieldReport {
 /// Runs `filterblock inspect`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let in_file = |error: Error| error.in_file(&arguments.file);
-    let block = block_file::open(&arguments.file)?;
-    let info = block.info();
+    let block = block_file::open_locked(&arguments.file)?;
+    let (info, hash) = (block.info(), block.hash());
     let report = Report {
         file: arguments.file.display().to_string(),
         kind: info.kind.to_string(),
@@ -82,7 +86,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         payload_len_bytes: info.payload_len_bytes,
         block_len_bytes: info.block_len_bytes,
         partitions: info.partitions,
-        hash_seed: block.seed().0,
+        hash: hash.kind.to_string(),
+        hash_seed: hash.seed.0,
+        secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
         table_id: text::hex(&block.table_id()),
         fields: fields(&block, &info).map_err(in_file)?,
     };
@@ -94,7 +100,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Every field of the trailer, in the order of the file.
-fn fields(block: &FilterBlock<Mapped>, info: &FilterInfo) -> Result<Vec<FieldReport>, Error> {
+fn fields(block: &LockedBlock<Mapped>, info: &FilterInfo) -> Result<Vec<FieldReport>, Error> {
     let bytes = block.as_bytes();
     let start = bytes.len().saturating_sub(TRAILER_LEN_BYTES);
     let mut cursor = Cursor::new(bytes.get(start..).unwrap_or_default(), start as u64);
@@ -113,7 +119,7 @@ fn integer(raw: &[u8]) -> u64 {
     raw.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-fn explain(field: Field, raw: &[u8], block: &FilterBlock<Mapped>, info: &FilterInfo) -> Result<String, Error> {
+fn explain(field: Field, raw: &[u8], block: &LockedBlock<Mapped>, info: &FilterInfo) -> Result<String, Error> {
     let value = integer(raw.get(..8).unwrap_or(raw));
     Ok(match field {
         Field::TableId if raw.iter().all(|&byte| byte == 0) => "no table named by the writer".into(),
@@ -139,7 +145,12 @@ fn explain(field: Field, raw: &[u8], block: &FilterBlock<Mapped>, info: &FilterI
             format!("index of {} of {}", count(info.partitions as u64, "partition"), info.kind)
         }
         Field::Kind => format!("{} ({})", info.kind, essence(info.kind)),
-        Field::HashId => "XXH3-64 under the seed".into(),
+        Field::HashId => match block.hash() {
+            HashIdentity { kind, fingerprint: Some(fingerprint), .. } => {
+                format!("{kind} under the secret with the fingerprint {fingerprint}")
+            }
+            HashIdentity { kind, .. } => format!("{kind} under the seed, without a secret"),
+        },
         Field::Flags => format!("{} were added", added(block.added())),
         Field::Version => format!("format version {value}"),
         Field::Checksum => "CRC-32 of everything between the payload and this field".into(),

@@ -12,6 +12,7 @@ mod keys;
 mod output;
 mod progress;
 mod query;
+mod secret;
 mod text;
 mod verify;
 

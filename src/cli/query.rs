@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure, Outcome};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
+use super::secret::SecretArguments;
 use super::{block_file, output, text};
 use crate::block::{FilterBlock, Mapped};
 use crate::hash::KeyHash;
@@ -59,12 +60,15 @@ pub struct Arguments {
     #[arg(long)]
     prefixes: bool,
     #[command(flatten)]
+    secret: SecretArguments,
+    #[command(flatten)]
     format: KeyFormat,
 }
 
 /// Runs `filterblock query`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let filter = block_file::open(&arguments.file)?;
+    let filter = block_file::open_locked(&arguments.file)?;
+    let filter = block_file::unlock(&arguments.file, filter, &arguments.secret)?;
     block_file::check_question(&arguments.file, &filter, arguments.prefixes)?;
     let mut query = Query { arguments, filter, batch: Batch::default(), out: output::stdout(), maybe: 0, absent: 0 };
     let from_file = match arguments.arguments.as_slice() {
@@ -156,7 +160,7 @@ impl<W: Write> Query<'_, W> {
     }
 
     fn ask(&mut self, key: &[u8], written: &[u8]) -> Outcome<()> {
-        self.batch.push(KeyHash::of(key, self.filter.seed()), written);
+        self.batch.push(self.filter.hasher().of(key), written);
         if self.batch.is_full() { self.answer() } else { Ok(()) }
     }
 

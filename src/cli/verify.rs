@@ -8,6 +8,7 @@ use super::block_file::{self, BlockFile};
 use super::failure::{Exit, Outcome};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::output::{self, message};
+use super::secret::SecretArguments;
 use super::{progress, text};
 use crate::block::{FilterBlock, Mapped};
 
@@ -22,7 +23,8 @@ Examples:
 
 Checks the magic, the shape, the checksum of the trailer and of every page. With --against, every key of KEYFILE is \
 asked too, and those the filter calls absent are false negatives: keys that a read would lose. For a filter that holds \
-prefixes of keys only, KEYFILE must hold such prefixes (--prefixes).
+prefixes of keys only, KEYFILE must hold such prefixes (--prefixes). Only --against needs the secret (--secret-file) of a \
+filter whose keys were hashed under one.
 
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 could not run (unreadable file, newer format).";
 
@@ -43,6 +45,8 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    secret: SecretArguments,
+    #[command(flatten)]
     format: KeyFormat,
 }
 
@@ -62,6 +66,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         BlockFile::Sound(filter) => {
             report.sound = true;
             if let Some(keys) = &arguments.against {
+                let filter = block_file::unlock(&arguments.file, filter, &arguments.secret)?;
                 block_file::check_question(&arguments.file, &filter, arguments.prefixes)?;
                 let (asked, lost) = ask_every_key(&filter, keys, arguments.format)?;
                 report.keys_asked = Some(asked);

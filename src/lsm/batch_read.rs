@@ -2,7 +2,7 @@
 
 use super::version::Slot;
 use crate::codec::order_prefix;
-use crate::hash::{HashSeed, KeyHash};
+use crate::hash::{KeyHash, KeyHasher};
 
 /// Keys of one `multi_get` that are under way at once: a bit of a word for each, and enough to hide a cache miss.
 pub(super) const BATCH: usize = 32;
@@ -17,8 +17,8 @@ pub(super) struct Probe<'a> {
 
 impl<'a> Probe<'a> {
     #[inline]
-    pub(super) fn new(key: &'a [u8], seed: HashSeed) -> Self {
-        Self { key, prefix: order_prefix(key), hash: KeyHash::of(key, seed) }
+    pub(super) fn new(key: &'a [u8], hasher: &KeyHasher) -> Self {
+        Self { key, prefix: order_prefix(key), hash: hasher.of(key) }
     }
 }
 
@@ -72,7 +72,7 @@ impl Group<'_> {
 
 impl<'a> Batch<'a> {
     /// The first [`BATCH`] of `keys`.
-    pub(super) fn new<K: AsRef<[u8]>>(keys: &'a [K], seed: HashSeed) -> Self {
+    pub(super) fn new<K: AsRef<[u8]>>(keys: &'a [K], hasher: &KeyHasher) -> Self {
         let mut batch = Self {
             keys: [&[]; BATCH],
             prefixes: [0; BATCH],
@@ -83,7 +83,7 @@ impl<'a> Batch<'a> {
         };
         let parts = batch.keys.iter_mut().zip(&mut batch.prefixes).zip(&mut batch.hashes);
         for (((key, prefix), hash), from) in parts.zip(keys) {
-            let probe = Probe::new(from.as_ref(), seed);
+            let probe = Probe::new(from.as_ref(), hasher);
             (*key, *prefix, *hash) = (probe.key, probe.prefix, probe.hash);
             batch.least = batch.least.min(probe.prefix);
             batch.greatest = batch.greatest.max(probe.prefix);
@@ -145,12 +145,13 @@ impl<'a> Batch<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::HashSeed;
 
     #[test]
     fn a_batch_has_a_bit_for_each_key_and_gathers_by_bits() {
         let keys: Vec<[u8; 1]> = (0..32).map(|i| [i]).collect();
         for len in 0..=32usize {
-            let batch = Batch::new(&keys[..len], HashSeed(3));
+            let batch = Batch::new(&keys[..len], &HashSeed(3).into());
             assert_eq!(u64::from(batch.open), (1u64 << len) - 1);
             for mask in [batch.open, batch.open & 0x5555_5555, batch.open & 0x8000_0001, batch.open & 0xff] {
                 let group = batch.gather(mask);
@@ -164,6 +165,6 @@ mod tests {
                 assert_eq!(seen, mask);
             }
         }
-        assert!(Batch::new(&keys, HashSeed(3)).probe(32).is_none());
+        assert!(Batch::new(&keys, &HashSeed(3).into()).probe(32).is_none());
     }
 }

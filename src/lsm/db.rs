@@ -96,6 +96,10 @@ impl Db {
     /// [`Error::NotAStore`] for a directory with files of others, [`Error::Locked`] if the store is open elsewhere,
     /// [`Error::Unsupported`] for a newer format, damage of manifest, log or table with file, field and offset named,
     /// and I/O errors. A damaged filter is no error unless [`Options::strict_filters`] is set.
+    ///
+    /// Before anything but the manifest is read: [`Error::KeyNeeded`] and [`Error::WrongKey`] where [`Options::secret`]
+    /// is missing or another one, [`Error::WrongHash`] where [`Options::hash`] is not the store's function, and
+    /// [`Error::InvalidArgument`] for a secret where none was used.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let dir = path.as_ref();
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
@@ -217,7 +221,9 @@ impl Db {
         self.wait_until(|state| state.waiting.iter().all(|memtable| memtable.log_number >= log_number))
     }
 
-    /// Merges all tables with keys of a range into one sorted run, removing what nobody can see any more.
+    /// Merges all tables with keys of a range into one sorted run, removing what nobody can see any more, and gives
+    /// tables another filter where the policy has come to choose otherwise (more than a hundredth smaller, or a quarter
+    /// larger, or of another kind).
     ///
     /// # Errors
     /// As [`Db::flush`], and damage of the tables.
@@ -283,7 +289,7 @@ impl Db {
         storage.sync_dir(dir)?;
         // The source's logs stay there. Forty bits: more than any store's files, far from the end of the numbers.
         state.log_number = 0;
-        state.next_file_number = state.next_file_number.saturating_add(open::random_u64() >> 24);
+        state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 
@@ -443,7 +449,7 @@ impl Shared {
         if let Some(recorder) = recorder {
             recorder.gets(1);
         }
-        let probe = Probe::new(key, self.seed);
+        let probe = Probe::new(key, &self.hasher);
         if let Some(found) = state.get_from_memory(&probe, sequence) {
             if let Some(recorder) = recorder {
                 recorder.memory_hit();
@@ -461,7 +467,7 @@ impl Shared {
         let context = self.read_context();
         let mut values = vec![None; keys.len()];
         for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
-            let mut batch = Batch::new(keys, self.seed);
+            let mut batch = Batch::new(keys, &self.hasher);
             state.get_batch_from_memory(&mut batch, values, sequence, recorder);
             state.version.get_batch(&mut batch, values, &context, recorder)?;
         }

@@ -8,6 +8,7 @@ use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, LogKind, LogWriter, 
 use super::recovery::MAX_NUMBER;
 use super::version_edit::{NUM_LEVELS, TableMeta, VersionEdit};
 use crate::codec::{put_bytes, put_u32, put_varint, u64_bytes};
+use crate::hash::{Fingerprint, HashKind};
 use crate::storage::{Memory, Storage};
 
 const DOCUMENT: &str = include_str!("../../docs/LSM_FORMAT.md");
@@ -120,6 +121,7 @@ fn version_edits_are_as_the_document_has_them() {
         largest_sequence: 306,
     };
     let none = VersionEdit::default;
+    let fingerprint = Fingerprint::from_bytes([1, 2, 3, 4, 5, 6, 7, 8]);
     let edits = [
         ("store id", VersionEdit { store_id: Some([5; 16]), ..none() }),
         ("hash seed", VersionEdit { hash_seed: Some(300), ..none() }),
@@ -128,6 +130,7 @@ fn version_edits_are_as_the_document_has_them() {
         ("last sequence number", VersionEdit { last_sequence: Some(300), ..none() }),
         ("added table", VersionEdit { added: vec![(6, meta.clone())], ..none() }),
         ("removed table", VersionEdit { removed: vec![(6, 300)], ..none() }),
+        ("keyed hash", VersionEdit { keyed_hash: Some((HashKind::SipHash13, fingerprint)), ..none() }),
     ];
     let mut number = Vec::new();
     put_varint(&mut number, 300);
@@ -144,6 +147,7 @@ fn version_edits_are_as_the_document_has_them() {
         number.clone(),
         added,
         [&[6], number.as_slice()].concat(),
+        vec![3, 1, 2, 3, 4, 5, 6, 7, 8],
     ];
     let rows = table("Version edit", "| Tag (varint) | Field | Value |");
     assert_eq!(rows.len(), edits.len());

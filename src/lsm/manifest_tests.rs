@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::version_edit::TableMeta;
 use super::*;
+use crate::hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 use crate::storage::{IoMode, Memory, ReadAt, WriteFile};
 
 fn table(number: u64) -> TableMeta {
@@ -22,7 +23,8 @@ fn table(number: u64) -> TableMeta {
 }
 
 fn first_edit() -> VersionEdit {
-    StoreState { store_id: [9; 16], hash_seed: 42, next_file_number: 2, ..StoreState::default() }.snapshot()
+    let hash = KeyHasher::xxh3(HashSeed(42)).identity();
+    StoreState { store_id: [9; 16], hash, next_file_number: 2, ..StoreState::default() }.snapshot()
 }
 
 fn edits() -> Vec<VersionEdit> {
@@ -30,6 +32,7 @@ fn edits() -> Vec<VersionEdit> {
         log_number: Some(5),
         next_file_number: Some(u64::MAX),
         last_sequence: Some(77),
+        keyed_hash: Some((HashKind::SipHash13, FINGERPRINT)),
         added: vec![(0, table(3)), (0, table(4))],
         ..VersionEdit::default()
     };
@@ -37,6 +40,8 @@ fn edits() -> Vec<VersionEdit> {
     let remove = VersionEdit { removed: vec![(0, 4)], added: vec![(1, table(8))], ..VersionEdit::default() };
     vec![first_edit(), add, deepen, remove]
 }
+
+const FINGERPRINT: Fingerprint = Fingerprint::from_bytes([7; 8]);
 
 fn state_after(edits: &[VersionEdit]) -> StoreState {
     let mut state = StoreState::default();
@@ -63,6 +68,31 @@ fn overwrite(memory: &Memory, path: &Path, bytes: &[u8]) {
 }
 
 #[test]
+fn a_keyed_hash_stays_what_it_is_and_no_other_function_is_taken_for_one() {
+    let keyed = |kind, fill| VersionEdit {
+        keyed_hash: Some((kind, Fingerprint::from_bytes([fill; 8]))),
+        ..VersionEdit::default()
+    };
+    let mut state = state_after(&edits());
+    let expected = HashIdentity::new(HashKind::SipHash13, HashSeed(42), Some(FINGERPRINT));
+    assert_eq!(Some(state.hash), expected);
+    assert_eq!(state_after(&[state.snapshot()]), state);
+    state.apply(&keyed(HashKind::SipHash13, 7), 0).unwrap();
+    for other in [keyed(HashKind::SipHash13, 8), keyed(HashKind::Xxh3Secret, 7)] {
+        let error = state.clone().apply(&other, 5).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::HashId, offset: 5 }), "{error}");
+    }
+    for id in 0..=255 {
+        let bytes = [&[8, id][..], &[7; 8]].concat();
+        match (id, VersionEdit::decode(&bytes, 0)) {
+            (2 | 3, edit) => assert!(edit.unwrap().keyed_hash.is_some()),
+            (1, error) => assert!(matches!(error, Err(Error::Corrupt { field: Field::HashId, .. })), "{error:?}"),
+            (_, error) => assert!(matches!(error, Err(Error::Unsupported { field: Field::HashId, .. })), "{error:?}"),
+        }
+    }
+}
+
+#[test]
 fn edits_survive_encoding_and_every_cut_is_noticed_or_a_prefix() {
     for edit in edits() {
         let bytes = edit.encode();
@@ -85,7 +115,7 @@ fn edits_survive_encoding_and_every_cut_is_noticed_or_a_prefix() {
 #[test]
 fn edits_add_up_and_a_snapshot_says_the_same_in_one() {
     let state = state_after(&edits());
-    assert_eq!((state.store_id, state.hash_seed, state.log_number), ([9; 16], 42, 5));
+    assert_eq!((state.store_id, state.hash.seed, state.log_number), ([9; 16], HashSeed(42), 5));
     assert_eq!((state.next_file_number, state.last_sequence), (u64::MAX, 77));
     let numbers: Vec<Vec<u64>> = state.levels.iter().map(|level| level.iter().map(|t| t.number).collect()).collect();
     assert_eq!(numbers, [vec![], vec![8], vec![], vec![], vec![], vec![], vec![3]]);

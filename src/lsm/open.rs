@@ -17,8 +17,9 @@ use super::stats::Counters;
 use super::version::Version;
 use super::version_edit::{StoreState, first_overlap};
 use super::write::WriteQueue;
+use crate::codec::{u64_bytes, u64_from};
 use crate::error::{Error, Field, Result};
-use crate::hash::HashSeed;
+use crate::hash::{HashKind, HashSeed, KeyHasher};
 use crate::sstable::BlockCache;
 use crate::storage::Storage;
 
@@ -31,16 +32,18 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
     let exists = storage.exists(&dir.join(CURRENT));
     if !exists {
         check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
+        // A secret that is missing is told before anything is made.
+        new_hasher(&options)?;
         create_dir_durably(storage.as_ref(), dir)?;
     }
     let lock = storage.lock(&dir.join(LOCK))?;
     let reports = Reports::default();
-    let registry = if storage.exists(&dir.join(CURRENT)) {
+    let (registry, hasher) = if storage.exists(&dir.join(CURRENT)) {
         recover_registry(&options, dir, &reports)?
     } else {
         create_registry(&options, dir)?
     };
-    let shared = build(dir, options, registry, reports)?;
+    let shared = build(dir, options, registry, hasher, reports)?;
     replay_logs(&shared)?;
     remove_leftovers(&shared);
     Ok((shared, lock))
@@ -76,15 +79,29 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     if create_if_missing { Ok(()) } else { Err(missing()) }
 }
 
-/// Sixty-four bits that differ between processes and calls, from the standard library's randomly keyed hasher.
-pub(super) fn random_u64() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish()
+/// Sixty-four bits of the operating system's entropy: nobody can guess them, also not from others drawn before.
+pub(super) fn random_u64() -> Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
+    Ok(u64_from(&bytes))
 }
 
-fn create_registry(options: &Options, dir: &Path) -> Result<Registry> {
+/// What is to hash the keys of a new store.
+fn new_hasher(options: &Options) -> Result<KeyHasher> {
+    let by_secret = if options.secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
+    let seed = options.hash_seed.map_or_else(random_u64, Ok)?;
+    KeyHasher::new(options.hash.unwrap_or(by_secret), HashSeed(seed), options.secret.as_ref())
+}
+
+/// What hashes the keys of a store that exists.
+fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
+    match options.hash {
+        Some(wanted) if wanted != state.hash.kind => Err(Error::WrongHash { found: state.hash.kind, wanted }),
+        _ => state.hash.hasher(options.secret.as_ref()),
+    }
+}
+
+fn create_registry(options: &Options, dir: &Path) -> Result<(Registry, KeyHasher)> {
     let storage = options.storage.as_ref();
     // Manifests that a crash left before the first one came into force.
     for name in storage.list(dir)? {
@@ -94,20 +111,22 @@ fn create_registry(options: &Options, dir: &Path) -> Result<Registry> {
     }
     let mut store_id = [0; 16];
     for half in store_id.chunks_mut(8) {
-        half.copy_from_slice(&crate::codec::u64_bytes(random_u64()));
+        half.copy_from_slice(&u64_bytes(random_u64()?));
     }
-    let hash_seed = options.hash_seed.unwrap_or_else(random_u64);
-    let state = StoreState { store_id, hash_seed, next_file_number: 2, ..StoreState::default() };
+    let hasher = new_hasher(options)?;
+    let state = StoreState { store_id, hash: hasher.identity(), next_file_number: 2, ..StoreState::default() };
     let manifest = Manifest::create(storage, dir, 1, &state.snapshot())?;
-    Ok(Registry { manifest, state })
+    Ok((Registry { manifest, state }, hasher))
 }
 
 /// The manifest, ready to be appended to.
-fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<Registry> {
+fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<(Registry, KeyHasher)> {
     let storage = options.storage.as_ref();
     let recovered = Manifest::recover(storage, dir)?;
     let path = dir.join(manifest_name(recovered.number));
     let mut state = recovered.state.clone();
+    // Under another secret every filter would deny keys that are there. Nobody is to wonder about a slow store either.
+    let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     let in_range = |number: u64, field: Field, path: &Path| match number <= MAX_NUMBER {
         true => Ok(()),
         false => Err(Error::Corrupt { field, offset: 0 }.in_file(path)),
@@ -140,14 +159,13 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     } else {
         Manifest::reopen(storage, dir, &recovered)?
     };
-    Ok(Registry { manifest, state })
+    Ok((Registry { manifest, state }, hasher))
 }
 
-fn build(dir: &Path, options: Options, registry: Registry, reports: Reports) -> Result<Arc<Shared>> {
-    let StoreState { store_id, hash_seed, last_sequence, next_file_number, .. } = registry.state;
-    let seed = HashSeed(hash_seed);
+fn build(dir: &Path, options: Options, registry: Registry, hasher: KeyHasher, reports: Reports) -> Result<Arc<Shared>> {
+    let StoreState { store_id, last_sequence, next_file_number, .. } = registry.state;
     let closed = Arc::default();
-    let open = |meta: &_| open_table(&options, dir, &store_id, seed, &reports, &closed, Clone::clone(meta));
+    let open = |meta: &_| open_table(&options, dir, &store_id, &hasher, &reports, &closed, Clone::clone(meta));
     let levels: Result<Vec<Vec<_>>> =
         registry.state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
     let log_number = next_file_number;
@@ -158,7 +176,7 @@ fn build(dir: &Path, options: Options, registry: Registry, reports: Reports) -> 
     Ok(Arc::new(Shared {
         dir: dir.to_path_buf(),
         store_id,
-        seed,
+        hasher,
         state: ArcSwap::from_pointee(state),
         state_change: Mutex::new(()),
         visible: AtomicU64::new(last_sequence),

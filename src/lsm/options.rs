@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::log_reader::LogRecovery;
 use crate::block::Verify;
+use crate::hash::{HashKind, Secret};
 use crate::policy::{ByLevel, FilterPolicy};
 use crate::sstable::{Compression, FilterMemory};
 use crate::storage::{Disk, IoMode, Storage};
@@ -36,11 +37,19 @@ pub struct Options {
     pub storage: Arc<dyn Storage>,
     /// Create the store if the directory is missing or empty.
     pub create_if_missing: bool,
-    /// Chooses the filter of each table written; `None` writes tables without filters.
+    /// Chooses the filter of each table written ([`crate::FilterSpec`], [`ByLevel`], [`crate::Monkey`],
+    /// [`crate::MemoryBudget`], or a function of your own); `None` writes tables without filters.
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Whether reads ask the filters.
     pub filter_use: FilterUse,
-    /// The seed of a new store's key hashes; drawn at random if `None`. An existing store keeps its own.
+    /// What hashes the keys of a new store; `None` is SipHash-1-3 if there is a secret, and XXH3 if not. An existing store
+    /// keeps its own, and does not open if another one is asked for here.
+    pub hash: Option<HashKind>,
+    /// The secret under which keys are hashed. A store made with one opens with no other and not without, one made
+    /// without opens with none.
+    pub secret: Option<Secret>,
+    /// The seed of a new store's key hashes, for files that are to be the same each time; `None` draws it from the
+    /// operating system's entropy. An existing store keeps its own.
     pub hash_seed: Option<u64>,
     /// When a write is acknowledged.
     pub durability: Durability,
@@ -57,8 +66,10 @@ pub struct Options {
     pub l0_compaction_trigger: usize,
     /// Tables in level 0 from which on writers wait.
     pub l0_stall_trigger: usize,
-    /// The size of level 1; each further level may be ten times as large.
+    /// The size of level 1.
     pub level_base_bytes: u64,
+    /// Each further level may be so many times as large as the one above it; at least twice.
+    pub level_size_ratio: u64,
     /// How data blocks are read.
     pub io: IoMode,
     /// When pages of filters are compared with their checksums.
@@ -84,6 +95,8 @@ impl Default for Options {
             create_if_missing: true,
             filter: Some(Arc::new(ByLevel::default())),
             filter_use: FilterUse::default(),
+            hash: None,
+            secret: None,
             hash_seed: None,
             durability: Durability::default(),
             write_buffer_bytes: 16 << 20,
@@ -93,6 +106,7 @@ impl Default for Options {
             l0_compaction_trigger: 4,
             l0_stall_trigger: 20,
             level_base_bytes: 256 << 20,
+            level_size_ratio: 10,
             io: IoMode::default(),
             verify: Verify::default(),
             filter_memory: FilterMemory::default(),

@@ -13,7 +13,6 @@ use super::reports::{Reports, lock};
 use super::shared::Shared;
 use super::version_edit::{StoreState, VersionEdit};
 use crate::error::{Error, Field, Result};
-use crate::hash::KeyHash;
 use crate::storage::Storage;
 
 /// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
@@ -145,7 +144,7 @@ impl Replay<'_> {
             let op = op?;
             // A recovery that was itself interrupted has brought the first writes into tables.
             if sequence > self.last_sequence {
-                let hash = KeyHash::of(op.key(), self.shared.seed);
+                let hash = self.shared.hasher.of(op.key());
                 self.memtable.insert(op.key(), op.value(), hash, sequence)?;
                 self.last_sequence = sequence;
             }

@@ -17,7 +17,7 @@ use super::version::{ReadContext, StoredTable, Version};
 use super::version_edit::{StoreState, TableMeta, VersionEdit};
 use super::write::WriteQueue;
 use crate::error::{Error, Field, Result};
-use crate::hash::HashSeed;
+use crate::hash::KeyHasher;
 use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
 
 /// Everything that a read looks at: replaced as a whole, so that a read holds one consistent state without a lock.
@@ -61,7 +61,8 @@ pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) dir: PathBuf,
     pub(super) store_id: [u8; 16],
-    pub(super) seed: HashSeed,
+    /// Hashes each key, once.
+    pub(super) hasher: KeyHasher,
     pub(super) state: ArcSwap<ReadState>,
     /// Taken by whoever replaces `state`.
     pub(super) state_change: Mutex<()>,
@@ -105,7 +106,7 @@ impl Shared {
 
     /// Opens a table of the store and reports a filter that cannot be used.
     pub(super) fn open_table(&self, meta: TableMeta) -> Result<Arc<StoredTable>> {
-        open_table(&self.options, &self.dir, &self.store_id, self.seed, &self.reports, &self.closed, meta)
+        open_table(&self.options, &self.dir, &self.store_id, &self.hasher, &self.reports, &self.closed, meta)
     }
 
     /// Starts a new log and a new memtable; the present memtable, if it holds anything, waits for the disk from then on.
@@ -260,7 +261,7 @@ pub(super) fn open_table(
     options: &Options,
     dir: &std::path::Path,
     store_id: &[u8; 16],
-    seed: HashSeed,
+    hasher: &KeyHasher,
     reports: &Reports,
     closed: &Arc<Mutex<bool>>,
     meta: TableMeta,
@@ -271,7 +272,7 @@ pub(super) fn open_table(
         verify: options.verify,
         filter_memory: options.filter_memory,
         strict: options.strict_filters,
-        seed: Some(seed),
+        hasher: Some(hasher.clone()),
         table_id: Some(table_id(store_id, meta.number)),
     };
     let table = Table::open(options.storage.as_ref(), &path, read_options)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::codec::{Cursor, put_bytes, put_u64, put_varint};
 use crate::error::{Error, Field, Result};
+use crate::hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 
 /// Number of levels of a store.
 pub const NUM_LEVELS: usize = 7;
@@ -15,6 +16,7 @@ const TAG_NEXT_FILE_NUMBER: u64 = 4;
 const TAG_LAST_SEQUENCE: u64 = 5;
 const TAG_ADDED: u64 = 6;
 const TAG_REMOVED: u64 = 7;
+const TAG_KEYED_HASH: u64 = 8;
 
 /// What is known of a table without opening it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -52,6 +54,8 @@ pub struct VersionEdit {
     pub store_id: Option<[u8; 16]>,
     /// The seed under which keys are hashed.
     pub hash_seed: Option<u64>,
+    /// The function that hashes keys under a secret, and the secret's fingerprint; without it that is XXH3 without one.
+    pub keyed_hash: Option<(HashKind, Fingerprint)>,
     /// The oldest log whose writes are not all in tables.
     pub log_number: Option<u64>,
     /// The number that the next new file gets.
@@ -76,6 +80,11 @@ impl VersionEdit {
         if let Some(seed) = self.hash_seed {
             put_varint(&mut out, TAG_HASH_SEED);
             put_u64(&mut out, seed);
+        }
+        if let Some((kind, fingerprint)) = self.keyed_hash {
+            put_varint(&mut out, TAG_KEYED_HASH);
+            out.push(kind as u8);
+            out.extend_from_slice(&fingerprint.to_bytes());
         }
         let numbers = [
             (TAG_LOG_NUMBER, self.log_number),
@@ -123,6 +132,7 @@ impl VersionEdit {
             match cursor.take_varint(Field::ManifestTag)? {
                 TAG_STORE_ID => once(edit.store_id.replace(cursor.take_array(Field::StoreId)?).is_some())?,
                 TAG_HASH_SEED => once(edit.hash_seed.replace(cursor.take_u64(Field::Seed)?).is_some())?,
+                TAG_KEYED_HASH => once(edit.keyed_hash.replace(take_keyed_hash(&mut cursor)?).is_some())?,
                 TAG_LOG_NUMBER => once(edit.log_number.replace(cursor.take_varint(Field::FileNumber)?).is_some())?,
                 TAG_NEXT_FILE_NUMBER => {
                     once(edit.next_file_number.replace(cursor.take_varint(Field::FileNumber)?).is_some())?;
@@ -139,6 +149,14 @@ impl VersionEdit {
         }
         Ok(edit)
     }
+}
+
+fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
+    let error = cursor.corrupt(Field::HashId);
+    let id = cursor.take_u8(Field::HashId)?;
+    let kind = HashKind::from_id(id).ok_or(Error::Unsupported { field: Field::HashId, found: id.into() })?;
+    let fingerprint = Fingerprint::from_bytes(cursor.take_array(Field::HashId)?);
+    if kind.is_keyed() { Ok((kind, fingerprint)) } else { Err(error) }
 }
 
 fn take_table(cursor: &mut Cursor<'_>) -> Result<TableMeta> {
@@ -159,8 +177,8 @@ fn take_table(cursor: &mut Cursor<'_>) -> Result<TableMeta> {
 pub struct StoreState {
     /// See [`VersionEdit::store_id`].
     pub store_id: [u8; 16],
-    /// See [`VersionEdit::hash_seed`].
-    pub hash_seed: u64,
+    /// See [`VersionEdit::hash_seed`] and [`VersionEdit::keyed_hash`].
+    pub hash: HashIdentity,
     /// See [`VersionEdit::log_number`].
     pub log_number: u64,
     /// See [`VersionEdit::next_file_number`].
@@ -175,7 +193,7 @@ impl Default for StoreState {
     fn default() -> Self {
         Self {
             store_id: [0; 16],
-            hash_seed: 0,
+            hash: KeyHasher::xxh3(HashSeed(0)).identity(),
             log_number: 0,
             next_file_number: 0,
             last_sequence: 0,
@@ -190,7 +208,7 @@ impl StoreState {
     /// # Errors
     /// `Corrupt`, with `offset`, where the edit lies in its file: a level above 6, the removal of a table that is not
     /// there, a number that another table has, keys or sequence numbers in the wrong order, more tombstones than
-    /// entries, or another store's id. The state is then of no use.
+    /// entries, another store's id, or another secret's fingerprint. The state is then of no use.
     pub fn apply(&mut self, edit: &VersionEdit, offset: u64) -> Result<()> {
         let corrupt = |field| Error::Corrupt { field, offset };
         if let Some(id) = edit.store_id {
@@ -199,7 +217,13 @@ impl StoreState {
             }
             self.store_id = id;
         }
-        self.hash_seed = edit.hash_seed.unwrap_or(self.hash_seed);
+        self.hash.seed = edit.hash_seed.map_or(self.hash.seed, HashSeed);
+        if let Some((kind, fingerprint)) = edit.keyed_hash {
+            if self.hash.fingerprint.is_some_and(|known| (self.hash.kind, known) != (kind, fingerprint)) {
+                return Err(corrupt(Field::HashId));
+            }
+            (self.hash.kind, self.hash.fingerprint) = (kind, Some(fingerprint));
+        }
         self.log_number = edit.log_number.unwrap_or(self.log_number);
         self.next_file_number = edit.next_file_number.unwrap_or(self.next_file_number);
         self.last_sequence = edit.last_sequence.unwrap_or(self.last_sequence);
@@ -237,7 +261,8 @@ impl StoreState {
             (0u8..).zip(&self.levels).flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)));
         VersionEdit {
             store_id: Some(self.store_id),
-            hash_seed: Some(self.hash_seed),
+            hash_seed: Some(self.hash.seed.0),
+            keyed_hash: self.hash.fingerprint.map(|fingerprint| (self.hash.kind, fingerprint)),
             log_number: Some(self.log_number),
             next_file_number: Some(self.next_file_number),
             last_sequence: Some(self.last_sequence),

@@ -12,7 +12,6 @@ use super::options::Durability;
 use super::reports::lock;
 use super::shared::{LogState, Shared};
 use crate::error::{Error, Result};
-use crate::hash::KeyHash;
 
 /// Batches that are written as one record have so many bytes in all, unless one alone has more.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
@@ -141,7 +140,7 @@ impl Shared {
         let mut sequence = first;
         for op in batches.iter().flat_map(|batch| batch.iter()) {
             let op = op?;
-            let hash = KeyHash::of(op.key(), self.seed);
+            let hash = self.hasher.of(op.key());
             let inserted = state.memtable.insert(op.key(), op.value(), hash, sequence);
             inserted.inspect_err(|error| self.fail(error))?;
             sequence += 1;

@@ -61,7 +61,8 @@ impl Table {
         )?;
         let properties = read_properties(self.file.as_ref(), &self.footer);
         let properties = self.note(&mut check, properties)?;
-        let how = FilterUse { verify: Verify::AtOpen, memory: self.options.filter_memory, seed: self.options.seed };
+        let hasher = self.options.hasher.as_ref();
+        let how = FilterUse { verify: Verify::AtOpen, memory: self.options.filter_memory, hasher };
         let entries = self.properties().num_entries;
         let filter = filter::open(self.file.as_ref(), &self.path, &self.footer, entries, how);
         let filter = match self.note(&mut check, filter)? {
@@ -85,7 +86,8 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_damage() => {
+            // The store knows its secret: a filter under another one is not the store's.
+            Err(error) if error.is_damage() || error.is_key() => {
                 check.damage.push(error.in_file(&self.path));
                 Ok(None)
             }

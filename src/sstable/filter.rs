@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::layout::Footer;
 use crate::block::layout::{TRAILER_LEN_BYTES, offset_of};
-use crate::block::{FilterBlock, Mapped, Populate, Verify};
+use crate::block::{FilterBlock, LockedBlock, Mapped, Populate, Verify};
 use crate::codec::{u32_from, u64_from};
 use crate::error::{Error, Field, Result};
-use crate::hash::{HashSeed, KeyHash};
+use crate::hash::{KeyHash, KeyHasher};
 use crate::storage::ReadAt;
 
 /// Where the filter of an open table lies.
@@ -62,7 +62,7 @@ pub enum TableFilter {
 }
 
 impl TableFilter {
-    /// Whether the table may hold a key; `hash` must be made under the filter's seed.
+    /// Whether the table may hold a key; `hash` must be made by the filter's hasher.
     #[must_use]
     #[inline]
     pub fn ask(&self, hash: KeyHash) -> Answer {
@@ -73,23 +73,23 @@ impl TableFilter {
         }
     }
 
-    /// Like [`Self::ask`], for a key that is not hashed yet: hashes it under the filter's own seed.
+    /// Like [`Self::ask`], for a key that is not hashed yet: hashes it by the filter's own hasher.
     #[must_use]
     pub fn ask_key(&self, key: &[u8]) -> Answer {
-        let seed = match self {
-            Self::Ready(filter) => filter.seed(),
-            Self::Absent | Self::Degraded(_) => HashSeed::default(),
-        };
-        self.ask(KeyHash::of(key, seed))
+        match self {
+            Self::Ready(filter) => self.ask(filter.hasher().of(key)),
+            Self::Absent | Self::Degraded(_) => Answer::Unfiltered,
+        }
     }
 }
 
 /// How to open a filter.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FilterUse {
+pub(super) struct FilterUse<'h> {
     pub(super) verify: Verify,
     pub(super) memory: FilterMemory,
-    pub(super) seed: Option<HashSeed>,
+    /// `None`: a hasher of the filter's own, which then must take no secret.
+    pub(super) hasher: Option<&'h KeyHasher>,
 }
 
 /// Opens the filter of a file with `num_entries` keys; `None` where the file has none.
@@ -101,7 +101,7 @@ pub(super) fn open(
     path: &Path,
     footer: &Footer,
     num_entries: u64,
-    how: FilterUse,
+    how: FilterUse<'_>,
 ) -> Result<Option<FilterBlock<FilterBytes>>> {
     if footer.filter.len_bytes == 0 {
         return Ok(None);
@@ -113,7 +113,7 @@ fn open_present(
     file: &dyn ReadAt,
     footer: &Footer,
     num_entries: u64,
-    how: FilterUse,
+    how: FilterUse<'_>,
 ) -> Result<FilterBlock<FilterBytes>> {
     let offset = footer.filter.offset;
     let len = footer.filter.len_in_memory()?;
@@ -133,19 +133,25 @@ fn open_present(
     if stored != computed {
         return Err(Error::ChecksumMismatch { field: Field::FilterBlock, offset, stored, computed });
     }
-    let filter = FilterBlock::open_with(bytes, how.verify).map_err(|error| error.moved_by(offset))?;
+    let locked = LockedBlock::open(bytes, how.verify).map_err(|error| error.moved_by(offset))?;
     // Not by `info()`, which counts the bits that are set and so reads the whole filter.
-    let num_keys = in_trailer(filter.as_bytes(), Field::NumKeys).map_or(0, u64_from);
+    let num_keys = in_trailer(locked.as_bytes(), Field::NumKeys).map_or(0, u64_from);
     // A filter of prefixes only cannot be asked for a key. Keys may share a hash, so there may be fewer hashes than
     // entries, but neither more nor none.
-    let field = match how.seed {
-        _ if filter.table_id() != footer.table_id => Field::TableId,
-        _ if !filter.added().whole_keys() => Field::Flags,
-        _ if num_keys > num_entries || (num_keys == 0) != (num_entries == 0) => Field::NumKeys,
-        Some(seed) if filter.seed() != seed => Field::Seed,
-        _ => return Ok(filter),
+    let field = match () {
+        () if locked.table_id() != footer.table_id => Some(Field::TableId),
+        () if !locked.added().whole_keys() => Some(Field::Flags),
+        () if num_keys > num_entries || (num_keys == 0) != (num_entries == 0) => Some(Field::NumKeys),
+        () => None,
     };
-    Err(Error::Corrupt { field, offset })
+    if let Some(field) = field {
+        return Err(Error::Corrupt { field, offset });
+    }
+    let filter = match how.hasher {
+        None => locked.unlock(None),
+        Some(hasher) => locked.unlock_with(hasher),
+    };
+    filter.map_err(|error| error.moved_by(offset))
 }
 
 /// The checksum in the trailer of a filter block, by which the footer knows it.

@@ -16,11 +16,11 @@ use super::properties::Properties;
 use crate::block::Verify;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
-use crate::hash::HashSeed;
+use crate::hash::KeyHasher;
 use crate::storage::{IoMode, ReadAt, Storage};
 
 /// How a sorted file is to be read.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct TableReadOptions {
     /// How data blocks are read.
     pub io: IoMode,
@@ -30,8 +30,9 @@ pub struct TableReadOptions {
     pub filter_memory: FilterMemory,
     /// Whether an unusable filter is an error of [`Table::open`]; otherwise every answer is "maybe".
     pub strict: bool,
-    /// If given, a filter whose keys were hashed under another seed is unusable.
-    pub seed: Option<HashSeed>,
+    /// If given, a filter whose keys were hashed by another function, or under another seed or secret, is unusable;
+    /// otherwise one whose keys were hashed under any secret.
+    pub hasher: Option<KeyHasher>,
     /// If given, a file with another identity is refused.
     pub table_id: Option<TableId>,
 }
@@ -102,7 +103,7 @@ impl Table {
             return Err(Error::Corrupt { field: Field::TableId, offset });
         }
         let properties = read_properties(file.as_ref(), &footer)?;
-        let how = FilterUse { verify: options.verify, memory: options.filter_memory, seed: options.seed };
+        let how = FilterUse { verify: options.verify, memory: options.filter_memory, hasher: options.hasher.as_ref() };
         let filter = match filter::open(file.as_ref(), path, &footer, properties.num_entries, how) {
             Ok(None) => TableFilter::Absent,
             Ok(Some(filter)) => TableFilter::Ready(filter),

@@ -15,7 +15,7 @@ use crate::block::{FilterBuilder, SelfCheck};
 use crate::checksum::crc32;
 use crate::error::{Error, Result};
 use crate::filter::FilterSpec;
-use crate::hash::HashSeed;
+use crate::hash::{HashSeed, KeyHasher};
 use crate::storage::{Storage, WriteFile};
 
 /// Bytes are handed to the file in pieces of about this size.
@@ -32,8 +32,8 @@ pub struct TableOptions {
     pub compression: Compression,
     /// The filter to build, if any.
     pub filter: Option<FilterSpec>,
-    /// The seed under which the filter's keys are hashed.
-    pub seed: HashSeed,
+    /// What hashes the filter's keys.
+    pub hasher: KeyHasher,
     /// The identity of the file, which must be its own.
     pub table_id: TableId,
     /// Whether the finished filter is asked for every key again.
@@ -49,7 +49,7 @@ impl Default for TableOptions {
             restart_interval: 16,
             compression: Compression::None,
             filter: Some(FilterSpec::default()),
-            seed: HashSeed::default(),
+            hasher: KeyHasher::xxh3(HashSeed::default()),
             table_id: [0; 16],
             self_check: SelfCheck::On,
             created_by: concat!("filterblock ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -102,7 +102,9 @@ impl<'s> TableWriter<'s> {
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
         let file = storage.create(&temporary(path))?;
         let filter = options.filter.map(|spec| {
-            FilterBuilder::new(spec, options.seed).with_table_id(options.table_id).with_self_check(options.self_check)
+            FilterBuilder::new(spec, options.hasher.clone())
+                .with_table_id(options.table_id)
+                .with_self_check(options.self_check)
         });
         let properties = Properties {
             filter: options.filter.map(|spec| spec.to_string()).unwrap_or_default(),

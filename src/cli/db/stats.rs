@@ -141,7 +141,7 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
     match check(arguments, &mut verified) {
         Err(Failure::Library(error)) if is_damage(&error, dir) => verified.damage.push(error.to_string()),
         // The log's damage, with what helps.
-        Err(Failure::Message(reason)) => verified.damage.push(reason),
+        Err(Failure::Damage(reason)) => verified.damage.push(reason),
         Err(failure) => return Err(failure),
         Ok(()) => {}
     }

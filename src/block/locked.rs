@@ -1,0 +1,105 @@
+//! A block that has been checked and cannot be asked yet: for that it takes the secret of its hash function.
+
+use std::fmt;
+
+use super::layout::Added;
+use super::reader::{FilterBlock, FilterInfo, Verify};
+use crate::error::{Error, Field, Result};
+use crate::hash::{HashIdentity, KeyHasher, Secret};
+
+/// A sound filter block without its secret: it tells everything but which keys are absent.
+///
+/// A hash made by another function, or under another secret, would be denied, so there is no way to ask before
+/// [`LockedBlock::unlock`]. A block whose keys were hashed without a secret unlocks without one.
+pub struct LockedBlock<D>(FilterBlock<D>);
+
+/// Without the bytes, which may be gigabytes.
+impl<D> fmt::Debug for LockedBlock<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockedBlock").field("trailer", &self.0.trailer).finish_non_exhaustive()
+    }
+}
+
+impl<D: AsRef<[u8]>> LockedBlock<D> {
+    /// Checks a block, its pages when `verify` says.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open_with`], but for a missing secret.
+    pub fn open(data: D, verify: Verify) -> Result<Self> {
+        FilterBlock::open_at(data, 0, verify).map(Self)
+    }
+
+    /// Checks one partition, alone; see [`FilterBlock::open_partition`].
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open_partition`], but for a missing secret.
+    pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
+        let place = number.checked_add(1).ok_or(Error::Corrupt { field: Field::Place, offset: 0 })?;
+        FilterBlock::open_at(data, place, verify).map(Self)
+    }
+
+    /// The block, ready to be asked.
+    ///
+    /// # Errors
+    /// [`Error::KeyNeeded`] without the secret that it takes, [`Error::WrongKey`] for another one,
+    /// [`Error::InvalidArgument`] for one where none is taken.
+    pub fn unlock(self, secret: Option<&Secret>) -> Result<FilterBlock<D>> {
+        let hasher = self.hash().hasher(secret)?;
+        Ok(FilterBlock { hasher, ..self.0 })
+    }
+
+    /// The block, ready to be asked by hashes that `hasher` makes: for many blocks of one store, without deriving its
+    /// keys for each.
+    ///
+    /// # Errors
+    /// [`Error::WrongHash`] for a block of another hash function, [`Error::Corrupt`] for one under another seed,
+    /// [`Error::WrongKey`] for one under another secret.
+    pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
+        self.hash().check(hasher)?;
+        Ok(FilterBlock { hasher: hasher.clone(), ..self.0 })
+    }
+
+    /// How its keys were hashed.
+    #[must_use]
+    pub fn hash(&self) -> HashIdentity {
+        self.0.trailer.hash
+    }
+
+    /// See [`FilterBlock::info`].
+    #[must_use]
+    pub fn info(&self) -> FilterInfo {
+        self.0.info()
+    }
+
+    /// See [`FilterBlock::table_id`].
+    #[must_use]
+    pub fn table_id(&self) -> [u8; 16] {
+        self.0.table_id()
+    }
+
+    /// See [`FilterBlock::added`].
+    #[must_use]
+    pub fn added(&self) -> Added {
+        self.0.added()
+    }
+
+    /// See [`FilterBlock::extractor`].
+    #[must_use]
+    pub fn extractor(&self) -> Option<&str> {
+        self.0.extractor()
+    }
+
+    /// See [`FilterBlock::verify_pages`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify_pages(&self) -> Result<()> {
+        self.0.verify_pages()
+    }
+
+    /// The bytes of the whole block.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}

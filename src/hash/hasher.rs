@@ -1,0 +1,306 @@
+//! The functions that hash keys: which there are, and what each is made from.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
+use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
+
+use super::secret::{Fingerprint, Secret};
+use super::{HashSeed, KeyHash};
+use crate::codec::u64_bytes;
+use crate::error::{Error, Field, Result};
+
+/// Bytes of the secret that XXH3 is given: as many as its own default has, so that each length of key has its own part.
+const XXH3_SECRET_LEN_BYTES: usize = 192;
+
+/// The function that hashes a store's keys; the number is the id on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum HashKind {
+    /// XXH3-64 under the seed: the fastest, and no obstacle to whoever chooses keys and has seen a file.
+    #[default]
+    Xxh3 = 1,
+    /// XXH3-64 under a secret: as fast, and an obstacle, but no pseudorandom function.
+    Xxh3Secret = 2,
+    /// SipHash-1-3 under a secret: made to resist chosen keys.
+    SipHash13 = 3,
+}
+
+impl HashKind {
+    /// All of them, in the order of their ids.
+    pub const ALL: [Self; 3] = [Self::Xxh3, Self::Xxh3Secret, Self::SipHash13];
+
+    /// The function with this id.
+    #[must_use]
+    pub fn from_id(id: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == id)
+    }
+
+    /// Whether it takes a secret.
+    #[must_use]
+    pub const fn is_keyed(self) -> bool {
+        !matches!(self, Self::Xxh3)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Xxh3 => "xxh3",
+            Self::Xxh3Secret => "xxh3-secret",
+            Self::SipHash13 => "siphash-1-3",
+        }
+    }
+}
+
+impl fmt::Display for HashKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for HashKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| Error::InvalidArgument {
+            what: "hash function",
+            reason: format!("{text:?} is none of xxh3, xxh3-secret, siphash-1-3"),
+        })
+    }
+}
+
+/// Hashes keys: a function, its seed, and what the function took from the secret, if it takes one.
+///
+/// Made once for a store and shared; it never prints what is secret, and `Clone` is cheap.
+///
+/// ```
+/// use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHasher, Secret, Verify};
+///
+/// let secret = Secret::new(&[7; 16])?;                    // in earnest: 16 random bytes
+/// let hasher = KeyHasher::sip13(HashSeed(42), &secret);
+/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, hasher.clone());
+/// builder.add(b"apple");
+/// let bytes = builder.finish()?;
+/// assert!(FilterBlock::open(&bytes).is_err());            // not without the secret
+/// let block = FilterBlock::open_keyed(&bytes, Verify::AtOpen, &secret)?;
+/// assert!(block.may_contain(hasher.of(b"apple")));
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct KeyHasher {
+    seed: HashSeed,
+    function: Function,
+}
+
+#[derive(Clone)]
+enum Function {
+    Xxh3,
+    Xxh3Secret(Arc<[u8; XXH3_SECRET_LEN_BYTES]>, Fingerprint),
+    SipHash13((u64, u64), Fingerprint),
+}
+
+impl KeyHasher {
+    /// XXH3-64 under `seed`, without a secret.
+    #[must_use]
+    pub const fn xxh3(seed: HashSeed) -> Self {
+        Self { seed, function: Function::Xxh3 }
+    }
+
+    /// XXH3-64 under a secret of 192 bytes that is derived from `secret` and `seed`.
+    #[must_use]
+    pub fn xxh3_with_secret(seed: HashSeed, secret: &Secret) -> Self {
+        let kind = HashKind::Xxh3Secret;
+        let mut bytes = [0; XXH3_SECRET_LEN_BYTES];
+        for (number, word) in (1..).zip(bytes.as_chunks_mut::<8>().0) {
+            *word = u64_bytes(secret.word(kind, seed, number));
+        }
+        Self { seed, function: Function::Xxh3Secret(Arc::new(bytes), secret.fingerprint(kind, seed)) }
+    }
+
+    /// SipHash-1-3 under a key of 16 bytes that is derived from `secret` and `seed`.
+    #[must_use]
+    pub fn sip13(seed: HashSeed, secret: &Secret) -> Self {
+        let kind = HashKind::SipHash13;
+        let key = (secret.word(kind, seed, 1), secret.word(kind, seed, 2));
+        Self { seed, function: Function::SipHash13(key, secret.fingerprint(kind, seed)) }
+    }
+
+    /// A function by its kind.
+    ///
+    /// # Errors
+    /// [`Error::KeyNeeded`] without a secret where the function takes one, [`Error::InvalidArgument`] with one where it
+    /// takes none: whoever gives a secret believes that it protects.
+    pub fn new(kind: HashKind, seed: HashSeed, secret: Option<&Secret>) -> Result<Self> {
+        match (kind, secret) {
+            (HashKind::Xxh3, None) => Ok(Self::xxh3(seed)),
+            (HashKind::Xxh3, Some(_)) => {
+                let reason = format!("keys are hashed by {kind}, which takes none");
+                Err(Error::InvalidArgument { what: "secret", reason })
+            }
+            (HashKind::Xxh3Secret, Some(secret)) => Ok(Self::xxh3_with_secret(seed, secret)),
+            (HashKind::SipHash13, Some(secret)) => Ok(Self::sip13(seed, secret)),
+            (HashKind::Xxh3Secret | HashKind::SipHash13, None) => Err(Error::KeyNeeded { hash: kind }),
+        }
+    }
+
+    /// Hashes a key.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, key: &[u8]) -> KeyHash {
+        KeyHash::from_raw(match &self.function {
+            Function::Xxh3 => xxh3_64_with_seed(key, self.seed.0),
+            Function::Xxh3Secret(secret, _) => xxh3_64_with_secret(key, &secret[..]),
+            Function::SipHash13((k0, k1), _) => SipHasher13::new_with_keys(*k0, *k1).hash(key),
+        })
+    }
+
+    /// What may be told of it, and is enough to tell it from any other.
+    #[must_use]
+    pub fn identity(&self) -> HashIdentity {
+        let (kind, fingerprint) = match &self.function {
+            Function::Xxh3 => (HashKind::Xxh3, None),
+            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, Some(*fingerprint)),
+            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, Some(*fingerprint)),
+        };
+        HashIdentity { kind, seed: self.seed, fingerprint }
+    }
+
+    /// The public part of what it is made from.
+    #[must_use]
+    pub fn seed(&self) -> HashSeed {
+        self.seed
+    }
+}
+
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeyHasher").field(&self.identity()).finish()
+    }
+}
+
+/// Without a secret.
+impl From<HashSeed> for KeyHasher {
+    fn from(seed: HashSeed) -> Self {
+        Self::xxh3(seed)
+    }
+}
+
+/// What files say of the function that hashed their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct HashIdentity {
+    /// The function.
+    pub kind: HashKind,
+    /// Its seed.
+    pub seed: HashSeed,
+    /// That of its secret, if it takes one.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+impl HashIdentity {
+    /// `None` unless there is a fingerprint just where the function takes a secret.
+    pub(crate) fn new(kind: HashKind, seed: HashSeed, fingerprint: Option<Fingerprint>) -> Option<Self> {
+        (kind.is_keyed() == fingerprint.is_some()).then_some(Self { kind, seed, fingerprint })
+    }
+
+    /// The hasher that it names, given the secret that it takes.
+    ///
+    /// # Errors
+    /// [`Error::KeyNeeded`] without the secret, [`Error::WrongKey`] for another one; [`Error::InvalidArgument`] where
+    /// none is taken.
+    pub fn hasher(&self, secret: Option<&Secret>) -> Result<KeyHasher> {
+        let hasher = KeyHasher::new(self.kind, self.seed, secret)?;
+        self.check(&hasher).map(|()| hasher)
+    }
+
+    /// Whether `hasher` is the one that it names.
+    ///
+    /// # Errors
+    /// [`Error::WrongHash`] for another function, `Corrupt` for another seed, [`Error::WrongKey`] for another secret.
+    pub(crate) fn check(&self, hasher: &KeyHasher) -> Result<()> {
+        let given = hasher.identity();
+        if given.kind != self.kind {
+            return Err(Error::WrongHash { found: self.kind, wanted: given.kind });
+        }
+        if given.seed != self.seed {
+            return Err(Error::Corrupt { field: Field::Seed, offset: 0 });
+        }
+        match (self.fingerprint, given.fingerprint) {
+            (Some(stored), Some(given)) if stored != given => Err(Error::WrongKey { hash: self.kind, stored, given }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(fill: u8) -> Secret {
+        Secret::new(&[fill; 16]).unwrap()
+    }
+
+    fn keyed(fill: u8, seed: u64) -> [KeyHasher; 2] {
+        [KeyHasher::xxh3_with_secret(HashSeed(seed), &secret(fill)), KeyHasher::sip13(HashSeed(seed), &secret(fill))]
+    }
+
+    #[test]
+    fn function_seed_and_secret_each_change_the_hash_and_the_identity() {
+        let mut hashers = vec![KeyHasher::xxh3(HashSeed(1)), KeyHasher::xxh3(HashSeed(2))];
+        hashers.extend(keyed(1, 1).into_iter().chain(keyed(1, 2)).chain(keyed(2, 1)));
+        for len in [0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 2_000] {
+            let key = vec![5; len];
+            for (i, a) in hashers.iter().enumerate() {
+                for b in &hashers[i + 1..] {
+                    assert_ne!(a.of(&key), b.of(&key), "{a:?} and {b:?}, {len} bytes");
+                    assert_ne!(a.identity(), b.identity());
+                    assert!(a.identity().check(b).is_err() && a.identity().check(a).is_ok());
+                }
+            }
+        }
+        assert_eq!(KeyHasher::xxh3(HashSeed(7)).of(b"key"), KeyHash::of(b"key", HashSeed(7)));
+    }
+
+    #[test]
+    fn a_secret_has_16_or_32_bytes_and_is_never_printed() {
+        for len in 0..70 {
+            let made = Secret::new(&vec![0xab; len]);
+            assert_eq!(made.is_ok(), len == 16 || len == 32, "{len}");
+        }
+        for fill in [0xab; 32].chunks(16).chain([[0xab; 32].as_slice()]) {
+            let secret = Secret::new(fill).unwrap();
+            let hashers = [KeyHasher::sip13(HashSeed(1), &secret), KeyHasher::xxh3_with_secret(HashSeed(1), &secret)];
+            assert_eq!(format!("{secret:?}"), "Secret(..)");
+            for hasher in hashers {
+                let printed = format!("{hasher:?}");
+                assert!(printed.len() < 160 && !printed.contains("171, 171"), "{printed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_or_missing_secret_is_told_from_each_other() {
+        for hasher in keyed(1, 9) {
+            let (identity, kind) = (hasher.identity(), hasher.identity().kind);
+            assert_eq!(identity.hasher(Some(&secret(1))).unwrap().of(b"key"), hasher.of(b"key"));
+            assert!(matches!(identity.hasher(None), Err(Error::KeyNeeded { hash }) if hash == kind));
+            assert!(matches!(identity.hasher(Some(&secret(2))), Err(Error::WrongKey { hash, .. }) if hash == kind));
+            let plain = KeyHasher::xxh3(HashSeed(9));
+            assert!(matches!(identity.check(&plain), Err(Error::WrongHash { .. })));
+        }
+        let plain = KeyHasher::xxh3(HashSeed(9)).identity();
+        assert!(matches!(plain.hasher(Some(&secret(1))), Err(Error::InvalidArgument { what: "secret", .. })));
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for kind in HashKind::ALL {
+            assert_eq!(kind.to_string().parse::<HashKind>().unwrap(), kind);
+            assert_eq!(HashKind::from_id(kind as u8), Some(kind));
+        }
+        assert!("sha-256".parse::<HashKind>().is_err());
+        assert!(HashKind::from_id(0).is_none() && HashKind::from_id(4).is_none());
+    }
+}

@@ -1,0 +1,108 @@
+//! A user's secret, and all that is made of it. docs/FORMAT.md, section 6, specifies it byte by byte.
+//!
+//! ```text
+//! secret, 16 bytes ------------------------------> root, 16 bytes
+//! secret, 32 bytes --SipHash-2-4 of the 2nd half--> root
+//! root --SipHash-2-4 of (label, hash function, number of the word, seed)--> words of 8 bytes
+//!                                    word 0: fingerprint; words 1 and up: the hash function's own key
+//! ```
+//! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom function: without the
+//! root its words look drawn at random and independent of each other, whatever is known of other words. So the
+//! fingerprint tells nothing of the root, nor of the key under which keys are hashed, and no store's key tells
+//! anything of another's. XXH3 has no such property: its short inputs are inverted with pencil and paper.
+
+use std::fmt;
+
+use siphasher::sip::SipHasher24;
+
+use super::{HashKind, HashSeed};
+use crate::codec::{put_u32, put_u64, u64_bytes};
+use crate::error::{Error, Result};
+
+/// Bytes of a [`Fingerprint`].
+pub const FINGERPRINT_LEN_BYTES: usize = 8;
+
+const LABEL: &[u8; 11] = b"filterblock";
+
+/// The secret under which a store hashes its keys, so that nobody without it can choose keys by their hashes.
+///
+/// Sixteen or thirty-two bytes from a source of randomness. A passphrase is none: whoever has a file can try guesses at
+/// millions a second. The strength is that of 128 bits in both cases. It is never printed, and never written anywhere;
+/// memory that held it is not wiped.
+#[derive(Clone)]
+pub struct Secret {
+    root: SipHasher24,
+}
+
+impl Secret {
+    /// The secret in 16 or 32 random bytes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for any other number of bytes.
+    pub fn new(bytes: &[u8]) -> Result<Self> {
+        let of_half = |half: &[u8; 16]| SipHasher24::new_with_key(half);
+        let root = match bytes.as_chunks::<16>() {
+            ([whole], []) => of_half(whole),
+            ([first, second], []) => {
+                let under = of_half(first);
+                let word = |number: u8| {
+                    let mut message = second.to_vec();
+                    message.push(number);
+                    under.hash(&message)
+                };
+                SipHasher24::new_with_keys(word(0), word(1))
+            }
+            _ => {
+                let reason = format!("16 or 32 bytes wanted, {} given", bytes.len());
+                return Err(Error::InvalidArgument { what: "secret", reason });
+            }
+        };
+        Ok(Self { root })
+    }
+
+    /// The `number`-th word that a hash function may have of the secret under a seed.
+    pub(super) fn word(&self, kind: HashKind, seed: HashSeed, number: u32) -> u64 {
+        let mut message = Vec::with_capacity(24);
+        message.extend_from_slice(LABEL);
+        message.push(kind as u8);
+        put_u32(&mut message, number);
+        put_u64(&mut message, seed.0);
+        self.root.hash(&message)
+    }
+
+    pub(super) fn fingerprint(&self, kind: HashKind, seed: HashSeed) -> Fingerprint {
+        Fingerprint(u64_bytes(self.word(kind, seed, 0)))
+    }
+}
+
+/// Says that it is one, and not which.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What tells one secret from another without giving it away; of each hash function and seed another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; FINGERPRINT_LEN_BYTES]);
+
+impl Fingerprint {
+    /// The fingerprint in bytes that were stored.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; FINGERPRINT_LEN_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes to store.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; FINGERPRINT_LEN_BYTES] {
+        self.0
+    }
+}
+
+/// Sixteen hexadecimal digits, in the order of the bytes.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

@@ -1,0 +1,100 @@
+//! The command `filterblock` with secrets: from files only, named in errors, never shown.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+mod shell;
+
+use shell::Shell;
+
+const SECRET: &str = "00112233445566778899aabbccddeeff";
+const OTHER: &str = "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100";
+
+fn shell() -> Shell {
+    let shell = Shell::new();
+    shell.write("keys", "apple\npear\nplum\n");
+    shell.write("secret", format!("{SECRET}\n"));
+    shell.write("other", OTHER);
+    shell
+}
+
+#[test]
+fn a_filter_under_a_secret_is_asked_with_its_file_and_inspected_without() {
+    let shell = shell();
+    for hash in ["xxh3-secret", "siphash-1-3"] {
+        let built = shell.run(&["build", "-o", hash, "--hash", hash, "--secret-file", "secret", "--json", "keys"]);
+        assert_eq!(built.json(0)["hash"], hash);
+        let asked = shell.run(&["query", hash, "--secret-file", "secret", "apple", "quux"]).exits(0);
+        assert_eq!(asked, "maybe\tapple\nabsent\tquux\n");
+        let verified = shell.run(&["verify", hash, "--against", "keys", "--secret-file", "secret", "--json"]).json(0);
+        assert_eq!((&verified["keys_asked"], &verified["false_negatives"]), (&3.into(), &0.into()));
+        assert!(shell.run(&["verify", hash]).exits(0).contains("sound"));
+        let inspected = shell.run(&["inspect", hash, "--json"]).json(0);
+        assert_eq!(inspected["hash"], hash);
+        let fingerprint = inspected["secret_fingerprint"].as_str().unwrap();
+        assert_eq!(fingerprint.len(), 16);
+        let text = shell.run(&["inspect", hash]).exits(0);
+        assert!(text.contains(&format!("{hash} under the secret with the fingerprint {fingerprint}")), "{text}");
+        shell.run(&["query", hash, "apple"]).fails_with(&[hash, "under a secret", "--secret-file"]);
+        shell.run(&["verify", hash, "--against", "keys"]).fails_with(&[hash, "under a secret", "--secret-file"]);
+        let wrong = shell.run(&["query", hash, "--secret-file", "other", "apple"]);
+        wrong.fails_with(&[hash, "under another secret", fingerprint, "--secret-file is other"]);
+    }
+    // With a secret and nothing else asked for, the function is the one that is made for it.
+    let built = shell.run(&["build", "-o", "default", "--secret-file", "secret", "--json", "keys"]).json(0);
+    assert_eq!(built["hash"], "siphash-1-3");
+    shell.run(&["build", "-o", "plain", "keys"]).exits(0);
+    let plain = shell.run(&["inspect", "plain", "--json"]).json(0);
+    assert_eq!((&plain["hash"], plain.get("secret_fingerprint")), (&"xxh3".into(), None));
+    shell.run(&["query", "plain", "--secret-file", "secret", "apple"]).fails_with(&["plain", "takes none", "secret"]);
+}
+
+#[test]
+fn a_file_that_is_no_secret_is_named_and_what_it_holds_is_not_shown() {
+    let shell = shell();
+    let build = |file: &str| shell.run(&["build", "-o", "out", "--secret-file", file, "keys"]);
+    for (name, content) in [
+        ("empty", String::new()),
+        ("short", SECRET[2..].to_owned()),
+        ("odd", SECRET[1..].to_owned()),
+        ("middle", SECRET.repeat(2)[..48].to_owned()),
+        ("long", SECRET.repeat(3)),
+        ("words", "correct horse battery staple!!!!".to_owned()),
+        ("huge", SECRET.repeat(100_000)),
+    ] {
+        shell.write(name, &content);
+        let run = build(name);
+        assert!(content.is_empty() || !run.stderr.contains(&content[..8]), "{}", run.stderr);
+        run.fails_with(&[name, "32 or 64 hexadecimal digits"]);
+    }
+    build("missing").fails_with(&["missing"]);
+    build(".").fails_with(&["."]);
+    shell.run(&["build", "-o", "out", "--hash", "siphash-1-3", "keys"]).fails_with(&["siphash-1-3", "--secret-file"]);
+    shell.run(&["build", "-o", "out", "--hash", "xxh3", "--secret-file", "secret", "keys"]).fails_with(&["takes none"]);
+    shell.run(&["build", "-o", "out", "--hash", "md5", "keys"]).fails_with(&["md5", "siphash-1-3"]);
+    assert!(!shell.files().contains(&"out".to_owned()));
+}
+
+#[test]
+fn a_store_made_with_a_secret_takes_it_each_time() {
+    let shell = shell();
+    let with = |arguments: &[&str]| shell.run(&[arguments, &["--secret-file", "secret"]].concat());
+    with(&["db", "put", "store", "apple", "red"]).exits(0);
+    assert_eq!(with(&["db", "get", "store", "apple"]).exits(0), "red\n");
+    with(&["db", "put", "store", "pear", "green", "--hash", "siphash-1-3"]).exits(0);
+    with(&["db", "compact", "store"]).exits(0);
+    assert_eq!(with(&["db", "scan", "store"]).exits(0), "apple\tred\npear\tgreen\n");
+    assert!(with(&["db", "verify", "store"]).exits(0).contains("sound"));
+    with(&["db", "stats", "store"]).exits(0);
+    for command in ["get", "delete"] {
+        shell.run(&["db", command, "store", "apple"]).fails_with(&["MANIFEST-", "under a secret", "--secret-file"]);
+        let wrong = shell.run(&["db", command, "store", "apple", "--secret-file", "other"]);
+        wrong.fails_with(&["MANIFEST-", "under another secret", "--secret-file is other"]);
+    }
+    // That it could not look is not an answer of `verify`.
+    shell.run(&["db", "verify", "store"]).fails_with(&["--secret-file"]);
+    with(&["db", "put", "store", "plum", "blue", "--hash", "xxh3-secret"]).fails_with(&["not by xxh3-secret"]);
+    shell.run(&["db", "put", "plain", "apple", "red"]).exits(0);
+    with(&["db", "get", "plain", "apple"]).fails_with(&["takes none", "--secret-file is secret"]);
+    shell.run(&["db", "put", "new", "apple", "red", "--hash", "siphash-1-3"]).fails_with(&["--secret-file"]);
+    assert!(!shell.files().contains(&"new".to_owned()));
+}
