@@ -357,6 +357,9 @@ impl<'a> FilterView<'a> {
         if let Geometry::SplitBlock { lanes } = *self.geometry {
             return split_block::may_contain(self.isa, lanes, self.payload, hash, guard);
         }
+        if let Geometry::BumpedRibbon(ref ribbon) = *self.geometry {
+            return ribbon.may_contain(self.isa, self.padded, hash, guard);
+        }
         if let Geometry::BinaryFuse(ref fuse) = *self.geometry {
             return fuse.may_contain(self.payload, hash, guard);
         }

@@ -32,7 +32,8 @@ const RIBBON_SEED: u64 = 0x7f62_3976_a617_690b;
 const RIBBON_ROWS: [u64; 3] = [0xaab5_86f6_a24f_068b, 0xc18d_bce4_72c3_ad95, 0x194c_3510_e83a_8851];
 
 /// Slots of a block, and coefficients of a row.
-const WIDTH: u64 = 128;
+const BLOCK_SLOTS: usize = 128;
+const WIDTH: u64 = BLOCK_SLOTS as u64;
 /// Bytes of a word: one column of a block.
 const WORD_LEN_BYTES: usize = 16;
 /// How far starts are spread beyond both ends and then pressed back: the first and last slots would be used too seldom.
@@ -138,7 +139,8 @@ impl Geometry {
     #[inline]
     pub(super) fn may_contain(&self, isa: Isa, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
         let row = self.row(hash);
-        let (number, shift) = (row.start / WIDTH, row.start % WIDTH);
+        #[expect(clippy::cast_possible_truncation, reason = "below 128")]
+        let (number, shift) = (row.start / WIDTH, (row.start % WIDTH) as u32);
         let (offset, columns) = self.block(number);
         let len = columns * WORD_LEN_BYTES;
         let Some(first) = payload.get(offset..offset + len) else { return true };
@@ -152,7 +154,7 @@ impl Geometry {
             }
         };
         let wanted = row.fingerprint & (u32::MAX >> (32 - columns));
-        arch::ribbon_bits(isa, first, second, row.coefficients, shift as u32) == wanted
+        arch::ribbon_bits(isa, first, second, row.coefficients, shift) == wanted
             || !(guard.sound(offset, len) && guard.sound(next_offset, len))
     }
 

@@ -2,12 +2,12 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
-    __m256i, __m512i, _mm_set_epi64x, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_set1_epi32, _mm256_sllv_epi32,
-    _mm256_srli_epi32, _mm256_testc_si256, _mm512_and_si512, _mm512_broadcast_i64x2, _mm512_cvtepu32_epi64,
-    _mm512_loadu_si512, _mm512_mask_testn_epi32_mask, _mm512_maskz_loadu_epi64, _mm512_mullo_epi32,
-    _mm512_permutexvar_epi32, _mm512_popcnt_epi64, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_set1_epi64,
-    _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask, _mm512_testn_epi64_mask,
-    _mm512_xor_si512, _pext_u32,
+    __m256i, __m512i, _bzhi_u32, _mm_set_epi64x, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_set1_epi32,
+    _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_testc_si256, _mm512_and_si512, _mm512_broadcast_i64x2,
+    _mm512_cvtepu32_epi64, _mm512_loadu_si512, _mm512_mask_testn_epi32_mask, _mm512_maskz_loadu_epi64,
+    _mm512_mullo_epi32, _mm512_permutexvar_epi32, _mm512_popcnt_epi64, _mm512_rolv_epi32, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
+    _mm512_testn_epi64_mask, _mm512_xor_si512, _pext_u32,
 };
 
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
@@ -113,7 +113,7 @@ fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(products), load(line));
     let wanted = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
     #[expect(clippy::cast_possible_truncation, reason = "one bit for each of up to sixteen probes")]
-    let active = !(u32::MAX << probes) as u16;
+    let active = _bzhi_u32(u32::MAX, probes) as u16;
     _mm512_mask_testn_epi32_mask(active, words, wanted) == 0
 }
 
@@ -176,6 +176,7 @@ fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u
     const STEP_LEN_BYTES: usize = 64;
     let len = first.len().min(second.len());
     // From integer registers: a vector load of bytes that were just stored as two integers would wait for the cache.
+    #[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
     let broadcast = |pick: u128| {
         _mm512_broadcast_i64x2(_mm_set_epi64x(((pick >> 64) as u64).cast_signed(), (pick as u64).cast_signed()))
     };
@@ -184,7 +185,7 @@ fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u
     let mut bits = 0;
     for (step, start) in (0..len).step_by(STEP_LEN_BYTES).enumerate() {
         let lanes = ((len - start) / 8).min(8);
-        let present = (0xff >> (8 - lanes)) as u8;
+        let present = u8::MAX >> (8 - lanes);
         // SAFETY: only lanes that are present are read, and those end at or before `len` of both slices.
         let (first, second) = unsafe {
             (

@@ -103,7 +103,7 @@ macro_rules! dispatch {
 ///
 /// The kernel finds the line itself: a query is then one call, which is all that can be had where code of another
 /// instruction set cannot be inlined.
-#[inline]
+#[inline(always)]
 pub(super) fn line_may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
     dispatch!(isa, line(payload, probes, hash), blocked::may_contain_portable(payload, probes, hash))
 }
@@ -123,7 +123,7 @@ pub(super) fn lines_may_contain(isa: Isa, payload: &[u8], probes: u32, hashes: &
 /// Whether the equation of a key holds in the first `groups` groups of columns of a bumped ribbon filter.
 #[inline]
 pub(super) fn ribbon_may_contain(isa: Isa, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-    dispatch!(isa, ribbon(ribbon, bytes, hash, groups), ribbon.ask(Plain, bytes, hash, groups))
+    dispatch!(isa, ribbon(ribbon, bytes, hash, groups), ribbon.ask_portable(bytes, hash, groups))
 }
 
 /// Answers for many keys of a bumped ribbon filter; one choice of kernel for all.
@@ -143,7 +143,7 @@ pub(super) fn ribbon_may_contain_batch(
 }
 
 /// Whether all bits of a key are set in its block of a split-block Bloom filter, whose payload is whole blocks.
-#[inline]
+#[inline(always)]
 pub(super) fn block_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash) -> bool {
     match lanes {
         Lanes::Narrow => dispatch!(isa, narrow(payload, hash), split_block::narrow_may_contain_portable(payload, hash)),
@@ -223,6 +223,7 @@ fn in_batches<const LEN: usize>(
 /// The same for a bumped ribbon filter, of which the two lines of the first layer are asked for.
 #[inline(always)]
 fn ribbon_in_batches(kernel: impl Parities, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    let groups = ribbon.groups();
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
         if bytes.len() > RESIDENT_LEN_BYTES {
             for &hash in hashes {
@@ -232,7 +233,7 @@ fn ribbon_in_batches(kernel: impl Parities, ribbon: &Ribbon, bytes: &[u8], hashe
             }
         }
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            *answer = ribbon.ask(kernel, bytes, hash, usize::MAX);
+            *answer = ribbon.ask(kernel, bytes, hash, groups);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! coefficient, and the sum goes to the slot of its first coefficient that is left. A row that vanishes was a sum of
 //! others: fine if its fingerprint vanished as well, otherwise the system has no solution.
 
-use super::{Geometry, MAX_COLUMNS, SMASH, WIDTH, WORD_LEN_BYTES, parity};
+use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, SMASH, WIDTH, WORD_LEN_BYTES, parity};
 use crate::codec::u128_bytes;
 use crate::filter::FilterSpec;
 use crate::hash::KeyHash;
@@ -100,7 +100,7 @@ fn substitute(geometry: &Geometry, rows: &[u128], fingerprints: &[u32], payload:
     let columns = geometry.columns as usize;
     // For each column the solution of the slots from here on, this one lowest.
     let mut solution = [0u128; MAX_COLUMNS as usize];
-    let blocks = rows.chunks(WIDTH as usize).zip(fingerprints.chunks(WIDTH as usize));
+    let blocks = rows.chunks(BLOCK_SLOTS).zip(fingerprints.chunks(BLOCK_SLOTS));
     for (number, (rows, fingerprints)) in blocks.enumerate().rev() {
         for (row, fingerprint) in rows.iter().zip(fingerprints).rev() {
             for (column, solution) in solution.iter_mut().take(columns).enumerate() {
