@@ -8,7 +8,7 @@ use crate::record::Row;
 use crate::run::SAME_RATE;
 
 /// Pixels.
-const SIZE: (i32, i32) = (980, 660);
+const SIZE: (i32, i32) = (1180, 760);
 const LEFT: i32 = 84;
 const TOP: i32 = 62;
 const BOTTOM: i32 = 74;
