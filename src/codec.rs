@@ -167,6 +167,22 @@ pub fn u64_bytes(value: u64) -> [u8; 8] {
     bytes
 }
 
+/// The two bytes of `value`.
+#[must_use]
+#[inline]
+pub fn u16_bytes(value: u16) -> [u8; 2] {
+    let mut bytes = [0; 2];
+    LittleEndian::write_u16(&mut bytes, value);
+    bytes
+}
+
+/// The 16-bit integer at `offset`, if the bytes reach that far.
+#[must_use]
+#[inline]
+pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    bytes.get(offset..)?.first_chunk::<2>().map(|pair| LittleEndian::read_u16(pair))
+}
+
 /// The 32-bit integer in four bytes.
 #[must_use]
 #[inline]
@@ -175,7 +191,6 @@ pub fn u32_from(bytes: &[u8; 4]) -> u32 {
 }
 
 /// The 64-bit integer in eight bytes.
-#[cfg(feature = "lsm")]
 #[must_use]
 #[inline]
 pub fn u64_from(bytes: &[u8; 8]) -> u64 {

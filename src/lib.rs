@@ -30,7 +30,7 @@ pub use block::{
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
-pub use filter::{FilterKind, FilterSpec, FilterView};
+pub use filter::{Columns, FilterKind, FilterSpec, FilterView};
 pub use hash::{HashSeed, KeyHash};
 #[cfg(feature = "lsm")]
 pub use lsm::{Db, Options};

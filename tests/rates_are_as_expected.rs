@@ -103,6 +103,22 @@ fn of_blocked_filters_of_every_size_and_budget() {
 }
 
 #[test]
+fn of_split_blocks_of_every_size_and_budget() {
+    for kind in ["split-block", "split-block-512"] {
+        for budget in ["4", "8", "10", "16", "fpr=0.01"] {
+            check_sizes(&format!("{kind}:{budget}"));
+        }
+    }
+}
+
+#[test]
+fn of_binary_fuse_filters_of_every_size_and_width() {
+    for width in ["8", "12", "16"] {
+        check_sizes(&format!("binary-fuse:{width}"));
+    }
+}
+
+#[test]
 fn of_awkward_keys() {
     type WriteKey = fn(u64, &mut Vec<u8>);
     let families: [(&str, WriteKey); 6] = [
@@ -120,7 +136,7 @@ fn of_awkward_keys() {
         ("runs of one byte", |i, key| key.resize(i as usize % 64 + i as usize / 64, (i % 251) as u8)),
     ];
     for (name, write_key) in families {
-        for spec in ["bloom:10", "blocked-bloom:10"] {
+        for spec in ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "binary-fuse:8"] {
             // The last family has long keys: fewer of them do.
             let (n, queries) = if name == "runs of one byte" { (2_000, 5_000) } else { (10_000, 50_000) };
             check(&format!("{spec}, {name} keys"), &measure(spec, n, 20, queries, write_key));
@@ -139,7 +155,7 @@ fn of_a_million_keys_at_ten_bits() {
 
 #[test]
 fn a_rate_that_was_asked_for_is_reached_and_not_overpaid() {
-    for kind in ["bloom", "blocked-bloom"] {
+    for kind in ["bloom", "blocked-bloom", "split-block", "split-block-512"] {
         for rate in [0.3, 0.1, 0.01, 0.001, 0.0001] {
             let measured = measure(&format!("{kind}:fpr={rate}"), 200_000, 2, 1_000, decimal);
             let announced = measured.announced;

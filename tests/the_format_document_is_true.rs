@@ -76,6 +76,7 @@ impl Stranger {
         let bits = (n * budget).div_ceil(1000 * granule_bits).max(1) * granule_bits;
         let steps = if kind == 3 { &self.bloom_steps } else { &self.line_steps };
         let probes = 1 + steps.iter().filter(|&&step| step <= bits * 1000 / n).count();
+        let probes = if kind == 5 || kind == 10 { 8 } else { probes };
         let mut payload = vec![0u8; bits as usize / 8];
         for &h in hashes {
             let mut x = h;
@@ -84,6 +85,13 @@ impl Stranger {
                     let p = reduce(x, bits);
                     x = (x ^ (x >> 32)).wrapping_mul(self.step);
                     (p / 8, p % 8)
+                } else if kind == 5 || kind == 10 {
+                    let w = granule_bits / 8;
+                    let block = reduce(h, bits / granule_bits);
+                    let f = h.wrapping_mul(self.fold) >> 32;
+                    let y = (f * self.multipliers[i]) & 0xffff_ffff;
+                    let bit = y >> (32 - w.ilog2());
+                    (w * block + w / 8 * i as u64 + bit / 8, bit % 8)
                 } else {
                     let line = reduce(h, bits / 512);
                     let f = h.wrapping_mul(self.fold) >> 32;
@@ -104,7 +112,15 @@ impl Stranger {
         hashes.dedup();
         let (kind, (mut block, probes)) = match hashes.as_slice() {
             [] => (1, (Vec::new(), 0)),
-            _ => (kind, self.payload(kind, budget, if kind == 3 { 64 } else { 512 }, &hashes)),
+            _ => (
+                kind,
+                self.payload(
+                    kind,
+                    budget,
+                    [(3, 64), (5, 256)].into_iter().find(|g| g.0 == kind).map_or(512, |g| g.1),
+                    &hashes,
+                ),
+            ),
         };
         let payload_len = block.len();
         let mut tail = Vec::new();
@@ -134,7 +150,7 @@ fn a_stranger_builds_the_same_blocks_from_it() {
         let keys: Vec<Vec<u8>> = (0..n).map(block_support::key).collect();
         // Every number of probes of both kinds comes up among these budgets.
         for tenths in (10..=450).step_by(if n > 100 { 44 } else { 3 }) {
-            for (kind, name) in [(3, "bloom"), (4, "blocked-bloom")] {
+            for (kind, name) in [(3, "bloom"), (4, "blocked-bloom"), (5, "split-block"), (10, "split-block-512")] {
                 let text = format!("{name}:{}", tenths as f64 / 10.0);
                 let mut builder = FilterBuilder::new(spec(&text), HashSeed(seed)).with_table_id(table_id);
                 keys.iter().for_each(|key| builder.add(key));
@@ -189,6 +205,36 @@ fn a_stranger_builds_the_same_compact_filters_from_it() {
 }
 
 #[test]
+fn a_stranger_reads_binary_fuse_filters_by_it() {
+    let (mix, spread) = (constant("FUSE_MIX"), constant("FUSE_SEED"));
+    for (text, n) in
+        [("binary-fuse:8", 1), ("binary-fuse:8", 3_000), ("binary-fuse:12", 700), ("binary-fuse:16", 20_000)]
+    {
+        let mut block = block_support::block(text, n);
+        let params = block_support::field(&mut block, Field::Params).to_vec();
+        let (segment, w, seed) = (1u64 << params[0], u64::from(params[1]), u64::from(params[2]));
+        let payload = &block[..block_support::payload_len(&block).unwrap()];
+        let slots = 8 * payload.len() as u64 / w;
+        assert!(slots * w == 8 * payload.len() as u64 && slots.is_multiple_of(segment) && slots >= 3 * segment);
+        let slot = |i: u64| {
+            (0..w)
+                .map(|j| w * i + j)
+                .fold((0, 0), |(value, j), p| (value | u64::from(payload[p as usize / 8] >> (p % 8) & 1) << j, j + 1))
+                .0
+        };
+        let opened = FilterBlock::open(block.as_slice()).unwrap();
+        for h in (0..n + 30_000).map(|i| block_support::hash(i).raw()) {
+            let p = (h ^ seed.wrapping_mul(spread)).wrapping_mul(mix);
+            let a = ((u128::from(h) * u128::from(slots - 2 * segment)) >> 64) as u64;
+            let b = (a + segment) ^ ((p >> 46) % segment);
+            let c = (a + 2 * segment) ^ ((p >> 28) % segment);
+            let fits = slot(a) ^ slot(b) ^ slot(c) == (p ^ (p >> 32)) % (1 << w);
+            assert_eq!(fits, opened.may_contain(KeyHash::from_raw(h)), "{text}, {n} keys");
+        }
+    }
+}
+
+#[test]
 fn the_constants_are_made_as_it_says() {
     let mut random = SplitMix(0xf11_7e7b_10c5);
     assert!(DOCUMENT.contains("state 0xf117e7b10c5"));
@@ -196,6 +242,8 @@ fn the_constants_are_made_as_it_says() {
     assert_eq!(constant("FOLD"), random.next() | 1);
     let multipliers: Vec<u64> = (0..16).map(|_| random.next() >> 32 | 1).collect();
     assert_eq!(numbers("MULTIPLIERS"), multipliers);
+    let rest: Vec<u64> = (19..=40).map(|_| random.next() | 1).collect();
+    assert_eq!([constant("FUSE_MIX"), constant("FUSE_SEED")], [rest[33 - 19], rest[34 - 19]]);
 }
 
 #[test]
@@ -221,7 +269,7 @@ fn the_trailer_table_is_that_of_the_code() {
 fn the_tags_are_those_of_the_code() {
     let rows = table(&["Tag", "Kind", "Payload", "Probes", "Number of keys"]);
     let tags: Vec<u8> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
-    assert_eq!(tags, (0..=9).collect::<Vec<_>>());
+    assert_eq!(tags, (0..=10).collect::<Vec<_>>());
     for (tag, row) in rows.iter().enumerate() {
         let named = FilterKind::ALL.into_iter().find(|kind| row[1].starts_with(&format!("`{kind}`")));
         let coded = FilterKind::ALL.into_iter().find(|kind| *kind as usize == tag);

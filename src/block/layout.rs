@@ -69,7 +69,7 @@ pub const fn offset_of(field: Field) -> usize {
 
 const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
 /// The longest vector load that may begin at any byte of a payload and must not leave the block.
-const LOAD_LEN_BYTES: usize = 64;
+pub(super) const LOAD_LEN_BYTES: usize = 64;
 const _: () = assert!(PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
 /// The share that sums and trailer may take of a payload of 64 KiB or more, as a fraction: 0.2 %. A page that has just
 /// begun costs the most, and the 17th of them has the fewest bytes before it.

@@ -6,7 +6,7 @@ use super::layout::{Added, Content, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, Trail
 use super::pages::{self, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
-use crate::filter::{FilterKind, FilterView, Geometry, Isa};
+use crate::filter::{Columns, FilterKind, FilterView, Geometry, Isa};
 use crate::hash::{HashSeed, KeyHash};
 
 /// When the pages of a filter are compared with their checksums.
@@ -144,6 +144,18 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         match &self.partitions {
             None => self.filter.may_contain(self.data.as_ref(), hash),
             Some(partitions) => partitions.any_may_contain(self.data.as_ref(), hash),
+        }
+    }
+
+    /// Like [`FilterBlock::may_contain`], from some of the filter's columns: those of a bumped ribbon lie in groups of eight,
+    /// one after the other, and with [`Columns::First`] a query touches nothing of the second and later groups. Other
+    /// kinds have no columns, and are asked as a whole.
+    #[must_use]
+    #[inline]
+    pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
+        match &self.partitions {
+            None => self.filter.may_contain_with(self.data.as_ref(), hash, columns),
+            Some(partitions) => partitions.parts().any(|part| part.may_contain_with(self.data.as_ref(), hash, columns)),
         }
     }
 
@@ -321,6 +333,19 @@ impl Part {
             Some(states) => {
                 let payload = self.payload(bytes);
                 view.may_contain_guarded(hash, &FirstTouch { states, payload, sums: self.sums(bytes) })
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn may_contain_with(&self, bytes: &[u8], hash: KeyHash, columns: Columns) -> bool {
+        let view = self.view(bytes);
+        match &self.states {
+            None => view.may_contain_with(hash, columns),
+            Some(states) => {
+                let payload = self.payload(bytes);
+                let guard = FirstTouch { states, payload, sums: self.sums(bytes) };
+                view.may_contain_with_guarded(hash, columns, &guard)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::layout::{Added, Content, MAX_EXTRACTOR_LEN_BYTES, Trailer};
+use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::error::{Error, Result};
 use crate::filter::{self, Effort, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
 use crate::hash::{HashSeed, KeyHash};
@@ -157,12 +157,15 @@ impl FilterBuilder {
         let mut hashes = std::mem::take(&mut self.hashes);
         hashes.sort_unstable();
         hashes.dedup();
-        let (shape, payload) = filter::encode(self.spec, &hashes, Effort { rounding, threads: self.threads })?;
+        let (shape, mut payload) = filter::encode(self.spec, &hashes, Effort { rounding, threads: self.threads })?;
         let num_keys = hashes.len() as u64;
         // What this refuses, no reader would take.
-        let geometry = Geometry::new(&shape, num_keys, payload.len() as u64)?;
+        let len = payload.len();
+        let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
-            let view = FilterView::new(&geometry, Isa::detect(), &payload, payload.len());
+            // As in the block, vector loads find bytes behind the payload.
+            payload.resize(len + LOAD_LEN_BYTES, 0);
+            let view = FilterView::new(&geometry, Isa::detect(), &payload, len);
             let mut answers = [false; 256];
             let denied: usize = hashes
                 .chunks(answers.len())
@@ -174,6 +177,7 @@ impl FilterBuilder {
             if denied > 0 {
                 return Err(Error::SelfCheckFailed { denied: denied as u64 });
             }
+            payload.truncate(len);
         }
         Ok(Encoded { num_keys, shape, geometry, payload })
     }

@@ -162,6 +162,9 @@ fn essence(kind: FilterKind) -> &'static str {
         FilterKind::Full => "always maybe",
         FilterKind::Bloom => "bits anywhere in the filter",
         FilterKind::BlockedBloom => "all bits of a key in one cache line of 512",
+        FilterKind::SplitBlock => "a bit of a key in each 32-bit lane of one block of 256",
+        FilterKind::SplitBlock512 => "a bit of a key in each 64-bit lane of one cache line of 512",
+        FilterKind::BinaryFuse => "a fingerprint that is the sum of three cells",
         FilterKind::BumpedRibbon => {
             "a system of equations, one for each key; keys that did not fit are in further layers"
         }

@@ -45,11 +45,25 @@ pub(super) fn fold(hash: KeyHash) -> u32 {
     (hash.raw().wrapping_mul(FOLD) >> 32) as u32
 }
 
-/// Where the line of a key begins.
+/// The number of the line of a key, of `lines`.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the line lies within the payload, whose length is a usize")]
-pub(super) fn line_offset(payload: &[u8], hash: KeyHash) -> usize {
-    reduce(hash.raw(), (payload.len() / LINE_LEN_BYTES) as u64) as usize * LINE_LEN_BYTES
+#[expect(clippy::cast_possible_truncation, reason = "below the number of lines, which is a usize")]
+fn line_number(lines: usize, hash: KeyHash) -> usize {
+    reduce(hash.raw(), lines as u64) as usize
+}
+
+/// Where the line of a key begins, in a payload of lines of `LEN` bytes.
+#[inline]
+pub(super) fn line_offset<const LEN: usize>(payload: &[u8], hash: KeyHash) -> usize {
+    line_number(payload.len() / LEN, hash) * LEN
+}
+
+/// The line of a key; `None` only where the payload is shorter than a line.
+#[inline]
+pub(super) fn line_of<const LEN: usize>(payload: &[u8], hash: KeyHash) -> Option<&[u8; LEN]> {
+    // Counted in lines, the check of the bound is one comparison.
+    let (lines, _) = payload.as_chunks();
+    lines.get(line_number(lines.len(), hash))
 }
 
 /// The word and the bit within it of each probe.
@@ -64,7 +78,7 @@ fn positions(hash: KeyHash, probes: u32) -> impl Iterator<Item = (usize, u32)> {
 /// Sets the bits of every hash. `payload` is whole lines, zero at first.
 pub(super) fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
     for &hash in hashes {
-        let offset = line_offset(payload, hash);
+        let offset = line_offset::<LINE_LEN_BYTES>(payload, hash);
         let Some(line) = payload.get_mut(offset..offset + LINE_LEN_BYTES) else { continue };
         for (word, bit) in positions(hash, probes) {
             if let Some(byte) = line.get_mut(word * 4 + bit as usize / 8) {
@@ -77,14 +91,14 @@ pub(super) fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
 /// Whether all bits of a key are set in its line. An unsound line counts as all set.
 #[inline]
 pub(super) fn may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
-    let offset = line_offset(payload, hash);
-    let Some(line) = payload.get(offset..).and_then(<[u8]>::first_chunk) else { return true };
-    arch::line_may_contain(isa, line, probes, hash) || !guard.sound(offset, LINE_LEN_BYTES)
+    arch::line_may_contain(isa, payload, probes, hash)
+        || !guard.sound(line_offset::<LINE_LEN_BYTES>(payload, hash), LINE_LEN_BYTES)
 }
 
 /// The reference for every kernel: one probe after the other, in safe code.
 #[inline]
-pub(super) fn line_may_contain_portable(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
+pub(super) fn may_contain_portable(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
     let (words, _) = line.as_chunks::<4>();
     positions(hash, probes).all(|(word, bit)| words.get(word).is_none_or(|word| u32_from(word) >> bit & 1 == 1))
 }

@@ -4,20 +4,24 @@
 //! The kinds are a closed set, because they are tags on disk: a new kind is a compile error wherever it matters.
 
 mod arch;
+mod binary_fuse;
 mod blocked;
 mod bloom;
 mod bumped_ribbon;
 mod guard;
 pub(crate) mod math;
 mod spec;
+mod split_block;
 
 use std::fmt;
 use std::num::NonZeroUsize;
 
 pub(crate) use arch::Isa;
 pub(crate) use blocked::LINE_LEN_BYTES;
+pub use bumped_ribbon::Columns;
 pub(crate) use guard::{Checked, Guard};
 pub use spec::FilterSpec;
+use split_block::Lanes;
 
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
@@ -37,13 +41,30 @@ pub enum FilterKind {
     Bloom = 3,
     /// A Bloom filter of 512-bit lines: one cache miss per query.
     BlockedBloom = 4,
+    /// A Bloom filter of 256-bit blocks, one bit of a key in each of eight lanes: the cheapest query, for more space.
+    SplitBlock = 5,
     /// A bumped ribbon filter: within one per cent of the least space that any filter of its rate can have.
     BumpedRibbon = 7,
+    /// A binary fuse filter with fingerprints of 8, 12 or 16 bits: three cache misses a query, a thirteenth to a third
+    /// more bits than the fingerprints.
+    BinaryFuse = 8,
+    /// A Bloom filter of 512-bit blocks with eight lanes: as good as [`FilterKind::BlockedBloom`] from twelve bits a
+    /// key on.
+    SplitBlock512 = 10,
 }
 
 impl FilterKind {
     /// All kinds, in the order of their tags.
-    pub const ALL: [Self; 4] = [Self::Empty, Self::Full, Self::Bloom, Self::BlockedBloom];
+    pub const ALL: [Self; 8] = [
+        Self::Empty,
+        Self::Full,
+        Self::Bloom,
+        Self::BlockedBloom,
+        Self::SplitBlock,
+        Self::BumpedRibbon,
+        Self::BinaryFuse,
+        Self::SplitBlock512,
+    ];
 
     /// The name in a [`FilterSpec`].
     #[must_use]
@@ -53,7 +74,10 @@ impl FilterKind {
             Self::Full => "full",
             Self::Bloom => "bloom",
             Self::BlockedBloom => "blocked-bloom",
+            Self::SplitBlock => "split-block",
             Self::BumpedRibbon => "bumped-ribbon",
+            Self::BinaryFuse => "binary-fuse",
+            Self::SplitBlock512 => "split-block-512",
         }
     }
 
@@ -108,7 +132,9 @@ pub(crate) enum Geometry {
     Full,
     Bloom { probes: u32 },
     BlockedBloom { probes: u32 },
+    SplitBlock { lanes: Lanes },
     BumpedRibbon(Box<bumped_ribbon::Geometry>),
+    BinaryFuse(binary_fuse::Geometry),
 }
 
 impl Geometry {
@@ -121,19 +147,26 @@ impl Geometry {
         let [first, rest @ ..] = shape.params;
         let plain = rest == [0; 2] && shape.layers.is_empty();
         let probes = u32::from(first);
-        let (geometry, max_probes, granule) = match shape.kind {
-            FilterKind::Empty => (Self::Empty, 0, 0),
-            FilterKind::Full => (Self::Full, 0, 0),
-            FilterKind::Bloom => (Self::Bloom { probes }, math::MAX_BLOOM_PROBES, 1),
-            FilterKind::BlockedBloom => (Self::BlockedBloom { probes }, math::MAX_LINE_PROBES, LINE_LEN_BYTES as u64),
+        let split = |lanes: Lanes| (Self::SplitBlock { lanes }, math::LANES..=math::LANES, lanes.block_len_bytes());
+        let (geometry, valid_probes, granule) = match shape.kind {
+            FilterKind::Empty => (Self::Empty, 0..=0, 0),
+            FilterKind::Full => (Self::Full, 0..=0, 0),
+            FilterKind::Bloom => (Self::Bloom { probes }, 1..=math::MAX_BLOOM_PROBES, 1),
+            FilterKind::BlockedBloom => (Self::BlockedBloom { probes }, 1..=math::MAX_LINE_PROBES, LINE_LEN_BYTES),
+            FilterKind::SplitBlock => split(Lanes::Narrow),
+            FilterKind::SplitBlock512 => split(Lanes::Wide),
             FilterKind::BumpedRibbon => {
                 return Ok(Self::BumpedRibbon(Box::new(bumped_ribbon::Geometry::new(shape, num_keys, len_bytes)?)));
             }
+            FilterKind::BinaryFuse => {
+                return binary_fuse::Geometry::new(shape, num_keys, len_bytes).map(Self::BinaryFuse);
+            }
         };
-        if !plain || probes > max_probes || (probes == 0) != (max_probes == 0) {
+        if !plain || !valid_probes.contains(&probes) {
             return corrupt(Field::Params);
         }
-        let fits = if granule == 0 { len_bytes == 0 } else { len_bytes != 0 && len_bytes.is_multiple_of(granule) };
+        let fits =
+            if granule == 0 { len_bytes == 0 } else { len_bytes != 0 && len_bytes.is_multiple_of(granule as u64) };
         if !fits {
             return corrupt(Field::PayloadLen);
         }
@@ -155,7 +188,11 @@ impl Geometry {
             Self::BlockedBloom { probes } => {
                 math::blocked_bloom_rate(num_keys, payload_len_bytes / LINE_LEN_BYTES as u64, probes)
             }
+            Self::SplitBlock { lanes } => {
+                math::split_block_rate(num_keys, payload_len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
+            }
             Self::BumpedRibbon(ref ribbon) => ribbon.expected_rate(),
+            Self::BinaryFuse(fuse) => fuse.expected_rate(),
         }
     }
 
@@ -164,7 +201,9 @@ impl Geometry {
         match *self {
             Self::Empty | Self::Full => 0,
             Self::Bloom { probes } | Self::BlockedBloom { probes } => probes,
+            Self::SplitBlock { .. } => math::LANES,
             Self::BumpedRibbon(ref ribbon) => ribbon.columns(),
+            Self::BinaryFuse(fuse) => fuse.bits(),
         }
     }
 
@@ -175,7 +214,8 @@ impl Geometry {
             Self::Bloom { probes } | Self::BlockedBloom { probes } => {
                 Some(math::estimated_keys(set_bits, bits, probes))
             }
-            Self::Full | Self::BumpedRibbon(_) => None,
+            Self::SplitBlock { .. } => Some(math::estimated_keys(set_bits, bits, math::LANES)),
+            Self::Full | Self::BumpedRibbon(_) | Self::BinaryFuse(_) => None,
         }
     }
 }
@@ -211,6 +251,7 @@ pub(crate) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Re
     }
     match spec.kind() {
         FilterKind::BumpedRibbon => bumped_ribbon::encode(spec, hashes, effort),
+        FilterKind::BinaryFuse => binary_fuse::encode(spec, hashes),
         _ => encode_bloom(spec, hashes, effort.rounding),
     }
 }
@@ -219,6 +260,8 @@ pub(crate) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Re
 fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Result<(Shape, Vec<u8>)> {
     let granule_len_bytes = match (spec.kind(), rounding) {
         (FilterKind::BlockedBloom, _) => LINE_LEN_BYTES,
+        (FilterKind::SplitBlock, _) => Lanes::Narrow.block_len_bytes(),
+        (FilterKind::SplitBlock512, _) => Lanes::Wide.block_len_bytes(),
         (_, Rounding::Words) => 8,
         (_, Rounding::Bytes) => 1,
     };
@@ -234,6 +277,11 @@ fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Res
             let probes = math::line_probes(millibits);
             blocked::fill(&mut payload, probes, hashes);
             probes
+        }
+        FilterKind::SplitBlock | FilterKind::SplitBlock512 => {
+            let lanes = if spec.kind() == FilterKind::SplitBlock { Lanes::Narrow } else { Lanes::Wide };
+            split_block::fill(lanes, &mut payload, hashes);
+            math::LANES
         }
         _ => {
             let probes = math::bloom_probes(millibits);
@@ -270,14 +318,49 @@ impl<'a> FilterView<'a> {
         self.may_contain_guarded(hash, &Checked)
     }
 
-    /// The same over a payload that is not wholly checked: what `guard` does not vouch for cannot deny a key.
+    /// The same from some of the filter's columns, if its kind has any.
+    #[must_use]
     #[inline]
+    pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
+        self.may_contain_with_guarded(hash, columns, &Checked)
+    }
+
+    #[inline]
+    pub(crate) fn may_contain_with_guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
+        match (self.geometry, columns) {
+            (Geometry::BumpedRibbon(ribbon), Columns::First) => {
+                ribbon.first_may_contain(self.isa, self.padded, hash, guard)
+            }
+            _ => self.may_contain_guarded(hash, guard),
+        }
+    }
+
+    /// The same over a payload that is not wholly checked: what `guard` does not vouch for cannot deny a key.
+    ///
+    /// Inlined always, as far as the kinds go whose whole query takes no longer than a call and a jump by a table (ten
+    /// thousand keys, AVX-512: 3.3 to 4.3 ns with them, 1.8 to 2.1 without).
+    #[inline(always)]
     pub(crate) fn may_contain_guarded(&self, hash: KeyHash, guard: &impl Guard) -> bool {
+        if let Geometry::BlockedBloom { probes } = *self.geometry {
+            return blocked::may_contain(self.isa, self.payload, probes, hash, guard);
+        }
+        if let Geometry::SplitBlock { lanes } = *self.geometry {
+            return split_block::may_contain(self.isa, lanes, self.payload, hash, guard);
+        }
+        if let Geometry::BinaryFuse(ref fuse) = *self.geometry {
+            return fuse.may_contain(self.payload, hash, guard);
+        }
+        self.other_may_contain(hash, guard)
+    }
+
+    #[inline(never)]
+    fn other_may_contain(self, hash: KeyHash, guard: &impl Guard) -> bool {
         match *self.geometry {
             Geometry::Empty => false,
-            Geometry::Full => true,
+            Geometry::Full | Geometry::BlockedBloom { .. } | Geometry::SplitBlock { .. } | Geometry::BinaryFuse(_) => {
+                true
+            }
             Geometry::Bloom { probes } => bloom::may_contain(self.payload, probes, hash, guard),
-            Geometry::BlockedBloom { probes } => blocked::may_contain(self.isa, self.payload, probes, hash, guard),
             Geometry::BumpedRibbon(ref ribbon) => ribbon.may_contain(self.isa, self.padded, hash, guard),
         }
     }
@@ -290,9 +373,13 @@ impl<'a> FilterView<'a> {
             Geometry::BlockedBloom { probes } => {
                 return arch::lines_may_contain(self.isa, self.payload, probes, hashes, answers);
             }
+            Geometry::SplitBlock { lanes } => {
+                return arch::blocks_may_contain(self.isa, lanes, self.payload, hashes, answers);
+            }
             Geometry::BumpedRibbon(ref ribbon) => {
                 return ribbon.may_contain_batch(self.isa, self.padded, hashes, answers);
             }
+            Geometry::BinaryFuse(ref fuse) => return fuse.may_contain_batch(self.payload, hashes, answers),
             _ => {}
         }
         for &hash in hashes {
@@ -310,7 +397,11 @@ impl<'a> FilterView<'a> {
             Geometry::Empty | Geometry::Full => {}
             #[expect(clippy::cast_possible_truncation, reason = "an offset within the payload")]
             Geometry::Bloom { .. } => arch::prefetch(self.payload, bloom::first_byte(self.payload, hash) as usize),
-            Geometry::BlockedBloom { .. } => arch::prefetch(self.payload, blocked::line_offset(self.payload, hash)),
+            Geometry::BlockedBloom { .. } => {
+                arch::prefetch(self.payload, blocked::line_offset::<LINE_LEN_BYTES>(self.payload, hash));
+            }
+            Geometry::SplitBlock { lanes } => arch::prefetch(self.payload, lanes.block_offset(self.payload, hash)),
+            Geometry::BinaryFuse(ref fuse) => fuse.prefetch(self.payload, hash),
             Geometry::BumpedRibbon(ref ribbon) => arch::prefetch(self.padded, ribbon.first_byte(hash)),
         }
     }

@@ -1,0 +1,190 @@
+//! AVX-512 kernels.
+#![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
+
+use std::arch::x86_64::{
+    __m256i, __m512i, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_set1_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
+    _mm256_testc_si256, _mm512_and_si512, _mm512_cvtepu32_epi64, _mm512_loadu_si512, _mm512_mask_testn_epi32_mask,
+    _mm512_mullo_epi32, _mm512_permutexvar_epi32, _mm512_popcnt_epi64, _mm512_rolv_epi32, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
+    _mm512_testn_epi64_mask,
+};
+
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
+use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::{in_batches, ribbon_in_batches};
+use crate::hash::KeyHash;
+
+/// Proof that the processor has AVX-512 F, BW, VL, DQ and VPOPCNTDQ (servers since Ice Lake and Zen 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Avx512(());
+
+impl Avx512 {
+    pub(super) fn new() -> Option<Self> {
+        let has_it = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vpopcntdq")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
+        has_it.then_some(Self(()))
+    }
+
+    /// See [`super::line_may_contain`].
+    #[inline]
+    pub(super) fn line(self, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+        // SAFETY: a value of this type exists only where the features were detected.
+        unsafe { line(payload, probes, hash) }
+    }
+
+    /// See [`super::lines_may_contain`].
+    #[inline]
+    pub(super) fn lines(self, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { lines(payload, probes, hashes, answers) }
+    }
+
+    /// See [`super::block_may_contain`].
+    #[inline]
+    pub(super) fn narrow(self, payload: &[u8], hash: KeyHash) -> bool {
+        // SAFETY: as in line.
+        unsafe { narrow(payload, hash) }
+    }
+
+    /// See [`super::block_may_contain`].
+    #[inline]
+    pub(super) fn wide(self, payload: &[u8], hash: KeyHash) -> bool {
+        // SAFETY: as in line.
+        unsafe { wide(payload, hash) }
+    }
+
+    /// See [`super::blocks_may_contain`].
+    #[inline]
+    pub(super) fn narrow_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { narrow_batch(payload, hashes, answers) }
+    }
+
+    /// See [`super::blocks_may_contain`].
+    #[inline]
+    pub(super) fn wide_batch(self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { wide_batch(payload, hashes, answers) }
+    }
+
+    /// See [`super::ribbon_may_contain`].
+    #[inline]
+    pub(super) fn ribbon(self, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        // SAFETY: as in line.
+        unsafe { ribbon_query(self, ribbon, bytes, hash, groups) }
+    }
+
+    /// See [`super::ribbon_may_contain_batch`].
+    #[inline]
+    pub(super) fn ribbon_batch(self, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        // SAFETY: as in line.
+        unsafe { ribbon_batch(self, ribbon, bytes, hashes, answers) }
+    }
+}
+
+#[target_feature(enable = "avx512f,bmi2")]
+fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| line(payload, probes, hash));
+}
+
+/// All sixteen probes at once: a permutation picks one of the line's sixteen words by four bits, and rotations count
+/// modulo 32, so that the bits of the product above the bit's number need not be cleared.
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
+    let products = _mm512_mullo_epi32(_mm512_set1_epi32(fold(hash).cast_signed()), load(&MULTIPLIERS));
+    let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(products), load(line));
+    let wanted = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
+    #[expect(clippy::cast_possible_truncation, reason = "one bit for each of up to sixteen probes")]
+    let active = !(u32::MAX << probes) as u16;
+    _mm512_mask_testn_epi32_mask(active, words, wanted) == 0
+}
+
+/// Sixty-four bytes as a vector; `T` is `u8` or `u32`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load<T: Copy, const N: usize>(values: &[T; N]) -> __m512i {
+    const { assert!(size_of::<T>() * N == 64) };
+    // SAFETY: the values have 64 bytes, and the load has no alignment to keep.
+    unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn narrow_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| narrow(payload, hash));
+}
+
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| wide(payload, hash));
+}
+
+/// One bit in each of eight lanes of 32: a product for each, a shift, and a test.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn narrow(payload: &[u8], hash: KeyHash) -> bool {
+    let Some(block) = line_of::<NARROW_LEN_BYTES>(payload, hash) else { return true };
+    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(hash)));
+    _mm256_testc_si256(load_half(block), wanted) == 1
+}
+
+/// The same in lanes of 64.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn wide(payload: &[u8], hash: KeyHash) -> bool {
+    let Some(block) = line_of::<WIDE_LEN_BYTES>(payload, hash) else { return true };
+    let bits = _mm512_cvtepu32_epi64(_mm256_srli_epi32::<26>(lane_products(hash)));
+    let wanted = _mm512_sllv_epi64(_mm512_set1_epi64(1), bits);
+    _mm512_testn_epi64_mask(load(block), wanted) == 0
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn lane_products(hash: KeyHash) -> __m256i {
+    _mm256_mullo_epi32(_mm256_set1_epi32(fold(hash).cast_signed()), load_half(multipliers()))
+}
+
+/// Thirty-two bytes as a vector; `T` is `u8` or `u32`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn load_half<T: Copy, const N: usize>(values: &[T; N]) -> __m256i {
+    const { assert!(size_of::<T>() * N == 32) };
+    // SAFETY: the values have 32 bytes, and the load has no alignment to keep.
+    unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+fn ribbon_query(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    ribbon.ask(proof, bytes, hash, groups)
+}
+
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+fn ribbon_batch(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
+}
+
+impl Parities for Avx512 {
+    #[inline(always)]
+    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+        // SAFETY: a value of this type exists only where the features were detected.
+        unsafe { parities(a, b, low, high) }
+    }
+}
+
+/// Parity is the lowest bit of a population count.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+fn parities(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+    let first = _mm512_and_si512(load(a), _mm512_set1_epi64(low.cast_signed()));
+    // first ^ (b & high)
+    let sums = _mm512_ternarylogic_epi64::<0x78>(first, load(b), _mm512_set1_epi64(high.cast_signed()));
+    _mm512_test_epi64_mask(_mm512_popcnt_epi64(sums), _mm512_set1_epi64(1)).into()
+}

@@ -1,0 +1,28 @@
+//! Asking the processor for a cache line ahead of time.
+#![cfg_attr(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    expect(unsafe_code, reason = "prefetch instructions; see each block")
+)]
+
+/// Asks the processor to bring the line of `payload` at `offset` into its cache; no effect on any answer.
+#[inline]
+pub(in super::super) fn prefetch(payload: &[u8], offset: usize) {
+    let Some(rest) = payload.get(offset..) else { return };
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing and cannot fault; SSE is part of every x86-64 processor.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(rest.as_ptr().cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch reads nothing, cannot fault, and changes neither registers nor flags.
+    unsafe {
+        std::arch::asm!(
+            "prfm pldl1keep, [{line}]",
+            line = in(reg) rest.as_ptr(),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = rest;
+}

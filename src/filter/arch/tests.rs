@@ -1,0 +1,111 @@
+//! Every kernel that this processor has, against the portable code.
+#![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "low bits of random numbers are meant")]
+
+use super::*;
+use crate::filter::blocked::MULTIPLIERS;
+
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Bytes from nearly empty to full: and-ing or or-ing random words shifts the density.
+fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
+    let mut payload = |byte: fn(&mut u64) -> u64| (0..len).map(|_| byte(state) as u8).collect();
+    vec![
+        payload(|_| 0xff),
+        payload(|state| splitmix(state) | splitmix(state) | splitmix(state)),
+        payload(|state| splitmix(state) | splitmix(state)),
+        payload(splitmix),
+        payload(|state| splitmix(state) & splitmix(state)),
+        payload(|_| 0),
+    ]
+}
+
+/// Asks each level alone and in a batch, and expects the portable answers; gives the number of "maybe".
+fn compare(
+    what: &str,
+    state: &mut u64,
+    one: impl Fn(Isa, KeyHash) -> bool,
+    many: impl Fn(Isa, &[KeyHash], &mut [bool]),
+) -> usize {
+    // The last hashes fall at the very end of the payload, where a kernel could read too far.
+    let hashes: Vec<_> =
+        (0..67).map(|i| KeyHash::from_raw(splitmix(state) | if i > 50 { 0xffff_fff0_0000_0000 } else { 0 })).collect();
+    let expected: Vec<bool> = hashes.iter().map(|&hash| one(Isa::PORTABLE, hash)).collect();
+    for isa in Isa::available() {
+        let singly: Vec<bool> = hashes.iter().map(|&hash| one(isa, hash)).collect();
+        assert_eq!(singly, expected, "{what}, {}", isa.name());
+        for len in [hashes.len(), 33, 32, 31, 1, 0] {
+            let mut answers = vec![false; len];
+            many(isa, &hashes, &mut answers);
+            assert_eq!(answers, expected[..len], "{what}, {}, batch of {len}", isa.name());
+        }
+    }
+    expected.iter().filter(|&&answer| answer).count()
+}
+
+#[test]
+fn every_kernel_answers_as_the_portable_one_does_for_lines() {
+    let mut state = 1;
+    let mut positives = 0;
+    for lines in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / LINE_LEN_BYTES + 1] {
+        for payload in payloads(lines * LINE_LEN_BYTES, &mut state) {
+            for probes in 1..=16 {
+                positives += compare(
+                    &format!("{lines} lines, {probes} probes"),
+                    &mut state,
+                    |isa, hash| line_may_contain(isa, &payload, probes, hash),
+                    |isa, hashes, answers| lines_may_contain(isa, &payload, probes, hashes, answers),
+                );
+            }
+        }
+    }
+    assert!(positives > 5_000, "the comparison must see both answers, saw {positives} positives");
+}
+
+#[test]
+fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
+    let mut state = 2;
+    let mut positives = 0;
+    for lanes in [Lanes::Narrow, Lanes::Wide] {
+        let block_len = lanes.block_len_bytes();
+        for blocks in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / block_len + 1] {
+            for payload in payloads(blocks * block_len, &mut state) {
+                for _ in 0..8 {
+                    positives += compare(
+                        &format!("{blocks} blocks of {lanes:?} lanes"),
+                        &mut state,
+                        |isa, hash| block_may_contain(isa, lanes, &payload, hash),
+                        |isa, hashes, answers| blocks_may_contain(isa, lanes, &payload, hashes, answers),
+                    );
+                }
+            }
+        }
+    }
+    assert!(positives > 2_000, "the comparison must see both answers, saw {positives} positives");
+}
+
+#[test]
+fn a_payload_shorter_than_a_line_is_answered_maybe_by_every_kernel() {
+    for isa in Isa::available() {
+        for len in [0, 1, 32, 63] {
+            let (payload, hash) = (vec![0; len], KeyHash::from_raw(u64::MAX));
+            assert!(line_may_contain(isa, &payload, 6, hash), "{}", isa.name());
+            assert!(block_may_contain(isa, Lanes::Wide, &payload, hash), "{}", isa.name());
+            assert!(len >= 32 || block_may_contain(isa, Lanes::Narrow, &payload, hash), "{}", isa.name());
+        }
+    }
+}
+
+#[test]
+fn the_constants_are_those_of_the_named_generator() {
+    let mut state = 0xf11_7e7b_10c5;
+    splitmix(&mut state);
+    splitmix(&mut state);
+    for multiplier in MULTIPLIERS {
+        assert_eq!(multiplier, (splitmix(&mut state) >> 32) as u32 | 1);
+    }
+}

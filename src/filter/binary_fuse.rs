@@ -1,0 +1,213 @@
+//! The binary fuse filter (Graf and Lemire, "Binary fuse filters: fast and smaller than xor filters", 2022): three
+//! slots of a key, in three neighbouring segments, whose fingerprints xor to the key's.
+//!
+//! ```text
+//! hash ──reduce──▶ slot a         in the order of the hashes: sorted keys are built front to back, without a sort
+//!      ──mix─────▶ slot b = (a + segment) ^ 18 bits, slot c = (a + 2 segments) ^ 18 bits, fingerprint: 16 bits
+//!
+//! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
+//!       a           b           c                     "maybe" where a ^ b ^ c = fingerprint
+//! ```
+//! A query reads three places whatever the answer and lets through one absent key in 2^bits; space is 13 % more than
+//! the fingerprints for a million keys, and the more the fewer keys there are. Construction ([`build`]) may fail for a
+//! set of keys under one seed; it then takes another, then more slots, and at last another kind of filter: an
+//! [`encode`] never fails.
+
+mod build;
+
+use super::arch::{self, RESIDENT_LEN_BYTES};
+use super::guard::Guard;
+use super::{FilterKind, FilterSpec, Rounding, Shape};
+use crate::codec::u16_at;
+use crate::error::{Error, Field, Result};
+use crate::hash::{KeyHash, reduce};
+
+/// Mixes the hash; odd, the 33rd output of the generator that [`super::bloom`] names.
+const FUSE_MIX: u64 = 0x59e3_0611_bde6_b295;
+/// What one seed is apart from the next; odd, the 34th output.
+const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
+
+/// The widths of fingerprints, in bits.
+pub(super) const WIDTHS: [u32; 3] = [8, 12, 16];
+/// The largest segments: eighteen bits of the mixed hash choose a slot of one.
+const MAX_SEGMENT_LOG2: u32 = 18;
+/// Keys under way at once in a batch, three cache lines each.
+const BATCH: usize = 16;
+
+/// Where the slots of a key are, and how wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Bits of a slot: 8, 12 or 16.
+    bits: u32,
+    seed: u8,
+    /// What a hash is xor-ed with: the seed, spread over 64 bits.
+    salt: u64,
+    /// Slots of a segment, a power of two.
+    segment: u64,
+    /// Slots that can be a key's first: all but those of the last two segments.
+    starts: u64,
+}
+
+/// The three slots of a key and its fingerprint.
+struct Place {
+    slots: [u64; 3],
+    fingerprint: u16,
+}
+
+impl Geometry {
+    /// `slots` is a multiple of a segment, and at least three.
+    fn of(bits: u32, segment_log2: u32, slots: u64, seed: u8) -> Self {
+        let salt = u64::from(seed).wrapping_mul(FUSE_SEED);
+        Self { bits, seed, salt, segment: 1 << segment_log2, starts: slots - (2 << segment_log2) }
+    }
+
+    /// Reads the parameters (logarithm of the segment's slots, width, seed), for a payload of `len_bytes`.
+    ///
+    /// # Errors
+    /// The field that does not hold, at offset 0.
+    pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+        let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
+        let [segment_log2, bits, seed] = shape.params;
+        let (segment_log2, bits) = (u32::from(segment_log2), u32::from(bits));
+        if !(1..=MAX_SEGMENT_LOG2).contains(&segment_log2) || !WIDTHS.contains(&bits) || !shape.layers.is_empty() {
+            return corrupt(Field::Params);
+        }
+        let payload_bits = len_bytes.saturating_mul(8);
+        let (slots, segment) = (payload_bits / u64::from(bits), 1 << segment_log2);
+        let whole = payload_bits.is_multiple_of(u64::from(bits)) && slots.is_multiple_of(segment);
+        if !whole || slots / segment < 3 {
+            return corrupt(Field::PayloadLen);
+        }
+        if !(1..=slots).contains(&num_keys) {
+            return corrupt(Field::NumKeys);
+        }
+        Ok(Self::of(bits, segment_log2, slots, seed))
+    }
+
+    /// Bits of a fingerprint.
+    pub(super) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// The share of absent keys whose three slots xor to their fingerprint by chance.
+    pub(super) fn expected_rate(&self) -> f64 {
+        (-f64::from(self.bits)).exp2()
+    }
+
+    fn slots(&self) -> u64 {
+        self.starts + 2 * self.segment
+    }
+
+    #[inline]
+    fn place(&self, hash: KeyHash) -> Place {
+        let product = (hash.raw() ^ self.salt).wrapping_mul(FUSE_MIX);
+        let first = reduce(hash.raw(), self.starts);
+        let mask = self.segment - 1;
+        // Adding whole segments moves a slot to the next ones, and xor-ing less than one keeps it there.
+        let second = (first + self.segment) ^ (product >> 46 & mask);
+        let third = (first + 2 * self.segment) ^ (product >> 28 & mask);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        let fingerprint = (product ^ product >> 32) as u16;
+        Place { slots: [first, second, third], fingerprint }
+    }
+
+    /// The byte at which a slot begins; of a slot of twelve bits, the byte that holds its lowest bits.
+    #[inline]
+    fn byte_of(&self, slot: u64) -> usize {
+        // An offset within the payload, whose length is a usize.
+        (slot * u64::from(self.bits) / 8) as usize
+    }
+
+    /// Bytes that a query of a slot reads.
+    fn slot_len_bytes(&self) -> usize {
+        if self.bits == 8 { 1 } else { 2 }
+    }
+
+    /// Whether the three slots of a key xor to its fingerprint. A slot that is not sound counts as fitting.
+    #[inline]
+    pub(super) fn may_contain(&self, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
+        let fits = match self.bits {
+            8 => self.fits::<8>(payload, hash),
+            12 => self.fits::<12>(payload, hash),
+            _ => self.fits::<16>(payload, hash),
+        };
+        fits || !self.place(hash).slots.into_iter().all(|slot| guard.sound(self.byte_of(slot), self.slot_len_bytes()))
+    }
+
+    /// The same for slots of `BITS` bits; `true` where a slot lies beyond the payload.
+    #[inline]
+    fn fits<const BITS: u32>(&self, payload: &[u8], hash: KeyHash) -> bool {
+        let Place { slots: [first, second, third], fingerprint } = self.place(hash);
+        let (Some(first), Some(second), Some(third)) =
+            (read::<BITS>(payload, first), read::<BITS>(payload, second), read::<BITS>(payload, third))
+        else {
+            return true;
+        };
+        (first ^ second ^ third ^ fingerprint) & mask::<BITS>() == 0
+    }
+
+    /// Answers for many keys: the slots of sixteen are asked for before the first is looked at, unless the payload is
+    /// small.
+    pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        match self.bits {
+            8 => self.fit_batch::<8>(payload, hashes, answers),
+            12 => self.fit_batch::<12>(payload, hashes, answers),
+            _ => self.fit_batch::<16>(payload, hashes, answers),
+        }
+    }
+
+    fn fit_batch<const BITS: u32>(&self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            if payload.len() > RESIDENT_LEN_BYTES {
+                hashes.iter().for_each(|&hash| self.prefetch(payload, hash));
+            }
+            for (answer, &hash) in answers.iter_mut().zip(hashes) {
+                *answer = self.fits::<BITS>(payload, hash);
+            }
+        }
+    }
+
+    /// Starts to bring the three slots of a key into the cache.
+    #[inline]
+    pub(super) fn prefetch(&self, payload: &[u8], hash: KeyHash) {
+        self.place(hash).slots.into_iter().for_each(|slot| arch::prefetch(payload, self.byte_of(slot)));
+    }
+}
+
+/// The bits of a fingerprint.
+const fn mask<const BITS: u32>() -> u16 {
+    u16::MAX >> (16 - BITS)
+}
+
+/// The slot, in its lowest `BITS` bits; `None` beyond the payload.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "Geometry::new has compared the number of slots with the payload's length"
+)]
+fn read<const BITS: u32>(payload: &[u8], slot: u64) -> Option<u16> {
+    let slot = slot as usize;
+    match BITS {
+        8 => payload.get(slot).map(|&byte| byte.into()),
+        // An odd slot begins in the middle of a byte.
+        12 => u16_at(payload, slot + slot / 2).map(|pair| pair >> (4 * (slot & 1))),
+        _ => u16_at(payload, 2 * slot),
+    }
+}
+
+/// Builds the filter that `spec` asks for over `hashes`, which are distinct and sorted; where no seed will do, a
+/// blocked Bloom filter of the same rate.
+///
+/// # Errors
+/// [`Error::InvalidSpec`] when the payload would not fit in memory.
+pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec<u8>)> {
+    #[expect(clippy::cast_possible_truncation, reason = "8, 12 or 16")]
+    let bits = (spec.millibits_per_key() / 1000) as u32;
+    if let Some((geometry, payload)) = build::build(bits, hashes) {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 18, and 16")]
+        let params = [geometry.segment.ilog2() as u8, bits as u8, geometry.seed];
+        return Ok((Shape { kind: FilterKind::BinaryFuse, params, layers: Vec::new() }, payload));
+    }
+    let rate = (-f64::from(bits)).exp2();
+    super::encode_bloom(FilterSpec::false_positive_rate(FilterKind::BlockedBloom, rate)?, hashes, Rounding::Words)
+}

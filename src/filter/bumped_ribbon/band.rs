@@ -1,0 +1,341 @@
+//! Banding: Gaussian elimination on the fly, which places each key's equation in the row of a slot or bumps its key.
+//!
+//! A key's equation goes to the row of its start. If that is taken, the row is subtracted and the equation moves on to its
+//! next coefficient, some twenty times. Each step waits for a load, a subtraction and a count of zeros, so one chain
+//! leaves the processor idle for most of its time. Therefore the slots are cut into [`Lane`]s, and several lanes are
+//! worked on in turns. Lanes do not touch each other's rows: their last [`TAIL`] starts wait until all lanes have come
+//! that far, and an equation that would move on beyond its lane (a few hundred slots behind its start) is bumped. So
+//! the rows are the same however many lanes are worked on at once, and on however many threads.
+
+use super::hashes::{coefficients, fingerprint};
+use super::layer::Starts;
+use super::{BUCKET_STARTS, THRESHOLDS};
+use crate::hash::KeyHash;
+
+/// The least slots of a lane.
+const MIN_LANE_SLOTS: usize = 8_192;
+/// Slots that share scratch memory: as many as stay in the second-level cache.
+const SHARD_SLOTS: usize = 65_536;
+/// Steps of all lanes between two looks at what has become of their equations.
+const STEPS: usize = 8;
+/// The last buckets of a lane are done after those of all lanes of the shard.
+const TAIL_BUCKETS: usize = 4;
+/// How far equations of the tail may move into the next lane, whose own tail begins behind that.
+pub(super) const WINDOW: usize = 1_024;
+const _: () = assert!(MIN_LANE_SLOTS >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS as usize);
+
+/// What became of an equation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sink {
+    Placed(usize),
+    /// It follows from others.
+    Redundant,
+    /// It contradicts others, or would move too far.
+    Contradiction,
+}
+
+/// The row of a slot: the coefficients of the slot and its 63 followers, 0 while the row is free, and what they add up to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Row {
+    pub(super) coefficients: u64,
+    pub(super) sum: u32,
+}
+
+/// A row for each slot.
+#[derive(Debug, Default)]
+pub(super) struct Rows(pub(super) Vec<Row>);
+
+impl Rows {
+    /// So many free rows.
+    pub(super) fn reset(&mut self, slots: usize) {
+        self.0.clear();
+        self.0.resize(slots, Row::default());
+    }
+
+    /// Places an equation below row `limit`.
+    pub(super) fn insert(&mut self, start: usize, coefficients: u64, sum: u32, limit: usize) -> Sink {
+        let mut moving = Moving { row: start, coefficients, sum };
+        loop {
+            if let Some(sink) = self.sink(&moving, limit) {
+                if let Sink::Placed(row) = sink
+                    && let Some(row) = self.0.get_mut(row)
+                {
+                    *row = Row { coefficients: moving.coefficients, sum: moving.sum };
+                }
+                return sink;
+            }
+            moving.step(self);
+        }
+    }
+
+    /// What has become of an equation, if its way is over.
+    #[inline(always)]
+    fn sink(&self, moving: &Moving, limit: usize) -> Option<Sink> {
+        let row = self.at(moving.row);
+        if moving.row >= limit {
+            Some(Sink::Contradiction)
+        } else if moving.coefficients == row.coefficients || moving.coefficients == 0 {
+            // Its next step leaves it without coefficients, or its last one has.
+            let sum = if moving.coefficients == 0 { moving.sum } else { moving.sum ^ row.sum };
+            Some(if sum == 0 { Sink::Redundant } else { Sink::Contradiction })
+        } else if row.coefficients == 0 {
+            Some(Sink::Placed(moving.row))
+        } else {
+            None
+        }
+    }
+
+    /// A free row beyond the last.
+    #[inline(always)]
+    fn at(&self, row: usize) -> Row {
+        self.0.get(row).copied().unwrap_or_default()
+    }
+
+    fn free(&mut self, rows: &[usize]) {
+        for &row in rows {
+            if let Some(row) = self.0.get_mut(row) {
+                *row = Row::default();
+            }
+        }
+    }
+}
+
+/// An equation on its way.
+#[derive(Debug, Clone, Copy)]
+struct Moving {
+    row: usize,
+    coefficients: u64,
+    sum: u32,
+}
+
+impl Moving {
+    /// Subtracts the row that the equation has come to and moves on to the next coefficient. At a free row it stays,
+    /// without a branch: subtracting nothing leaves the first coefficient set, and there are no zeros to skip. So it
+    /// does, one way or the other, when no coefficient is left.
+    #[inline(always)]
+    fn step(&mut self, rows: &Rows) {
+        let row = rows.at(self.row);
+        self.coefficients ^= row.coefficients;
+        self.sum ^= row.sum;
+        let zeros = self.coefficients.trailing_zeros() % u64::BITS;
+        self.row += zeros as usize;
+        self.coefficients >>= zeros;
+    }
+}
+
+/// The bucket numbers at which the lanes of a layer begin, and the number of all buckets; `lanes` lanes make a shard.
+pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: usize) -> Vec<usize> {
+    let few = (slots / MIN_LANE_SLOTS).clamp(1, lanes);
+    let lanes = few.max(slots.div_ceil(SHARD_SLOTS / lanes));
+    let buckets = starts.buckets();
+    (0..=lanes).map(|lane| buckets * lane / lanes).collect()
+}
+
+/// What banding reads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keys<'a> {
+    pub(super) starts: Starts,
+    /// Sorted.
+    pub(super) hashes: &'a [KeyHash],
+    /// The bits of a sum that are asked for.
+    pub(super) wanted: u32,
+}
+
+impl Keys<'_> {
+    fn equation(&self, key: usize, base: usize) -> Moving {
+        let hash = self.hashes.get(key).map_or(0, |hash| hash.raw());
+        Moving {
+            row: self.starts.of(hash).wrapping_sub(base),
+            coefficients: coefficients(hash),
+            sum: fingerprint(hash) & self.wanted,
+        }
+    }
+
+    /// The first key from `key` on whose start is not below `start`.
+    fn first_from(&self, mut key: usize, start: u64) -> usize {
+        let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
+        const STRIDE: usize = 16;
+        while self.hashes.get(key + STRIDE - 1).is_some_and(|hash| hash.raw() < least) {
+            key += STRIDE;
+        }
+        while self.hashes.get(key).is_some_and(|hash| hash.raw() < least) {
+            key += 1;
+        }
+        key
+    }
+}
+
+/// A stretch of buckets, and how far its work has come.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// The next bucket, and the one to stop before.
+    bucket: usize,
+    end: usize,
+    /// The slot of row 0.
+    base: usize,
+    /// Rows from here on are not for this lane.
+    limit: usize,
+    /// Of the current bucket, the first key, and behind the last key of each class; keys are placed from the last to
+    /// the first, so class 0 comes first.
+    first: usize,
+    behind: [usize; 3],
+    class: usize,
+    /// The bucket whose first keys make room for the lane before.
+    relieved: Option<usize>,
+    key: usize,
+    moving: Moving,
+    /// Rows that keys of the current class were placed in.
+    placed: Vec<usize>,
+    /// What each bucket of [`THRESHOLDS`] needs.
+    pub(super) bumps: Vec<u8>,
+    pub(super) bumped: Vec<std::ops::Range<usize>>,
+}
+
+impl Lane {
+    /// Work on `buckets` with rows from slot `base` up to slot `limit`.
+    pub(super) fn new(keys: Keys<'_>, buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
+        let least = keys.starts.least_hash(buckets.start as u64 * BUCKET_STARTS).unwrap_or(u64::MAX);
+        let first = keys.hashes.partition_point(|hash| hash.raw() < least);
+        Self {
+            bucket: buckets.start,
+            end: buckets.end,
+            base,
+            limit: limit - base,
+            first,
+            behind: [first; 3],
+            class: 0,
+            relieved: None,
+            key: first,
+            moving: Moving { row: 0, coefficients: 1, sum: 0 },
+            placed: Vec::new(),
+            bumps: Vec::with_capacity(buckets.len()),
+            bumped: Vec::new(),
+        }
+    }
+
+    /// The same, with room in its first bucket for what the lane before pushes over. Without it the last buckets of that
+    /// lane are bumped whole, which costs 70 slots a lane; with it 9 to 17.
+    pub(super) fn relieved(self) -> Self {
+        Self { relieved: Some(self.bucket), ..self }
+    }
+
+    pub(super) fn starts_at(&self) -> usize {
+        self.bucket
+    }
+
+    /// The bits of the current bucket if all its keys are placed.
+    fn undisturbed(&self) -> u8 {
+        if self.relieved == Some(self.bucket - 1) { 1 } else { 3 }
+    }
+
+    /// Turns to the next bucket with keys; `false` if there is none.
+    fn next_bucket(&mut self, keys: Keys<'_>) -> bool {
+        while self.bucket < self.end {
+            let from = self.bucket as u64 * BUCKET_STARTS;
+            self.bucket += 1;
+            self.first = self.behind[0];
+            let class_2 = keys.first_from(self.first, from + THRESHOLDS[2]);
+            let class_1 = keys.first_from(class_2, from + THRESHOLDS[1]);
+            self.behind = [keys.first_from(class_1, from + THRESHOLDS[0]), class_1, class_2];
+            self.class = 0;
+            if self.relieved == Some(self.bucket - 1) {
+                self.bumped.push(self.first..class_1);
+                self.first = class_1;
+            }
+            self.key = self.behind[0];
+            self.placed.clear();
+            if self.key > self.first {
+                return self.next_key(keys);
+            }
+            self.bumps.push(self.undisturbed());
+        }
+        false
+    }
+
+    /// Turns to the next key of the bucket, or to the next bucket.
+    #[inline(always)]
+    fn next_key(&mut self, keys: Keys<'_>) -> bool {
+        if self.key == self.first {
+            self.bumps.push(self.undisturbed());
+            return self.next_bucket(keys);
+        }
+        while self.behind.get(self.class + 1).is_some_and(|&behind| self.key == behind) {
+            self.class += 1;
+            self.placed.clear();
+        }
+        self.key -= 1;
+        self.moving = keys.equation(self.key, self.base);
+        true
+    }
+
+    /// Notes what became of the current key and turns to the next; `false` if there is none.
+    #[inline(always)]
+    fn settle(&mut self, keys: Keys<'_>, rows: &mut Rows, sink: Sink) -> bool {
+        match sink {
+            Sink::Placed(row) => self.placed.push(row),
+            Sink::Redundant => {}
+            Sink::Contradiction => return self.bump(keys, rows),
+        }
+        self.next_key(keys)
+    }
+
+    /// Bumps the keys of the current class and of those still to come.
+    #[cold]
+    fn bump(&mut self, keys: Keys<'_>, rows: &mut Rows) -> bool {
+        rows.free(&self.placed);
+        self.bumps.push(self.class as u8);
+        self.bumped.push(self.first..self.behind.get(self.class).copied().unwrap_or(self.first));
+        self.next_bucket(keys)
+    }
+}
+
+/// Works on all lanes in turns until all are done.
+pub(super) fn run(keys: Keys<'_>, lanes: &mut [Lane], rows: &mut Rows) {
+    let mut active: Vec<&mut Lane> =
+        lanes.iter_mut().filter_map(|lane| lane.next_bucket(keys).then_some(lane)).collect();
+    while !active.is_empty() {
+        let finished = match active.as_mut_slice() {
+            [a, b, c, d, ..] => run_some([a, b, c, d], keys, rows),
+            [a, b, c] => run_some([a, b, c], keys, rows),
+            [a, b] => run_some([a, b], keys, rows),
+            [a] => run_some([a], keys, rows),
+            [] => return,
+        };
+        active.swap_remove(finished);
+    }
+}
+
+/// Works on some lanes until one of them is done; its number.
+fn run_some<const N: usize>(mut lanes: [&mut Lane; N], keys: Keys<'_>, rows: &mut Rows) -> usize {
+    let mut all = lanes.each_ref().map(|lane| lane.moving);
+    loop {
+        // A copy that is never indexed by a variable stays in registers.
+        let mut steps = all;
+        for _ in 0..STEPS {
+            for moving in &mut steps {
+                moving.step(rows);
+            }
+        }
+        all = steps;
+        for (i, (lane, moving)) in lanes.iter_mut().zip(&mut all).enumerate() {
+            let Some(sink) = rows.sink(moving, lane.limit) else { continue };
+            if let Sink::Placed(row) = sink
+                && let Some(row) = rows.0.get_mut(row)
+            {
+                *row = Row { coefficients: moving.coefficients, sum: moving.sum };
+            }
+            if !lane.settle(keys, rows, sink) {
+                for (lane, moving) in lanes.iter_mut().zip(all) {
+                    lane.moving = moving;
+                }
+                return i;
+            }
+            *moving = lane.moving;
+        }
+    }
+}
+
+/// The buckets of a lane that wait for the other lanes.
+pub(super) fn tail_of(from: usize, to: usize) -> usize {
+    to.saturating_sub(TAIL_BUCKETS).max(from)
+}

@@ -1,0 +1,316 @@
+//! Building: how many columns and slots, layer after layer, shard after shard.
+
+use std::num::NonZeroUsize;
+
+use super::band::{Keys, Lane, Row, Rows, WINDOW, lane_bounds, run, tail_of};
+use super::hashes::remix;
+use super::layer::{Columns, bumps_len_bytes};
+use super::read::{Geometry, Layer};
+use super::small::{Small, wanted_sums};
+use super::solve::{State, solve_blocks};
+use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
+use crate::codec::put_varint;
+use crate::error::Result;
+use crate::filter::{self, Effort, FilterKind, FilterSpec, Shape};
+use crate::hash::KeyHash;
+
+/// How densely layers are filled, and how many lanes share 64 Ki slots: more lanes build faster, and each costs some
+/// slots.
+#[derive(Debug, Clone, Copy)]
+struct Density {
+    /// Slots of a layer for each thousand keys: so few that hardly one stays empty. Of a million keys, 970 bump 3.2 % and
+    /// leave 0.16 % of the slots empty, 950 bump 5.0 % and leave 0.05 %, 920 bump 8.0 % and leave 0.01 %.
+    slots_per_mille: u128,
+    lanes: usize,
+}
+
+const USUAL: Density = Density { slots_per_mille: 945, lanes: 4 };
+const COMPACT: Density = Density { slots_per_mille: 920, lanes: 1 };
+/// So many keys or fewer make one system. Longer ones need ever more spare slots.
+const MAX_SINGLE_KEYS: usize = 2_560;
+/// What is left of the layers is one system when it has come down to so many keys.
+const MAX_LAST_KEYS: usize = 4_096;
+/// Seeds tried before a slot is added.
+const SEEDS: u8 = 8;
+/// Spare slots that a shape can tell, and more than ever were needed.
+const MAX_SPARE: usize = 255;
+
+/// Builds the filter over distinct, sorted hashes.
+///
+/// # Errors
+/// [`Error::InvalidSpec`] when the payload would not fit in memory.
+pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+    let columns = choose_columns(&spec, hashes.len());
+    let built = if hashes.len() <= MAX_SINGLE_KEYS {
+        single(columns, hashes)
+    } else {
+        layered(columns, if spec.is_compact() { COMPACT } else { USUAL }, hashes, effort.threads)
+    };
+    // Hashes that no seed tells apart: chosen ones, or not hashes at all.
+    built.map_or_else(|| filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort), Ok)
+}
+
+/// The columns that give the rate asked for, or that fit the bits.
+fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
+    if let Some(wanted) = spec.rate() {
+        // Halving is exact, so that every platform chooses alike; a logarithm is not.
+        let (mut all, mut rate) = (1, 0.5);
+        while rate > wanted && all < MAX_COLUMNS {
+            (all, rate) = (all + 1, rate / 2.0);
+        }
+        // With a share s of the blocks one column short, the rate is (1 + s) times that of all columns.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
+        let fewer_share = ((wanted / rate - 1.0) * 65_536.0) as u16;
+        return Columns { all, fewer_share };
+    }
+    // What is not columns: two bits for each 128 slots, the record of the layers; and a slot in 500 that stays empty.
+    let keys = keys as u128;
+    let bits = keys * u128::from(spec.millibits_per_key()) / 1000;
+    let (bits, slots) = if keys as usize <= MAX_SINGLE_KEYS {
+        (bits, keys + first_spare(keys as usize) as u128 + 1)
+    } else {
+        (bits.saturating_sub(keys / 64 + 128), keys + keys / 500 + 24)
+    };
+    let share = (bits << 16) / slots;
+    let most = u128::from(MAX_COLUMNS) << 16;
+    let least = 1 << 16;
+    let share = share.clamp(least, most) as u64;
+    let all = share.div_ceil(1 << 16);
+    Columns { all: all as u32, fewer_share: ((all << 16) - share) as u16 }
+}
+
+/// The slots beyond the number of keys that a single system is tried with first.
+fn first_spare(keys: usize) -> usize {
+    if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 160 }
+}
+
+/// A system that has a solution, and its groups of columns.
+fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option<(Small, Vec<Vec<u8>>)> {
+    let mut spare = first_spare(hashes.len());
+    while spare <= MAX_SPARE {
+        for seed in 0..SEEDS {
+            let small = Small::new(hashes.len() + spare, seed, columns);
+            if let Some(groups) = small.solve(columns, hashes, rows) {
+                return Some((small, groups));
+            }
+        }
+        spare += 1 + hashes.len() / 400;
+    }
+    None
+}
+
+/// A filter of one system.
+fn single(columns: Columns, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
+    let (small, groups) = solve_single(columns, hashes, &mut Rows::default())?;
+    let spare = u8::try_from(small.slots - hashes.len()).ok()?;
+    let params = [columns.all as u8, small.seed, spare];
+    Some((Shape { kind: FilterKind::BumpedRibbon, params, layers: Vec::new() }, groups.concat()))
+}
+
+/// A filter of layers.
+fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZeroUsize) -> Option<(Shape, Vec<u8>)> {
+    let mut layers = Vec::new();
+    let mut built = Vec::new();
+    let mut scratch: Vec<Rows> = (0..threads.get()).map(|_| Rows::default()).collect();
+    let mut next = build_layer((columns, density), hashes, &mut scratch, &mut layers, &mut built);
+    while next.len() > MAX_LAST_KEYS {
+        if layers.len() == super::read::MAX_LAYERS {
+            return None;
+        }
+        next = build_layer((columns, density), &next, &mut scratch, &mut layers, &mut built);
+    }
+    let rows = scratch.first_mut()?;
+    let last = if next.is_empty() { None } else { Some(solve_single(columns, &next, rows)?) };
+    let [low, high] = [columns.fewer_share as u8, (columns.fewer_share >> 8) as u8];
+    let mut record = Vec::new();
+    layers.iter().for_each(|layer: &Layer| put_varint(&mut record, layer.blocks.count as u64));
+    put_varint(&mut record, 0);
+    if let Some((small, _)) = &last {
+        put_varint(&mut record, small.slots as u64);
+        record.push(small.seed);
+    }
+    let (small, mut last_groups) = last.map_or((None, Vec::new()), |(small, groups)| (Some(small), groups));
+    let geometry = Geometry::lay_out(columns, layers, small)?;
+    let mut payload = Vec::new();
+    for group in 0..columns.groups() {
+        for layer in &mut built {
+            append(&mut payload, layer.groups.get_mut(group)?);
+        }
+        if let Some(group) = last_groups.get_mut(group) {
+            append(&mut payload, group);
+        }
+        if group == 0 {
+            built.iter_mut().for_each(|layer| append(&mut payload, &mut layer.bumps));
+        }
+    }
+    debug_assert_eq!(payload.len(), geometry.payload_len);
+    let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.all as u8, low, high], layers: record };
+    Some((shape, payload))
+}
+
+/// Moves bytes; those that come first, by far the most, are not copied.
+fn append(payload: &mut Vec<u8>, bytes: &mut Vec<u8>) {
+    if payload.is_empty() {
+        *payload = std::mem::take(bytes);
+    } else {
+        payload.append(bytes);
+    }
+}
+
+/// The bytes of a layer.
+struct BuiltLayer {
+    groups: Vec<Vec<u8>>,
+    bumps: Vec<u8>,
+}
+
+/// Builds one layer and gives the bumped keys, under their hashes for the next one, sorted.
+fn build_layer(
+    (columns, density): (Columns, Density),
+    hashes: &[KeyHash],
+    scratch: &mut [Rows],
+    layers: &mut Vec<Layer>,
+    built: &mut Vec<BuiltLayer>,
+) -> Vec<KeyHash> {
+    let blocks = (hashes.len() as u128 * density.slots_per_mille / 1000).div_ceil(BLOCK_SLOTS as u128) as usize;
+    let layer = Layer::new(blocks, columns);
+    let slots = blocks * BLOCK_SLOTS;
+    let keys = Keys { starts: layer.starts, hashes, wanted: wanted_sums(columns) };
+    let bounds = lane_bounds(layer.starts, slots, density.lanes);
+    let mut bumps = vec![0; bumps_len_bytes(layer.starts.buckets())];
+    let mut back = Back::new(columns, &layer);
+    let mut bumped = Vec::new();
+    let shards: Vec<Shard<'_>> = bounds
+        .get(..bounds.len() - 1)
+        .unwrap_or_default()
+        .chunks(density.lanes)
+        .enumerate()
+        .filter_map(|(i, lanes)| bounds.get(i * density.lanes..)?.get(..=lanes.len()))
+        .map(|bounds| Shard::new(keys, bounds, slots))
+        .collect();
+    for shards in shards.rchunks(scratch.len()) {
+        let mut lanes = band_shards(shards, scratch);
+        for ((shard, lanes), rows) in shards.iter().zip(&mut lanes).zip(scratch.iter_mut()).rev() {
+            back.finish(shard, lanes, rows);
+            for (from, lane) in lanes {
+                for (bucket, bits) in (*from..).zip(&lane.bumps) {
+                    if let Some(byte) = bumps.get_mut(bucket / 4) {
+                        *byte |= bits << (bucket % 4 * 2);
+                    }
+                }
+                let keys = lane.bumped.iter().filter_map(|range| hashes.get(range.clone())).flatten();
+                bumped.extend(keys.map(|hash| KeyHash::from_raw(remix(hash.raw()))));
+            }
+        }
+    }
+    built.push(BuiltLayer { groups: back.groups, bumps });
+    layers.push(layer);
+    bumped.sort_unstable();
+    bumped
+}
+
+/// Lanes that are worked on together, and the first bucket of each stretch.
+type Lanes = Vec<(usize, Lane)>;
+
+/// The slots of a few lanes.
+#[derive(Debug)]
+struct Shard<'a> {
+    keys: Keys<'a>,
+    bounds: &'a [usize],
+    from: usize,
+    to: usize,
+    is_last: bool,
+}
+
+impl<'a> Shard<'a> {
+    fn new(keys: Keys<'a>, bounds: &'a [usize], slots: usize) -> Self {
+        let slot = |bucket: usize| bucket * BUCKET_STARTS as usize;
+        let (first, end) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
+        let is_last = end == keys.starts.buckets();
+        Self { keys, bounds, from: slot(first), to: if is_last { slots } else { slot(end) }, is_last }
+    }
+
+    /// Bands all but the last tail, which needs rows of the shard behind.
+    fn band(&self, rows: &mut Rows) -> Lanes {
+        rows.reset(self.to - self.from + if self.is_last { 0 } else { WINDOW });
+        let lanes = || self.bounds.windows(2).filter_map(|pair| pair.first().copied().zip(pair.last().copied()));
+        let slot = |bucket: usize| bucket * BUCKET_STARTS as usize;
+        let mut done = Vec::new();
+        let mut work = |stretches: Vec<(usize, usize, usize)>, is_head: bool| {
+            let mut lanes: Vec<Lane> = stretches
+                .iter()
+                .map(|&(from, to, limit)| Lane::new(self.keys, from..to, self.from, limit.min(self.to)))
+                .map(|lane| if is_head && lane.starts_at() > 0 { lane.relieved() } else { lane })
+                .collect();
+            run(self.keys, &mut lanes, rows);
+            done.extend(stretches.into_iter().map(|(from, ..)| from).zip(lanes));
+        };
+        work(lanes().map(|(from, to)| (from, tail_of(from, to), slot(to))).collect(), true);
+        let inner = self.bounds.len().saturating_sub(2);
+        work(lanes().take(inner).map(|(from, to)| (tail_of(from, to), to, slot(to) + WINDOW)).collect(), false);
+        done
+    }
+
+    /// The last tail, once the rows of the shard behind are at hand.
+    fn band_tail(&self, rows: &mut Rows) -> Option<(usize, Lane)> {
+        let [.., from, to] = *self.bounds else { return None };
+        let from = tail_of(from, to);
+        let limit = self.to + if self.is_last { 0 } else { WINDOW };
+        let mut lane = [Lane::new(self.keys, from..to, self.from, limit)];
+        run(self.keys, &mut lane, rows);
+        let [lane] = lane;
+        Some((from, lane))
+    }
+}
+
+/// Bands shards that lie side by side, each on a thread and in rows of its own.
+fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Vec<Lanes> {
+    if let ([shard], [rows, ..]) = (shards, &mut *scratch) {
+        return vec![shard.band(rows)];
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            shards.iter().zip(scratch).map(|(shard, rows)| scope.spawn(|| shard.band(rows))).collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined.map(|lanes| lanes.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+/// Back-substitution from the last shard to the first.
+struct Back {
+    columns: Columns,
+    layer: Layer,
+    groups: Vec<Vec<u8>>,
+    states: Vec<State>,
+    /// The first rows of the shard behind, not solved yet.
+    window: Vec<Row>,
+}
+
+impl Back {
+    fn new(columns: Columns, layer: &Layer) -> Self {
+        let groups = (0..columns.groups()).map(|group| vec![0; layer.blocks.len_bytes(columns, group)]).collect();
+        let states = vec![[0; GROUP_COLUMNS as usize]; columns.groups()];
+        Self { columns, layer: layer.clone(), groups, states, window: Vec::new() }
+    }
+
+    /// Bands the shard's last tail and solves what no shard before it can still change.
+    fn finish(&mut self, shard: &Shard<'_>, lanes: &mut Lanes, rows: &mut Rows) {
+        let own = shard.to - shard.from;
+        if !shard.is_last
+            && let Some(behind) = rows.0.get_mut(own..)
+        {
+            behind.copy_from_slice(&self.window);
+        }
+        lanes.extend(shard.band_tail(rows));
+        let open = if shard.from == 0 { 0 } else { WINDOW };
+        let Some((window, rows)) = rows.0.split_at_checked(open) else { return };
+        let first = (shard.from + open) / BLOCK_SLOTS;
+        for (group, (words, state)) in self.groups.iter_mut().zip(&mut self.states).enumerate() {
+            let of_group = self.columns.of_group(group);
+            let before = self.layer.blocks.words_before(first, of_group, group + 1 == self.columns.groups());
+            if let Some(words) = words.get_mut(8 * before..) {
+                solve_blocks(rows, first, (self.layer.blocks, self.columns, group), state, words);
+            }
+        }
+        self.window = window.to_vec();
+    }
+}

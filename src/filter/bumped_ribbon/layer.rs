@@ -1,0 +1,145 @@
+//! One layer as a reader sees it: where a hash starts, whether its key was bumped, and where its columns lie.
+
+use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
+use crate::hash::reduce;
+
+/// Columns and where they change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// Of the blocks from `fewer` on.
+    pub(super) all: u32,
+    /// Blocks with one column less, of 65,536.
+    pub(super) fewer_share: u16,
+}
+
+impl Columns {
+    pub(super) fn groups(self) -> usize {
+        self.all.div_ceil(GROUP_COLUMNS) as usize
+    }
+
+    /// The columns of a group in a block with all of them.
+    pub(super) fn of_group(self, group: usize) -> usize {
+        (self.all as usize).saturating_sub(group * GROUP_COLUMNS as usize).min(GROUP_COLUMNS as usize)
+    }
+
+    /// How many of so many blocks have a column less.
+    pub(super) fn fewer(self, blocks: usize) -> usize {
+        ((blocks as u128 * u128::from(self.fewer_share)) >> 16) as usize
+    }
+}
+
+/// Whole blocks that lie one after the other, in each of the groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Blocks {
+    pub(super) count: usize,
+    pub(super) fewer: usize,
+}
+
+impl Blocks {
+    pub(super) fn new(count: usize, columns: Columns) -> Self {
+        Self { count, fewer: columns.fewer(count) }
+    }
+
+    /// Words of a group in front of a block.
+    #[inline(always)]
+    pub(super) fn words_before(self, block: usize, group_columns: usize, is_last_group: bool) -> usize {
+        block * group_columns - if is_last_group { block.min(self.fewer) } else { 0 }
+    }
+
+    /// Bytes of a group.
+    pub(super) fn len_bytes(self, columns: Columns, group: usize) -> usize {
+        8 * self.words_before(self.count, columns.of_group(group), group + 1 == columns.groups())
+    }
+}
+
+/// The starts of `slots` slots: those of which all 64 slots exist, or one for all keys where there are fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Starts {
+    /// What hashes are reduced to, before the ends take in what lies beyond them.
+    range: u64,
+    last: u64,
+}
+
+impl Starts {
+    pub(super) fn new(slots: usize) -> Self {
+        let last = slots.saturating_sub(BLOCK_SLOTS) as u64;
+        Self { range: if last == 0 { 1 } else { last + 1 + LEFT + RIGHT }, last }
+    }
+
+    #[inline(always)]
+    pub(super) fn of(self, hash: u64) -> usize {
+        reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
+    }
+
+    /// The least hash with this start or a greater one; `None` where there is none.
+    pub(super) fn least_hash(self, start: u64) -> Option<u64> {
+        if start == 0 {
+            return Some(0);
+        }
+        if start > self.last {
+            return None;
+        }
+        // reduce(h) >= t exactly where h >= ceil(t * 2^64 / range).
+        let scaled = (u128::from(start + LEFT) << 64).div_ceil(u128::from(self.range));
+        u64::try_from(scaled).ok()
+    }
+
+    /// The share of hashes whose start lies below `slot`.
+    pub(super) fn share_below(self, slot: usize) -> f64 {
+        let below = (slot as u64).min(self.last + 1);
+        let taken_in = if below == 0 || self.last == 0 { 0 } else { LEFT };
+        if self.last > 0 && below > self.last { 1.0 } else { (below + taken_in) as f64 / self.range as f64 }
+    }
+
+    pub(super) fn buckets(self) -> usize {
+        (self.last / BUCKET_STARTS + 1) as usize
+    }
+}
+
+/// Bytes of two bits for each bucket.
+pub(super) fn bumps_len_bytes(buckets: usize) -> usize {
+    buckets.div_ceil(4)
+}
+
+/// [`THRESHOLDS`] as the bytes of a word: a shift is cheaper than a load.
+const PACKED: u32 =
+    THRESHOLDS[0] as u32 | (THRESHOLDS[1] as u32) << 8 | (THRESHOLDS[2] as u32) << 16 | (THRESHOLDS[3] as u32) << 24;
+
+/// Whether the key with this start was bumped, given the byte with the two bits of its bucket.
+#[inline(always)]
+pub(super) fn is_bumped(byte: u8, start: usize) -> bool {
+    let bits = u32::from(byte) >> (2 * (start / BUCKET_STARTS as usize % 4)) & 3;
+    ((start % BUCKET_STARTS as usize) as u32) < (PACKED >> (8 * bits) & 0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_hash_of_a_start_is_where_the_start_begins() {
+        for slots in [65, 66, 128, 1_000, 4_096, 1 << 20, (1 << 40) + 64] {
+            let starts = Starts::new(slots);
+            for start in (1..300).chain([starts.last / 2, starts.last]).filter(|&start| start <= starts.last) {
+                let least = starts.least_hash(start).unwrap();
+                assert!(
+                    starts.of(least) as u64 >= start && (least == 0 || (starts.of(least - 1) as u64) < start),
+                    "{slots} {start}"
+                );
+            }
+            assert_eq!(starts.least_hash(starts.last + 1), None);
+            assert_eq!((starts.of(0), starts.of(u64::MAX) as u64), (0, starts.last));
+        }
+    }
+
+    #[test]
+    fn two_bits_tell_the_threshold() {
+        for bits in 0..4u8 {
+            for start in 0..512 {
+                let byte = bits << (2 * (start / 128 % 4));
+                let others = 0x55 & !(3 << (2 * (start / 128 % 4)));
+                assert_eq!(is_bumped(byte | others, start), start as u64 % 128 < THRESHOLDS[bits as usize]);
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The geometry of a payload, and queries.
+
+use super::hashes::{coefficients, column_group, fingerprint, remix};
+use super::layer::{Blocks, Columns, Starts, bumps_len_bytes, is_bumped};
+use super::small::Small;
+use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
+use crate::codec::{Cursor, u64_from};
+use crate::error::{Error, Field, Result};
+use crate::filter::Shape;
+use crate::filter::arch::{self, Isa};
+use crate::filter::guard::Guard;
+use crate::hash::KeyHash;
+
+/// Most groups of columns.
+pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
+/// Most layers that bump keys: a layer bumps one key in 25, so that 2^36 keys need six.
+pub(super) const MAX_LAYERS: usize = 12;
+
+/// How a query of the words of two adjacent blocks is carried out; one type for each instruction set.
+pub(in crate::filter) trait Parities: Copy {
+    /// Bit `j` of the answer is the parity of word `j` of `a` under `low` and of word `j` of `b` under `high`.
+    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32;
+}
+
+/// Plain code.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::filter) struct Portable;
+
+impl Parities for Portable {
+    #[inline(always)]
+    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+        let (a, _) = a.as_chunks::<8>();
+        let (b, _) = b.as_chunks::<8>();
+        let mut words = [0; GROUP_COLUMNS as usize];
+        for ((word, a), b) in words.iter_mut().zip(a).zip(b) {
+            *word = u64_from(a) & low ^ u64_from(b) & high;
+        }
+        super::solve::parities(&words)
+    }
+}
+
+/// Where the layers of a payload lie.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Geometry {
+    pub(super) columns: Columns,
+    pub(super) layers: Vec<Layer>,
+    /// `None` where the last of `layers` bumped no key.
+    pub(super) last: Option<Small>,
+    pub(super) payload_len: usize,
+}
+
+/// A layer that bumps keys.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Layer {
+    pub(super) starts: Starts,
+    pub(super) blocks: Blocks,
+    /// Where the two bits a bucket begin.
+    pub(super) bumps: usize,
+    /// Where each group of columns begins.
+    groups: [usize; MAX_GROUPS],
+}
+
+impl Layer {
+    pub(super) fn new(blocks: usize, columns: Columns) -> Self {
+        let blocks = Blocks::new(blocks, columns);
+        Self { starts: Starts::new(blocks.count * BLOCK_SLOTS), blocks, bumps: 0, groups: [0; MAX_GROUPS] }
+    }
+}
+
+/// One key's equation within a layer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Equation {
+    pub(super) start: usize,
+    pub(super) coefficients: u64,
+    pub(super) sum: u32,
+}
+
+impl Equation {
+    #[inline(always)]
+    fn new(start: usize, hash: u64) -> Self {
+        Self { start, coefficients: coefficients(hash), sum: fingerprint(hash) }
+    }
+
+    /// The coefficients of the slots of the start's block, and of the block behind it.
+    #[inline(always)]
+    pub(super) fn split(&self) -> (u64, u64) {
+        let shift = self.start % BLOCK_SLOTS;
+        (self.coefficients << shift, (self.coefficients >> 1) >> (BLOCK_SLOTS - 1 - shift))
+    }
+}
+
+impl Geometry {
+    /// Lays the groups and bumps of all layers out, one after the other. `None` where they do not fit an address.
+    pub(super) fn lay_out(columns: Columns, mut layers: Vec<Layer>, mut last: Option<Small>) -> Option<Self> {
+        let mut at = 0usize;
+        let mut take = |len: usize| {
+            let from = at;
+            at = at.checked_add(len)?;
+            Some(from)
+        };
+        for group in 0..columns.groups() {
+            for layer in &mut layers {
+                *layer.groups.get_mut(group)? = take(layer.blocks.len_bytes(columns, group))?;
+            }
+            if let Some(small) = &mut last {
+                *small.groups.get_mut(group)? = take(small.len_bytes(columns, group))?;
+            }
+            if group == 0 {
+                for layer in &mut layers {
+                    layer.bumps = take(bumps_len_bytes(layer.starts.buckets()))?;
+                }
+            }
+        }
+        Some(Self { columns, layers, last, payload_len: at })
+    }
+
+    /// Reads a shape: `params` are the columns and then, of a single system, its seed and the slots beyond the number of
+    /// keys; with layers, the share of blocks with a column less, in 65,536ths.
+    pub(in crate::filter) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+        let corrupt = |field| Error::Corrupt { field, offset: 0 };
+        let [all, rest @ ..] = shape.params;
+        let all = u32::from(all);
+        if !(1..=MAX_COLUMNS).contains(&all) {
+            return Err(corrupt(Field::Params));
+        }
+        if num_keys == 0 {
+            return Err(corrupt(Field::NumKeys));
+        }
+        let geometry = if shape.layers.is_empty() {
+            let [seed, spare] = rest;
+            Self::of_single(all, seed, num_keys.saturating_add(spare.into()), len_bytes)
+        } else {
+            let [low, high] = rest;
+            let columns = Columns { all, fewer_share: u16::from(high) << 8 | u16::from(low) };
+            Self::of_layers(columns, &shape.layers, len_bytes)?
+        };
+        geometry.filter(|found| found.payload_len as u64 == len_bytes).ok_or_else(|| corrupt(Field::PayloadLen))
+    }
+
+    /// The blocks with a column less are as many as make the payload fit.
+    fn of_single(all: u32, seed: u8, slots: u64, len_bytes: u64) -> Option<Self> {
+        let columns = Columns { all, fewer_share: 0 };
+        // Every column but those left out takes a bit a slot.
+        let slots = usize::try_from(slots).ok().filter(|&slots| slots as u64 <= len_bytes.saturating_mul(8 * 64))?;
+        let full = Self::lay_out(columns, Vec::new(), Some(Small::new(slots, seed, columns)))?.payload_len;
+        let missing = full.checked_sub(usize::try_from(len_bytes).ok()?)?;
+        let mut small = Small::new(slots, seed, columns);
+        small.blocks.fewer = missing / 8;
+        if small.blocks.fewer > small.blocks.count {
+            return None;
+        }
+        Self::lay_out(columns, Vec::new(), Some(small))
+    }
+
+    /// Blocks of each layer, a zero, and the slots and the seed of the last system, if there is one.
+    fn of_layers(columns: Columns, record: &[u8], len_bytes: u64) -> Result<Option<Self>> {
+        let mut cursor = Cursor::new(record, 0);
+        // Two bits for each bucket of 128 starts are there in any case.
+        let most_blocks = usize::try_from(len_bytes.saturating_mul(8)).unwrap_or(usize::MAX / 128);
+        let mut layers = Vec::new();
+        loop {
+            let blocks = cursor.take_varint_usize(Field::Extension)?;
+            if blocks == 0 {
+                break;
+            }
+            if blocks > most_blocks || layers.len() == MAX_LAYERS {
+                return Err(cursor.corrupt(Field::Extension));
+            }
+            layers.push(Layer::new(blocks, columns));
+        }
+        let mut last = None;
+        if !cursor.is_empty() {
+            let slots = cursor.take_varint_usize(Field::Extension)?;
+            if slots == 0 || slots / 64 > most_blocks {
+                return Err(cursor.corrupt(Field::Extension));
+            }
+            last = Some(Small::new(slots, cursor.take_u8(Field::Extension)?, columns));
+        }
+        if !cursor.is_empty() || layers.is_empty() {
+            return Err(cursor.corrupt(Field::Extension));
+        }
+        Ok(Self::lay_out(columns, layers, last))
+    }
+
+    pub(in crate::filter) fn columns(&self) -> u32 {
+        self.columns.all
+    }
+
+    /// A mean over the starts of the layers, weighted by their slots, as every key takes one.
+    pub(in crate::filter) fn expected_rate(&self) -> f64 {
+        let rate = 0.5f64.powi(self.columns.all.cast_signed());
+        let blocks = self.layers.iter().map(|layer| (layer.starts, layer.blocks));
+        let all = blocks.chain(self.last.iter().map(|last| (last.starts, last.blocks)));
+        let (mut slots, mut weighted) = (0.0, 0.0);
+        for (starts, blocks) in all {
+            let share = starts.share_below(blocks.fewer * BLOCK_SLOTS);
+            let weight = (blocks.count * BLOCK_SLOTS).max(1) as f64;
+            slots += weight;
+            weighted += weight * rate * (1.0 + share);
+        }
+        weighted / slots.max(1.0)
+    }
+
+    /// Whether the equation of the key holds. `bytes` are the payload and at least 64 bytes behind it; where they are
+    /// not, the answer is "maybe".
+    #[inline(always)]
+    pub(in crate::filter) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        let groups = groups.min(self.columns.groups());
+        let mut hash = hash.raw();
+        for layer in &self.layers {
+            let start = layer.starts.of(hash);
+            let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
+            if !is_bumped(byte, start) {
+                let equation = Equation::new(start, hash);
+                return layer.holds(self.columns, kernel, bytes, &equation, 0)
+                    && (1..groups).all(|group| layer.holds(self.columns, kernel, bytes, &equation, group));
+            }
+            hash = remix(hash);
+        }
+        self.last.as_ref().is_some_and(|last| last.may_contain(self.columns, bytes, hash, groups))
+    }
+
+    #[inline]
+    pub(in crate::filter) fn may_contain(&self, isa: Isa, bytes: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
+        arch::ribbon_may_contain(isa, self, bytes, hash, self.columns.groups())
+            || !self.is_sound(bytes, hash, self.columns.groups(), guard)
+    }
+
+    /// The same from the first group of columns alone.
+    pub(in crate::filter) fn first_may_contain(
+        &self,
+        isa: Isa,
+        bytes: &[u8],
+        hash: KeyHash,
+        guard: &impl Guard,
+    ) -> bool {
+        arch::ribbon_may_contain(isa, self, bytes, hash, 1) || !self.is_sound(bytes, hash, 1, guard)
+    }
+
+    pub(in crate::filter) fn may_contain_batch(
+        &self,
+        isa: Isa,
+        bytes: &[u8],
+        hashes: &[KeyHash],
+        answers: &mut [bool],
+    ) {
+        arch::ribbon_may_contain_batch(isa, self, bytes, hashes, answers);
+    }
+
+    /// Whether everything that the answer rests on may be believed: that the key was bumped, too.
+    #[cold]
+    fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
+        let mut hash = hash.raw();
+        for layer in &self.layers {
+            let start = layer.starts.of(hash);
+            let at = layer.bumps + start / (4 * BUCKET_STARTS as usize);
+            if !guard.sound(at, 1) {
+                return false;
+            }
+            if !bytes.get(at).is_some_and(|&byte| is_bumped(byte, start)) {
+                return (0..groups).all(|group| {
+                    let (from, len) = layer.span(self.columns, start, group);
+                    guard.sound(from, len)
+                });
+            }
+            hash = remix(hash);
+        }
+        let Some(last) = &self.last else { return true };
+        (0..groups).all(|group| {
+            last.groups.get(group).is_some_and(|&from| guard.sound(from, last.len_bytes(self.columns, group)))
+        })
+    }
+
+    /// The first byte of the columns that a query reads, if its key was not bumped.
+    #[inline(always)]
+    pub(in crate::filter) fn first_byte(&self, hash: KeyHash) -> usize {
+        let Some(layer) = self.layers.first() else { return 0 };
+        layer.words(self.columns, layer.starts.of(hash.raw()) / BLOCK_SLOTS, 0).0
+    }
+}
+
+impl Layer {
+    /// Where the words of a block begin, and how many they are.
+    #[inline(always)]
+    fn words(&self, columns: Columns, block: usize, group: usize) -> (usize, usize) {
+        let of_group = columns.of_group(group);
+        let is_last = group + 1 == columns.groups();
+        let offset = self
+            .groups
+            .get(group)
+            .map_or(usize::MAX / 2, |&from| from + 8 * self.blocks.words_before(block, of_group, is_last));
+        (offset, of_group - usize::from(is_last && block < self.blocks.fewer))
+    }
+
+    /// Where the words lie that a query of this start reads, and how many bytes they take.
+    fn span(&self, columns: Columns, start: usize, group: usize) -> (usize, usize) {
+        let (from, used) = self.words(columns, start / BLOCK_SLOTS, group);
+        // The second block is not there, and not read, where a start is the first of the last block.
+        let blocks = if start.is_multiple_of(BLOCK_SLOTS) { 1 } else { 2 };
+        (from, 8 * used * blocks)
+    }
+
+    #[inline(always)]
+    fn holds(&self, columns: Columns, kernel: impl Parities, bytes: &[u8], equation: &Equation, group: usize) -> bool {
+        let (from, used) = self.words(columns, equation.start / BLOCK_SLOTS, group);
+        let Some(from) = bytes.get(from..) else { return true };
+        let Some(second) = from.get(8 * used..) else { return true };
+        let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
+        let (low, high) = equation.split();
+        let differ = kernel.of_blocks(first, second, low, high) ^ column_group(equation.sum, group);
+        differ & ((1 << used) - 1) == 0
+    }
+}

@@ -1,0 +1,241 @@
+//! The filter as a whole: no key denied, sizes, kernels, and the same bytes from any number of threads.
+#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "low bits of random numbers are meant")]
+
+use std::num::NonZeroUsize;
+
+use super::layer::Columns as Widths;
+use super::read::{Geometry as Ribbon, Layer};
+use super::small::Small;
+use super::*;
+use crate::error::Error;
+use crate::filter::guard::{Checked, Guard};
+use crate::filter::{Effort, FilterKind, FilterSpec, Isa, Rounding, Shape};
+use crate::hash::KeyHash;
+
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn random_hashes(n: usize, seed: u64) -> Vec<KeyHash> {
+    let mut state = seed;
+    let mut hashes: Vec<_> = (0..n).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
+}
+
+struct Built {
+    shape: Shape,
+    ribbon: Ribbon,
+    /// With 64 bytes behind it.
+    payload: Vec<u8>,
+    len: usize,
+}
+
+impl Built {
+    fn new(spec: &str, hashes: &[KeyHash], threads: usize) -> Self {
+        let spec: FilterSpec = spec.parse().unwrap();
+        let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::new(threads).unwrap() };
+        let (shape, mut payload) = encode(spec, hashes, effort).unwrap();
+        let ribbon = Ribbon::new(&shape, hashes.len() as u64, payload.len() as u64).unwrap();
+        let len = payload.len();
+        payload.resize(len + 64, 0xa5);
+        Self { shape, ribbon, payload, len }
+    }
+
+    fn may_contain(&self, hash: KeyHash) -> bool {
+        self.ribbon.may_contain(Isa::detect(), &self.payload, hash, &Checked)
+    }
+
+    /// Bits a key above log2(1/rate), as a share; payload and record of the layers.
+    fn overhead(&self, keys: usize) -> f64 {
+        let bits = (self.len + self.shape.layers.len()) as f64 * 8.0 / keys as f64;
+        bits / -self.ribbon.expected_rate().log2() - 1.0
+    }
+}
+
+#[test]
+fn no_key_is_denied_at_any_size_and_width() {
+    let sizes = (1..=130).chain([300, 1_000, 2_559, 2_560, 2_561, 2_600, 4_096, 8_191, 8_192, 20_000, 70_000, 140_000]);
+    for n in sizes {
+        let hashes = random_hashes(n, n as u64);
+        for spec in ["1", "1.3", "fpr=0.01", "8", "8:compact", "9", "12.3", "16", "fpr=0.0000001", "32", "100"] {
+            let built = Built::new(&format!("bumped-ribbon:{spec}"), &hashes, 1);
+            let denied = hashes.iter().filter(|&&hash| !built.may_contain(hash)).count();
+            assert_eq!(denied, 0, "{n} keys, {spec}");
+            let mut answers = vec![false; n];
+            built.ribbon.may_contain_batch(Isa::detect(), &built.payload, &hashes, &mut answers);
+            assert!(answers.iter().all(|&answer| answer), "{n} keys, {spec}, as a batch");
+        }
+    }
+}
+
+#[test]
+fn sizes_are_within_a_per_cent_of_the_least_from_4096_keys_on() {
+    for (n, most) in [(64, 0.035), (65, 0.035), (100, 0.035), (300, 0.015), (1_000, 0.015), (2_560, 0.015)]
+        .into_iter()
+        .chain([(2_561, 0.015), (4_096, 0.009), (10_000, 0.009), (30_000, 0.009), (65_536, 0.005), (1_000_000, 0.0038)])
+    {
+        let filters: usize = (40_000 / n).clamp(2, 50);
+        let mean = |spec: &str| {
+            let all = (0..filters).map(|i| Built::new(spec, &random_hashes(n, i as u64), 1).overhead(n));
+            all.sum::<f64>() / filters as f64
+        };
+        let overhead = mean("bumped-ribbon:fpr=0.00390625");
+        assert!((0.0..most).contains(&overhead), "{n} keys: {overhead}");
+        if n > 60_000 {
+            let compact = mean("bumped-ribbon:fpr=0.00390625:compact");
+            assert!(compact < overhead, "{n} keys: {compact} compact, {overhead} otherwise");
+        }
+    }
+}
+
+#[test]
+fn the_bytes_are_the_same_from_any_number_of_threads() {
+    for n in [5_000, 66_000, 300_000] {
+        let hashes = random_hashes(n, 7);
+        for spec in ["bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3", "bumped-ribbon:8:compact"] {
+            let one = Built::new(spec, &hashes, 1);
+            for threads in [2, 3, 16] {
+                let many = Built::new(spec, &hashes, threads);
+                assert_eq!(many.shape, one.shape);
+                assert!(many.payload == one.payload, "{n} keys, {spec}, {threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kernel_answers_as_the_portable_one_does() {
+    let mut state = 3;
+    let (mut positives, mut asked) = (0, 0);
+    for all in 1..=MAX_COLUMNS {
+        for (fewer_share, blocks, slots) in [
+            (0, 1, None),
+            (1 << 14, 5, Some(7)),
+            (u16::MAX, 40, Some(64)),
+            (1 << 15, 200, Some(333)),
+            (0, 0, Some(129)),
+        ] {
+            let columns = Widths { all, fewer_share };
+            let layers = [blocks, blocks / 8].into_iter().filter(|&count| count > 0);
+            let layers = layers.map(|count| Layer::new(count, columns)).collect();
+            let ribbon = Ribbon::lay_out(columns, layers, slots.map(|slots| Small::new(slots, 3, columns))).unwrap();
+            for density in 0..3 {
+                let payload: Vec<u8> = (0..ribbon.payload_len + 64)
+                    .map(|_| [splitmix(&mut state), splitmix(&mut state) & splitmix(&mut state), 0][density] as u8)
+                    .collect();
+                let hashes: Vec<_> = (0..300).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
+                for groups in [1, columns.groups()] {
+                    let ask = |isa, hash| crate::filter::arch::ribbon_may_contain(isa, &ribbon, &payload, hash, groups);
+                    let expected: Vec<bool> = hashes.iter().map(|&hash| ask(Isa::PORTABLE, hash)).collect();
+                    for isa in Isa::available() {
+                        let found: Vec<bool> = hashes.iter().map(|&hash| ask(isa, hash)).collect();
+                        assert_eq!(found, expected, "{all} columns, {blocks} blocks, {}", isa.name());
+                        if groups == columns.groups() {
+                            let mut batch = vec![false; hashes.len()];
+                            ribbon.may_contain_batch(isa, &payload, &hashes, &mut batch);
+                            assert_eq!(batch, expected, "{all} columns, {blocks} blocks, {}, batch", isa.name());
+                        }
+                    }
+                    positives += expected.iter().filter(|&&answer| answer).count();
+                    asked += expected.len();
+                }
+            }
+        }
+    }
+    assert!(positives > asked / 50 && positives < asked / 2, "{positives} of {asked}");
+}
+
+/// Believes all but one byte.
+struct AllBut(usize);
+
+impl Guard for AllBut {
+    fn sound(&self, offset: usize, len: usize) -> bool {
+        !(offset..offset + len).contains(&self.0)
+    }
+}
+
+#[test]
+fn a_damaged_byte_that_its_guard_does_not_vouch_for_denies_no_key() {
+    for (n, spec) in [(40, "8"), (700, "12.3"), (9_000, "fpr=0.01"), (9_000, "20")] {
+        let hashes = random_hashes(n, 11);
+        let mut built = Built::new(&format!("bumped-ribbon:{spec}"), &hashes, 1);
+        let mut noticed = 0;
+        for at in (0..built.len).step_by(built.len / 97 + 1).chain(built.len - 40..built.len) {
+            built.payload[at] ^= 0xff;
+            for &hash in &hashes {
+                let denied = !built.may_contain(hash);
+                noticed += usize::from(denied);
+                let guarded = built.ribbon.may_contain(Isa::detect(), &built.payload, hash, &AllBut(at));
+                assert!(guarded, "{n} keys, {spec}, byte {at}");
+            }
+            built.payload[at] ^= 0xff;
+        }
+        assert!(noticed > 0, "{n} keys, {spec}: the damage must have been met");
+    }
+}
+
+#[test]
+fn the_first_columns_alone_deny_no_key_and_touch_nothing_else() {
+    let hashes = random_hashes(20_000, 5);
+    let built = Built::new("bumped-ribbon:16", &hashes, 1);
+    let first_group = Built::new("bumped-ribbon:8", &hashes, 1).len;
+    let mut without = built.payload.clone();
+    without[first_group + first_group / 20..built.len].fill(0);
+    let ask = |payload: &[u8], hash| built.ribbon.first_may_contain(Isa::detect(), payload, hash, &Checked);
+    assert!(hashes.iter().all(|&hash| ask(&without, hash)));
+    let mut state = 17;
+    let maybe = (0..1_000_000).filter(|_| ask(&without, KeyHash::from_raw(splitmix(&mut state)))).count();
+    assert!((3_500..4_300).contains(&maybe), "{maybe}");
+}
+
+#[test]
+fn hashes_that_no_seed_tells_apart_get_another_kind_of_filter() {
+    // Equal in all that a ribbon of any layer looks at is impossible for different hashes; near enough are those of
+    // one start in every layer, of which there can be no more than slots. A thousand times the same gives one key.
+    let few: Vec<_> = (0..3_000).map(KeyHash::from_raw).collect();
+    let built = Built::new("bumped-ribbon:8", &few, 1);
+    assert!(few.iter().all(|&hash| built.may_contain(hash)));
+    assert_eq!(built.shape.kind, FilterKind::BumpedRibbon);
+}
+
+#[test]
+fn shapes_that_no_writer_makes_are_refused_or_answered() {
+    let hashes = random_hashes(9_000, 2);
+    let built = Built::new("bumped-ribbon:8", &hashes, 1);
+    let mut state = 23;
+    let mut accepted = 0;
+    for _ in 0..200_000 {
+        let mut shape = built.shape.clone();
+        for _ in 0..1 + splitmix(&mut state) % 3 {
+            let at = splitmix(&mut state) as usize % (shape.layers.len() + 4);
+            let byte = splitmix(&mut state) as u8;
+            match at.checked_sub(3) {
+                None => shape.params[at] = byte,
+                Some(i) if i < shape.layers.len() => shape.layers[i] = byte,
+                Some(_) => drop(shape.layers.pop()),
+            }
+        }
+        let keys = if splitmix(&mut state).is_multiple_of(4) { splitmix(&mut state) } else { 9_000 };
+        match Ribbon::new(&shape, keys, built.len as u64) {
+            Ok(ribbon) => {
+                accepted += 1;
+                for _ in 0..20 {
+                    ribbon.may_contain(
+                        Isa::detect(),
+                        &built.payload,
+                        KeyHash::from_raw(splitmix(&mut state)),
+                        &Checked,
+                    );
+                }
+                assert!((0.0..=1.0).contains(&ribbon.expected_rate()), "{shape:?}");
+            }
+            Err(error) => assert!(matches!(error, Error::Corrupt { .. }), "{error}"),
+        }
+    }
+    assert!(accepted > 1_000, "{accepted}");
+}
