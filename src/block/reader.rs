@@ -153,8 +153,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// `false` if the key was certainly not added; `true` if it may have been.
     ///
     /// A filter in partitions is asked in all of them; [`FilterBlock::may_contain_key`] asks the right one.
+    ///
+    /// Inlined always: a query of a line takes less time than a call.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         match &self.partitions {
             None => self.filter.may_contain(self.data.as_ref(), hash),
@@ -347,7 +349,7 @@ impl Part {
         FilterView::new(&self.geometry, self.isa, bytes.get(self.start..).unwrap_or_default(), self.len)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_contain(&self, bytes: &[u8], hash: KeyHash) -> bool {
         match &self.states {
             None => self.view(bytes).may_contain(hash),

@@ -57,7 +57,9 @@ fn a_measurement_has_a_row_for_each_filter_and_setting_and_no_filter_denies_a_ke
         assert_eq!(row.krate == "none", row.version.is_empty(), "{row:?}");
         if let (Some(rate), Some(low), Some(high)) = (row.rate, row.rate_low, row.rate_high) {
             assert!(low <= rate && rate <= high && high < 0.1, "{row:?}");
-            assert!(row.build_ns.unwrap() > 0.0 && (rate == 0.0 || row.overhead_bare.unwrap() > 0.0), "{row:?}");
+            // Nothing is below the bound, but rates counted in so few questions may well seem so.
+            assert!(rate == 0.0 || row.overhead_bare.unwrap() > -0.25, "{row:?}");
+            assert!(row.build_ns.unwrap() > 0.0, "{row:?}");
             assert!(row.bits_per_key.unwrap() >= row.bits_per_key_bare.unwrap(), "{row:?}");
         }
     }

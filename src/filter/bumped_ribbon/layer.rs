@@ -1,5 +1,7 @@
 //! One layer as a reader sees it: where a hash starts, whether its key was bumped, and where its columns lie.
 
+use super::hashes::column_group;
+use super::read::{Equation, Parities};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
 use crate::hash::reduce;
 
@@ -49,6 +51,36 @@ impl Blocks {
     /// Bytes of a group.
     pub(super) fn len_bytes(self, columns: Columns, group: usize) -> usize {
         8 * self.words_before(self.count, columns.of_group(group), group + 1 == columns.groups())
+    }
+}
+
+/// The first group of columns of whole blocks: what nearly every query needs, and no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FirstGroup {
+    /// Where it begins.
+    from: usize,
+    columns: usize,
+    fewer: usize,
+}
+
+impl FirstGroup {
+    pub(super) fn new(from: usize, blocks: Blocks, columns: Columns) -> Self {
+        let fewer = if columns.groups() == 1 { blocks.fewer } else { 0 };
+        Self { from, columns: columns.of_group(0), fewer }
+    }
+
+    /// Whether an equation holds in these columns. Both its blocks must be whole.
+    #[inline(always)]
+    pub(super) fn holds(self, kernel: impl Parities, bytes: &[u8], equation: Equation) -> bool {
+        let block = equation.start / BLOCK_SLOTS;
+        let words = block * self.columns - block.min(self.fewer);
+        let used = self.columns - usize::from(block < self.fewer);
+        let Some(from) = bytes.get(self.from + 8 * words..) else { return true };
+        let Some(second) = from.get(8 * used..) else { return true };
+        let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
+        let (low, high) = equation.split();
+        let differ = kernel.of_blocks(first, second, low, high) ^ column_group(equation.sum, 0);
+        differ & ((1 << used) - 1) == 0
     }
 }
 

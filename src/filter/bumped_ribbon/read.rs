@@ -1,7 +1,7 @@
 //! The geometry of a payload, and queries.
 
 use super::hashes::{coefficients, column_group, fingerprint, remix};
-use super::layer::{Blocks, Columns, Starts, bumps_len_bytes, is_bumped};
+use super::layer::{Blocks, Columns, FirstGroup, Starts, bumps_len_bytes, is_bumped};
 use super::small::Small;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
 use crate::codec::{Cursor, u64_from};
@@ -58,9 +58,7 @@ pub(super) struct Layer {
     pub(super) bumps: usize,
     /// Where each group of columns begins.
     groups: [usize; MAX_GROUPS],
-    /// Columns of the first group, and its blocks with one less: what nearly every query needs.
-    first_columns: usize,
-    first_fewer: usize,
+    first: FirstGroup,
 }
 
 impl Layer {
@@ -71,8 +69,7 @@ impl Layer {
             blocks,
             bumps: 0,
             groups: [0; MAX_GROUPS],
-            first_columns: columns.of_group(0),
-            first_fewer: if columns.groups() == 1 { blocks.fewer } else { 0 },
+            first: FirstGroup::new(0, blocks, columns),
         }
     }
 }
@@ -111,9 +108,11 @@ impl Geometry {
         for group in 0..columns.groups() {
             for layer in &mut layers {
                 *layer.groups.get_mut(group)? = take(layer.blocks.len_bytes(columns, group))?;
+                layer.first = FirstGroup::new(layer.groups[0], layer.blocks, columns);
             }
             if let Some(small) = &mut last {
                 *small.groups.get_mut(group)? = take(small.len_bytes(columns, group))?;
+                small.first = FirstGroup::new(small.groups[0], small.blocks, columns);
             }
             if group == 0 {
                 for layer in &mut layers {
@@ -222,13 +221,16 @@ impl Geometry {
             let start = layer.starts.of(hash);
             let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
             if !is_bumped(byte, start) {
-                let equation = Equation::new(start, hash);
-                return layer.first_holds(kernel, bytes, &equation)
-                    && (groups == 1 || layer.others_hold(self.columns, bytes, &equation, groups));
+                let holds = layer.first.holds(kernel, bytes, Equation::new(start, hash));
+                // No branch on the answer where it is the last word: half of them would be mispredicted.
+                if groups == 1 {
+                    return holds;
+                }
+                return holds && layer.others_hold(self.columns, bytes, start, hash, groups);
             }
             hash = remix(hash);
         }
-        self.last.as_ref().is_some_and(|last| last.may_contain(self.columns, bytes, hash, groups))
+        self.last.as_ref().is_some_and(|last| last.ask(kernel, self.columns, bytes, hash, groups))
     }
 
     /// Never inlined: it is long, and would keep the queries around it from being inlined where a kernel is called.
@@ -322,24 +324,10 @@ impl Layer {
         (from, 8 * used * blocks)
     }
 
-    /// Whether the equation holds in the first group of columns.
-    #[inline(always)]
-    fn first_holds(&self, kernel: impl Parities, bytes: &[u8], equation: &Equation) -> bool {
-        let block = equation.start / BLOCK_SLOTS;
-        let words = block * self.first_columns - block.min(self.first_fewer);
-        let used = self.first_columns - usize::from(block < self.first_fewer);
-        // The first group begins where the payload does, but for those of the further layers.
-        let Some(from) = bytes.get(self.groups[0] + 8 * words..) else { return true };
-        let Some(second) = from.get(8 * used..) else { return true };
-        let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
-        let (low, high) = equation.split();
-        let differ = kernel.of_blocks(first, second, low, high) ^ column_group(equation.sum, 0);
-        differ & ((1 << used) - 1) == 0
-    }
-
-    /// The same for the groups behind it: one absent key in 256 comes here.
+    /// Whether the equation holds in the groups behind the first: one absent key in 256 comes here.
     #[inline(never)]
-    fn others_hold(&self, columns: Columns, bytes: &[u8], equation: &Equation, groups: usize) -> bool {
+    fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
+        let equation = Equation::new(start, hash);
         let (low, high) = equation.split();
         (1..groups).all(|group| {
             let (from, used) = self.words(columns, equation.start / BLOCK_SLOTS, group);

@@ -6,8 +6,8 @@
 
 use super::band::{Rows, Sink};
 use super::hashes::{coefficients, column_group, fingerprint, seeded};
-use super::layer::{Blocks, Columns, Starts};
-use super::read::{Equation, MAX_GROUPS};
+use super::layer::{Blocks, Columns, FirstGroup, Starts};
+use super::read::{Equation, MAX_GROUPS, Parities};
 use super::solve::{State, solve, solve_blocks};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::codec::u64_from;
@@ -23,12 +23,14 @@ pub(super) struct Small {
     pub(super) blocks: Blocks,
     /// Where each group of columns begins.
     pub(super) groups: [usize; MAX_GROUPS],
+    pub(super) first: FirstGroup,
 }
 
 impl Small {
     pub(super) fn new(slots: usize, seed: u8, columns: Columns) -> Self {
         let blocks = Blocks::new(slots / BLOCK_SLOTS, columns);
-        Self { slots, seed, starts: Starts::new(slots), blocks, groups: [0; MAX_GROUPS] }
+        let first = FirstGroup::new(0, blocks, columns);
+        Self { slots, seed, starts: Starts::new(slots), blocks, groups: [0; MAX_GROUPS], first }
     }
 
     /// Slots of the short block.
@@ -40,6 +42,7 @@ impl Small {
         self.blocks.len_bytes(columns, group) + (self.tail() * columns.of_group(group)).div_ceil(8)
     }
 
+    #[inline(always)]
     pub(super) fn equation(&self, hash: u64) -> Equation {
         let hash = seeded(hash, self.seed);
         // All slots that there are, or as many as there are coefficients.
@@ -47,8 +50,19 @@ impl Small {
         Equation { start: self.starts.of(hash), coefficients: coefficients(hash) & existing, sum: fingerprint(hash) }
     }
 
-    pub(super) fn may_contain(&self, columns: Columns, bytes: &[u8], hash: u64, groups: usize) -> bool {
+    #[inline(always)]
+    pub(super) fn ask(&self, kernel: impl Parities, columns: Columns, bytes: &[u8], hash: u64, groups: usize) -> bool {
         let equation = self.equation(hash);
+        let is_whole = equation.start / BLOCK_SLOTS + 1 < self.blocks.count;
+        if is_whole && groups == 1 {
+            return self.first.holds(kernel, bytes, equation);
+        }
+        self.ask_slowly(columns, bytes, equation, groups)
+    }
+
+    /// The same where the short block may take part.
+    #[inline(never)]
+    fn ask_slowly(&self, columns: Columns, bytes: &[u8], equation: Equation, groups: usize) -> bool {
         let (low, high) = equation.split();
         let block = equation.start / BLOCK_SLOTS;
         (0..groups).all(|group| {

@@ -45,7 +45,7 @@ pub fn width(text: &str, size: f64) -> f64 {
 }
 
 /// Rounds in which every label may move once more, knowing where the others are.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 12;
 
 /// Places for labels of points: as near to its point as each can be without covering anything, in `frame`.
 pub fn place(points: &[(f64, f64)], texts: &[String], size: f64, frame: Box2) -> Vec<Box2> {
@@ -68,10 +68,10 @@ pub fn place(points: &[(f64, f64)], texts: &[String], size: f64, frame: Box2) ->
                 let crossed = others().chain(strangers()).filter(|other| other.crossed_by((x, y), leader)).count();
                 let outside = if place.within(&frame) { 0.0 } else { 1e6 };
                 let far = |(x, y): (f64, f64)| place.distance((x, y));
-                // A label nearer to another point is taken for that point's.
-                let mistaken =
-                    points.iter().enumerate().filter(|&(j, &other)| j != i && far(other) < far((x, y)) + 4.0);
-                outside + covered * 10.0 + crossed as f64 * 60.0 + mistaken.count() as f64 * 150.0 + far((x, y))
+                // A label nearer to another point is taken for that point's; of points in one spot none can be told.
+                let apart = |other: (f64, f64)| (other.0 - x).hypot(other.1 - y) > 12.0;
+                let mistaken = points.iter().filter(|&&other| apart(other) && far(other) < far((x, y)) + 4.0).count();
+                outside + covered * 10.0 + crossed as f64 * 60.0 + mistaken as f64 * 150.0 + far((x, y))
             };
             let best = candidates().map(boxed).map(|place| (cost(&place), place));
             placed[i] = best.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(nowhere, |(_, place)| place);

@@ -8,7 +8,7 @@ use crate::record::Row;
 use crate::run::SAME_RATE;
 
 /// Pixels.
-const SIZE: (i32, i32) = (980, 660);
+const SIZE: (i32, i32) = (1180, 760);
 const LEFT: i32 = 84;
 const TOP: i32 = 62;
 const BOTTOM: i32 = 74;
@@ -154,7 +154,8 @@ fn shown(rows: &[Row]) -> Vec<&Row> {
             && (row.key_form.as_str(), row.mix.as_str(), row.mode.as_str()) == ("hash", "negative", "single")
             && row.krate != "none"
             && !row.filter.starts_with(SAME_RATE)
-            && row.overhead_bare.is_some_and(f64::is_finite)
+            // With too few questions a filter can seem to be below the bound, and then has no place on the axis.
+            && row.overhead_bare.is_some_and(|overhead| overhead > 0.0)
             && row.rate.is_some_and(|rate| rate > 0.0)
     };
     rows.iter().filter(wanted).collect()
