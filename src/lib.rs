@@ -35,7 +35,7 @@ pub use hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHash, KeyHasher
 #[cfg(feature = "lsm")]
 pub use lsm::{Db, Options};
 #[cfg(feature = "lsm")]
-pub use policy::{ByLevel, FilterPolicy, TableShape};
+pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 
 /// The vector instructions that probes use on this processor: `"avx2"` or `"portable"`.
 #[must_use]

@@ -269,6 +269,19 @@ fn the_benchmark_takes_lines_as_keys_and_reads_cold_files() {
 }
 
 #[test]
+fn the_benchmark_takes_policies_and_makes_levels() {
+    let shell = Shell::new();
+    let mut arguments =
+        vec!["bench", "point-miss", "--count", "200", "--lookups", "500", "--rounds", "1", "--dir", "."];
+    arguments.extend(["--layout", "levels-4", "--layout", "runs-5", "--json", "-"]);
+    arguments.extend(["--filter", "monkey:bloom:10", "--filter", "budget:bloom:64KiB"]);
+    let report = shell.run(&arguments).json(0);
+    assert_eq!(report["rows"].as_array().unwrap().len(), 2 * 2 * 3 * 2);
+    assert!(report["rows"].as_array().unwrap().iter().all(|row| row["false_negatives"] == 0), "{report}");
+    shell.run(&["bench", "point-miss", "--filter", "budget:64MB"]).fails_with(&["budget:64MB", "budget:BYTES"]);
+}
+
+#[test]
 fn the_benchmark_refuses_what_it_cannot_measure() {
     let shell = Shell::new();
     shell.write("few", "a\nb\n");

@@ -77,10 +77,12 @@ enum Command {
     },
     Scan(scan::Arguments),
     Load(load::Arguments),
-    /// Flush, and compact everything into one sorted run
+    /// Flush, and compact everything into one sorted run with the filters that are asked for
     Compact {
         #[command(flatten)]
         store: StoreArguments,
+        #[command(flatten)]
+        filter: FilterArguments,
     },
     Stats(stats::Arguments),
     Verify(stats::VerifyArguments),
@@ -113,8 +115,16 @@ pub struct WriteArguments {
     /// Wait until each write is on the device
     #[arg(long)]
     sync: bool,
-    /// The filter of tables written from now on: by-level, or one such as blocked-bloom:10 for all
-    #[arg(long, value_name = "SPEC", default_value_t = FilterChoice::ByLevel)]
+    #[command(flatten)]
+    filter: FilterArguments,
+}
+
+/// What filters tables get.
+#[derive(Debug, clap::Args)]
+pub struct FilterArguments {
+    /// The filter of tables written from now on: by-level, one such as blocked-bloom:10 for all, monkey:10 (so many bits
+    /// a key, spent where they save most reads), or budget:64MiB (for all filters together)
+    #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
     #[command(flatten)]
     hash: HashArguments,
@@ -138,8 +148,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         Command::Scan(arguments) => scan::run(arguments),
         Command::Load(arguments) => load::run(arguments),
-        Command::Compact { store } => {
-            let db = store.open()?;
+        Command::Compact { store, filter } => {
+            let filter = Some(filter.filter.policy());
+            let db = store.open_with(Options { create_if_missing: false, filter, ..Options::default() })?;
             db.compact_range(..)?;
             close(db)
         }
@@ -188,7 +199,7 @@ impl StoreArguments {
 
     fn open_to_write(&self, write: &WriteArguments, if_missing: IfMissing) -> Outcome<Db> {
         let durability = if write.sync { Durability::Sync } else { Durability::Buffered };
-        let filter = Some(write.filter.policy());
+        let filter = Some(write.filter.filter.policy());
         let create_if_missing = if_missing == IfMissing::Create;
         let hash = write.hash.hash;
         self.open_with(Options { create_if_missing, durability, filter, hash, ..Options::default() })

@@ -71,29 +71,8 @@ impl FilterSpec {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(invalid());
         }
-        // Any number of keys will do that is large enough for the size to be no multiple of a granule.
-        const KEYS: u64 = 512_000_000;
-        let rate_at = |millibits: u32| match kind {
-            FilterKind::Bloom => {
-                let bits = KEYS / 1000 * u64::from(millibits);
-                math::bloom_rate(KEYS, bits, math::bloom_probes(millibits.into()))
-            }
-            FilterKind::BlockedBloom => {
-                let lines = KEYS / 1000 * u64::from(millibits) / math::LINE_BITS;
-                math::blocked_bloom_rate(KEYS, lines, math::line_probes(millibits.into()))
-            }
-            FilterKind::SplitBlock => math::split_block_rate(KEYS, KEYS / 1000 * u64::from(millibits) / 256, 32),
-            FilterKind::SplitBlock512 => math::split_block_rate(KEYS, KEYS / 1000 * u64::from(millibits) / 512, 64),
-            // A column halves the rate; what else a ribbon takes depends on the number of keys and is small.
-            FilterKind::BumpedRibbon => (-f64::from(millibits) / 1000.0).exp2(),
-            // The rate goes by the width of the fingerprint, of which there are three.
-            FilterKind::BinaryFuse => {
-                let fitting = binary_fuse::WIDTHS.iter().rev().find(|&&width| width * 1000 <= millibits);
-                fitting.map_or(1.0, |&width| (-f64::from(width)).exp2())
-            }
-            FilterKind::Empty | FilterKind::Full => 1.0,
-        };
-        let millibits = math::least_millibits(rate, MILLIBITS, rate_at).ok_or_else(invalid)?;
+        let millibits =
+            math::least_millibits(rate, MILLIBITS, |millibits| rate_of_many(kind, millibits)).ok_or_else(invalid)?;
         Ok(Self { kind, millibits, rate: Some(rate), compact: false })
     }
 
@@ -133,6 +112,39 @@ impl FilterSpec {
     #[must_use]
     pub fn millibits_per_key(&self) -> u64 {
         self.millibits.into()
+    }
+
+    /// The false-positive rate to expect of such a filter of many keys, by the exact formula of its kind.
+    ///
+    /// A small filter has a slightly lower one, as its size is rounded up.
+    #[must_use]
+    pub fn expected_rate(&self) -> f64 {
+        rate_of_many(self.kind, self.millibits)
+    }
+}
+
+fn rate_of_many(kind: FilterKind, millibits: u32) -> f64 {
+    // Any number of keys will do that is large enough for the size to be no multiple of a granule.
+    const KEYS: u64 = 512_000_000;
+    match kind {
+        FilterKind::Bloom => {
+            let bits = KEYS / 1000 * u64::from(millibits);
+            math::bloom_rate(KEYS, bits, math::bloom_probes(millibits.into()))
+        }
+        FilterKind::BlockedBloom => {
+            let lines = KEYS / 1000 * u64::from(millibits) / math::LINE_BITS;
+            math::blocked_bloom_rate(KEYS, lines, math::line_probes(millibits.into()))
+        }
+        // A column halves the rate; what else a ribbon takes depends on the number of keys and is small.
+        FilterKind::SplitBlock => math::split_block_rate(KEYS, KEYS / 1000 * u64::from(millibits) / 256, 32),
+        FilterKind::SplitBlock512 => math::split_block_rate(KEYS, KEYS / 1000 * u64::from(millibits) / 512, 64),
+        // The rate goes by the width of the fingerprint, of which there are three.
+        FilterKind::BinaryFuse => {
+            let fitting = binary_fuse::WIDTHS.iter().rev().find(|&&width| width * 1000 <= millibits);
+            fitting.map_or(1.0, |&width| (-f64::from(width)).exp2())
+        }
+        FilterKind::BumpedRibbon => (-f64::from(millibits) / 1000.0).exp2(),
+        FilterKind::Empty | FilterKind::Full => 1.0,
     }
 }
 

@@ -12,17 +12,15 @@ use super::shared::Shared;
 use super::version::{StoredTable, Version};
 use super::version_edit::{NUM_LEVELS, VersionEdit};
 use crate::error::Result;
+use crate::filter::FilterSpec;
 use crate::policy::TableShape;
 use crate::sstable::TableWriter;
-
-/// Each level may hold so many times as much as the one above it.
-const LEVEL_RATIO: u64 = 10;
 
 /// What to merge, and where to.
 #[derive(Debug)]
 pub(super) struct Compaction {
     level: usize,
-    /// Where the result goes: the next level, or the same where a table only loses its removals.
+    /// Where the result goes: the next level, or the same where a table loses its removals or gets another filter.
     to: usize,
     /// Tables of `level`, in the order of reading.
     upper: Vec<Arc<StoredTable>>,
@@ -44,22 +42,26 @@ impl Compaction {
         Some(Self { level, to: level + 1, lower, bottommost, upper })
     }
 
-    /// Rewrites one table of the lowest level that has keys of its range; `None` if it holds no removals, or another level
-    /// lies below it. One alone, because the result of two would overlap a table between them.
-    fn without_tombstones(version: &Version, level: usize, table: &Arc<StoredTable>) -> Option<Self> {
+    /// Rewrites one table of the lowest level that has keys of its range; `None` if another level lies below it. One
+    /// alone, because the result of two would overlap a table between them.
+    fn in_place(version: &Version, level: usize, table: &Arc<StoredTable>) -> Option<Self> {
         let meta = &table.meta;
         let is_above = |below| !version.overlapping(below, &meta.smallest, &meta.largest).is_empty();
-        if meta.num_tombstones == 0 || (level + 1..NUM_LEVELS).any(is_above) {
+        if (level + 1..NUM_LEVELS).any(is_above) {
             return None;
         }
         Some(Self { level, to: level, upper: vec![Arc::clone(table)], lower: Vec::new(), bottommost: true })
+    }
+
+    fn has_tombstones(&self) -> bool {
+        self.inputs().any(|table| table.meta.num_tombstones > 0)
     }
 
     fn inputs(&self) -> impl Iterator<Item = &Arc<StoredTable>> {
         self.upper.iter().chain(&self.lower)
     }
 
-    /// A table that meets nothing below just changes its level, unless it has removals that nobody needs there.
+    /// A table that meets nothing below can just change its level, unless it has removals that nobody needs there.
     fn is_move(&self) -> bool {
         let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
         self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
@@ -158,7 +160,7 @@ impl Shared {
                 let table = next.or_else(|| version.tables(level).next())?;
                 return Compaction::of(&version, level, vec![Arc::clone(table)]);
             }
-            limit = limit.saturating_mul(LEVEL_RATIO);
+            limit = limit.saturating_mul(self.size_ratio());
         }
         None
     }
@@ -208,11 +210,13 @@ impl Shared {
             if level == 0 && !upper.is_empty() {
                 upper = version.tables(0).cloned().collect();
             }
-            // The lowest level is a sorted run already, but may hold removals of what lay below once.
+            // The lowest level is a sorted run already, but may hold removals of what lay below once, and filters that
+            // were chosen for another store than it is now.
             let compactions: Vec<Compaction> = if level == 0 || deeper {
                 Compaction::of(&version, level, upper).into_iter().collect()
             } else {
-                upper.iter().filter_map(|table| Compaction::without_tombstones(&version, level, table)).collect()
+                let in_place = upper.iter().filter_map(|table| Compaction::in_place(&version, level, table));
+                in_place.filter(|one| one.has_tombstones() || self.has_outdated_filter(&version, one)).collect()
             };
             drop(version);
             for compaction in compactions {
@@ -229,18 +233,58 @@ impl Shared {
     fn compact(&self, compaction: &Compaction) -> Result<()> {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
-        let added = if compaction.is_move() { compaction.upper.clone() } else { self.merge(compaction)? };
+        // A filter for a small level would be too large a one for the level below.
+        let is_move = compaction.is_move() && !self.has_outdated_filter(&self.state.load().version, compaction);
+        let added = if is_move { compaction.upper.clone() } else { self.merge(compaction)? };
         let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
         let edit = VersionEdit {
             removed: removed.chain(compaction.lower.iter().map(|table| (level_tag(to), table.meta.number))).collect(),
             added: added.iter().map(|table| (level_tag(to), table.meta.clone())).collect(),
             ..VersionEdit::default()
         };
-        let written = if compaction.is_move() { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
+        let written = if is_move { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
         self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
         Ok(())
+    }
+
+    pub(super) fn size_ratio(&self) -> u64 {
+        self.options.level_size_ratio.max(2)
+    }
+
+    /// What a policy is told of the tables that a compaction writes.
+    fn result_shape(&self, version: &Version, compaction: &Compaction) -> TableShape {
+        let sum =
+            |of: fn(&StoredTable) -> u64| compaction.inputs().fold(0u64, |sum, table| sum.saturating_add(of(table)));
+        let num_keys = sum(|table| table.meta.num_entries);
+        let num_tables = sum(|table| table.meta.len_bytes) / self.options.table_size_bytes.max(1) + 1;
+        let mut levels = version.level_shapes(&compaction.inputs().map(|table| table.meta.number).collect());
+        if let Some(level) = levels.get_mut(compaction.to) {
+            level.num_keys = level.num_keys.saturating_add(num_keys);
+            level.num_tables = level.num_tables.saturating_add(num_tables);
+            if compaction.to == compaction.level {
+                // The tables of the level are written anew one after the other: what one of them has too much of memory
+                // must not be taken from the next.
+                level.filter_bytes = 0;
+            }
+        }
+        let shape = TableShape::new(num_keys, compaction.to, compaction.bottommost).with_levels(levels);
+        shape.with_size_ratio(self.size_ratio())
+    }
+
+    /// Whether the policy would now choose another filter for a table: of another kind, a larger one by a quarter, or one
+    /// smaller by a hundredth, since there may be a bound to memory. Less is not worth the writing.
+    fn has_outdated_filter(&self, version: &Version, compaction: &Compaction) -> bool {
+        let Some(policy) = &self.options.filter else { return false };
+        let Some(chosen) = policy.choose(&self.result_shape(version, compaction)) else { return false };
+        compaction.inputs().any(|table| {
+            let Ok(present) = table.table.properties().filter.parse::<FilterSpec>() else { return true };
+            let (present_bits, chosen_bits) = (present.millibits_per_key(), chosen.millibits_per_key());
+            present.kind() != chosen.kind()
+                || present_bits * 100 > chosen_bits * 101
+                || present_bits * 5 < chosen_bits * 4
+        })
     }
 
     /// Writes the merged entries to new tables of the level below; none of them stays after an error.
@@ -254,8 +298,7 @@ impl Shared {
     }
 
     fn merge_into(&self, compaction: &Compaction, written: &mut Vec<Arc<StoredTable>>) -> Result<()> {
-        let num_keys = compaction.inputs().fold(0u64, |sum, table| sum.saturating_add(table.meta.num_entries));
-        let shape = TableShape::new(num_keys, compaction.to, compaction.bottommost);
+        let shape = self.result_shape(&self.state.load().version, compaction);
         let sequences = (
             compaction.inputs().map(|table| table.meta.smallest_sequence).min().unwrap_or(0),
             compaction.inputs().map(|table| table.meta.largest_sequence).max().unwrap_or(0),

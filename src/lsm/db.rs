@@ -221,7 +221,9 @@ impl Db {
         self.wait_until(|state| state.waiting.iter().all(|memtable| memtable.log_number >= log_number))
     }
 
-    /// Merges all tables with keys of a range into one sorted run, removing what nobody can see any more.
+    /// Merges all tables with keys of a range into one sorted run, removing what nobody can see any more, and gives
+    /// tables another filter where the policy has come to choose otherwise (more than a hundredth smaller, or a quarter
+    /// larger, or of another kind).
     ///
     /// # Errors
     /// As [`Db::flush`], and damage of the tables.

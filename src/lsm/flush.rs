@@ -1,5 +1,6 @@
 //! From memory to level 0, and the threads that work in the background.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,7 +94,14 @@ impl Shared {
     pub(super) fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
         let number = self.new_file_number();
         let path = self.dir.join(table_name(number));
-        let options = self.table_options(number, &TableShape::new(memtable.num_entries(), 0, false));
+        let num_keys = memtable.num_entries();
+        let mut levels = self.state.load().version.level_shapes(&HashSet::new());
+        if let Some(level_0) = levels.first_mut() {
+            level_0.num_keys = level_0.num_keys.saturating_add(num_keys);
+            level_0.num_tables += 1;
+        }
+        let shape = TableShape::new(num_keys, 0, false).with_levels(levels);
+        let options = self.table_options(number, &shape.with_size_ratio(self.size_ratio()));
         let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
         memtable.for_each_newest(|key, value| writer.add(key, value))?;
         self.open_table(table_meta(number, writer.finish()?, memtable.sequences()))

@@ -37,7 +37,8 @@ pub struct Options {
     pub storage: Arc<dyn Storage>,
     /// Create the store if the directory is missing or empty.
     pub create_if_missing: bool,
-    /// Chooses the filter of each table written; `None` writes tables without filters.
+    /// Chooses the filter of each table written ([`crate::FilterSpec`], [`ByLevel`], [`crate::Monkey`],
+    /// [`crate::MemoryBudget`], or a function of your own); `None` writes tables without filters.
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Whether reads ask the filters.
     pub filter_use: FilterUse,
@@ -65,8 +66,10 @@ pub struct Options {
     pub l0_compaction_trigger: usize,
     /// Tables in level 0 from which on writers wait.
     pub l0_stall_trigger: usize,
-    /// The size of level 1; each further level may be ten times as large.
+    /// The size of level 1.
     pub level_base_bytes: u64,
+    /// Each further level may be so many times as large as the one above it; at least twice.
+    pub level_size_ratio: u64,
     /// How data blocks are read.
     pub io: IoMode,
     /// When pages of filters are compared with their checksums.
@@ -103,6 +106,7 @@ impl Default for Options {
             l0_compaction_trigger: 4,
             l0_stall_trigger: 20,
             level_base_bytes: 256 << 20,
+            level_size_ratio: 10,
             io: IoMode::default(),
             verify: Verify::default(),
             filter_memory: FilterMemory::default(),

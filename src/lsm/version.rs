@@ -4,6 +4,7 @@
 //! first; each level below is one sorted run. Newer writes always lie above older ones, so a read goes from the top
 //! down and stops at the first table that knows the key.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use super::stats::{Recorder, Tally, rate_units};
 use super::version_edit::{NUM_LEVELS, TableMeta};
 use crate::codec::order_prefix;
 use crate::error::Result;
+use crate::policy::LevelShape;
 use crate::sstable::{Answer, BlockCache, BlockReads, Lookup, Table, TableFilter};
 use crate::storage::Storage;
 
@@ -185,6 +187,19 @@ impl Version {
     /// All tables with their levels, in the order of reading.
     pub(super) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<StoredTable>)> {
         self.levels.iter().flat_map(|level| level.slots.iter().map(|slot| (level.number, &slot.stored)))
+    }
+
+    /// What the levels hold, for a filter policy, without some tables, given by their files' numbers.
+    pub(super) fn level_shapes(&self, without: &HashSet<u64>) -> Vec<LevelShape> {
+        let mut shapes = vec![LevelShape::default(); NUM_LEVELS];
+        for (level, table) in self.all_tables().filter(|(_, table)| !without.contains(&table.meta.number)) {
+            if let Some(shape) = shapes.get_mut(level) {
+                shape.num_keys = shape.num_keys.saturating_add(table.meta.num_entries);
+                shape.num_tables += 1;
+                shape.filter_bytes += table.table.filter_len_bytes();
+            }
+        }
+        shapes
     }
 
     /// The tables of a level that may hold keys between two, both included.

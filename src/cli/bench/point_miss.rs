@@ -22,6 +22,7 @@ Examples:
   filterblock bench point-miss
   filterblock bench point-miss --keys names.txt --filter blocked-bloom:10
   filterblock bench point-miss --layout all --json result.json --svg latency.svg
+  filterblock bench point-miss --layout levels-4 --count 300000 --filter blocked-bloom:10 --filter monkey:10
   filterblock bench point-miss --cold --io direct --dir /mnt/disk --verify on-first-touch
 
 For each filter and layout a store is loaded in random order; then absent keys between the smallest and the largest \
@@ -31,7 +32,7 @@ With the defaults this takes about two minutes, and 130 MB of disk for a store (
 one store at a time. Stores are made in a temporary directory that is removed afterwards, also after Ctrl-C.
 
 The table:
-  filter    the filters of the store: one kind for all tables, or by-level
+  filter    the filters of the store: one for all tables, or a policy
   layout    how its tables lie, see --layout
   keys      what is asked for: absent, present or mixed
   asked     whether reads ask the filters: yes, or no (they are ignored)
@@ -88,7 +89,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// A filter to measure: by-level (the store's default), KIND:BITS with 1 to 100 bits a key, KIND:fpr=RATE, with
-    /// KIND bloom or blocked-bloom, or full, which says maybe to every key; may be repeated
+    /// KIND bloom or blocked-bloom, full, which says maybe to every key, monkey:BITS, which spends so many bits a key
+    /// where they save most reads, or budget:BYTES for all filters together (64MiB); may be repeated
     #[arg(long, value_name = "SPEC", default_values = ["by-level", "blocked-bloom:10", "bloom:10"])]
     filter: Vec<FilterChoice>,
     /// How the tables lie; may be repeated
@@ -134,6 +136,9 @@ enum LayoutChoice {
     Runs36,
     /// Each of these
     All,
+    /// Four full levels, each ten times as large as the one above it, of small tables; takes the longest to load
+    #[value(name = "levels-4")]
+    Levels4,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -207,8 +212,7 @@ fn plan<'a>(arguments: &Arguments, source: &'a Source) -> Plan<'a> {
         verify: arguments.verify.into(),
         cold: arguments.cold,
     };
-    let chosen =
-        |layout: &Layout| arguments.layout.iter().any(|choice| choice.layout().is_none_or(|chosen| chosen == *layout));
+    let chosen = |layout: &Layout| arguments.layout.iter().any(|choice| choice.includes(*layout));
     Plan {
         setup,
         filters: distinct(&arguments.filter),
@@ -294,14 +298,14 @@ fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
 }
 
 impl LayoutChoice {
-    /// The layout chosen; none stands for all of them.
-    fn layout(self) -> Option<Layout> {
+    fn includes(self, layout: Layout) -> bool {
         match self {
-            Self::AsFallen => Some(Layout::AsFallen),
-            Self::Compacted => Some(Layout::Compacted),
-            Self::Runs5 => Some(Layout::Runs5),
-            Self::Runs36 => Some(Layout::Runs36),
-            Self::All => None,
+            Self::AsFallen => layout == Layout::AsFallen,
+            Self::Compacted => layout == Layout::Compacted,
+            Self::Runs5 => layout == Layout::Runs5,
+            Self::Runs36 => layout == Layout::Runs36,
+            Self::Levels4 => layout == Layout::Levels4,
+            Self::All => layout != Layout::Levels4,
         }
     }
 }

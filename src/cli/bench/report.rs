@@ -6,6 +6,11 @@ use serde::Serialize;
 use super::super::text::{count, significant, thousands, whole};
 use super::machine::{Machine, Versions};
 
+/// Filter sizes that differ by less are the same memory.
+const SAME_MEMORY: f64 = 0.03;
+/// Gains below are between kinds of filter, which the table shows as well.
+const WORTH_A_SENTENCE: f64 = 1.5;
+
 /// The whole report; the JSON is this structure, field for field.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -127,7 +132,7 @@ impl Report {
             settings.clock_cost_ns,
             self.false_negatives_line(),
         );
-        for sentence in self.savings() {
+        for sentence in self.savings().into_iter().chain(self.comparisons()) {
             text += &format!("{sentence}\n");
         }
         text
@@ -154,6 +159,35 @@ impl Report {
             column.set_cell_alignment(CellAlignment::Right);
         }
         table
+    }
+
+    /// For filters of the same memory in the same layout, how many times fewer blocks the better reads for an absent key.
+    fn comparisons(&self) -> Vec<String> {
+        let of_store = |store: &StoreReport| {
+            let mut rows = self.rows.iter().filter(|row| row.workload == "absent" && row.filters_consulted);
+            let row = rows.find(|row| row.filter == store.filter && row.layout == store.layout)?;
+            Some((row.block_reads_per_get, store.filter_bytes as f64))
+        };
+        let mut sentences = Vec::new();
+        for (i, first) in self.stores.iter().enumerate() {
+            for second in self.stores.iter().skip(i + 1).filter(|second| second.layout == first.layout) {
+                let (Some((a, a_bytes)), Some((b, b_bytes))) = (of_store(first), of_store(second)) else { continue };
+                let (better, worse, gain, memory) = if a < b {
+                    (first, second, b / a, a_bytes / b_bytes)
+                } else {
+                    (second, first, a / b, b_bytes / a_bytes)
+                };
+                if (memory - 1.0).abs() > SAME_MEMORY || gain < WORTH_A_SENTENCE || !gain.is_finite() {
+                    continue;
+                }
+                sentences.push(format!(
+                    "{} reads {gain:.2} times fewer blocks for an absent key than {}, at {memory:.3} times its filter \
+                     memory ({}).",
+                    better.filter, worse.filter, better.layout
+                ));
+            }
+        }
+        sentences
     }
 
     /// For each filter and layout, what an absent key costs with and without filters.

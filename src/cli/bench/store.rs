@@ -1,6 +1,7 @@
 //! Loading a store, giving it a layout, and opening it again.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::failure::Outcome;
@@ -11,6 +12,7 @@ use super::source::{Source, fill_value};
 use crate::block::Verify;
 use crate::cli::filter_choice::FilterChoice;
 use crate::lsm::{Db, FilterUse, Options, Stats};
+use crate::policy::{FilterPolicy, LevelShape, TableShape};
 use crate::storage::IoMode;
 
 /// Bytes that a table needs for an entry beside key and value, its filter included, about.
@@ -29,10 +31,21 @@ pub enum Layout {
     Runs5,
     /// Thirty-six overlapping runs, compaction off.
     Runs36,
+    /// Four full levels, each ten times as large as the one above it.
+    Levels4,
 }
 
+/// Level sizes of [`Layout::Levels4`], in those of its first level: 1 + 10 + 100 + 1,000.
+const LEVELS_4: u64 = 1_111;
+const LEVELS_RATIO: u64 = 10;
+/// So much of it comes through all levels, which writes the tables of the lowest anew as well; the rest is loaded before in
+/// large pieces, which fall down to where there is room, since all of it by the long way takes seven times as long.
+const THROUGH_ALL_LEVELS: u64 = 150;
+/// Tables of a full first level: enough for what a compaction takes away to leave the level nearly full.
+const TABLES_OF_LEVEL_1: u64 = 4;
+
 impl Layout {
-    pub const ALL: [Self; 4] = [Self::AsFallen, Self::Compacted, Self::Runs5, Self::Runs36];
+    pub const ALL: [Self; 5] = [Self::AsFallen, Self::Compacted, Self::Runs5, Self::Runs36, Self::Levels4];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -40,15 +53,17 @@ impl Layout {
             Self::Compacted => "compacted",
             Self::Runs5 => "runs-5",
             Self::Runs36 => "runs-36",
+            Self::Levels4 => "levels-4",
         }
     }
 
-    /// Runs made by hand.
-    fn runs(self) -> Option<u64> {
+    /// How many times the store is flushed by hand while it is loaded.
+    fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,
             Self::Runs5 => Some(5),
             Self::Runs36 => Some(36),
+            Self::Levels4 => Some(LEVELS_4 * TABLES_OF_LEVEL_1),
         }
     }
 }
@@ -76,6 +91,15 @@ impl Setup<'_> {
     }
 }
 
+/// How a store is loaded: `bulk` keys under other options than the rest.
+struct Loading {
+    first: Options,
+    bulk: u64,
+    rest: Options,
+    /// A flush after so many of the rest.
+    keys_per_flush: Option<u64>,
+}
+
 /// A store in a directory, closed.
 #[derive(Debug)]
 pub struct Store<'a> {
@@ -101,40 +125,88 @@ impl Store<'_> {
     /// Loads every key, waits for the background work of the layout, and closes the store.
     pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
         let source = self.setup.source;
-        let mut options = Options { create_if_missing: true, ..self.options(FilterUse::Consult) };
-        let keys_per_run = layout.runs().map(|runs| source.len().div_ceil(runs));
-        if let Some(keys) = keys_per_run {
-            options.auto_compaction = false;
-            let entry_len_bytes = source.len_bytes() / source.len() + self.setup.value_len_bytes as u64;
-            let run_len_bytes = keys * (entry_len_bytes + ENTRY_OVERHEAD_BYTES);
-            options.write_buffer_bytes = usize::try_from(run_len_bytes).unwrap_or(usize::MAX);
-            options.l0_compaction_trigger = usize::MAX;
-        }
-        let db = Db::open(self.dir, options)?;
+        let loading = self.loading(layout);
+        let mut db = Some(Db::open(self.dir, loading.first)?);
         let bar = progress::bar(Some(source.len()), format!("loading {} {}", self.filter, layout.name()));
         let mut value = vec![0; self.setup.value_len_bytes];
         let mut loaded = 0u64;
         let start = Instant::now();
         source.for_each(|key| {
             fill_value(key, &mut value);
-            db.put(key, &value)?;
-            loaded += 1;
-            progress::tick(&bar, loaded);
-            if keys_per_run.is_some_and(|keys| loaded.is_multiple_of(keys)) {
-                db.flush()?;
+            if let Some(db) = &db {
+                db.put(key, &value)?;
+                loaded += 1;
+                progress::tick(&bar, loaded);
+                if loading.keys_per_flush.is_some_and(|keys| loaded > loading.bulk && loaded.is_multiple_of(keys)) {
+                    db.flush()?;
+                    db.wait_idle()?;
+                }
+            }
+            if loaded == loading.bulk
+                && let Some(first) = db.take()
+            {
+                first.flush()?;
+                first.wait_idle()?;
+                first.close()?;
+                db = Some(Db::open(self.dir, loading.rest.clone())?);
             }
             interrupt::check()
         })?;
         let loading = start.elapsed();
         bar.set_message(format!("settling {} {}", self.filter, layout.name()));
-        db.flush()?;
-        db.wait_idle()?;
-        let settling = start.elapsed() - loading;
+        let mut compacting = 0.0;
+        let mut settling = loading;
+        if let Some(db) = db {
+            db.flush()?;
+            db.wait_idle()?;
+            settling = start.elapsed();
+            if layout == Layout::Compacted {
+                compacting = compact(&db)?;
+            }
+            db.close()?;
+        }
         bar.finish_and_clear();
-        let compacting = if layout == Layout::Compacted { compact(&db)? } else { 0.0 };
-        db.close()?;
         let puts_per_second = source.len() as f64 / loading.as_secs_f64();
-        self.report(layout, Some(puts_per_second), settling.as_secs_f64() + compacting)
+        self.report(layout, Some(puts_per_second), (settling - loading).as_secs_f64() + compacting)
+    }
+
+    /// How a layout comes about.
+    fn loading(&self, layout: Layout) -> Loading {
+        let source = self.setup.source;
+        let mut options = Options { create_if_missing: true, ..self.options(FilterUse::Consult) };
+        let keys_per_flush = layout.flushes().map(|flushes| source.len().div_ceil(flushes));
+        let (mut first, mut bulk) = (options.clone(), 0);
+        if let Some(keys) = keys_per_flush {
+            let entry_len_bytes = source.len_bytes() / source.len() + self.setup.value_len_bytes as u64;
+            let run_len_bytes = keys * (entry_len_bytes + ENTRY_OVERHEAD_BYTES);
+            options.write_buffer_bytes = usize::try_from(run_len_bytes).unwrap_or(usize::MAX);
+            options.auto_compaction = layout == Layout::Levels4;
+            options.l0_compaction_trigger = if options.auto_compaction { 1 } else { usize::MAX };
+            first = options.clone();
+            if layout == Layout::Levels4 {
+                options.table_size_bytes = keys * (entry_len_bytes + TABLE_OVERHEAD_BYTES);
+                // A filter begins at a multiple of 4 KiB; a little for what follows it.
+                let file_len_bytes = options.table_size_bytes.next_multiple_of(4096) + 1024;
+                options.level_base_bytes = file_len_bytes * TABLES_OF_LEVEL_1;
+                options.level_size_ratio = LEVELS_RATIO;
+                bulk = source.len() * (LEVELS_4 - THROUGH_ALL_LEVELS) / LEVELS_4;
+                let lowest = self.filter_of_lowest_level(options.level_size_ratio);
+                let table_size_bytes = options.table_size_bytes * 2 * TABLES_OF_LEVEL_1;
+                first = Options { filter: Some(Arc::new(lowest)), table_size_bytes, ..options.clone() };
+                first.write_buffer_bytes = Options::default().write_buffer_bytes;
+            }
+        }
+        Loading { first, bulk, rest: options, keys_per_flush }
+    }
+
+    /// What the policy has for the lowest of four full levels.
+    fn filter_of_lowest_level(&self, ratio: u64) -> impl FilterPolicy + use<> {
+        let level_1 = self.setup.source.len() / LEVELS_4;
+        let level = |i: u32| LevelShape::new(level_1 * ratio.pow(i), 1);
+        let levels = std::iter::once(LevelShape::default()).chain((0..4).map(level)).collect();
+        let table = TableShape::new(level_1, 4, true).with_levels(levels).with_size_ratio(ratio);
+        let chosen = self.filter.policy().choose(&table);
+        move |_: &TableShape| chosen
     }
 
     /// Compacts a loaded store into one run.
