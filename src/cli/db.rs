@@ -117,6 +117,8 @@ pub struct WriteArguments {
     sync: bool,
     #[command(flatten)]
     filter: FilterArguments,
+    #[command(flatten)]
+    hash: HashArguments,
 }
 
 /// What filters tables get.
@@ -126,8 +128,6 @@ pub struct FilterArguments {
     /// a key, spent where they save most reads), or budget:64MiB (for all filters together)
     #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
-    #[command(flatten)]
-    hash: HashArguments,
 }
 
 /// Runs `filterblock db`.
