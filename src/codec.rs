@@ -167,6 +167,22 @@ pub fn u64_bytes(value: u64) -> [u8; 8] {
     bytes
 }
 
+/// The sixteen bytes of `value`.
+#[must_use]
+#[inline]
+pub fn u128_bytes(value: u128) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    LittleEndian::write_u128(&mut bytes, value);
+    bytes
+}
+
+/// The 128-bit integer in sixteen bytes.
+#[must_use]
+#[inline]
+pub fn u128_from(bytes: &[u8; 16]) -> u128 {
+    LittleEndian::read_u128(bytes)
+}
+
 /// The two bytes of `value`.
 #[must_use]
 #[inline]

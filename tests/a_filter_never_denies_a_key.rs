@@ -4,7 +4,7 @@
 use filterblock::{FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, Verify, compact};
 use proptest::prelude::*;
 
-const SPECS: [&str; 19] = [
+const SPECS: [&str; 24] = [
     "bloom:1",
     "bloom:10",
     "bloom:23.5",
@@ -23,6 +23,11 @@ const SPECS: [&str; 19] = [
     "binary-fuse:12",
     "binary-fuse:16",
     "binary-fuse:fpr=0.02",
+    "ribbon:1",
+    "ribbon:7.3",
+    "ribbon:32",
+    "ribbon:fpr=0.01",
+    "ribbon:fpr=0.7",
     "full",
 ];
 

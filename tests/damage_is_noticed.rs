@@ -78,6 +78,31 @@ fn every_single_bit_of_blocks_of_64_kib() {
     }
 }
 
+/// Whatever bytes an answer of "absent" rests on, the guard of their pages is asked for all of them.
+#[test]
+fn damage_anywhere_denies_no_key_whatever_the_kind() {
+    let n = 12_000;
+    let mut random = SplitMix(11);
+    for spec in
+        ["split-block:10", "split-block-512:10", "binary-fuse:8", "binary-fuse:12", "binary-fuse:16", "ribbon:8.3"]
+    {
+        let original = block(spec, n);
+        let payload = payload_len(&original).unwrap();
+        for round in 0..60 {
+            let mut bytes = original.clone();
+            let at = random.below(payload);
+            let page = at / PAGE_LEN_BYTES * PAGE_LEN_BYTES..payload.min((at / PAGE_LEN_BYTES + 1) * PAGE_LEN_BYTES);
+            match round % 4 {
+                0 => bytes[at] ^= 1 << (round % 8),
+                1 => bytes[page].fill(0),
+                2 => bytes[page].fill(0xff),
+                _ => bytes[page].iter_mut().for_each(|byte| *byte = random.next() as u8),
+            }
+            is_noticed(&bytes, 0..n, || format!("{spec}, round {round}"));
+        }
+    }
+}
+
 #[test]
 fn every_pair_of_bits_of_a_block_of_1_kib() {
     let original = block("bloom:10", 700);

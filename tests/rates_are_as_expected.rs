@@ -119,6 +119,13 @@ fn of_binary_fuse_filters_of_every_size_and_width() {
 }
 
 #[test]
+fn of_ribbons_of_every_size_and_budget() {
+    for budget in ["2", "7.3", "8.5", "10", "fpr=0.01", "fpr=0.3"] {
+        check_sizes(&format!("ribbon:{budget}"));
+    }
+}
+
+#[test]
 fn of_awkward_keys() {
     type WriteKey = fn(u64, &mut Vec<u8>);
     let families: [(&str, WriteKey); 6] = [
@@ -136,7 +143,9 @@ fn of_awkward_keys() {
         ("runs of one byte", |i, key| key.resize(i as usize % 64 + i as usize / 64, (i % 251) as u8)),
     ];
     for (name, write_key) in families {
-        for spec in ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "binary-fuse:8"] {
+        for spec in
+            ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "binary-fuse:8", "ribbon:8"]
+        {
             // The last family has long keys: fewer of them do.
             let (n, queries) = if name == "runs of one byte" { (2_000, 5_000) } else { (10_000, 50_000) };
             check(&format!("{spec}, {name} keys"), &measure(spec, n, 20, queries, write_key));

@@ -237,6 +237,47 @@ fn a_stranger_reads_binary_fuse_filters_by_it() {
 }
 
 #[test]
+fn a_stranger_reads_ribbons_by_it() {
+    let [mix, spread, lower, upper, print] =
+        ["RIBBON_MIX", "RIBBON_SEED", "RIBBON_LOW", "RIBBON_HIGH", "RIBBON_PRINT"].map(constant);
+    for (text, n) in
+        [("ribbon:8", 1), ("ribbon:fpr=0.01", 3_000), ("ribbon:1", 500), ("ribbon:30.7", 700), ("ribbon:9", 20_000)]
+    {
+        let mut block = block_support::block(text, n);
+        let params = block_support::field(&mut block, Field::Params).to_vec();
+        let (c, seed) = (u64::from(params[0]), u64::from(params[1]));
+        let payload = &block[..block_support::payload_len(&block).unwrap()];
+        let end = block.len() - TRAILER_LEN_BYTES;
+        let record = &block[end - block_support::get_number(&block, Field::ExtensionLen) as usize..end];
+        assert_eq!((record[0], usize::from(record[1])), (3, record.len() - 2));
+        let blocks = record[2..].iter().rev().fold(0, |blocks, &byte| blocks << 7 | u64::from(byte & 0x7f));
+        let narrow = c * blocks - payload.len() as u64 / 16;
+        let bit = |slot: u64, column: u64| {
+            let word = c * (slot / 128) - narrow.min(slot / 128) + column;
+            payload[(16 * word + slot % 128 / 8) as usize] >> (slot % 8) & 1
+        };
+        let opened = FilterBlock::open(block.as_slice()).unwrap();
+        for h in (0..n + 3_000).map(|i| block_support::hash(i).raw()) {
+            let starts = 128 * blocks - 127;
+            let reduced = ((u128::from(h) * u128::from(starts + 64)) >> 64) as u64;
+            let start = (reduced.max(32) - 32).min(starts - 1);
+            let x = (h ^ seed.wrapping_mul(spread)).wrapping_mul(mix);
+            let x = x ^ x >> 32;
+            let (l, u) = (x.wrapping_mul(lower), x.wrapping_mul(upper));
+            let (low, high) = ((l ^ l >> 32) | 1, u ^ u >> 32);
+            let fingerprint = x.wrapping_mul(print) >> 32;
+            let columns = c - u64::from(start / 128 < narrow);
+            let fits = (0..columns).all(|column| {
+                let picked = (0..128).filter(|&t| [low, high][t as usize / 64] >> (t % 64) & 1 == 1);
+                let xor = picked.fold(0, |xor, t| xor ^ bit(start + t, column));
+                u64::from(xor) == fingerprint >> column & 1
+            });
+            assert_eq!(fits, opened.may_contain(KeyHash::from_raw(h)), "{text}, {n} keys");
+        }
+    }
+}
+
+#[test]
 fn the_constants_are_made_as_it_says() {
     let mut random = SplitMix(0xf11_7e7b_10c5);
     assert!(DOCUMENT.contains("state 0xf117e7b10c5"));
@@ -245,7 +286,8 @@ fn the_constants_are_made_as_it_says() {
     let multipliers: Vec<u64> = (0..16).map(|_| random.next() >> 32 | 1).collect();
     assert_eq!(numbers("MULTIPLIERS"), multipliers);
     let rest: Vec<u64> = (19..=40).map(|_| random.next() | 1).collect();
-    assert_eq!([constant("FUSE_MIX"), constant("FUSE_SEED")], [rest[33 - 19], rest[34 - 19]]);
+    let names = ["FUSE_MIX", "FUSE_SEED", "RIBBON_MIX", "RIBBON_SEED", "RIBBON_LOW", "RIBBON_HIGH", "RIBBON_PRINT"];
+    assert_eq!(names.map(constant), rest[33 - 19..=39 - 19]);
 }
 
 #[test]

@@ -349,14 +349,17 @@ impl Part {
 
     #[inline]
     pub(super) fn may_contain(&self, bytes: &[u8], hash: KeyHash) -> bool {
-        let view = self.view(bytes);
         match &self.states {
-            None => view.may_contain(hash),
-            Some(states) => {
-                let payload = self.payload(bytes);
-                view.may_contain_guarded(hash, &FirstTouch { states, payload, sums: self.sums(bytes) })
-            }
+            None => self.view(bytes).may_contain(hash),
+            Some(states) => self.may_contain_on_first_touch(bytes, hash, states),
         }
+    }
+
+    /// A call of its own: what it needs would otherwise take registers from the loops of those who need none of it.
+    #[inline(never)]
+    fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
+        let payload = self.payload(bytes);
+        self.view(bytes).may_contain_guarded(hash, &FirstTouch { states, payload, sums: self.sums(bytes) })
     }
 
     #[inline]

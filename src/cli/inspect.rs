@@ -176,6 +176,7 @@ fn essence(kind: FilterKind) -> &'static str {
         FilterKind::SplitBlock => "a bit of a key in each 32-bit lane of one block of 256",
         FilterKind::SplitBlock512 => "a bit of a key in each 64-bit lane of one cache line of 512",
         FilterKind::BinaryFuse => "a fingerprint that is the sum of three cells",
+        FilterKind::Ribbon => "a system of equations, one for each key, of 128 coefficients",
         FilterKind::BumpedRibbon => {
             "a system of equations, one for each key; keys that did not fit are in further layers"
         }

@@ -89,14 +89,16 @@ pub(super) fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
 }
 
 /// Whether all bits of a key are set in its line. An unsound line counts as all set.
-#[inline]
+#[inline(always)]
 pub(super) fn may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
     arch::line_may_contain(isa, payload, probes, hash)
         || !guard.sound(line_offset::<LINE_LEN_BYTES>(payload, hash), LINE_LEN_BYTES)
 }
 
 /// The reference for every kernel: one probe after the other, in safe code.
-#[inline]
+///
+/// Never inlined: it is long, and would keep the queries around it from being inlined where a kernel is called.
+#[inline(never)]
 pub(super) fn may_contain_portable(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
     let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
     let (words, _) = line.as_chunks::<4>();

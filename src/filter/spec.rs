@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{FilterKind, binary_fuse, math};
+use super::{FilterKind, binary_fuse, math, ribbon};
 use crate::error::{Error, Result};
 
 /// Least and most thousandths of a bit per key: below one bit a filter says "maybe" to nearly everything, above a
@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 const MILLIBITS: std::ops::RangeInclusive<u32> = 1_000..=100_000;
 
 const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
-                        that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512 or binary-fuse, which has 8, \
-                        12 or 16 bits (or just \"full\")";
+                        that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512, \
+                        bumped-ribbon, ribbon (up to 32 bits) or binary-fuse (8, 12 or 16 bits); or just \"full\"";
 
 /// The kind of a filter and its budget, either bits per key or a false-positive rate.
 ///
@@ -48,10 +48,12 @@ impl FilterSpec {
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         // NaN fails both comparisons.
+        // A row of a ribbon has 32 columns at most.
+        let most = if kind == FilterKind::Ribbon { ribbon::MAX_COLUMNS * 1000 } else { *MILLIBITS.end() };
         let in_range = if kind == FilterKind::BinaryFuse {
             binary_fuse::WIDTHS.iter().any(|&width| f64::from(width) * 1000.0 == millibits)
         } else {
-            millibits >= f64::from(*MILLIBITS.start()) && millibits <= f64::from(*MILLIBITS.end())
+            millibits >= f64::from(*MILLIBITS.start()) && millibits <= f64::from(most)
         };
         if !in_range || !kind.takes_budget() {
             return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason: EXPECTED });
@@ -143,7 +145,8 @@ fn rate_of_many(kind: FilterKind, millibits: u32) -> f64 {
             let fitting = binary_fuse::WIDTHS.iter().rev().find(|&&width| width * 1000 <= millibits);
             fitting.map_or(1.0, |&width| (-f64::from(width)).exp2())
         }
-        FilterKind::BumpedRibbon => (-f64::from(millibits) / 1000.0).exp2(),
+        FilterKind::Ribbon if millibits > ribbon::MAX_COLUMNS * 1000 => (-f64::from(ribbon::MAX_COLUMNS)).exp2(),
+        FilterKind::Ribbon | FilterKind::BumpedRibbon => (-f64::from(millibits) / 1000.0).exp2(),
         FilterKind::Empty | FilterKind::Full => 1.0,
     }
 }

@@ -91,20 +91,20 @@ pub(super) fn fill(lanes: Lanes, payload: &mut [u8], hashes: &[KeyHash]) {
 }
 
 /// Whether all bits of a key are set in its block. An unsound block counts as all set.
-#[inline]
+#[inline(always)]
 pub(super) fn may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
     arch::block_may_contain(isa, lanes, payload, hash)
         || !guard.sound(lanes.block_offset(payload, hash), lanes.block_len_bytes())
 }
 
 /// The reference for every kernel of narrow lanes.
-#[inline]
+#[inline(never)]
 pub(super) fn narrow_may_contain_portable(payload: &[u8], hash: KeyHash) -> bool {
     line_of::<NARROW_LEN_BYTES>(payload, hash).is_none_or(|block| all_set(Lanes::Narrow, block, hash))
 }
 
 /// The reference for every kernel of wide lanes.
-#[inline]
+#[inline(never)]
 pub(super) fn wide_may_contain_portable(payload: &[u8], hash: KeyHash) -> bool {
     line_of::<WIDE_LEN_BYTES>(payload, hash).is_none_or(|block| all_set(Lanes::Wide, block, hash))
 }

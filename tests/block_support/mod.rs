@@ -188,6 +188,8 @@ pub fn corpus() -> Vec<Vec<u8>> {
         block("split-block-512:16", 3_000),
         block("binary-fuse:8", 40),
         block("binary-fuse:12", 3_000),
+        block("ribbon:8", 100),
+        block("ribbon:fpr=0.003", 3_000),
         prefixes.finish().unwrap(),
         partitioned("blocked-bloom:10", 1_000, 100),
         partitioned("full", 64, 1),

@@ -12,6 +12,7 @@ use std::arch::x86_64::{
 
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
+use super::super::ribbon::bits_portable;
 use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
@@ -41,6 +42,13 @@ impl Avx2 {
     pub(super) fn lines(self, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
         // SAFETY: as in line.
         unsafe { lines(payload, probes, hashes, answers) }
+    }
+
+    /// See [`super::ribbon_bits`].
+    #[inline]
+    pub(super) fn ribbon_bits(self, first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+        // SAFETY: as in line.
+        unsafe { ribbon_bits(first, second, coefficients, shift) }
     }
 
     /// See [`super::block_may_contain`].
@@ -173,6 +181,12 @@ fn wide(payload: &[u8], hash: KeyHash) -> bool {
 #[target_feature(enable = "avx2")]
 fn lane_products(hash: KeyHash) -> __m256i {
     _mm256_mullo_epi32(_mm256_set1_epi32(fold(hash).cast_signed()), load(multipliers()))
+}
+
+/// The portable code, with what counts ones in one instruction.
+#[target_feature(enable = "avx2,popcnt")]
+fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+    bits_portable(first, second, coefficients, shift)
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]

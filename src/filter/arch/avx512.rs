@@ -2,15 +2,17 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
-    __m256i, __m512i, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_set1_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
-    _mm256_testc_si256, _mm512_and_si512, _mm512_cvtepu32_epi64, _mm512_loadu_si512, _mm512_mask_testn_epi32_mask,
+    __m256i, __m512i, _bzhi_u32, _mm_set_epi64x, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_set1_epi32,
+    _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_testc_si256, _mm512_and_si512, _mm512_broadcast_i64x2,
+    _mm512_cvtepu32_epi64, _mm512_loadu_si512, _mm512_mask_testn_epi32_mask, _mm512_maskz_loadu_epi64,
     _mm512_mullo_epi32, _mm512_permutexvar_epi32, _mm512_popcnt_epi64, _mm512_rolv_epi32, _mm512_set1_epi32,
     _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
-    _mm512_testn_epi64_mask,
+    _mm512_testn_epi64_mask, _mm512_xor_si512, _pext_u32,
 };
 
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
+use super::super::ribbon::picks;
 use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
@@ -44,6 +46,13 @@ impl Avx512 {
     pub(super) fn lines(self, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
         // SAFETY: as in line.
         unsafe { lines(payload, probes, hashes, answers) }
+    }
+
+    /// See [`super::ribbon_bits`].
+    #[inline]
+    pub(super) fn ribbon_bits(self, first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+        // SAFETY: as in line.
+        unsafe { ribbon_bits(first, second, coefficients, shift) }
     }
 
     /// See [`super::block_may_contain`].
@@ -104,7 +113,7 @@ fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(products), load(line));
     let wanted = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
     #[expect(clippy::cast_possible_truncation, reason = "one bit for each of up to sixteen probes")]
-    let active = !(u32::MAX << probes) as u16;
+    let active = _bzhi_u32(u32::MAX, probes) as u16;
     _mm512_mask_testn_epi32_mask(active, words, wanted) == 0
 }
 
@@ -159,6 +168,36 @@ fn load_half<T: Copy, const N: usize>(values: &[T; N]) -> __m256i {
     const { assert!(size_of::<T>() * N == 32) };
     // SAFETY: the values have 32 bytes, and the load has no alignment to keep.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
+}
+
+/// Four columns at a time: the parities of eight halves of words as a mask, and of each two neighbours the sum.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq,bmi2")]
+fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+    const STEP_LEN_BYTES: usize = 64;
+    let len = first.len().min(second.len());
+    // From integer registers: a vector load of bytes that were just stored as two integers would wait for the cache.
+    #[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
+    let broadcast = |pick: u128| {
+        _mm512_broadcast_i64x2(_mm_set_epi64x(((pick >> 64) as u64).cast_signed(), (pick as u64).cast_signed()))
+    };
+    let [first_picks, second_picks] = picks(coefficients, shift).map(broadcast);
+    let one = _mm512_set1_epi64(1);
+    let mut bits = 0;
+    for (step, start) in (0..len).step_by(STEP_LEN_BYTES).enumerate() {
+        let lanes = ((len - start) / 8).min(8);
+        let present = u8::MAX >> (8 - lanes);
+        // SAFETY: only lanes that are present are read, and those end at or before `len` of both slices.
+        let (first, second) = unsafe {
+            (
+                _mm512_maskz_loadu_epi64(present, first.as_ptr().add(start).cast()),
+                _mm512_maskz_loadu_epi64(present, second.as_ptr().add(start).cast()),
+            )
+        };
+        let picked = _mm512_xor_si512(_mm512_and_si512(first, first_picks), _mm512_and_si512(second, second_picks));
+        let odd = u32::from(_mm512_test_epi64_mask(_mm512_popcnt_epi64(picked), one));
+        bits |= _pext_u32(odd ^ odd >> 1, 0b0101_0101) << (4 * step);
+    }
+    bits
 }
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]

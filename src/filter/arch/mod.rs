@@ -20,6 +20,7 @@ pub(super) use prefetch::prefetch;
 
 use super::blocked::{self, LINE_LEN_BYTES};
 use super::bumped_ribbon::{Geometry as Ribbon, Parities, Portable as Plain};
+use super::ribbon;
 use super::split_block::{self, Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES};
 use crate::hash::KeyHash;
 
@@ -102,7 +103,7 @@ macro_rules! dispatch {
 ///
 /// The kernel finds the line itself: a query is then one call, which is all that can be had where code of another
 /// instruction set cannot be inlined.
-#[inline]
+#[inline(always)]
 pub(super) fn line_may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
     dispatch!(isa, line(payload, probes, hash), blocked::may_contain_portable(payload, probes, hash))
 }
@@ -122,7 +123,7 @@ pub(super) fn lines_may_contain(isa: Isa, payload: &[u8], probes: u32, hashes: &
 /// Whether the equation of a key holds in the first `groups` groups of columns of a bumped ribbon filter.
 #[inline]
 pub(super) fn ribbon_may_contain(isa: Isa, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-    dispatch!(isa, ribbon(ribbon, bytes, hash, groups), ribbon.ask(Plain, bytes, hash, groups))
+    dispatch!(isa, ribbon(ribbon, bytes, hash, groups), ribbon.ask_portable(bytes, hash, groups))
 }
 
 /// Answers for many keys of a bumped ribbon filter; one choice of kernel for all.
@@ -142,7 +143,7 @@ pub(super) fn ribbon_may_contain_batch(
 }
 
 /// Whether all bits of a key are set in its block of a split-block Bloom filter, whose payload is whole blocks.
-#[inline]
+#[inline(always)]
 pub(super) fn block_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash) -> bool {
     match lanes {
         Lanes::Narrow => dispatch!(isa, narrow(payload, hash), split_block::narrow_may_contain_portable(payload, hash)),
@@ -169,6 +170,16 @@ pub(super) fn blocks_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hashes:
             })
         ),
     }
+}
+
+/// For each column of a ribbon's block the parity of the bits that a row picks of it and of the next one.
+#[inline]
+pub(super) fn ribbon_bits(isa: Isa, first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+    dispatch!(
+        isa,
+        ribbon_bits(first, second, coefficients, shift),
+        ribbon::bits_portable(first, second, coefficients, shift)
+    )
 }
 
 /// Up to this length of a payload a pass that only prefetches costs more than it saves: out-of-order execution hides
@@ -212,6 +223,7 @@ fn in_batches<const LEN: usize>(
 /// The same for a bumped ribbon filter, of which the two lines of the first layer are asked for.
 #[inline(always)]
 fn ribbon_in_batches(kernel: impl Parities, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    let groups = ribbon.groups();
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
         if bytes.len() > RESIDENT_LEN_BYTES {
             for &hash in hashes {
@@ -221,7 +233,7 @@ fn ribbon_in_batches(kernel: impl Parities, ribbon: &Ribbon, bytes: &[u8], hashe
             }
         }
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            *answer = ribbon.ask(kernel, bytes, hash, usize::MAX);
+            *answer = ribbon.ask(kernel, bytes, hash, groups);
         }
     }
 }

@@ -12,6 +12,7 @@ use std::arch::aarch64::{
 
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
+use super::super::ribbon::bits_portable;
 use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
@@ -37,6 +38,13 @@ impl Neon {
     pub(super) fn lines(self, payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
         // SAFETY: as in line.
         unsafe { lines(payload, probes, hashes, answers) }
+    }
+
+    /// See [`super::ribbon_bits`].
+    #[inline]
+    pub(super) fn ribbon_bits(self, first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+        // SAFETY: as in line.
+        unsafe { ribbon_bits(first, second, coefficients, shift) }
     }
 
     /// See [`super::block_may_contain`].
@@ -109,10 +117,10 @@ fn missing_of_eight(line: uint8x16x4_t, multipliers: &[u32], probes: u32, hash: 
     let (low, high) = multipliers.split_at(4);
     let folded = fold(hash);
     let (low, high) = (vmulq_n_u32(load(low), folded), vmulq_n_u32(load(high), folded));
-    let byte = vqtbl4_u8(line, narrow(vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high)));
+    let byte = vqtbl4_u8(line, low_bytes(vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high)));
     // Only the lowest byte of a lane survives the narrowing; a shift by more than seven would leave zero, and the mask
     // keeps the three bits that are meant.
-    let bit = narrow(vshrq_n_u32::<23>(low), vshrq_n_u32::<23>(high));
+    let bit = low_bytes(vshrq_n_u32::<23>(low), vshrq_n_u32::<23>(high));
     let bit = vand_u8(bit, vdup_n_u8(7));
     let wanted = vshl_u8(vdup_n_u8(1), vreinterpret_s8_u8(bit));
     let missing = vbic_u8(vand_u8(wanted, active(probes)), byte);
@@ -130,7 +138,7 @@ fn active(probes: u32) -> uint8x8_t {
 /// The low byte of each lane.
 #[inline]
 #[target_feature(enable = "neon")]
-fn narrow(low: uint32x4_t, high: uint32x4_t) -> uint8x8_t {
+fn low_bytes(low: uint32x4_t, high: uint32x4_t) -> uint8x8_t {
     vmovn_u16(vcombine_u16(vmovn_u32(low), vmovn_u32(high)))
 }
 
@@ -205,6 +213,12 @@ fn load_bytes(lanes: &[u8]) -> uint8x16_t {
     debug_assert_eq!(lanes.len(), 16);
     // SAFETY: every caller passes 16 bytes: half of a block of 32, or a quarter of one of 64.
     unsafe { vld1q_u8(lanes.as_ptr()) }
+}
+
+/// The portable code, with what counts ones in one instruction.
+#[target_feature(enable = "neon")]
+fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
+    bits_portable(first, second, coefficients, shift)
 }
 
 #[target_feature(enable = "neon")]

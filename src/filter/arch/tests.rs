@@ -89,6 +89,28 @@ fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
 }
 
 #[test]
+fn every_kernel_gives_the_bits_of_a_ribbon_that_the_portable_one_does() {
+    let mut state = 3;
+    let mut seen = 0;
+    for columns in 1..=32 {
+        let blocks = payloads(2 * 16 * columns, &mut state);
+        for block in &blocks {
+            let (first, second) = block.split_at(16 * columns);
+            for shift in [0, 1, 63, 64, 65, 127] {
+                let coefficients = u128::from(splitmix(&mut state)) << 64 | u128::from(splitmix(&mut state)) | 1;
+                let expected = ribbon::bits_portable(first, second, coefficients, shift);
+                seen |= expected;
+                for isa in Isa::available() {
+                    let found = ribbon_bits(isa, first, second, coefficients, shift);
+                    assert_eq!(found, expected, "{columns} columns, {}", isa.name());
+                }
+            }
+        }
+    }
+    assert_eq!(seen, u32::MAX);
+}
+
+#[test]
 fn a_payload_shorter_than_a_line_is_answered_maybe_by_every_kernel() {
     for isa in Isa::available() {
         for len in [0, 1, 32, 63] {

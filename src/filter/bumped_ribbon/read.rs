@@ -58,12 +58,22 @@ pub(super) struct Layer {
     pub(super) bumps: usize,
     /// Where each group of columns begins.
     groups: [usize; MAX_GROUPS],
+    /// Columns of the first group, and its blocks with one less: what nearly every query needs.
+    first_columns: usize,
+    first_fewer: usize,
 }
 
 impl Layer {
     pub(super) fn new(blocks: usize, columns: Columns) -> Self {
         let blocks = Blocks::new(blocks, columns);
-        Self { starts: Starts::new(blocks.count * BLOCK_SLOTS), blocks, bumps: 0, groups: [0; MAX_GROUPS] }
+        Self {
+            starts: Starts::new(blocks.count * BLOCK_SLOTS),
+            blocks,
+            bumps: 0,
+            groups: [0; MAX_GROUPS],
+            first_columns: columns.of_group(0),
+            first_fewer: if columns.groups() == 1 { blocks.fewer } else { 0 },
+        }
     }
 }
 
@@ -203,38 +213,51 @@ impl Geometry {
 
     /// Whether the equation of the key holds. `bytes` are the payload and at least 64 bytes behind it; where they are
     /// not, the answer is "maybe".
+    ///
+    /// Inlined always, into a function of the instruction set that `kernel` stands for.
     #[inline(always)]
     pub(in crate::filter) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-        let groups = groups.min(self.columns.groups());
         let mut hash = hash.raw();
         for layer in &self.layers {
             let start = layer.starts.of(hash);
             let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
             if !is_bumped(byte, start) {
                 let equation = Equation::new(start, hash);
-                return layer.holds(self.columns, kernel, bytes, &equation, 0)
-                    && (1..groups).all(|group| layer.holds(self.columns, kernel, bytes, &equation, group));
+                return layer.first_holds(kernel, bytes, &equation)
+                    && (groups == 1 || layer.others_hold(self.columns, bytes, &equation, groups));
             }
             hash = remix(hash);
         }
         self.last.as_ref().is_some_and(|last| last.may_contain(self.columns, bytes, hash, groups))
     }
 
+    /// Never inlined: it is long, and would keep the queries around it from being inlined where a kernel is called.
+    #[inline(never)]
+    pub(in crate::filter) fn ask_portable(&self, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        self.ask(Portable, bytes, hash, groups)
+    }
+
+    /// The groups of columns that there are.
+    #[inline(always)]
+    pub(in crate::filter) fn groups(&self) -> usize {
+        self.columns.groups()
+    }
+
     #[inline]
-    pub(in crate::filter) fn may_contain(&self, isa: Isa, bytes: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
+    pub(in crate::filter) fn may_contain<G: Guard>(&self, isa: Isa, bytes: &[u8], hash: KeyHash, guard: &G) -> bool {
         arch::ribbon_may_contain(isa, self, bytes, hash, self.columns.groups())
-            || !self.is_sound(bytes, hash, self.columns.groups(), guard)
+            || !(G::ALL_SOUND || self.is_sound(bytes, hash, self.columns.groups(), guard))
     }
 
     /// The same from the first group of columns alone.
-    pub(in crate::filter) fn first_may_contain(
+    pub(in crate::filter) fn first_may_contain<G: Guard>(
         &self,
         isa: Isa,
         bytes: &[u8],
         hash: KeyHash,
-        guard: &impl Guard,
+        guard: &G,
     ) -> bool {
-        arch::ribbon_may_contain(isa, self, bytes, hash, 1) || !self.is_sound(bytes, hash, 1, guard)
+        arch::ribbon_may_contain(isa, self, bytes, hash, 1) || !(G::ALL_SOUND || self.is_sound(bytes, hash, 1, guard))
     }
 
     pub(in crate::filter) fn may_contain_batch(
@@ -248,7 +271,6 @@ impl Geometry {
     }
 
     /// Whether everything that the answer rests on may be believed: that the key was bumped, too.
-    #[cold]
     fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
         let mut hash = hash.raw();
         for layer in &self.layers {
@@ -300,14 +322,32 @@ impl Layer {
         (from, 8 * used * blocks)
     }
 
+    /// Whether the equation holds in the first group of columns.
     #[inline(always)]
-    fn holds(&self, columns: Columns, kernel: impl Parities, bytes: &[u8], equation: &Equation, group: usize) -> bool {
-        let (from, used) = self.words(columns, equation.start / BLOCK_SLOTS, group);
-        let Some(from) = bytes.get(from..) else { return true };
+    fn first_holds(&self, kernel: impl Parities, bytes: &[u8], equation: &Equation) -> bool {
+        let block = equation.start / BLOCK_SLOTS;
+        let words = block * self.first_columns - block.min(self.first_fewer);
+        let used = self.first_columns - usize::from(block < self.first_fewer);
+        // The first group begins where the payload does, but for those of the further layers.
+        let Some(from) = bytes.get(self.groups[0] + 8 * words..) else { return true };
         let Some(second) = from.get(8 * used..) else { return true };
         let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
         let (low, high) = equation.split();
-        let differ = kernel.of_blocks(first, second, low, high) ^ column_group(equation.sum, group);
+        let differ = kernel.of_blocks(first, second, low, high) ^ column_group(equation.sum, 0);
         differ & ((1 << used) - 1) == 0
+    }
+
+    /// The same for the groups behind it: one absent key in 256 comes here.
+    #[inline(never)]
+    fn others_hold(&self, columns: Columns, bytes: &[u8], equation: &Equation, groups: usize) -> bool {
+        let (low, high) = equation.split();
+        (1..groups).all(|group| {
+            let (from, used) = self.words(columns, equation.start / BLOCK_SLOTS, group);
+            let Some(from) = bytes.get(from..) else { return true };
+            let Some(second) = from.get(8 * used..) else { return true };
+            let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
+            let differ = Portable.of_blocks(first, second, low, high) ^ column_group(equation.sum, group);
+            differ & ((1 << used) - 1) == 0
+        })
     }
 }

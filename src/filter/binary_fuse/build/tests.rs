@@ -3,7 +3,7 @@
 
 use super::super::encode;
 use super::*;
-use crate::filter::{Checked, FilterKind, FilterSpec};
+use crate::filter::{Checked, FilterKind, FilterSpec, Shape};
 use crate::hash::HashSeed;
 
 fn hashes(n: u64, set: u64) -> Vec<KeyHash> {
@@ -73,6 +73,27 @@ fn hashes_that_crowd_in_one_segment_get_another_kind_of_filter() {
                 assert_eq!(shape.kind, FilterKind::BlockedBloom);
             }
             assert!(!payload.is_empty());
+        }
+    }
+}
+
+#[test]
+fn shapes_that_no_writer_makes_are_refused() {
+    for (bits, len) in [(8u8, 96), (12, 144), (16, 192)] {
+        let open = |params, layers: &[u8], n, len| {
+            Geometry::new(&Shape { kind: FilterKind::BinaryFuse, params, layers: layers.to_vec() }, n, len)
+        };
+        let geometry = open([5, bits, 7], &[], 96, len).unwrap();
+        for (n, len) in [(0, len), (97, len), (u64::MAX, len), (1, 0), (1, len - 1), (1, len / 2), (1, len + 3)] {
+            assert!(open([5, bits, 7], &[], n, len).is_err(), "{n} keys in {len} bytes of slots of {bits} bits");
+        }
+        for params in [[0, bits, 0], [19, bits, 0], [6, bits, 0], [255, bits, 0], [5, 0, 0], [5, 9, 0], [5, 255, 0]] {
+            assert!(open(params, &[], 1, len).is_err(), "{params:?}");
+        }
+        assert!(open([5, bits, 7], &[1], 1, len).is_err());
+        // And a payload that is not that long is answered "maybe".
+        for hash in [0, u64::MAX / 3, u64::MAX].map(KeyHash::from_raw) {
+            assert!(geometry.may_contain(&[], hash, &Checked));
         }
     }
 }

@@ -1,0 +1,64 @@
+//! What a ribbon takes, where it gives up, and shapes that no writer makes.
+#![allow(clippy::cast_possible_truncation)]
+
+use super::*;
+use crate::hash::HashSeed;
+
+fn hashes(n: u64, set: u64) -> Vec<KeyHash> {
+    let seed = HashSeed(set.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n);
+    let mut hashes: Vec<_> = (0..n).map(|i| KeyHash::of(&i.to_le_bytes(), seed)).collect();
+    hashes.sort_unstable();
+    hashes
+}
+
+#[test]
+fn the_first_try_mostly_does_and_space_is_within_five_per_cent() {
+    let spec: FilterSpec = "ribbon:fpr=0.00390625".parse().unwrap();
+    for (n, sets) in [(300, 60), (1_000, 60), (5_000, 30), (20_000, 10), (100_000, 4)] {
+        let mut tries = 0;
+        for set in 0..sets {
+            let (shape, payload) = encode(spec, &hashes(n, set)).unwrap();
+            assert_eq!(shape.kind, FilterKind::Ribbon);
+            tries += u64::from(shape.params[1]) + 1;
+            // A block of 128 slots for rounding up, and 8 bits a key for the rate.
+            let least = (n * 8) as f64;
+            assert!(payload.len() as f64 * 8.0 <= least * 1.05 + 1024.0, "{n} keys: {} bytes", payload.len());
+        }
+        assert!(tries <= sets + sets.div_ceil(4), "{n} keys: {tries} tries for {sets} sets");
+    }
+}
+
+#[test]
+fn hashes_that_crowd_get_another_kind_of_filter() {
+    for text in ["ribbon:8", "ribbon:fpr=0.001"] {
+        let hashes: Vec<_> = (0..5_000).map(KeyHash::from_raw).collect();
+        let (shape, _) = encode(text.parse().unwrap(), &hashes).unwrap();
+        assert_eq!(shape.kind, FilterKind::BlockedBloom);
+    }
+}
+
+#[test]
+fn shapes_that_no_writer_makes_are_refused() {
+    let (shape, payload) = encode("ribbon:7.5".parse().unwrap(), &hashes(1_000, 0)).unwrap();
+    let (len, open) = (payload.len() as u64, |shape: &Shape, n, len| Geometry::new(shape, n, len));
+    assert!(open(&shape, 1_000, len).is_ok());
+    for (n, len) in [(0, len), (u64::MAX, len), (1_000, 0), (1_000, len - 1), (1_000, len - 16 * 9), (1_000, len * 2)] {
+        assert!(open(&shape, n, len).is_err(), "{n} keys in {len} bytes");
+    }
+    for params in [[0, 0, 0], [33, 0, 0], [8, 0, 1], [255, 255, 255], [1, 0, 0]] {
+        assert!(open(&Shape { params, ..shape.clone() }, 1_000, len).is_err(), "{params:?}");
+    }
+    let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+    for layers in [&[][..], &[0], &[9, 0], &[0x80], &most] {
+        assert!(open(&Shape { layers: layers.to_vec(), ..shape.clone() }, 1_000, len).is_err(), "{layers:?}");
+    }
+}
+
+#[test]
+fn a_payload_too_short_for_its_geometry_is_answered_maybe() {
+    let (shape, payload) = encode("ribbon:8".parse().unwrap(), &hashes(1_000, 0)).unwrap();
+    let geometry = Geometry::new(&shape, 1_000, payload.len() as u64).unwrap();
+    for hash in [0, 1 << 40, u64::MAX / 2, u64::MAX].map(KeyHash::from_raw) {
+        assert!(geometry.may_contain(Isa::PORTABLE, &[], hash, &crate::filter::Checked));
+    }
+}
