@@ -11,7 +11,8 @@ use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, Lock
 
 /// Known to all: it stands in every block.
 const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
-const SPECS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
+const SPECS: [&str; 6] =
+    ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "bumped-ribbon:7", "binary-fuse:8"];
 const HONEST_KEYS: u64 = 20_000;
 const FORGED_KEYS: usize = 20_000;
 const SECRETS: u64 = 10;
@@ -120,6 +121,36 @@ fn insertions_chosen_to_fill_few_lines_make_their_neighbours_pass_and_do_nothing
     println!("{spec_text}, xxh3: {share:.5} let through");
     assert!(share > 0.5, "{share}");
     assert_keyed_filters_keep_their_rate(spec_text, &added, &asked);
+}
+
+#[test]
+fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
+    let mut random = SplitMix(9);
+    let patterns: [(&str, Box<dyn Fn(u64, u64) -> u64>); 6] = [
+        ("one after the other", Box::new(|i, _| i)),
+        ("the same high half", Box::new(|_, random| random >> 32)),
+        ("the same low half", Box::new(|_, random| random << 32)),
+        ("in one line of 128", Box::new(|_, random| random / 128)),
+        ("of few bits", Box::new(|i, _| 1u64.rotate_left(i as u32) ^ 1u64.rotate_left((i / 64) as u32))),
+        ("a long way apart", Box::new(|i, _| i << 48 | i)),
+    ];
+    for (name, hash) in &patterns {
+        // Any hash has a key, so these stand for keys that somebody computed.
+        let chosen: Vec<KeyHash> = (0..4_000).map(|i| KeyHash::from_raw(hash(i, random.next()))).collect();
+        for spec_text in SPECS {
+            for honest in [0, 4_000] {
+                let mut builder = FilterBuilder::new(spec(spec_text), SEED);
+                honest_keys().take(honest).for_each(|key| builder.add(&key));
+                chosen.iter().for_each(|&hash| builder.add_hash(hash));
+                let block = builder.finish().unwrap_or_else(|error| panic!("{spec_text}, {name}: {error}"));
+                let block = FilterBlock::open(block).unwrap();
+                assert!(chosen.iter().all(|&hash| block.may_contain(hash)), "{spec_text}, {name}");
+                let bits = block.info().bits_per_key;
+                println!("{spec_text}, {name}, {honest} others: {bits:.2} bits a key, {}", block.info().kind);
+                assert!(bits < 16.0, "{spec_text}, {name}: {bits} bits a key");
+            }
+        }
+    }
 }
 
 #[test]
