@@ -16,7 +16,7 @@
 mod build;
 
 use super::arch::{self, RESIDENT_LEN_BYTES};
-use super::guard::Guard;
+use super::guard::{Guard, or_maybe};
 use super::{FilterKind, FilterSpec, Rounding, Shape};
 use crate::codec::u16_at;
 use crate::error::{Error, Field, Result};
@@ -131,7 +131,9 @@ impl Geometry {
             12 => self.fits::<12>(payload, hash),
             _ => self.fits::<16>(payload, hash),
         };
-        fits || !self.place(hash).slots.into_iter().all(|slot| guard.sound(self.byte_of(slot), self.slot_len_bytes()))
+        or_maybe(fits, guard, || {
+            self.place(hash).slots.into_iter().all(|slot| guard.sound(self.byte_of(slot), self.slot_len_bytes()))
+        })
     }
 
     /// The same for slots of `BITS` bits; `true` where a slot lies beyond the payload.

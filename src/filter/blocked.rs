@@ -9,7 +9,7 @@
 //! over the whole filter would give 0.819 %: the price of the single line.
 
 use super::arch::{self, Isa};
-use super::guard::Guard;
+use super::guard::{Guard, or_maybe};
 use crate::codec::u32_from;
 use crate::hash::{KeyHash, reduce};
 
@@ -91,8 +91,9 @@ pub(super) fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
 /// Whether all bits of a key are set in its line. An unsound line counts as all set.
 #[inline(always)]
 pub(super) fn may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
-    arch::line_may_contain(isa, payload, probes, hash)
-        || !guard.sound(line_offset::<LINE_LEN_BYTES>(payload, hash), LINE_LEN_BYTES)
+    or_maybe(arch::line_may_contain(isa, payload, probes, hash), guard, || {
+        guard.sound(line_offset::<LINE_LEN_BYTES>(payload, hash), LINE_LEN_BYTES)
+    })
 }
 
 /// The reference for every kernel: one probe after the other, in safe code.

@@ -363,19 +363,21 @@ impl<'a> FilterView<'a> {
         if let Geometry::BinaryFuse(ref fuse) = *self.geometry {
             return fuse.may_contain(self.payload, hash, guard);
         }
-        self.other_may_contain(hash, guard)
+        Self::other_may_contain(self.geometry, self.isa, self.payload, hash, guard)
     }
 
+    /// The kinds that are left. Not by `self`, which would have to be put together in memory for every query.
     #[inline(never)]
-    fn other_may_contain(self, hash: KeyHash, guard: &impl Guard) -> bool {
-        match *self.geometry {
+    fn other_may_contain(geometry: &Geometry, isa: Isa, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
+        match *geometry {
             Geometry::Empty => false,
-            Geometry::Full | Geometry::BlockedBloom { .. } | Geometry::SplitBlock { .. } | Geometry::BinaryFuse(_) => {
-                true
-            }
-            Geometry::Bloom { probes } => bloom::may_contain(self.payload, probes, hash, guard),
-            Geometry::Ribbon(ref ribbon) => ribbon.may_contain(self.isa, self.payload, hash, guard),
-            Geometry::BumpedRibbon(ref ribbon) => ribbon.may_contain(self.isa, self.padded, hash, guard),
+            Geometry::Bloom { probes } => bloom::may_contain(payload, probes, hash, guard),
+            Geometry::Ribbon(ref ribbon) => ribbon.may_contain(isa, payload, hash, guard),
+            Geometry::Full
+            | Geometry::BlockedBloom { .. }
+            | Geometry::SplitBlock { .. }
+            | Geometry::BumpedRibbon(_)
+            | Geometry::BinaryFuse(_) => true,
         }
     }
 

@@ -18,7 +18,7 @@
 mod banding;
 
 use super::arch::{self, Isa};
-use super::guard::Guard;
+use super::guard::{Guard, or_maybe};
 use super::{FilterKind, FilterSpec, Rounding, Shape};
 use crate::codec::{Cursor, put_varint, u128_from};
 use crate::error::{Error, Field, Result};
@@ -154,8 +154,8 @@ impl Geometry {
             }
         };
         let wanted = row.fingerprint & (u32::MAX >> (32 - columns));
-        arch::ribbon_bits(isa, first, second, row.coefficients, shift) == wanted
-            || !(guard.sound(offset, len) && guard.sound(next_offset, len))
+        let fits = arch::ribbon_bits(isa, first, second, row.coefficients, shift) == wanted;
+        or_maybe(fits, guard, || guard.sound(offset, len) && guard.sound(next_offset, len))
     }
 
     /// The byte that a query of `hash` reads first.

@@ -14,7 +14,7 @@
 
 use super::arch::{self, Isa};
 use super::blocked::{MULTIPLIERS, fold, line_of, line_offset};
-use super::guard::Guard;
+use super::guard::{Guard, or_maybe};
 use super::math;
 use crate::hash::KeyHash;
 
@@ -93,8 +93,9 @@ pub(super) fn fill(lanes: Lanes, payload: &mut [u8], hashes: &[KeyHash]) {
 /// Whether all bits of a key are set in its block. An unsound block counts as all set.
 #[inline(always)]
 pub(super) fn may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
-    arch::block_may_contain(isa, lanes, payload, hash)
-        || !guard.sound(lanes.block_offset(payload, hash), lanes.block_len_bytes())
+    or_maybe(arch::block_may_contain(isa, lanes, payload, hash), guard, || {
+        guard.sound(lanes.block_offset(payload, hash), lanes.block_len_bytes())
+    })
 }
 
 /// The reference for every kernel of narrow lanes.

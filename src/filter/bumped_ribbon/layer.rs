@@ -61,24 +61,34 @@ pub(super) struct FirstGroup {
     from: usize,
     columns: usize,
     fewer: usize,
+    /// Whether every block has eight columns.
+    is_lines: bool,
 }
 
 impl FirstGroup {
     pub(super) fn new(from: usize, blocks: Blocks, columns: Columns) -> Self {
         let fewer = if columns.groups() == 1 { blocks.fewer } else { 0 };
-        Self { from, columns: columns.of_group(0), fewer }
+        let columns = columns.of_group(0);
+        Self { from, columns, fewer, is_lines: columns == 8 && fewer == 0 }
     }
 
     /// Whether an equation holds in these columns. Both its blocks must be whole.
     #[inline(always)]
     pub(super) fn holds(self, kernel: impl Parities, bytes: &[u8], equation: Equation) -> bool {
         let block = equation.start / BLOCK_SLOTS;
+        let (low, high) = equation.split();
+        if self.is_lines {
+            // A block is a line: one bound for both, and nothing to reckon.
+            let lines = bytes.get(self.from + 64 * block..).and_then(<[u8]>::first_chunk::<128>);
+            let Some((first, second)) = lines.and_then(|lines| lines.split_first_chunk()) else { return true };
+            let Some(second) = second.first_chunk() else { return true };
+            return kernel.of_blocks(first, second, low, high) == column_group(equation.sum, 0);
+        }
         let words = block * self.columns - block.min(self.fewer);
         let used = self.columns - usize::from(block < self.fewer);
         let Some(from) = bytes.get(self.from + 8 * words..) else { return true };
         let Some(second) = from.get(8 * used..) else { return true };
         let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
-        let (low, high) = equation.split();
         let differ = kernel.of_blocks(first, second, low, high) ^ column_group(equation.sum, 0);
         differ & ((1 << used) - 1) == 0
     }

@@ -8,7 +8,7 @@ use crate::codec::{Cursor, u64_from};
 use crate::error::{Error, Field, Result};
 use crate::filter::Shape;
 use crate::filter::arch::{self, Isa};
-use crate::filter::guard::Guard;
+use crate::filter::guard::{Guard, or_maybe};
 use crate::hash::KeyHash;
 
 /// Most groups of columns.
@@ -216,17 +216,30 @@ impl Geometry {
     /// Inlined always, into a function of the instruction set that `kernel` stands for.
     #[inline(always)]
     pub(in crate::filter) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-        let mut hash = hash.raw();
-        for layer in &self.layers {
+        let hash = hash.raw();
+        let Some(layer) = self.layers.first() else { return self.ask_behind(kernel, bytes, hash, groups, 0) };
+        let start = layer.starts.of(hash);
+        let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
+        if is_bumped(byte, start) {
+            return self.ask_behind(kernel, bytes, remix(hash), groups, 1);
+        }
+        let holds = layer.first.holds(kernel, bytes, Equation::new(start, hash));
+        // No branch on the answer where it is the last word: half of them would be mispredicted.
+        if groups == 1 {
+            return holds;
+        }
+        holds && layer.others_hold(self.columns, bytes, start, hash, groups)
+    }
+
+    /// The same from layer `next` on. A call of its own, so that what most queries need stays in registers.
+    #[inline(never)]
+    fn ask_behind(&self, kernel: impl Parities, bytes: &[u8], mut hash: u64, groups: usize, next: usize) -> bool {
+        for layer in self.layers.get(next..).unwrap_or_default() {
             let start = layer.starts.of(hash);
             let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
             if !is_bumped(byte, start) {
-                let holds = layer.first.holds(kernel, bytes, Equation::new(start, hash));
-                // No branch on the answer where it is the last word: half of them would be mispredicted.
-                if groups == 1 {
-                    return holds;
-                }
-                return holds && layer.others_hold(self.columns, bytes, start, hash, groups);
+                return layer.first.holds(kernel, bytes, Equation::new(start, hash))
+                    && (groups == 1 || layer.others_hold(self.columns, bytes, start, hash, groups));
             }
             hash = remix(hash);
         }
@@ -247,8 +260,10 @@ impl Geometry {
 
     #[inline]
     pub(in crate::filter) fn may_contain<G: Guard>(&self, isa: Isa, bytes: &[u8], hash: KeyHash, guard: &G) -> bool {
-        arch::ribbon_may_contain(isa, self, bytes, hash, self.columns.groups())
-            || !(G::ALL_SOUND || self.is_sound(bytes, hash, self.columns.groups(), guard))
+        let groups = self.columns.groups();
+        or_maybe(arch::ribbon_may_contain(isa, self, bytes, hash, groups), guard, || {
+            self.is_sound(bytes, hash, groups, guard)
+        })
     }
 
     /// The same from the first group of columns alone.
@@ -259,7 +274,7 @@ impl Geometry {
         hash: KeyHash,
         guard: &G,
     ) -> bool {
-        arch::ribbon_may_contain(isa, self, bytes, hash, 1) || !(G::ALL_SOUND || self.is_sound(bytes, hash, 1, guard))
+        or_maybe(arch::ribbon_may_contain(isa, self, bytes, hash, 1), guard, || self.is_sound(bytes, hash, 1, guard))
     }
 
     pub(in crate::filter) fn may_contain_batch(
