@@ -90,7 +90,7 @@ fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
 
 /// The slots beyond the number of keys that a single system is tried with first.
 fn first_spare(keys: usize) -> usize {
-    if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 160 }
+    if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 100 }
 }
 
 /// A system that has a solution, and its groups of columns.
