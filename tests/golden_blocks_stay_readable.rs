@@ -16,7 +16,7 @@ use filterblock::{
 
 const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
 const TABLE: [u8; 16] = *b"golden table id.";
-const BLOCKS: [&str; 14] = [
+const BLOCKS: [&str; 31] = [
     "v1-bloom-0.fb",
     "v1-full-3.fb",
     "v1-bloom-1.fb",
@@ -31,6 +31,23 @@ const BLOCKS: [&str; 14] = [
     "v1-keys-and-prefixes.fb",
     "v1-partitioned-bloom.fb",
     "v1-partitioned-blocked-bloom.fb",
+    "v1-split-block-3.fb",
+    "v1-split-block-1000.fb",
+    "v1-split-block-512-3.fb",
+    "v1-split-block-512-1000.fb",
+    "v1-ribbon-3.fb",
+    "v1-ribbon-1000.fb",
+    "v1-ribbon-parts-1000.fb",
+    "v1-binary-fuse-8-3.fb",
+    "v1-binary-fuse-8-1000.fb",
+    "v1-binary-fuse-12-1000.fb",
+    "v1-binary-fuse-16-1000.fb",
+    "v1-bumped-ribbon-3.fb",
+    "v1-bumped-ribbon-1000.fb",
+    "v1-bumped-ribbon-10000.fb",
+    "v1-bumped-ribbon-parts-1000.fb",
+    "v1-bumped-ribbon-parts-10000.fb",
+    "v1-bumped-ribbon-compact-10000.fb",
 ];
 const COMPACT: [&str; 6] = [
     "v1-empty.compact",
@@ -96,6 +113,17 @@ fn written(name: &str) -> Vec<u8> {
         _ if name.contains("full") => "full",
         _ if name.contains("blocked-bloom") => "blocked-bloom:10",
         "v1-bloom-33.compact" => "bloom:fpr=0.01",
+        _ if name.contains("split-block-512") => "split-block-512:10",
+        _ if name.contains("split-block") => "split-block:10",
+        // Two groups of columns, and blocks with one less.
+        _ if name.contains("bumped-ribbon-parts") => "bumped-ribbon:12.3",
+        _ if name.contains("bumped-ribbon-compact") => "bumped-ribbon:fpr=0.01:compact",
+        _ if name.contains("bumped-ribbon") => "bumped-ribbon:fpr=0.00390625",
+        _ if name.contains("ribbon-parts") => "ribbon:7.3",
+        _ if name.contains("ribbon") => "ribbon:8",
+        _ if name.contains("binary-fuse-8") => "binary-fuse:8",
+        _ if name.contains("binary-fuse-12") => "binary-fuse:12",
+        _ if name.contains("binary-fuse-16") => "binary-fuse:16",
         _ => "bloom:10",
     };
     let keys = (0..num_keys(name)).map(key);
