@@ -131,7 +131,11 @@ impl Moving {
 }
 
 /// The bucket numbers at which the lanes of a layer begin, and the number of all buckets; `lanes` lanes make a shard.
+/// With one, the whole layer is a lane.
 pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: usize) -> Vec<usize> {
+    if lanes == 1 {
+        return vec![0, starts.buckets()];
+    }
     let few = (slots / MIN_LANE_SLOTS).clamp(1, lanes);
     let lanes = few.max(slots.div_ceil(SHARD_SLOTS / lanes));
     let buckets = starts.buckets();
