@@ -88,9 +88,11 @@ fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
     let share = (bits << 16) / slots;
     let most = u128::from(MAX_COLUMNS) << 16;
     let least = 1 << 16;
-    let share = share.clamp(least, most) as u64;
+    #[expect(clippy::cast_possible_truncation, reason = "at most 32 << 16")]
+    let share = share.clamp(least, most) as u32;
     let all = share.div_ceil(1 << 16);
-    Columns { all: all as u32, fewer_share: ((all << 16) - share) as u16 }
+    #[expect(clippy::cast_possible_truncation, reason = "less than 1 << 16, as `all` is rounded up by less than one")]
+    Columns { all, fewer_share: ((all << 16) - share) as u16 }
 }
 
 /// The slots beyond the number of keys that a single system is tried with first.
@@ -117,7 +119,7 @@ fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option
 fn single(columns: Columns, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
     let (small, groups) = solve_single(columns, hashes, &mut Rows::default())?;
     let spare = u8::try_from(small.slots - hashes.len()).ok()?;
-    let params = [columns.all as u8, small.seed, spare];
+    let params = [columns.param(), small.seed, spare];
     Some((Shape { kind: FilterKind::BumpedRibbon, params, layers: Vec::new() }, groups.concat()))
 }
 
@@ -135,7 +137,7 @@ fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZ
     }
     let rows = scratch.first_mut()?;
     let last = if next.is_empty() { None } else { Some(solve_single(columns, &next, rows)?) };
-    let [low, high] = [columns.fewer_share as u8, (columns.fewer_share >> 8) as u8];
+    let [low, high] = [(columns.fewer_share & 0xff) as u8, (columns.fewer_share >> 8) as u8];
     let mut record = Vec::new();
     layers.iter().for_each(|layer: &Layer| put_varint(&mut record, layer.blocks.count as u64));
     put_varint(&mut record, 0);
@@ -158,7 +160,7 @@ fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZ
         }
     }
     debug_assert_eq!(payload.len(), geometry.payload_len);
-    let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.all as u8, low, high], layers: record };
+    let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.param(), low, high], layers: record };
     Some((shape, payload))
 }
 
@@ -237,7 +239,7 @@ struct Shard<'a> {
 
 impl<'a> Shard<'a> {
     fn new(keys: Keys<'a>, bounds: &'a [usize], slots: usize) -> Self {
-        let slot = |bucket: usize| bucket * BUCKET_STARTS as usize;
+        let slot = |bucket: usize| bucket * BUCKET_STARTS;
         let (first, end) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
         let is_last = end == keys.starts.buckets();
         Self { keys, bounds, from: slot(first), to: if is_last { slots } else { slot(end) }, is_last }
@@ -247,7 +249,7 @@ impl<'a> Shard<'a> {
     fn band(&self, rows: &mut Rows) -> Lanes {
         rows.reset(self.to - self.from + if self.is_last { 0 } else { WINDOW });
         let lanes = || self.bounds.windows(2).filter_map(|pair| pair.first().copied().zip(pair.last().copied()));
-        let slot = |bucket: usize| bucket * BUCKET_STARTS as usize;
+        let slot = |bucket: usize| bucket * BUCKET_STARTS;
         let mut done = Vec::new();
         let mut work = |stretches: Vec<(usize, usize, usize)>, is_head: bool| {
             let mut lanes: Vec<Lane> = stretches

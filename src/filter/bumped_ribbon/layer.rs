@@ -19,6 +19,16 @@ impl Columns {
         self.all.div_ceil(GROUP_COLUMNS) as usize
     }
 
+    /// All columns, as a parameter of the trailer.
+    pub(super) fn param(self) -> u8 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "1 to MAX_COLUMNS, 32: choosing and reading columns sees to it"
+        )]
+        let all = self.all as u8;
+        all
+    }
+
     /// The columns of a group in a block with all of them.
     pub(super) fn of_group(self, group: usize) -> usize {
         (self.all as usize).saturating_sub(group * GROUP_COLUMNS as usize).min(GROUP_COLUMNS as usize)
@@ -133,6 +143,7 @@ impl Starts {
     }
 
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "at most `last`, which was made from a usize")]
     pub(super) fn of(self, hash: u64) -> usize {
         reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
     }
@@ -170,8 +181,9 @@ impl Starts {
         if self.last > 0 && below > self.last { 1.0 } else { (below + taken_in) as f64 / self.range as f64 }
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "at most `last + 1`, and `last` was made from a usize")]
     pub(super) fn buckets(self) -> usize {
-        (self.last / BUCKET_STARTS + 1) as usize
+        (self.last / BUCKET_STARTS as u64 + 1) as usize
     }
 }
 
@@ -187,8 +199,10 @@ const PACKED: u32 =
 /// Whether the key with this start was bumped, given the byte with the two bits of its bucket.
 #[inline(always)]
 pub(super) fn is_bumped(byte: u8, start: usize) -> bool {
-    let bits = u32::from(byte) >> (2 * (start / BUCKET_STARTS as usize % 4)) & 3;
-    ((start % BUCKET_STARTS as usize) as u32) < (PACKED >> (8 * bits) & 0xff)
+    let bits = u32::from(byte) >> (2 * (start / BUCKET_STARTS % 4)) & 3;
+    #[expect(clippy::cast_possible_truncation, reason = "less than 128")]
+    let from_first = (start % BUCKET_STARTS) as u32;
+    from_first < (PACKED >> (8 * bits) & 0xff)
 }
 
 #[cfg(test)]
@@ -223,7 +237,7 @@ mod tests {
             for start in 0..512 {
                 let byte = bits << (2 * (start / 128 % 4));
                 let others = 0x55 & !(3 << (2 * (start / 128 % 4)));
-                assert_eq!(is_bumped(byte | others, start), start as u64 % 128 < THRESHOLDS[bits as usize]);
+                assert_eq!(is_bumped(byte | others, start), start % 128 < usize::from(THRESHOLDS[usize::from(bits)]));
             }
         }
     }

@@ -219,7 +219,7 @@ impl Geometry {
         let hash = hash.raw();
         let Some(layer) = self.layers.first() else { return self.ask_behind(kernel, bytes, hash, groups, 0) };
         let start = layer.starts.of(hash);
-        let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
+        let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS)) else { return true };
         if is_bumped(byte, start) {
             return self.ask_behind(kernel, bytes, remix(hash), groups, 1);
         }
@@ -244,7 +244,7 @@ impl Geometry {
     ) -> bool {
         for layer in self.layers.get(next..).unwrap_or_default() {
             let start = layer.starts.of(hash);
-            let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
+            let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS)) else { return true };
             if !is_bumped(byte, start) {
                 return layer.first.holds(kernel, bytes, Equation::new(start, hash))
                     && (groups == 1 || layer.others_hold(self.columns, bytes, start, hash, groups));
@@ -300,7 +300,7 @@ impl Geometry {
         let mut hash = hash.raw();
         for layer in &self.layers {
             let start = layer.starts.of(hash);
-            let at = layer.bumps + start / (4 * BUCKET_STARTS as usize);
+            let at = layer.bumps + start / (4 * BUCKET_STARTS);
             if !guard.sound(at, 1) {
                 return false;
             }
