@@ -22,7 +22,7 @@ const STEPS: usize = 8;
 const TAIL_BUCKETS: usize = 4;
 /// How far equations of the tail may move into the next lane, whose own tail begins behind that.
 pub(super) const WINDOW: usize = 1_024;
-const _: () = assert!(MIN_LANE_SLOTS >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS as usize);
+const _: () = assert!(MIN_LANE_SLOTS >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS);
 
 /// What became of an equation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,11 @@ impl Moving {
 }
 
 /// The bucket numbers at which the lanes of a layer begin, and the number of all buckets; `lanes` lanes make a shard.
+/// With one, the whole layer is a lane.
 pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: usize) -> Vec<usize> {
+    if lanes == 1 {
+        return vec![0, starts.buckets()];
+    }
     let few = (slots / MIN_LANE_SLOTS).clamp(1, lanes);
     let lanes = few.max(slots.div_ceil(SHARD_SLOTS / lanes));
     let buckets = starts.buckets();
@@ -206,7 +210,7 @@ pub(super) struct Lane {
 impl Lane {
     /// Work on `buckets` with rows from slot `base` up to slot `limit`.
     pub(super) fn new(keys: Keys<'_>, buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
-        let least = keys.starts.least_hash(buckets.start as u64 * BUCKET_STARTS).unwrap_or(u64::MAX);
+        let least = keys.starts.least_hash((buckets.start * BUCKET_STARTS) as u64).unwrap_or(u64::MAX);
         let first = keys.hashes.partition_point(|hash| hash.raw() < least);
         Self {
             bucket: buckets.start,
@@ -243,12 +247,12 @@ impl Lane {
     /// Turns to the next bucket with keys; `false` if there is none.
     fn next_bucket(&mut self, keys: Keys<'_>) -> bool {
         while self.bucket < self.end {
-            let from = self.bucket as u64 * BUCKET_STARTS;
+            let from = (self.bucket * BUCKET_STARTS) as u64;
             self.bucket += 1;
             self.first = self.behind[0];
-            let class_2 = keys.first_from(self.first, from + THRESHOLDS[2]);
-            let class_1 = keys.first_from(class_2, from + THRESHOLDS[1]);
-            self.behind = [keys.first_from(class_1, from + THRESHOLDS[0]), class_1, class_2];
+            let class_2 = keys.first_from(self.first, from + u64::from(THRESHOLDS[2]));
+            let class_1 = keys.first_from(class_2, from + u64::from(THRESHOLDS[1]));
+            self.behind = [keys.first_from(class_1, from + u64::from(THRESHOLDS[0])), class_1, class_2];
             self.class = 0;
             if self.relieved == Some(self.bucket - 1) {
                 self.bumped.push(self.first..class_1);
@@ -295,7 +299,9 @@ impl Lane {
     #[cold]
     fn bump(&mut self, keys: Keys<'_>, rows: &mut Rows) -> bool {
         rows.free(&self.placed);
-        self.bumps.push(self.class as u8);
+        #[expect(clippy::cast_possible_truncation, reason = "0 to 2: a place in `behind`")]
+        let bits = self.class as u8;
+        self.bumps.push(bits);
         self.bumped.push(self.first..self.behind.get(self.class).copied().unwrap_or(self.first));
         self.next_bucket(keys)
     }
