@@ -129,7 +129,8 @@ fn insertions_chosen_to_fill_few_lines_make_their_neighbours_pass_and_do_nothing
 #[test]
 fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
     let mut random = SplitMix(9);
-    let patterns: [(&str, Box<dyn Fn(u64, u64) -> u64>); 6] = [
+    type Pattern = Box<dyn Fn(u64, u64) -> u64>;
+    let patterns: [(&str, Pattern); 6] = [
         ("one after the other", Box::new(|i, _| i)),
         ("the same high half", Box::new(|_, random| random >> 32)),
         ("the same low half", Box::new(|_, random| random << 32)),

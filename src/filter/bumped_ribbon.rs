@@ -23,6 +23,7 @@
 //! Blocks below `fewer` have one column less in the last group, which gives rates between the powers of two.
 
 mod band;
+mod batch;
 mod build;
 mod hashes;
 mod layer;
@@ -42,7 +43,7 @@ const GROUP_COLUMNS: u32 = 8;
 /// Most columns: as many as the fingerprint has bits.
 const MAX_COLUMNS: u32 = 32;
 /// Starts that share a threshold below which keys were bumped.
-const BUCKET_STARTS: u64 = 128;
+const BUCKET_STARTS: usize = 128;
 /// Starts beyond the first and the last that are counted as those: without them the slots at both ends, which fewer keys
 /// reach, stay empty (19 of the last 64). Of 4,096 keys, 0.33 % stay empty in place of 0.67 %.
 const LEFT: u64 = 24;
@@ -50,7 +51,8 @@ const RIGHT: u64 = 16;
 /// `THRESHOLDS[b]`: where a bucket's two bits are `b`, keys are bumped whose start is so little above the bucket's first.
 ///
 /// Keys with small starts go first, because what an overfull bucket to the left pushes over fills those slots.
-const THRESHOLDS: [u64; 4] = [BUCKET_STARTS, 34, 15, 0];
+const THRESHOLDS: [u8; 4] = [128, 34, 15, 0];
+const _: () = assert!(THRESHOLDS[0] as usize == BUCKET_STARTS, "0 bumps the whole bucket");
 
 /// Which columns a query may look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -139,7 +139,6 @@ impl Geometry {
     #[inline]
     pub(super) fn may_contain(&self, isa: Isa, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
         let row = self.row(hash);
-        #[expect(clippy::cast_possible_truncation, reason = "below 128")]
         let (number, shift) = (row.start / WIDTH, (row.start % WIDTH) as u32);
         let (offset, columns) = self.block(number);
         let len = columns * WORD_LEN_BYTES;

@@ -190,6 +190,8 @@ pub fn corpus() -> Vec<Vec<u8>> {
         block("binary-fuse:12", 3_000),
         block("ribbon:8", 100),
         block("ribbon:fpr=0.003", 3_000),
+        block("bumped-ribbon:8", 100),
+        block("bumped-ribbon:fpr=0.003", 3_000),
         prefixes.finish().unwrap(),
         partitioned("blocked-bloom:10", 1_000, 100),
         partitioned("full", 64, 1),

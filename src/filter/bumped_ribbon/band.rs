@@ -13,7 +13,7 @@ use super::{BUCKET_STARTS, THRESHOLDS};
 use crate::hash::KeyHash;
 
 /// The least slots of a lane.
-const MIN_LANE_SLOTS: usize = 8_192;
+const MIN_LANE_SLOTS: usize = 4_096;
 /// Slots that share scratch memory: as many as stay in the second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
 /// Steps of all lanes between two looks at what has become of their equations.
@@ -22,7 +22,7 @@ const STEPS: usize = 8;
 const TAIL_BUCKETS: usize = 4;
 /// How far equations of the tail may move into the next lane, whose own tail begins behind that.
 pub(super) const WINDOW: usize = 1_024;
-const _: () = assert!(MIN_LANE_SLOTS >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS as usize);
+const _: () = assert!(MIN_LANE_SLOTS >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS);
 
 /// What became of an equation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,19 +52,26 @@ impl Rows {
         self.0.resize(slots, Row::default());
     }
 
-    /// Places an equation below row `limit`.
-    pub(super) fn insert(&mut self, start: usize, coefficients: u64, sum: u32, limit: usize) -> Sink {
+    /// Places an equation below row `limit`, or finds that it follows from others; `false` if it contradicts them.
+    pub(super) fn insert(&mut self, start: usize, coefficients: u64, sum: u32, limit: usize) -> bool {
         let mut moving = Moving { row: start, coefficients, sum };
         loop {
-            if let Some(sink) = self.sink(&moving, limit) {
-                if let Sink::Placed(row) = sink
-                    && let Some(row) = self.0.get_mut(row)
-                {
-                    *row = Row { coefficients: moving.coefficients, sum: moving.sum };
-                }
-                return sink;
+            for _ in 0..STEPS {
+                moving.step(self);
             }
-            moving.step(self);
+            if let Some(sink) = self.sink(&moving, limit) {
+                self.place(&moving, sink);
+                return sink != Sink::Contradiction;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn place(&mut self, moving: &Moving, sink: Sink) {
+        if let Sink::Placed(row) = sink
+            && let Some(row) = self.0.get_mut(row)
+        {
+            *row = Row { coefficients: moving.coefficients, sum: moving.sum };
         }
     }
 
@@ -124,7 +131,11 @@ impl Moving {
 }
 
 /// The bucket numbers at which the lanes of a layer begin, and the number of all buckets; `lanes` lanes make a shard.
+/// With one, the whole layer is a lane.
 pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: usize) -> Vec<usize> {
+    if lanes == 1 {
+        return vec![0, starts.buckets()];
+    }
     let few = (slots / MIN_LANE_SLOTS).clamp(1, lanes);
     let lanes = few.max(slots.div_ceil(SHARD_SLOTS / lanes));
     let buckets = starts.buckets();
@@ -194,7 +205,7 @@ pub(super) struct Lane {
 impl Lane {
     /// Work on `buckets` with rows from slot `base` up to slot `limit`.
     pub(super) fn new(keys: Keys<'_>, buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
-        let least = keys.starts.least_hash(buckets.start as u64 * BUCKET_STARTS).unwrap_or(u64::MAX);
+        let least = keys.starts.least_hash((buckets.start * BUCKET_STARTS) as u64).unwrap_or(u64::MAX);
         let first = keys.hashes.partition_point(|hash| hash.raw() < least);
         Self {
             bucket: buckets.start,
@@ -231,12 +242,12 @@ impl Lane {
     /// Turns to the next bucket with keys; `false` if there is none.
     fn next_bucket(&mut self, keys: Keys<'_>) -> bool {
         while self.bucket < self.end {
-            let from = self.bucket as u64 * BUCKET_STARTS;
+            let from = (self.bucket * BUCKET_STARTS) as u64;
             self.bucket += 1;
             self.first = self.behind[0];
-            let class_2 = keys.first_from(self.first, from + THRESHOLDS[2]);
-            let class_1 = keys.first_from(class_2, from + THRESHOLDS[1]);
-            self.behind = [keys.first_from(class_1, from + THRESHOLDS[0]), class_1, class_2];
+            let class_2 = keys.first_from(self.first, from + u64::from(THRESHOLDS[2]));
+            let class_1 = keys.first_from(class_2, from + u64::from(THRESHOLDS[1]));
+            self.behind = [keys.first_from(class_1, from + u64::from(THRESHOLDS[0])), class_1, class_2];
             self.class = 0;
             if self.relieved == Some(self.bucket - 1) {
                 self.bumped.push(self.first..class_1);
@@ -283,7 +294,9 @@ impl Lane {
     #[cold]
     fn bump(&mut self, keys: Keys<'_>, rows: &mut Rows) -> bool {
         rows.free(&self.placed);
-        self.bumps.push(self.class as u8);
+        #[expect(clippy::cast_possible_truncation, reason = "0 to 2: a place in `behind`")]
+        let bits = self.class as u8;
+        self.bumps.push(bits);
         self.bumped.push(self.first..self.behind.get(self.class).copied().unwrap_or(self.first));
         self.next_bucket(keys)
     }
@@ -319,11 +332,7 @@ fn run_some<const N: usize>(mut lanes: [&mut Lane; N], keys: Keys<'_>, rows: &mu
         all = steps;
         for (i, (lane, moving)) in lanes.iter_mut().zip(&mut all).enumerate() {
             let Some(sink) = rows.sink(moving, lane.limit) else { continue };
-            if let Sink::Placed(row) = sink
-                && let Some(row) = rows.0.get_mut(row)
-            {
-                *row = Row { coefficients: moving.coefficients, sum: moving.sum };
-            }
+            rows.place(moving, sink);
             if !lane.settle(keys, rows, sink) {
                 for (lane, moving) in lanes.iter_mut().zip(all) {
                     lane.moving = moving;

@@ -24,12 +24,16 @@ struct Density {
     lanes: usize,
 }
 
-/// Few bumped keys are few mispredicted branches: 3.2 % of them.
-const USUAL: Density = Density { slots_per_mille: 970, lanes: 4 };
-/// From [`MANY_KEYS`] on, where half a per cent is left to be had.
-const DENSE: Density = Density { slots_per_mille: 945, lanes: 4 };
+/// Each bumped key is a mispredicted branch, so no more are bumped than the space asks: 3.2 % of few keys, ...
+const FEW: Density = Density { slots_per_mille: 970, lanes: 4 };
+/// ... 5.5 % from here on, where half a per cent above the least space is left to be had, ...
 const MANY_KEYS: usize = 60_000;
-const COMPACT: Density = Density { slots_per_mille: 920, lanes: 1 };
+const MANY: Density = Density { slots_per_mille: 945, lanes: 4 };
+/// ... and 4.1 % where the ends of layers and lanes no longer count.
+const VERY_MANY_KEYS: usize = 500_000;
+const VERY_MANY: Density = Density { slots_per_mille: 960, lanes: 4 };
+/// No lanes, so no ends of lanes: slower to build, in 25 bytes a key in place of 10.
+const COMPACT: Density = Density { slots_per_mille: 930, lanes: 1 };
 /// So many keys or fewer make one system. Longer ones need ever more spare slots.
 const MAX_SINGLE_KEYS: usize = 2_560;
 /// What is left of the layers is one system when it has come down to so many keys.
@@ -50,8 +54,9 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Ef
     } else {
         let density = match hashes.len() {
             _ if spec.is_compact() => COMPACT,
-            ..MANY_KEYS => USUAL,
-            _ => DENSE,
+            ..MANY_KEYS => FEW,
+            ..VERY_MANY_KEYS => MANY,
+            _ => VERY_MANY,
         };
         layered(columns, density, hashes, effort.threads)
     };
@@ -83,14 +88,16 @@ fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
     let share = (bits << 16) / slots;
     let most = u128::from(MAX_COLUMNS) << 16;
     let least = 1 << 16;
-    let share = share.clamp(least, most) as u64;
+    #[expect(clippy::cast_possible_truncation, reason = "at most 32 << 16")]
+    let share = share.clamp(least, most) as u32;
     let all = share.div_ceil(1 << 16);
-    Columns { all: all as u32, fewer_share: ((all << 16) - share) as u16 }
+    #[expect(clippy::cast_possible_truncation, reason = "less than 1 << 16, as `all` is rounded up by less than one")]
+    Columns { all, fewer_share: ((all << 16) - share) as u16 }
 }
 
 /// The slots beyond the number of keys that a single system is tried with first.
 fn first_spare(keys: usize) -> usize {
-    if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 160 }
+    if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 100 }
 }
 
 /// A system that has a solution, and its groups of columns.
@@ -112,7 +119,7 @@ fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option
 fn single(columns: Columns, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
     let (small, groups) = solve_single(columns, hashes, &mut Rows::default())?;
     let spare = u8::try_from(small.slots - hashes.len()).ok()?;
-    let params = [columns.all as u8, small.seed, spare];
+    let params = [columns.param(), small.seed, spare];
     Some((Shape { kind: FilterKind::BumpedRibbon, params, layers: Vec::new() }, groups.concat()))
 }
 
@@ -132,7 +139,7 @@ fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZ
     }
     let rows = scratch.first_mut()?;
     let last = if next.is_empty() { None } else { Some(solve_single(columns, &next, rows)?) };
-    let [low, high] = [columns.fewer_share as u8, (columns.fewer_share >> 8) as u8];
+    let [low, high] = [(columns.fewer_share & 0xff) as u8, (columns.fewer_share >> 8) as u8];
     let mut record = Vec::new();
     layers.iter().for_each(|layer: &Layer| put_varint(&mut record, layer.blocks.count as u64));
     put_varint(&mut record, 0);
@@ -155,7 +162,7 @@ fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZ
         }
     }
     debug_assert_eq!(payload.len(), geometry.payload_len);
-    let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.all as u8, low, high], layers: record };
+    let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.param(), low, high], layers: record };
     Some((shape, payload))
 }
 
@@ -234,7 +241,7 @@ struct Shard<'a> {
 
 impl<'a> Shard<'a> {
     fn new(keys: Keys<'a>, bounds: &'a [usize], slots: usize) -> Self {
-        let slot = |bucket: usize| bucket * BUCKET_STARTS as usize;
+        let slot = |bucket: usize| bucket * BUCKET_STARTS;
         let (first, end) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
         let is_last = end == keys.starts.buckets();
         Self { keys, bounds, from: slot(first), to: if is_last { slots } else { slot(end) }, is_last }
@@ -244,7 +251,7 @@ impl<'a> Shard<'a> {
     fn band(&self, rows: &mut Rows) -> Lanes {
         rows.reset(self.to - self.from + if self.is_last { 0 } else { WINDOW });
         let lanes = || self.bounds.windows(2).filter_map(|pair| pair.first().copied().zip(pair.last().copied()));
-        let slot = |bucket: usize| bucket * BUCKET_STARTS as usize;
+        let slot = |bucket: usize| bucket * BUCKET_STARTS;
         let mut done = Vec::new();
         let mut work = |stretches: Vec<(usize, usize, usize)>, is_head: bool| {
             let mut lanes: Vec<Lane> = stretches

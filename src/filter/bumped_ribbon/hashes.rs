@@ -25,7 +25,9 @@ pub(super) fn fingerprint(hash: u64) -> u32 {
 /// The bits of a fingerprint that belong to the eight columns of a group.
 #[inline(always)]
 pub(super) fn column_group(fingerprint: u32, group: usize) -> u32 {
-    fingerprint >> (24 - 8 * group as u32) & 0xff
+    #[expect(clippy::cast_possible_truncation, reason = "0 to 3: there are 32 columns at most")]
+    let group = group as u32;
+    fingerprint >> (24 - 8 * group) & 0xff
 }
 
 /// A hash for the next layer, as good as the last one; different hashes stay different.

@@ -61,7 +61,7 @@ pub(super) struct Layer {
     pub(super) bumps: usize,
     /// Where each group of columns begins.
     groups: [usize; MAX_GROUPS],
-    first: FirstGroup,
+    pub(super) first: FirstGroup,
 }
 
 impl Layer {
@@ -225,7 +225,7 @@ impl Geometry {
         let hash = hash.raw();
         let Some(layer) = self.layers.first() else { return self.ask_behind(kernel, bytes, hash, groups, 0) };
         let start = layer.starts.of(hash);
-        let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
+        let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS)) else { return true };
         if is_bumped(byte, start) {
             return self.ask_behind(kernel, bytes, remix(hash), groups, 1);
         }
@@ -238,11 +238,19 @@ impl Geometry {
     }
 
     /// The same from layer `next` on. A call of its own, so that what most queries need stays in registers.
+    #[cold]
     #[inline(never)]
-    fn ask_behind(&self, kernel: impl Parities, bytes: &[u8], mut hash: u64, groups: usize, next: usize) -> bool {
+    pub(super) fn ask_behind(
+        &self,
+        kernel: impl Parities,
+        bytes: &[u8],
+        mut hash: u64,
+        groups: usize,
+        next: usize,
+    ) -> bool {
         for layer in self.layers.get(next..).unwrap_or_default() {
             let start = layer.starts.of(hash);
-            let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS as usize)) else { return true };
+            let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS)) else { return true };
             if !is_bumped(byte, start) {
                 return layer.first.holds(kernel, bytes, Equation::new(start, hash))
                     && (groups == 1 || layer.others_hold(self.columns, bytes, start, hash, groups));
@@ -298,7 +306,7 @@ impl Geometry {
         let mut hash = hash.raw();
         for layer in &self.layers {
             let start = layer.starts.of(hash);
-            let at = layer.bumps + start / (4 * BUCKET_STARTS as usize);
+            let at = layer.bumps + start / (4 * BUCKET_STARTS);
             if !guard.sound(at, 1) {
                 return false;
             }
@@ -347,7 +355,7 @@ impl Layer {
 
     /// Whether the equation holds in the groups behind the first: one absent key in 256 comes here.
     #[inline(never)]
-    fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
+    pub(super) fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
         let equation = Equation::new(start, hash);
         let (low, high) = equation.split();
         (1..groups).all(|group| {
