@@ -89,8 +89,6 @@ fn the_smallest_partitions_there_can_be_cost_no_more_than_their_bytes() {
     is_frugal(&partitioned("full", 20_000, 1));
     is_frugal(&partitioned("bloom:1", 20_000, 1));
     is_frugal(&partitioned("binary-fuse:8", 20_000, 1));
-    is_frugal(&partitioned("ribbon:1", 20_000, 1));
-    is_frugal(&partitioned("bumped-ribbon:1", 20_000, 1));
 }
 
 #[test]
