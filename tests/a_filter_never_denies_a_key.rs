@@ -66,6 +66,35 @@ fn builder(spec: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBuilder
     builder
 }
 
+/// As many answers are given as there are keys and places, and the others are left as they are.
+#[test]
+fn a_batch_writes_no_answer_that_was_not_asked_for() {
+    for spec in SPECS {
+        let mut builder = builder(spec, []);
+        let hashes: Vec<_> = (1..=3_000u64).map(|i| KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        hashes.iter().for_each(|&hash| builder.add_hash(hash));
+        let block = FilterBlock::open(builder.finish().unwrap()).unwrap();
+        for len in [0, 1, 7, 8, 9, 20, 31, 32, 33, 50, 63, 64, 65] {
+            for (before, spare) in [(false, 40), (true, 40), (false, 0), (true, 0)] {
+                let mut answers = vec![before; len + spare];
+                block.may_contain_batch(&hashes[..len], &mut answers);
+                assert!(answers[..len].iter().all(|&answer| answer), "{spec}, {len} keys");
+                assert!(answers[len..].iter().all(|&answer| answer == before), "{spec}, {len} keys");
+            }
+            let mut answers = vec![false; len];
+            block.may_contain_batch(&hashes, &mut answers);
+            assert!(answers.iter().all(|&answer| answer), "{spec}, {len} places");
+            // Absent keys: what stood there before must neither stay nor spread.
+            let absent: Vec<_> =
+                (0..len as u64).map(|i| KeyHash::from_raw(!i.wrapping_mul(0xd1b5_4a32_d192_ed03))).collect();
+            let mut answers = vec![true; len + 40];
+            block.may_contain_batch(&absent, &mut answers);
+            assert!(answers[len..].iter().all(|&answer| answer), "{spec}, {len} absent keys");
+            assert!(absent.iter().zip(&answers).all(|(&hash, &answer)| answer == block.may_contain(hash)), "{spec}");
+        }
+    }
+}
+
 /// Different hashes for every filter and key.
 fn hashes(n: u64, filter: u64) -> Vec<KeyHash> {
     let mut state = (filter + 1).wrapping_mul(0xd134_2543_de82_ef95);

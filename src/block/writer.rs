@@ -179,6 +179,8 @@ impl FilterBuilder {
             let denied: usize = hashes
                 .chunks(answers.len())
                 .map(|hashes| {
+                    // An answer that is not given must not pass for the one before it.
+                    answers.fill(false);
                     view.may_contain_batch(hashes, &mut answers);
                     answers.iter().zip(hashes).filter(|(answer, _)| !**answer).count()
                 })

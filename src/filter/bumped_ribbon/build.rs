@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::band::{Keys, Lane, Row, Rows, WINDOW, lane_bounds, run, tail_of};
+use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, run, tail_of};
 use super::hashes::remix;
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
@@ -127,7 +127,9 @@ fn single(columns: Columns, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
 fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZeroUsize) -> Option<(Shape, Vec<u8>)> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
-    let mut scratch: Vec<Rows> = (0..threads.get()).map(|_| Rows::default()).collect();
+    // There are fewer slots than keys, and no more to do at once than there are shards.
+    let threads = threads.get().min(hashes.len() / SHARD_SLOTS + 1);
+    let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
     let mut next = build_layer((columns, density), hashes, &mut scratch, &mut layers, &mut built);
     while next.len() > MAX_LAST_KEYS {
         if layers.len() == super::read::MAX_LAYERS {

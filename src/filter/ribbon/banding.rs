@@ -53,9 +53,13 @@ fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
 /// With the fewest columns whose rate is at most `rate`, which lies from 2^-32 on.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a few columns and all blocks")]
 fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
-    let columns = (-rate.log2()).ceil().clamp(1.0, MAX_COLUMNS.into()) as u32;
+    // Halving is exact, so that every platform chooses alike; a logarithm is not.
+    let (mut columns, mut least) = (1, 0.5);
+    while least > rate && columns < MAX_COLUMNS {
+        (columns, least) = (columns + 1, least / 2.0);
+    }
     // See Geometry::expected_rate: the share of keys that may have a column less.
-    let share = (rate * f64::from(columns).exp2() - 1.0).clamp(0.0, 1.0);
+    let share = (rate / least - 1.0).clamp(0.0, 1.0);
     let starts = geometry.starts();
     let narrow = (share * (starts + 2 * SMASH) as f64 - SMASH as f64) / WIDTH as f64;
     let narrow = if columns > 1 { (narrow.max(0.0) as u64).min(geometry.blocks - 1) } else { 0 };
