@@ -5,8 +5,8 @@
 //! ```
 //! The probes are shared out evenly to the specs, and of each spec to filters of some thirty to a million keys, every
 //! one of hashes of its own. Filters are built without their self-check and opened from their bytes, with all pages
-//! checked; half the keys are asked one by one, half in batches. The seed is fixed, so a run repeats. Takes about three
-//! minutes for a thousand million probes on one thread.
+//! checked; half the keys are asked one by one, half in batches. The seed is fixed, so a run repeats. Takes a few
+//! minutes for a thousand million probes, on one thread.
 //!
 //! Exit code: 0 where no key was denied, 1 where one was, 2 for wrong arguments.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of the command line")]
