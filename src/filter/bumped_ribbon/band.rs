@@ -49,6 +49,11 @@ impl Rows {
     /// So many free rows.
     pub(super) fn reset(&mut self, slots: usize) {
         self.0.clear();
+        if self.0.capacity() < slots {
+            // Neither twice as many as are needed, nor the old ones beside the new.
+            self.0 = Vec::new();
+            self.0.reserve_exact(slots);
+        }
         self.0.resize(slots, Row::default());
     }
 

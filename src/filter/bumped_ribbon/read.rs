@@ -60,7 +60,7 @@ pub(super) struct Layer {
     /// Where the two bits a bucket begin.
     pub(super) bumps: usize,
     /// Where each group of columns begins.
-    groups: [usize; MAX_GROUPS],
+    pub(super) groups: [usize; MAX_GROUPS],
     pub(super) first: FirstGroup,
 }
 

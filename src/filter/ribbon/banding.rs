@@ -8,6 +8,7 @@
 use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, SMASH, WIDTH, WORD_LEN_BYTES, parity};
 use crate::codec::u128_bytes;
 use crate::filter::FilterSpec;
+use crate::filter::zeros;
 use crate::hash::KeyHash;
 
 /// Sizes and seeds to try. Starts do not depend on the seed (they follow the order of the hashes), so every second try
@@ -94,7 +95,7 @@ pub(super) fn build(geometry: &Geometry, hashes: &[KeyHash]) -> Option<Vec<u8>> 
             coefficients >>= zeros;
         }
     }
-    let mut payload = vec![0; len_bytes];
+    let mut payload = zeros(len_bytes);
     substitute(geometry, &rows, &fingerprints, &mut payload);
     Some(payload)
 }
