@@ -15,6 +15,8 @@
 
 mod build;
 
+use std::fmt;
+
 use super::arch::{self, RESIDENT_LEN_BYTES};
 use super::guard::{Guard, or_maybe};
 use super::{FilterKind, FilterSpec, Rounding, Shape};
@@ -52,6 +54,13 @@ pub(crate) struct Geometry {
 struct Place {
     slots: [u64; 3],
     fingerprint: u16,
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bits, seed, segment, starts, .. } = self;
+        write!(f, "segments of {segment} slots, {bits} bits a slot, seed {seed}; {} slots", starts + 2 * segment)
+    }
 }
 
 impl Geometry {
