@@ -16,7 +16,6 @@ use crate::filter::Guard;
 pub(super) struct PageStates {
     good: Box<[AtomicU64]>,
     bad: Box<[AtomicU64]>,
-    num_bad: AtomicU64,
     identity: Crc32,
 }
 
@@ -24,11 +23,11 @@ impl PageStates {
     pub(super) fn new(table_id: &[u8; 16], place: u32, payload_len: usize) -> Self {
         let words = page_count(payload_len).div_ceil(64);
         let none = || (0..words).map(|_| AtomicU64::new(0)).collect();
-        Self { good: none(), bad: none(), num_bad: AtomicU64::new(0), identity: page_identity(table_id, place) }
+        Self { good: none(), bad: none(), identity: page_identity(table_id, place) }
     }
 
     pub(super) fn num_bad(&self) -> u64 {
-        self.num_bad.load(Ordering::Relaxed)
+        self.bad.iter().map(|bad| u64::from(bad.load(Ordering::Relaxed).count_ones())).sum()
     }
 
     /// Whether a page holds what the writer wrote; sums it if nobody has yet.
@@ -50,10 +49,7 @@ impl PageStates {
             good.fetch_or(bit, Ordering::Relaxed);
             return true;
         }
-        // Of several threads that find the same bad page, one counts it.
-        if bad.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            self.num_bad.fetch_add(1, Ordering::Relaxed);
-        }
+        bad.fetch_or(bit, Ordering::Relaxed);
         false
     }
 }

@@ -94,6 +94,12 @@ impl FilterBuilder {
         self
     }
 
+    /// Makes room for so many keys more. Without it the memory for hashes doubles when it is full, and is held twice over
+    /// meanwhile.
+    pub fn reserve(&mut self, keys: usize) {
+        self.hashes.reserve(keys);
+    }
+
     /// Adds a key.
     pub fn add(&mut self, key: &[u8]) {
         self.add_hash(self.hasher.of(key));

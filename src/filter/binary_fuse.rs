@@ -36,16 +36,30 @@ const MAX_SEGMENT_LOG2: u32 = 18;
 /// Keys under way at once in a batch, three cache lines each.
 const BATCH: usize = 16;
 
+/// Bits of a slot, as a type with few values: a [`super::Geometry`] keeps its own tag in those that are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Width {
+    Eight = 8,
+    Twelve = 12,
+    Sixteen = 16,
+}
+
+impl Width {
+    fn new(bits: u32) -> Option<Self> {
+        [Self::Eight, Self::Twelve, Self::Sixteen].into_iter().find(|&width| width as u32 == bits)
+    }
+}
+
 /// Where the slots of a key are, and how wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Bits of a slot: 8, 12 or 16.
-    bits: u32,
+    width: Width,
     seed: u8,
     /// What a hash is xor-ed with: the seed, spread over 64 bits.
     salt: u64,
     /// Slots of a segment, a power of two.
-    segment: u64,
+    segment: u32,
     /// Slots that can be a key's first: all but those of the last two segments.
     starts: u64,
 }
@@ -65,9 +79,9 @@ impl fmt::Display for Geometry {
 
 impl Geometry {
     /// `slots` is a multiple of a segment, and at least three.
-    fn of(bits: u32, segment_log2: u32, slots: u64, seed: u8) -> Self {
+    fn of(width: Width, segment_log2: u32, slots: u64, seed: u8) -> Self {
         let salt = u64::from(seed).wrapping_mul(FUSE_SEED);
-        Self { bits, seed, salt, segment: 1 << segment_log2, starts: slots - (2 << segment_log2) }
+        Self { width, seed, salt, segment: 1 << segment_log2, starts: slots - (2 << segment_log2) }
     }
 
     /// Reads the parameters (logarithm of the segment's slots, width, seed), for a payload of `len_bytes`.
@@ -78,7 +92,8 @@ impl Geometry {
         let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
         let [segment_log2, bits, seed] = shape.params;
         let (segment_log2, bits) = (u32::from(segment_log2), u32::from(bits));
-        if !(1..=MAX_SEGMENT_LOG2).contains(&segment_log2) || !WIDTHS.contains(&bits) || !shape.layers.is_empty() {
+        let Some(width) = Width::new(bits) else { return corrupt(Field::Params) };
+        if !(1..=MAX_SEGMENT_LOG2).contains(&segment_log2) || !shape.layers.is_empty() {
             return corrupt(Field::Params);
         }
         let payload_bits = len_bytes.saturating_mul(8);
@@ -90,31 +105,32 @@ impl Geometry {
         if !(1..=slots).contains(&num_keys) {
             return corrupt(Field::NumKeys);
         }
-        Ok(Self::of(bits, segment_log2, slots, seed))
+        Ok(Self::of(width, segment_log2, slots, seed))
     }
 
     /// Bits of a fingerprint.
     pub(super) fn bits(&self) -> u32 {
-        self.bits
+        self.width as u32
     }
 
     /// The share of absent keys whose three slots xor to their fingerprint by chance.
     pub(super) fn expected_rate(&self) -> f64 {
-        (-f64::from(self.bits)).exp2()
+        (-f64::from(self.bits())).exp2()
     }
 
     fn slots(&self) -> u64 {
-        self.starts + 2 * self.segment
+        self.starts + 2 * u64::from(self.segment)
     }
 
     #[inline]
     fn place(&self, hash: KeyHash) -> Place {
         let product = (hash.raw() ^ self.salt).wrapping_mul(FUSE_MIX);
         let first = reduce(hash.raw(), self.starts);
-        let mask = self.segment - 1;
+        let segment = u64::from(self.segment);
+        let mask = segment - 1;
         // Adding whole segments moves a slot to the next ones, and xor-ing less than one keeps it there.
-        let second = (first + self.segment) ^ (product >> 46 & mask);
-        let third = (first + 2 * self.segment) ^ (product >> 28 & mask);
+        let second = (first + segment) ^ (product >> 46 & mask);
+        let third = (first + 2 * segment) ^ (product >> 28 & mask);
         #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
         let fingerprint = (product ^ product >> 32) as u16;
         Place { slots: [first, second, third], fingerprint }
@@ -124,21 +140,21 @@ impl Geometry {
     #[inline]
     fn byte_of(&self, slot: u64) -> usize {
         // An offset within the payload, whose length is a usize.
-        (slot * u64::from(self.bits) / 8) as usize
+        (slot * u64::from(self.bits()) / 8) as usize
     }
 
     /// Bytes that a query of a slot reads.
     fn slot_len_bytes(&self) -> usize {
-        if self.bits == 8 { 1 } else { 2 }
+        if self.width == Width::Eight { 1 } else { 2 }
     }
 
     /// Whether the three slots of a key xor to its fingerprint. A slot that is not sound counts as fitting.
     #[inline]
     pub(super) fn may_contain(&self, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
-        let fits = match self.bits {
-            8 => self.fits::<8>(payload, hash),
-            12 => self.fits::<12>(payload, hash),
-            _ => self.fits::<16>(payload, hash),
+        let fits = match self.width {
+            Width::Eight => self.fits::<8>(payload, hash),
+            Width::Twelve => self.fits::<12>(payload, hash),
+            Width::Sixteen => self.fits::<16>(payload, hash),
         };
         or_maybe(fits, guard, || {
             self.place(hash).slots.into_iter().all(|slot| guard.sound(self.byte_of(slot), self.slot_len_bytes()))
@@ -160,10 +176,10 @@ impl Geometry {
     /// Answers for many keys: the slots of sixteen are asked for before the first is looked at, unless the payload is
     /// small.
     pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-        match self.bits {
-            8 => self.fit_batch::<8>(payload, hashes, answers),
-            12 => self.fit_batch::<12>(payload, hashes, answers),
-            _ => self.fit_batch::<16>(payload, hashes, answers),
+        match self.width {
+            Width::Eight => self.fit_batch::<8>(payload, hashes, answers),
+            Width::Twelve => self.fit_batch::<12>(payload, hashes, answers),
+            Width::Sixteen => self.fit_batch::<16>(payload, hashes, answers),
         }
     }
 
@@ -214,7 +230,7 @@ fn read<const BITS: u32>(payload: &[u8], slot: u64) -> Option<u16> {
 pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec<u8>)> {
     #[expect(clippy::cast_possible_truncation, reason = "8, 12 or 16")]
     let bits = (spec.millibits_per_key() / 1000) as u32;
-    if let Some((geometry, payload)) = build::build(bits, hashes) {
+    if let Some((geometry, payload)) = Width::new(bits).and_then(|width| build::build(width, hashes)) {
         #[expect(clippy::cast_possible_truncation, reason = "at most 18, and 16")]
         let params = [geometry.segment.ilog2() as u8, bits as u8, geometry.seed];
         return Ok((Shape { kind: FilterKind::BinaryFuse, params, layers: Vec::new() }, payload));

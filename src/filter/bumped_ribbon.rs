@@ -23,6 +23,7 @@
 //! Blocks below `fewer` have one column less in the last group, which gives rates between the powers of two.
 
 mod band;
+mod batch;
 mod build;
 mod hashes;
 mod layer;

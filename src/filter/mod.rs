@@ -131,6 +131,8 @@ impl Shape {
 }
 
 /// A shape read and found to fit its payload: after that, no query can fail.
+///
+/// Small, as every partition of an open filter has one; what is long, or asked slowly anyway, is in a box.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Geometry {
     Empty,
@@ -138,10 +140,13 @@ pub(crate) enum Geometry {
     Bloom { probes: u32 },
     BlockedBloom { probes: u32 },
     SplitBlock { lanes: Lanes },
-    Ribbon(ribbon::Geometry),
+    Ribbon(Box<ribbon::Geometry>),
     BumpedRibbon(Box<bumped_ribbon::Geometry>),
     BinaryFuse(binary_fuse::Geometry),
 }
+
+/// So that an open partition takes less memory than the 64 bytes and the entry of the index that it is on disk at least.
+const _: () = assert!(size_of::<Geometry>() <= 24);
 
 impl Geometry {
     /// Reads a shape and checks that a payload of `len_bytes` with `num_keys` keys can have it.
@@ -164,7 +169,9 @@ impl Geometry {
             FilterKind::BumpedRibbon => {
                 return Ok(Self::BumpedRibbon(Box::new(bumped_ribbon::Geometry::new(shape, num_keys, len_bytes)?)));
             }
-            FilterKind::Ribbon => return ribbon::Geometry::new(shape, num_keys, len_bytes).map(Self::Ribbon),
+            FilterKind::Ribbon => {
+                return Ok(Self::Ribbon(Box::new(ribbon::Geometry::new(shape, num_keys, len_bytes)?)));
+            }
             FilterKind::BinaryFuse => {
                 return binary_fuse::Geometry::new(shape, num_keys, len_bytes).map(Self::BinaryFuse);
             }
@@ -199,7 +206,7 @@ impl Geometry {
                 math::split_block_rate(num_keys, payload_len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
             }
             Self::BumpedRibbon(ref ribbon) => ribbon.expected_rate(),
-            Self::Ribbon(ribbon) => ribbon.expected_rate(),
+            Self::Ribbon(ref ribbon) => ribbon.expected_rate(),
             Self::BinaryFuse(fuse) => fuse.expected_rate(),
         }
     }
@@ -211,7 +218,7 @@ impl Geometry {
             Self::Bloom { probes } | Self::BlockedBloom { probes } => probes,
             Self::SplitBlock { .. } => math::LANES,
             Self::BumpedRibbon(ref ribbon) => ribbon.columns(),
-            Self::Ribbon(ribbon) => ribbon.columns(),
+            Self::Ribbon(ref ribbon) => ribbon.columns(),
             Self::BinaryFuse(fuse) => fuse.bits(),
         }
     }

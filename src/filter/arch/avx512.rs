@@ -200,12 +200,12 @@ fn ribbon_bits(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u
     bits
 }
 
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn ribbon_query(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
     ribbon.ask(proof, bytes, hash, groups)
 }
 
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn ribbon_batch(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
     ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
 }
@@ -220,7 +220,7 @@ impl Parities for Avx512 {
 
 /// Parity is the lowest bit of a population count.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn parities(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     let first = _mm512_and_si512(load(a), _mm512_set1_epi64(low.cast_signed()));
     // first ^ (b & high)

@@ -220,20 +220,10 @@ fn in_batches<const LEN: usize>(
     }
 }
 
-/// The same for a bumped ribbon filter, of which the two lines of the first layer are asked for.
+/// The same for a bumped ribbon filter.
 #[inline(always)]
 fn ribbon_in_batches(kernel: impl Parities, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-    let groups = ribbon.groups();
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-        if bytes.len() > RESIDENT_LEN_BYTES {
-            for &hash in hashes {
-                let at = ribbon.first_byte(hash);
-                prefetch(bytes, at);
-                prefetch(bytes, at + LINE_LEN_BYTES);
-            }
-        }
-        for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            *answer = ribbon.ask(kernel, bytes, hash, groups);
-        }
+        ribbon.ask_batch(kernel, bytes, hashes, answers);
     }
 }

@@ -9,7 +9,7 @@
 //! 40 % of the seeds at some numbers of keys (11,480 to 11,521 with segments of 512); here a failure costs a little
 //! time, then a little space.
 
-use super::{Geometry, MAX_SEGMENT_LOG2, mask, read};
+use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::codec::u16_bytes;
 use crate::hash::KeyHash;
 
@@ -60,7 +60,7 @@ fn slots_per_1024_keys(num_keys: u64) -> u64 {
 }
 
 /// Geometries to try, one after the other.
-fn geometries(bits: u32, num_keys: u64) -> impl Iterator<Item = Geometry> {
+fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Geometry> {
     let usual_log2 = 2 + SEGMENT_STEPS.iter().map(|&step| u32::from(step <= num_keys)).sum::<u32>();
     let factor = slots_per_1024_keys(num_keys);
     (0..MAX_SEEDS).filter_map(move |seed| {
@@ -72,21 +72,21 @@ fn geometries(bits: u32, num_keys: u64) -> impl Iterator<Item = Geometry> {
         let segment_of = |log2: u32| (wanted.div_ceil(1 << log2).max(3) << log2, log2);
         let candidates = (least_log2..=usual_log2.min(MAX_SEGMENT_LOG2)).map(segment_of);
         let (slots, log2) = candidates.min_by_key(|&(slots, log2)| (slots, std::cmp::Reverse(log2)))?;
-        Some(Geometry::of(bits, log2, slots, seed))
+        Some(Geometry::of(width, log2, slots, seed))
     })
 }
 
 /// The filter of distinct sorted `hashes`, at least one; `None` if no seed did.
-pub(super) fn build(bits: u32, hashes: &[KeyHash]) -> Option<(Geometry, Vec<u8>)> {
+pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Option<(Geometry, Vec<u8>)> {
     let mut peeling = Peeling::default();
-    for geometry in geometries(bits, hashes.len() as u64) {
-        let len_bytes = usize::try_from(geometry.slots().checked_mul(bits.into())?.div_ceil(8)).ok()?;
+    for geometry in geometries(width, hashes.len() as u64) {
+        let len_bytes = usize::try_from(geometry.slots().checked_mul(u64::from(geometry.bits()))?.div_ceil(8)).ok()?;
         if peeling.peel(&geometry, hashes)? {
             let mut payload = vec![0; len_bytes];
-            match bits {
-                8 => peeling.assign::<8>(&geometry, hashes.len(), &mut payload),
-                12 => peeling.assign::<12>(&geometry, hashes.len(), &mut payload),
-                _ => peeling.assign::<16>(&geometry, hashes.len(), &mut payload),
+            match width {
+                Width::Eight => peeling.assign::<8>(&geometry, hashes.len(), &mut payload),
+                Width::Twelve => peeling.assign::<12>(&geometry, hashes.len(), &mut payload),
+                Width::Sixteen => peeling.assign::<16>(&geometry, hashes.len(), &mut payload),
             }
             return Some((geometry, payload));
         }
@@ -121,7 +121,7 @@ impl Peeling {
         self.counts.clear();
         self.counts.resize(slots, 0);
         // One more than can be used: what is written and then not counted needs a place.
-        self.alone.resize(index(geometry.segment) + ROOM, 0);
+        self.alone.resize(index(geometry.segment.into()) + ROOM, 0);
         self.taken.resize(hashes.len() + 1, 0);
         self.own.resize(hashes.len() + 1, 0);
         Some(self.count(geometry, hashes) && self.take_all(geometry) == hashes.len())
@@ -149,7 +149,7 @@ impl Peeling {
     /// million keys took 75 ns each and not 50. In the order of finding, so that one key need not wait for the one
     /// before.
     fn take_all(&mut self, geometry: &Geometry) -> usize {
-        let (segment, mut num_taken) = (index(geometry.segment), 0);
+        let (segment, mut num_taken) = (index(geometry.segment.into()), 0);
         for first in (0..self.counts.len()).step_by(segment) {
             let mut num_alone = 0;
             for (slot, &count) in self.counts.iter().enumerate().skip(first).take(segment) {

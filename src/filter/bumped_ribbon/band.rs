@@ -13,7 +13,7 @@ use super::{BUCKET_STARTS, THRESHOLDS};
 use crate::hash::KeyHash;
 
 /// The least slots of a lane.
-const MIN_LANE_SLOTS: usize = 8_192;
+const MIN_LANE_SLOTS: usize = 4_096;
 /// Slots that share scratch memory: as many as stay in the second-level cache.
 const SHARD_SLOTS: usize = 65_536;
 /// Steps of all lanes between two looks at what has become of their equations.
@@ -52,19 +52,26 @@ impl Rows {
         self.0.resize(slots, Row::default());
     }
 
-    /// Places an equation below row `limit`.
-    pub(super) fn insert(&mut self, start: usize, coefficients: u64, sum: u32, limit: usize) -> Sink {
+    /// Places an equation below row `limit`, or finds that it follows from others; `false` if it contradicts them.
+    pub(super) fn insert(&mut self, start: usize, coefficients: u64, sum: u32, limit: usize) -> bool {
         let mut moving = Moving { row: start, coefficients, sum };
         loop {
-            if let Some(sink) = self.sink(&moving, limit) {
-                if let Sink::Placed(row) = sink
-                    && let Some(row) = self.0.get_mut(row)
-                {
-                    *row = Row { coefficients: moving.coefficients, sum: moving.sum };
-                }
-                return sink;
+            for _ in 0..STEPS {
+                moving.step(self);
             }
-            moving.step(self);
+            if let Some(sink) = self.sink(&moving, limit) {
+                self.place(&moving, sink);
+                return sink != Sink::Contradiction;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn place(&mut self, moving: &Moving, sink: Sink) {
+        if let Sink::Placed(row) = sink
+            && let Some(row) = self.0.get_mut(row)
+        {
+            *row = Row { coefficients: moving.coefficients, sum: moving.sum };
         }
     }
 
@@ -124,7 +131,11 @@ impl Moving {
 }
 
 /// The bucket numbers at which the lanes of a layer begin, and the number of all buckets; `lanes` lanes make a shard.
+/// With one, the whole layer is a lane.
 pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: usize) -> Vec<usize> {
+    if lanes == 1 {
+        return vec![0, starts.buckets()];
+    }
     let few = (slots / MIN_LANE_SLOTS).clamp(1, lanes);
     let lanes = few.max(slots.div_ceil(SHARD_SLOTS / lanes));
     let buckets = starts.buckets();
@@ -321,11 +332,7 @@ fn run_some<const N: usize>(mut lanes: [&mut Lane; N], keys: Keys<'_>, rows: &mu
         all = steps;
         for (i, (lane, moving)) in lanes.iter_mut().zip(&mut all).enumerate() {
             let Some(sink) = rows.sink(moving, lane.limit) else { continue };
-            if let Sink::Placed(row) = sink
-                && let Some(row) = rows.0.get_mut(row)
-            {
-                *row = Row { coefficients: moving.coefficients, sum: moving.sum };
-            }
+            rows.place(moving, sink);
             if !lane.settle(keys, rows, sink) {
                 for (lane, moving) in lanes.iter_mut().zip(all) {
                     lane.moving = moving;

@@ -24,12 +24,16 @@ struct Density {
     lanes: usize,
 }
 
-/// Few bumped keys are few mispredicted branches: 3.2 % of them.
-const USUAL: Density = Density { slots_per_mille: 970, lanes: 4 };
-/// From [`MANY_KEYS`] on, where half a per cent is left to be had.
-const DENSE: Density = Density { slots_per_mille: 945, lanes: 4 };
+/// Each bumped key is a mispredicted branch, so no more are bumped than the space asks: 3.2 % of few keys, ...
+const FEW: Density = Density { slots_per_mille: 970, lanes: 4 };
+/// ... 5.5 % from here on, where half a per cent above the least space is left to be had, ...
 const MANY_KEYS: usize = 60_000;
-const COMPACT: Density = Density { slots_per_mille: 920, lanes: 1 };
+const MANY: Density = Density { slots_per_mille: 945, lanes: 4 };
+/// ... and 4.1 % where the ends of layers and lanes no longer count.
+const VERY_MANY_KEYS: usize = 500_000;
+const VERY_MANY: Density = Density { slots_per_mille: 960, lanes: 4 };
+/// No lanes, so no ends of lanes: slower to build, in 25 bytes a key in place of 10.
+const COMPACT: Density = Density { slots_per_mille: 930, lanes: 1 };
 /// So many keys or fewer make one system. Longer ones need ever more spare slots.
 const MAX_SINGLE_KEYS: usize = 2_560;
 /// What is left of the layers is one system when it has come down to so many keys.
@@ -50,8 +54,9 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Ef
     } else {
         let density = match hashes.len() {
             _ if spec.is_compact() => COMPACT,
-            ..MANY_KEYS => USUAL,
-            _ => DENSE,
+            ..MANY_KEYS => FEW,
+            ..VERY_MANY_KEYS => MANY,
+            _ => VERY_MANY,
         };
         layered(columns, density, hashes, effort.threads)
     };
@@ -92,7 +97,7 @@ fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
 
 /// The slots beyond the number of keys that a single system is tried with first.
 fn first_spare(keys: usize) -> usize {
-    if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 160 }
+    if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 100 }
 }
 
 /// A system that has a solution, and its groups of columns.

@@ -85,22 +85,46 @@ impl FirstGroup {
     /// Whether an equation holds in these columns. Both its blocks must be whole.
     #[inline(always)]
     pub(super) fn holds(self, kernel: impl Parities, bytes: &[u8], equation: Equation) -> bool {
-        let block = equation.start / BLOCK_SLOTS;
         let (low, high) = equation.split();
+        self.holds_split(kernel, bytes, equation.start / BLOCK_SLOTS, (low, high), column_group(equation.sum, 0))
+    }
+
+    /// The same for coefficients that are split between the start's block and the one behind it.
+    #[inline(always)]
+    pub(super) fn holds_split(
+        self,
+        kernel: impl Parities,
+        bytes: &[u8],
+        block: usize,
+        (low, high): (u64, u64),
+        sum: u32,
+    ) -> bool {
         if self.is_lines {
             // A block is a line: one bound for both, and nothing to reckon.
             let lines = bytes.get(self.from + 64 * block..).and_then(<[u8]>::first_chunk::<128>);
             let Some((first, second)) = lines.and_then(|lines| lines.split_first_chunk()) else { return true };
             let Some(second) = second.first_chunk() else { return true };
-            return kernel.of_blocks(first, second, low, high) == column_group(equation.sum, 0);
+            return kernel.of_blocks(first, second, low, high) == sum;
         }
         let words = block * self.columns - block.min(self.fewer);
         let used = self.columns - usize::from(block < self.fewer);
         let Some(from) = bytes.get(self.from + 8 * words..) else { return true };
         let Some(second) = from.get(8 * used..) else { return true };
         let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
-        let differ = kernel.of_blocks(first, second, low, high) ^ column_group(equation.sum, 0);
+        let differ = kernel.of_blocks(first, second, low, high) ^ sum;
         differ & ((1 << used) - 1) == 0
+    }
+
+    /// The blocks as lines and what lies behind them, if every block is a line.
+    #[inline(always)]
+    pub(super) fn lines(self, bytes: &[u8]) -> Option<&[[u8; 64]]> {
+        self.is_lines.then(|| bytes.get(self.from..).unwrap_or_default().as_chunks().0)
+    }
+
+    /// Where the first of the two blocks begins.
+    #[inline(always)]
+    pub(super) fn offset(self, block: usize) -> usize {
+        self.from + 8 * (block * self.columns - block.min(self.fewer))
     }
 }
 
@@ -122,6 +146,19 @@ impl Starts {
     #[expect(clippy::cast_possible_truncation, reason = "at most `last`, which was made from a usize")]
     pub(super) fn of(self, hash: u64) -> usize {
         reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
+    }
+
+    /// The same of many hashes: two products of 32 bits for each, which vectors have, in the place of one of 64. `None`
+    /// where there are too many slots for that.
+    #[inline(always)]
+    pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
+        let range = u64::from(u32::try_from(self.range).ok()?);
+        let last = self.last;
+        Some(hashes.map(|hash| {
+            // Neither product nor their sum is above (2^32 - 1)^2 + 2^32.
+            let reduced = ((hash >> 32) * range + (((hash & u64::from(u32::MAX)) * range) >> 32)) >> 32;
+            (reduced.max(LEFT) - LEFT).min(last)
+        }))
     }
 
     /// The least hash with this start or a greater one; `None` where there is none.
@@ -184,6 +221,12 @@ mod tests {
                 );
             }
             assert_eq!(starts.least_hash(starts.last + 1), None);
+            let hashes: [u64; 64] =
+                std::array::from_fn(|i| (i as u64).wrapping_mul(0x0410_4104_1041_0411).wrapping_sub(i as u64 % 3));
+            match starts.of_many(&hashes) {
+                Some(many) => assert_eq!(many, hashes.map(|hash| starts.of(hash) as u64), "{slots}"),
+                None => assert!(slots > u32::MAX as usize),
+            }
             assert_eq!((starts.of(0), starts.of(u64::MAX) as u64), (0, starts.last));
         }
     }

@@ -60,7 +60,7 @@ pub(super) struct Layer {
     pub(super) bumps: usize,
     /// Where each group of columns begins.
     groups: [usize; MAX_GROUPS],
-    first: FirstGroup,
+    pub(super) first: FirstGroup,
 }
 
 impl Layer {
@@ -252,8 +252,16 @@ impl Geometry {
     }
 
     /// The same from layer `next` on. A call of its own, so that what most queries need stays in registers.
+    #[cold]
     #[inline(never)]
-    fn ask_behind(&self, kernel: impl Parities, bytes: &[u8], mut hash: u64, groups: usize, next: usize) -> bool {
+    pub(super) fn ask_behind(
+        &self,
+        kernel: impl Parities,
+        bytes: &[u8],
+        mut hash: u64,
+        groups: usize,
+        next: usize,
+    ) -> bool {
         for layer in self.layers.get(next..).unwrap_or_default() {
             let start = layer.starts.of(hash);
             let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS)) else { return true };
@@ -361,7 +369,7 @@ impl Layer {
 
     /// Whether the equation holds in the groups behind the first: one absent key in 256 comes here.
     #[inline(never)]
-    fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
+    pub(super) fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
         let equation = Equation::new(start, hash);
         let (low, high) = equation.split();
         (1..groups).all(|group| {

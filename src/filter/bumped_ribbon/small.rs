@@ -4,7 +4,7 @@
 //! 64 slots or more a key's equation has 64 coefficients, with fewer as many as there are slots. A system that cannot
 //! be solved is tried again under another seed, then with a slot more.
 
-use super::band::{Rows, Sink};
+use super::band::Rows;
 use super::hashes::{coefficients, column_group, fingerprint, seeded};
 use super::layer::{Blocks, Columns, FirstGroup, Starts};
 use super::read::{Equation, MAX_GROUPS, Parities};
@@ -42,9 +42,9 @@ impl Small {
         self.blocks.len_bytes(columns, group) + (self.tail() * columns.of_group(group)).div_ceil(8)
     }
 
+    /// What a seeded hash stands for.
     #[inline(always)]
-    pub(super) fn equation(&self, hash: u64) -> Equation {
-        let hash = seeded(hash, self.seed);
+    fn equation(&self, hash: u64) -> Equation {
         // All slots that there are, or as many as there are coefficients.
         let existing = if self.slots < BLOCK_SLOTS { (1 << self.slots) - 1 } else { u64::MAX };
         Equation { start: self.starts.of(hash), coefficients: coefficients(hash) & existing, sum: fingerprint(hash) }
@@ -52,7 +52,7 @@ impl Small {
 
     #[inline(always)]
     pub(super) fn ask(&self, kernel: impl Parities, columns: Columns, bytes: &[u8], hash: u64, groups: usize) -> bool {
-        let equation = self.equation(hash);
+        let equation = self.equation(seeded(hash, self.seed));
         let is_whole = equation.start / BLOCK_SLOTS + 1 < self.blocks.count;
         if is_whole && groups == 1 {
             return self.first.holds(kernel, bytes, equation);
@@ -100,14 +100,14 @@ impl Small {
     ///
     /// `rows` is scratch memory; gives the bytes of each group.
     pub(super) fn solve(&self, columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option<Vec<Vec<u8>>> {
-        let mut equations: Vec<Equation> = hashes.iter().map(|hash| self.equation(hash.raw())).collect();
-        // In the order of their slots they meet few others on their way.
-        equations.sort_unstable_by_key(|equation| equation.start);
+        // In the order of their starts, which is that of their hashes, equations meet few others on their way.
+        let mut seeded: Vec<u64> = hashes.iter().map(|hash| seeded(hash.raw(), self.seed)).collect();
+        seeded.sort_unstable();
         rows.reset(self.slots);
         let wanted = wanted_sums(columns);
-        for equation in &equations {
-            let sink = rows.insert(equation.start, equation.coefficients, equation.sum & wanted, self.slots);
-            if sink == Sink::Contradiction {
+        for hash in seeded {
+            let equation = self.equation(hash);
+            if !rows.insert(equation.start, equation.coefficients, equation.sum & wanted, self.slots) {
                 return None;
             }
         }

@@ -1,0 +1,120 @@
+//! Building a filter takes little memory beyond the hashes and the block: a bumped ribbon works in shards.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+#![allow(unsafe_code, reason = "a global allocator, which counts, cannot be written without")]
+
+mod block_support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use block_support::{SplitMix, spec};
+use filterblock::{FilterBuilder, HashSeed, KeyHash};
+
+/// Of all threads: a build may use several. The tests take turns, and the harness itself needs a few hundred bytes.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static TURN: Mutex<()> = Mutex::new(());
+
+const HASH_LEN_BYTES: usize = 8;
+
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator as it came; the counters allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes of the block, and the most that were held at once from the builder's first key to the finished block.
+struct Cost {
+    block: usize,
+    peak: usize,
+}
+
+/// Adds `n` random keys to a builder that was told their number, or was not.
+fn build(spec_text: &str, n: usize, threads: usize, is_told: bool) -> Cost {
+    let mut random = SplitMix(9);
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let mut builder =
+        FilterBuilder::new(spec(spec_text), HashSeed(1)).with_threads(NonZeroUsize::new(threads).unwrap());
+    if is_told {
+        builder.reserve(n);
+    }
+    (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
+    let block = builder.finish().unwrap();
+    Cost { block: block.len(), peak: PEAK.load(Ordering::Relaxed) - before }
+}
+
+#[test]
+fn the_allocator_counts() {
+    let _turn = TURN.lock();
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    drop(vec![0u8; 1 << 20]);
+    assert!(PEAK.load(Ordering::Relaxed) - before >= 1 << 20);
+}
+
+#[test]
+fn a_bumped_ribbon_of_a_million_keys_takes_at_most_30_bytes_a_key_in_all() {
+    let _turn = TURN.lock();
+    for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:16", "bumped-ribbon:fpr=0.01:compact"] {
+        for is_told in [false, true] {
+            let cost = build(spec, 1_000_000, 1, is_told);
+            println!("{spec}, told: {is_told}: {:.2} bytes a key", cost.peak as f64 / 1e6);
+            assert!(cost.peak <= 30_000_000, "{spec}: {} bytes at once", cost.peak);
+        }
+    }
+}
+
+#[test]
+fn beyond_the_hashes_and_the_block_a_bumped_ribbon_takes_at_most_2_mb_on_one_thread() {
+    let _turn = TURN.lock();
+    for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3", "bumped-ribbon:fpr=0.01:compact"] {
+        for n in [10_000, 100_000, 1_000_000, 4_000_000] {
+            let cost = build(spec, n, 1, true);
+            let beyond = cost.peak.saturating_sub(cost.block + HASH_LEN_BYTES * n);
+            println!("{spec}, {n} keys: {beyond} bytes beyond");
+            assert!(beyond <= 2 << 20, "{spec}, {n} keys: {beyond} bytes beyond the hashes and the block");
+        }
+    }
+}
+
+#[test]
+fn a_thread_more_takes_the_rows_of_its_shard_more() {
+    let _turn = TURN.lock();
+    let one = build("bumped-ribbon:8", 1_000_000, 1, true).peak;
+    let four = build("bumped-ribbon:8", 1_000_000, 4, true).peak;
+    println!("one thread {one}, four {four}");
+    assert!(four <= one + 3 * (1_200 << 10), "{one} bytes with one thread, {four} with four");
+}
+
+#[test]
+fn other_kinds_take_no_more_than_they_are_said_to() {
+    let _turn = TURN.lock();
+    // Hashes and block for all; scratch memory of a row a slot for a standard ribbon, of 17 bytes a slot and a key for a
+    // binary fuse filter.
+    for (spec, most) in [("bloom:10", 10), ("blocked-bloom:10", 10), ("split-block:10", 10), ("split-block-512:10", 10)]
+        .into_iter()
+        .chain([("ribbon:8", 60), ("binary-fuse:8", 60)])
+    {
+        let cost = build(spec, 1_000_000, 1, true);
+        println!("{spec}: {:.2} bytes a key", cost.peak as f64 / 1e6);
+        assert!(cost.peak <= most * 1_000_000, "{spec}: {} bytes at once", cost.peak);
+    }
+}
