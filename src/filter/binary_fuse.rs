@@ -72,8 +72,9 @@ struct Place {
 
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bits, seed, segment, starts, .. } = self;
-        write!(f, "segments of {segment} slots, {bits} bits a slot, seed {seed}; {} slots", starts + 2 * segment)
+        let Self { seed, segment, starts, .. } = self;
+        let (bits, slots) = (self.bits(), starts + 2 * u64::from(*segment));
+        write!(f, "segments of {segment} slots, {bits} bits a slot, seed {seed}; {slots} slots")
     }
 }
 
