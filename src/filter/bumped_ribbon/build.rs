@@ -206,7 +206,7 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     if is_first {
         // All layers have as many slots as keys, and a few more.
         let all = Blocks::new((keys + keys / 256).div_ceil(BLOCK_SLOTS) + 2, columns);
-        capacity = len.max(len_of(all) + bumps_len_bytes(keys / BUCKET_STARTS as usize) + 64);
+        capacity = len.max(len_of(all) + bumps_len_bytes(keys / BUCKET_STARTS) + 64);
         capacity += filter::room_behind(capacity);
     }
     let mut groups = vec![0; capacity];
