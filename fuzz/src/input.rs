@@ -37,18 +37,33 @@ impl<'a> Input<'a> {
 
     /// A kind and a budget: all kinds, 1 to 100 bits a key in steps of a thousandth, or a rate.
     pub fn spec(&mut self) -> FilterSpec {
-        let kind = match self.byte() % 5 {
+        let choice = self.byte();
+        let kind = match choice % 10 {
             0 => return FilterSpec::FULL,
             1 | 2 => FilterKind::Bloom,
-            _ => FilterKind::BlockedBloom,
+            3 | 4 => FilterKind::BlockedBloom,
+            5 => FilterKind::SplitBlock,
+            6 => FilterKind::SplitBlock512,
+            7 => FilterKind::Ribbon,
+            8 => FilterKind::BumpedRibbon,
+            _ => FilterKind::BinaryFuse,
         };
+        let spec = self.budget(kind);
+        if choice >= 128 { spec.compact().unwrap_or(spec) } else { spec }
+    }
+
+    fn budget(&mut self, kind: FilterKind) -> FilterSpec {
         let budget = self.number(2);
         if budget.is_multiple_of(16) {
             // Rates that 100 bits cannot reach are refused.
             let rate = 0.5f64.powi((budget / 16 % 64) as i32 + 1);
             return FilterSpec::false_positive_rate(kind, rate).unwrap_or_default();
         }
-        let bits = 1.0 + (budget % 99_001) as f64 / 1000.0;
+        let bits = match kind {
+            FilterKind::BinaryFuse => [8.0, 12.0, 16.0][(budget % 3) as usize],
+            FilterKind::Ribbon => 1.0 + (budget % 31_001) as f64 / 1000.0,
+            _ => 1.0 + (budget % 99_001) as f64 / 1000.0,
+        };
         FilterSpec::bits_per_key(kind, bits).unwrap()
     }
 }

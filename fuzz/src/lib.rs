@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod input;
+mod kernels;
 mod patch;
 mod roundtrip;
 
 pub use input::Input;
+pub use kernels::kernels;
 pub use patch::patch_block;
 pub use roundtrip::roundtrip;
 

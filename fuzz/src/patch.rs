@@ -1,13 +1,13 @@
 //! Structured edits of sound blocks, with the checksums made right again: what a hostile or defective writer makes.
 
 use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
-use filterblock::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
+use filterblock::{FilterBlock, FilterBuilder, FilterKind, PartitionedBuilder, Verify};
 
 use crate::Input;
 
 #[path = "../../tests/block_support/mod.rs"]
 #[allow(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::unwrap_used, missing_docs)]
-mod block_support;
+pub(crate) mod block_support;
 
 use block_support::{SEED, TABLE, field, key, put_number, repair_pages, repair_trailer};
 
@@ -36,9 +36,11 @@ pub fn patch_block(data: &[u8]) {
 }
 
 /// The block and how many keys it holds.
-fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
+pub(crate) fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
     let spec = input.spec();
     let (form, num_keys) = (input.byte(), input.below(MAX_KEYS));
+    // Layers take 2,561 keys.
+    let num_keys = if spec.kind() == FilterKind::BumpedRibbon && form % 4 == 2 { num_keys * 8 } else { num_keys };
     let block = match form % 4 {
         0 => {
             let partition_keys = usize::from(input.byte()).max(num_keys / 16);

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::Path;
+use std::process::Command;
 
-use filterblock_fuzz::{open_block, patch_block, roundtrip};
+use filterblock_fuzz::{kernels, open_block, patch_block, roundtrip};
 
 /// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
 struct SplitMix(u64);
@@ -70,4 +71,46 @@ fn edited_blocks_with_right_checksums_open_or_are_refused() {
 #[test]
 fn no_key_is_ever_denied() {
     replay("roundtrip", roundtrip, 4_000);
+}
+
+/// A sum over the answers of every seed and of mutations of them.
+fn digest_of_answers() -> String {
+    let seeds = corpus("kernels");
+    let (mut answers, mut random) = (Vec::new(), SplitMix(0));
+    for seed in seeds.iter().cycle().take(600) {
+        let mut data = seed.clone();
+        mutate(&mut data, &seeds[random.below(seeds.len())], &mut random);
+        answers.extend([seed, &data].into_iter().flat_map(|data| kernels(data)).map(u8::from));
+    }
+    let maybe = answers.iter().filter(|&&answer| answer == 1).count();
+    assert!(maybe > answers.len() / 100 && maybe < answers.len(), "{maybe} of {} tell nothing", answers.len());
+    format!("{:08x} of {}", crc32fast::hash(&answers), answers.len())
+}
+
+#[test]
+fn every_instruction_set_answers_alike_from_any_bytes() {
+    // The kernels are chosen once for a process, so each set has its own: this test again, as a child.
+    const CHILD: &str = "FILTERBLOCK_FUZZ_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        println!("\ndigest {}", digest_of_answers());
+        return;
+    }
+    let name = "every_instruction_set_answers_alike_from_any_bytes";
+    let digests = ["portable", "avx2", "avx512", "neon"].map(|isa| {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", name, "--nocapture"]).env("FILTERBLOCK_ISA", isa).env(CHILD, "1").output();
+        let printed = String::from_utf8(output.unwrap().stdout).unwrap();
+        printed
+            .lines()
+            .find_map(|line| line.strip_prefix("digest "))
+            .unwrap_or_else(|| panic!("{isa}: {printed}"))
+            .to_owned()
+    });
+    // A set that this processor has not is passed over for the best one that it has.
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+}
+
+#[test]
+fn no_kernel_panics_on_any_bytes() {
+    replay("kernels", |data| drop(kernels(data)), 2_000);
 }

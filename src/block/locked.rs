@@ -3,8 +3,12 @@
 use std::fmt;
 
 use super::layout::Added;
+#[cfg(feature = "cli")]
+use super::layout::Content;
 use super::reader::{FilterBlock, FilterInfo, Verify};
 use crate::error::{Error, Field, Result};
+#[cfg(feature = "cli")]
+use crate::filter::Geometry;
 use crate::hash::{HashIdentity, KeyHasher, Secret};
 
 /// A sound filter block without its secret: it tells everything but which keys are absent.
@@ -69,6 +73,15 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     #[must_use]
     pub fn info(&self) -> FilterInfo {
         self.0.info()
+    }
+
+    /// What the kind's parameters mean for the payload; `None` for an index of partitions.
+    #[cfg(feature = "cli")]
+    pub(crate) fn geometry(&self) -> Option<&Geometry> {
+        match &self.0.trailer.content {
+            Content::Filter { geometry, .. } => Some(geometry),
+            Content::PartitionIndex => None,
+        }
     }
 
     /// See [`FilterBlock::table_id`].

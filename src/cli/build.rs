@@ -40,7 +40,9 @@ pub struct Arguments {
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// The kind of filter and its budget: KIND:BITS with 1 to 100 bits a key, or KIND:fpr=RATE with a rate of false
-    /// positives that 100 bits a key can reach; KIND is bloom or blocked-bloom. Or `full`, which says maybe to every key
+    /// positives that 100 bits a key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512, bumped-ribbon,
+    /// ribbon (up to 32 bits) or binary-fuse (8, 12 or 16 bits); `:compact` behind a bumped-ribbon makes it smaller and
+    /// slower to build. Or `full`, which says maybe to every key
     #[arg(long, value_name = "SPEC", default_value = "blocked-bloom:10")]
     filter: FilterSpec,
     /// The seed under which keys are hashed; it is stored in the block

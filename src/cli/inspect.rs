@@ -132,15 +132,16 @@ fn explain(field: Field, raw: &[u8], block: &LockedBlock<Mapped>, info: &FilterI
         }
         Field::Place if value == 0 => "the whole filter of its table".into(),
         Field::Place => format!("partition {value} of its table"),
-        Field::Params => {
-            let bits = count(raw.first().copied().unwrap_or(0).into(), "bit");
-            format!("{bits} asked per query; the rest is reserved")
-        }
+        Field::Params => block.geometry().map_or_else(|| "an index has none".into(), ToString::to_string),
         Field::ExtensionLen if value == 0 => "no extension".into(),
-        Field::ExtensionLen => match block.extractor() {
-            Some(name) => format!("{} of extension; prefixes taken by {name}", count(value, "byte")),
-            None => format!("{} of extension", count(value, "byte")),
-        },
+        Field::ExtensionLen => {
+            let records = [
+                block.hash().fingerprint.map(|_| "; the secret's fingerprint".to_owned()),
+                block.extractor().map(|name| format!("; prefixes taken by {name}")),
+                block.geometry().filter(|geometry| geometry.has_layers()).map(|_| "; the filter's layers".to_owned()),
+            ];
+            format!("{} of extension{}", count(value, "byte"), records.into_iter().flatten().collect::<String>())
+        }
         Field::Kind if info.partitions > 0 => {
             format!("index of {} of {}", count(info.partitions as u64, "partition"), info.kind)
         }

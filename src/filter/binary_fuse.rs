@@ -15,6 +15,8 @@
 
 mod build;
 
+use std::fmt;
+
 use super::arch::{self, RESIDENT_LEN_BYTES};
 use super::guard::{Guard, or_maybe};
 use super::{FilterKind, FilterSpec, Rounding, Shape};
@@ -66,6 +68,14 @@ pub(crate) struct Geometry {
 struct Place {
     slots: [u64; 3],
     fingerprint: u16,
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, segment, starts, .. } = self;
+        let (bits, slots) = (self.bits(), starts + 2 * u64::from(*segment));
+        write!(f, "segments of {segment} slots, {bits} bits a slot, seed {seed}; {slots} slots")
+    }
 }
 
 impl Geometry {

@@ -223,6 +223,16 @@ impl Geometry {
         }
     }
 
+    /// Whether some of it is kept in the trailer's extension.
+    #[cfg(feature = "cli")]
+    pub(crate) fn has_layers(&self) -> bool {
+        match self {
+            Self::Ribbon(_) => true,
+            Self::BumpedRibbon(ribbon) => ribbon.has_layers(),
+            _ => false,
+        }
+    }
+
     /// The number of distinct keys that most likely set `set_bits` of `bits` bits; `None` where the bits do not tell.
     pub(crate) fn estimated_keys(&self, set_bits: u64, bits: u64) -> Option<f64> {
         match *self {
@@ -232,6 +242,21 @@ impl Geometry {
             }
             Self::SplitBlock { .. } => Some(math::estimated_keys(set_bits, bits, math::LANES)),
             Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(_) | Self::BinaryFuse(_) => None,
+        }
+    }
+}
+
+/// What the parameters say, for people.
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ribbon(ribbon) => ribbon.fmt(f),
+            Self::BumpedRibbon(ribbon) => ribbon.fmt(f),
+            Self::BinaryFuse(fuse) => fuse.fmt(f),
+            Self::Empty | Self::Full | Self::Bloom { .. } | Self::BlockedBloom { .. } | Self::SplitBlock { .. } => {
+                let probes = self.probes();
+                write!(f, "{probes} {} asked per query; the rest is reserved", if probes == 1 { "bit" } else { "bits" })
+            }
         }
     }
 }

@@ -17,6 +17,8 @@
 
 mod banding;
 
+use std::fmt;
+
 use super::arch::{self, Isa};
 use super::guard::{Guard, or_maybe};
 use super::{FilterKind, FilterSpec, Rounding, Shape};
@@ -56,6 +58,13 @@ struct Row {
     start: u64,
     coefficients: u128,
     fingerprint: u32,
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { columns, narrow, blocks, seed } = self;
+        write!(f, "columns {columns}, seed {seed}; blocks of {WIDTH} slots {blocks}, {narrow} with a column less")
+    }
 }
 
 impl Geometry {

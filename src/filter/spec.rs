@@ -12,7 +12,8 @@ const MILLIBITS: std::ops::RangeInclusive<u32> = 1_000..=100_000;
 
 const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
                         that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512, \
-                        bumped-ribbon, ribbon (up to 32 bits) or binary-fuse (8, 12 or 16 bits); or just \"full\"";
+                        bumped-ribbon, ribbon (up to 32 bits) or binary-fuse (8, 12 or 16 bits); behind it all, \":compact\" \
+                        makes a bumped-ribbon smaller and slower to build; or just \"full\"";
 
 /// The kind of a filter and its budget, either bits per key or a false-positive rate.
 ///
@@ -217,6 +218,10 @@ mod tests {
             "blocked-bloom:fpr=0.000001",
             "split-block:12",
             "split-block-512:fpr=0.001",
+            "ribbon:7.5",
+            "bumped-ribbon:fpr=0.01",
+            "bumped-ribbon:8:compact",
+            "binary-fuse:12",
             "full",
         ] {
             let spec: FilterSpec = text.parse().unwrap();

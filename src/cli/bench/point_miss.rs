@@ -89,8 +89,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// A filter to measure: by-level (the store's default), KIND:BITS with 1 to 100 bits a key, KIND:fpr=RATE, with
-    /// KIND bloom or blocked-bloom, full, which says maybe to every key, monkey:BITS, which spends so many bits a key
-    /// where they save most reads, or budget:BYTES for all filters together (64MiB); may be repeated
+    /// KIND bloom, blocked-bloom, split-block, split-block-512, bumped-ribbon, ribbon or binary-fuse, full, which says
+    /// maybe to every key, monkey:BITS, which spends so many bits a key where they save most reads, or budget:BYTES for all filters together (64MiB); may be repeated
     #[arg(long, value_name = "SPEC", default_values = ["by-level", "blocked-bloom:10", "bloom:10"])]
     filter: Vec<FilterChoice>,
     /// How the tables lie; may be repeated

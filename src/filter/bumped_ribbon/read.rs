@@ -1,5 +1,7 @@
 //! The geometry of a payload, and queries.
 
+use std::fmt;
+
 use super::hashes::{coefficients, column_group, fingerprint, remix};
 use super::layer::{Blocks, Columns, FirstGroup, Starts, bumps_len_bytes, is_bumped};
 use super::small::Small;
@@ -96,6 +98,19 @@ impl Equation {
     pub(super) fn split(&self) -> (u64, u64) {
         let shift = self.start % BLOCK_SLOTS;
         (self.coefficients << shift, (self.coefficients >> 1) >> (BLOCK_SLOTS - 1 - shift))
+    }
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "columns {}", self.columns.all)?;
+        for (i, layer) in self.layers.iter().enumerate() {
+            let Blocks { count, fewer } = layer.blocks;
+            write!(f, "; layer {i}: blocks of {BLOCK_SLOTS} slots {count}, {fewer} with a column less")?;
+        }
+        let Some(last) = &self.last else { return Ok(()) };
+        write!(f, "; {} slots in one system, seed {}", last.slots, last.seed)?;
+        write!(f, ", {} of {} whole blocks with a column less", last.blocks.fewer, last.blocks.count)
     }
 }
 
@@ -199,6 +214,11 @@ impl Geometry {
 
     pub(in crate::filter) fn columns(&self) -> u32 {
         self.columns.all
+    }
+
+    #[cfg(feature = "cli")]
+    pub(in crate::filter) fn has_layers(&self) -> bool {
+        !self.layers.is_empty()
     }
 
     /// A mean over the starts of the layers, weighted by their slots, as every key takes one.

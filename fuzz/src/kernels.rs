@@ -1,0 +1,32 @@
+//! Filters of any bytes: every instruction set must give the same answers from them.
+
+use filterblock::layout::PARTITION_INDEX_TAG;
+use filterblock::{Columns, Field, FilterBlock, KeyHash, Verify};
+
+use crate::Input;
+use crate::patch::{block_support, sound_block};
+
+/// The answers of a filter whose shape the input's front describes and whose payload is the rest, over and over.
+///
+/// `FILTERBLOCK_ISA` says by which kernels, once for a process: tests/replay.rs compares processes.
+pub fn kernels(data: &[u8]) -> Vec<bool> {
+    let mut input = Input(data);
+    let (mut block, num_keys) = sound_block(&mut input);
+    // The payload of an index is no filter, and lies elsewhere.
+    let is_index = block_support::get_number(&block, Field::Kind) == PARTITION_INDEX_TAG.into();
+    if is_index || input.is_empty() {
+        return Vec::new();
+    }
+    let len = block_support::payload_len(&block).unwrap();
+    let front = block.iter_mut().take(len);
+    front.zip(input.0.iter().cycle().enumerate()).for_each(|(byte, (i, new))| *byte = new.wrapping_mul(i as u8 | 1));
+    block_support::repair_pages(&mut block);
+    let filter = FilterBlock::open_with(block.as_slice(), Verify::AtOpen).unwrap();
+    let hashes: Vec<KeyHash> = (0..num_keys + 300).map(block_support::hash).collect();
+    let mut answers = vec![false; hashes.len()];
+    filter.may_contain_batch(&hashes, &mut answers);
+    let singly: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain(hash)).collect();
+    assert_eq!(answers, singly, "a batch is answered otherwise than its keys one by one");
+    answers.extend(hashes.iter().map(|&hash| filter.may_contain_with(hash, Columns::First)));
+    answers
+}
