@@ -65,6 +65,7 @@ impl FilterSpec {
     }
 
     /// The largest filter of a kind for at most so many bits per key; `None` if there is none so small.
+    #[cfg(feature = "lsm")]
     pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
         let offered = match kind {
             FilterKind::BinaryFuse => {
