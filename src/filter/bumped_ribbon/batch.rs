@@ -57,7 +57,7 @@ impl Geometry {
         }
         let mut bumps = [0; KEYS];
         for (byte, &start) in bumps.iter_mut().zip(&starts) {
-            *byte = bytes.get(layer.bumps + start as usize / (4 * BUCKET_STARTS as usize)).copied().unwrap_or_default();
+            *byte = bytes.get(layer.bumps + start as usize / (4 * BUCKET_STARTS)).copied().unwrap_or_default();
         }
         let mut bumped = 0u32;
         for i in 0..KEYS {

@@ -54,8 +54,8 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Ef
     } else {
         let density = match hashes.len() {
             _ if spec.is_compact() => COMPACT,
-            ..MANY_KEYS => FEW,
-            ..VERY_MANY_KEYS => MANY,
+            keys if keys < MANY_KEYS => FEW,
+            keys if keys < VERY_MANY_KEYS => MANY,
             _ => VERY_MANY,
         };
         layered(columns, density, hashes, effort.threads)
