@@ -141,7 +141,7 @@ impl<'a> Bumped<'a> {
             let mut varint = || {
                 let (mut value, mut shift) = (0, 0);
                 loop {
-                    let Some(byte) = record.next() else { return None };
+                    let byte = record.next()?;
                     value |= u64::from(byte & 0x7f) << shift;
                     shift += 7;
                     if byte < 0x80 {
