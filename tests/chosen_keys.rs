@@ -7,7 +7,10 @@
 mod block_support;
 
 use block_support::{SplitMix, spec};
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, LockedBlock, Secret, Verify};
+use filterblock::{
+    FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, LockedBlock, PartitionedBuilder, Secret,
+    Verify,
+};
 
 /// Known to all: it stands in every block.
 const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
@@ -150,6 +153,32 @@ fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
                 println!("{spec_text}, {name}, {honest} others: {bits:.2} bits a key, {}", block.info().kind);
                 assert!(bits < 16.0, "{spec_text}, {name}: {bits} bits a key");
             }
+        }
+    }
+}
+
+#[test]
+fn a_filter_of_which_one_partition_had_to_be_of_another_kind_denies_no_key_and_guesses_no_number() {
+    let keys_of = |hashes: std::ops::Range<u64>| {
+        let mut keys: Vec<_> = hashes.map(|hash| key_with_hash(SEED, hash)).collect();
+        keys.sort_unstable();
+        keys
+    };
+    for spec_text in ["binary-fuse:8", "ribbon:8"] {
+        // The keys of one partition all have nearly the same hash; those of the other are like any others.
+        let mut keys = keys_of(0..3_000);
+        keys.extend((0..3_000u64).map(|i| [&[0xff; 8][..], &i.swap_bytes().to_le_bytes()].concat()));
+        assert!(keys.is_sorted());
+        let mut builder = PartitionedBuilder::new(spec(spec_text), SEED, 3_000);
+        keys.iter().for_each(|key| builder.add(key).unwrap());
+        let bytes = builder.finish().unwrap();
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let block = FilterBlock::open_with(&bytes, verify).unwrap();
+            assert!(keys.iter().all(|key| block.may_contain_key(key)), "{spec_text}");
+            let info = block.info();
+            assert_eq!((info.kind, info.partitions), (FilterKind::BlockedBloom, 2), "{spec_text}: the first fell back");
+            assert!((0.003..0.006).contains(&info.expected_false_positive_rate), "{spec_text}: {info:?}");
+            assert_eq!(info.estimated_keys, None, "{spec_text}: half of the bits tell nothing");
         }
     }
 }

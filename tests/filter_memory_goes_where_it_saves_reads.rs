@@ -48,6 +48,19 @@ fn any_levels() -> impl Strategy<Value = Vec<LevelShape>> {
     proptest::collection::vec(level, 1..8)
 }
 
+#[test]
+fn a_kind_of_few_widths_gets_one_of_them_and_not_none() {
+    for bits_per_key in [8.0, 12.0, 16.0] {
+        let monkey = Monkey::new(FilterKind::BinaryFuse, bits_per_key).unwrap();
+        for levels in [full(10, 4, 1_000), full(3, 6, 500), full(2, 5, 77), vec![LevelShape::new(5_000, 7)]] {
+            let specs = monkey.specs(&levels);
+            assert!(bits(&levels, &specs) <= keys(&levels) * bits_per_key, "{specs:?}");
+            let uniform = vec![FilterSpec::bits_per_key(FilterKind::BinaryFuse, bits_per_key).unwrap(); levels.len()];
+            assert!(reads(&levels, &specs) <= reads(&levels, &uniform) * 1.000_1, "{specs:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

@@ -126,6 +126,29 @@ fn of_ribbons_of_every_size_and_budget() {
 }
 
 #[test]
+fn of_bumped_ribbons_of_every_size_and_whole_columns() {
+    for budget in ["8", "fpr=0.00390625", "fpr=0.00390625:compact"] {
+        check_ribbon_sizes(&format!("bumped-ribbon:{budget}"));
+    }
+}
+
+#[test]
+fn of_bumped_ribbons_of_every_size_and_parts_of_columns() {
+    for budget in ["2", "7.3", "12.3", "fpr=0.01", "fpr=0.01:compact"] {
+        check_ribbon_sizes(&format!("bumped-ribbon:{budget}"));
+    }
+}
+
+/// One system, of a block or more; one layer and the system behind it; several layers, lanes and shards.
+fn check_ribbon_sizes(spec_text: &str) {
+    for n in [1u64, 2, 3, 10, 33, 64, 65, 100, 1_000, 2_560, 2_561, 4_096, 10_000, 60_000, 100_000] {
+        let filters: u64 = (100_000 / n).clamp(20, 1_000);
+        let queries = (2_000_000 / filters).next_multiple_of(BATCH);
+        check(&format!("{spec_text}, {n} keys"), &measure(spec_text, n, filters, queries, decimal));
+    }
+}
+
+#[test]
 fn of_awkward_keys() {
     type WriteKey = fn(u64, &mut Vec<u8>);
     let families: [(&str, WriteKey); 6] = [
@@ -143,9 +166,19 @@ fn of_awkward_keys() {
         ("runs of one byte", |i, key| key.resize(i as usize % 64 + i as usize / 64, (i % 251) as u8)),
     ];
     for (name, write_key) in families {
-        for spec in
-            ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "binary-fuse:8", "ribbon:8"]
-        {
+        for spec in [
+            "bloom:10",
+            "blocked-bloom:10",
+            "split-block:10",
+            "split-block-512:10",
+            "binary-fuse:8",
+            "binary-fuse:12",
+            "ribbon:8",
+            "ribbon:fpr=0.01",
+            "bumped-ribbon:8",
+            "bumped-ribbon:fpr=0.01",
+            "bumped-ribbon:fpr=0.01:compact",
+        ] {
             // The last family has long keys: fewer of them do.
             let (n, queries) = if name == "runs of one byte" { (2_000, 5_000) } else { (10_000, 50_000) };
             check(&format!("{spec}, {name} keys"), &measure(spec, n, 20, queries, write_key));

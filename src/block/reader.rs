@@ -61,7 +61,8 @@ pub(super) struct Part {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FilterInfo {
-    /// The kind of filter; of the partitions, if there are any.
+    /// The kind of filter; of the first partition, if there are any. A partition may be of another kind than its
+    /// neighbours, where its keys could not be placed in a filter of the kind that was asked for.
     pub kind: FilterKind,
     /// Distinct keys.
     pub num_keys: u64,
@@ -71,13 +72,14 @@ pub struct FilterInfo {
     pub block_len_bytes: u64,
     /// Bits of the whole block per distinct key; 0 without keys.
     pub bits_per_key: f64,
-    /// Bits asked per query.
+    /// Bits asked per query; in the first partition, if there are any.
     pub probes: u32,
     /// The share of absent keys that is expected to be answered "maybe", by the exact formula of the kind.
     pub expected_false_positive_rate: f64,
     /// The share of bits that are set.
     pub fill: f64,
-    /// The number of distinct keys, guessed from the fill alone; `None` where the bits do not tell.
+    /// The number of distinct keys, guessed from the fill alone; `None` where the bits do not tell, or partitions are of
+    /// several kinds.
     pub estimated_keys: Option<f64>,
     /// The number of partitions; 0 for a filter in one piece.
     pub partitions: usize,
@@ -301,7 +303,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             probes: first.map_or(0, |part| part.geometry.probes()),
             expected_false_positive_rate: self.expected_false_positive_rate(),
             fill: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },
-            estimated_keys: first.map_or(Some(0.0), |part| part.geometry.estimated_keys(set_bits, bits)),
+            estimated_keys: match first {
+                None => Some(0.0),
+                Some(first) if parts.iter().any(|part| part.kind != first.kind) => None,
+                Some(first) => first.geometry.estimated_keys(set_bits, bits),
+            },
             partitions: self.partitions.as_ref().map_or(0, |partitions| partitions.parts().count()),
         }
     }

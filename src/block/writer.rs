@@ -156,6 +156,8 @@ impl FilterBuilder {
             let reason = "the compact form takes the kinds bloom and blocked-bloom";
             return Err(Error::InvalidSpec { spec: self.spec.to_string(), reason });
         }
+        // Such filters are small and many: the room for a trailer would be larger than they are.
+        payload.shrink_to_fit();
         Ok(payload)
     }
 
@@ -170,12 +172,15 @@ impl FilterBuilder {
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
             // As in the block, vector loads find bytes behind the payload.
+            payload.reserve_exact(LOAD_LEN_BYTES);
             payload.resize(len + LOAD_LEN_BYTES, 0);
             let view = FilterView::new(&geometry, Isa::detect(), &payload, len);
             let mut answers = [false; 256];
             let denied: usize = hashes
                 .chunks(answers.len())
                 .map(|hashes| {
+                    // An answer that is not given must not pass for the one before it.
+                    answers.fill(false);
                     view.may_contain_batch(hashes, &mut answers);
                     answers.iter().zip(hashes).filter(|(answer, _)| !**answer).count()
                 })

@@ -298,6 +298,19 @@ pub(crate) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Re
     }
 }
 
+/// A payload of zeros, whose vector has room for what a block appends: 4 bytes for each 4 KiB, a trailer and its extension.
+/// Without it the payload would be copied, and be there twice.
+fn zeros(len: usize) -> Vec<u8> {
+    let mut payload = vec![0; len + room_behind(len)];
+    payload.truncate(len);
+    payload
+}
+
+/// See [`zeros`].
+fn room_behind(len: usize) -> usize {
+    len / 1024 + 320
+}
+
 /// The kinds that are bits to set, in a payload whose size follows from the number of keys.
 fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Result<(Shape, Vec<u8>)> {
     let granule_len_bytes = match (spec.kind(), rounding) {
@@ -311,7 +324,7 @@ fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Res
     let mut payload = math::granules(num_keys, spec.millibits_per_key(), granule_len_bytes as u64 * 8)
         .and_then(|granules| usize::try_from(granules).ok()?.checked_mul(granule_len_bytes))
         .filter(|&len| isize::try_from(len).is_ok())
-        .map(|len| vec![0; len])
+        .map(zeros)
         .ok_or_else(|| Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" })?;
     let millibits = math::millibits_per_key(payload.len() as u64 * 8, num_keys);
     let probes = match spec.kind() {

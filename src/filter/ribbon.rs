@@ -204,7 +204,7 @@ fn parity(word: u128) -> u32 {
 }
 
 /// Builds the filter that `spec` asks for over `hashes`, which are distinct and sorted; where no seed and size will do,
-/// a blocked Bloom filter of the same rate.
+/// a blocked Bloom filter of the same rate, or of the same bits per key where it cannot have that rate.
 ///
 /// # Errors
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.
@@ -219,7 +219,10 @@ pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec
         }
     }
     let rate = spec.rate().unwrap_or_else(|| (-(spec.millibits_per_key() as f64) / 1000.0).exp2());
-    super::encode_bloom(FilterSpec::false_positive_rate(FilterKind::BlockedBloom, rate)?, hashes, Rounding::Words)
+    // There are rates that a line does not reach with any number of bits. A build that fails would be worse.
+    let instead = FilterSpec::false_positive_rate(FilterKind::BlockedBloom, rate)
+        .unwrap_or_else(|_| spec.instead(FilterKind::BlockedBloom));
+    super::encode_bloom(instead, hashes, Rounding::Words)
 }
 
 #[cfg(test)]

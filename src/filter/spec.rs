@@ -64,6 +64,17 @@ impl FilterSpec {
         Ok(Self { kind, millibits, rate: None, compact: false })
     }
 
+    /// The largest filter of a kind for at most so many bits per key; `None` if there is none so small.
+    pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
+        let offered = match kind {
+            FilterKind::BinaryFuse => {
+                binary_fuse::WIDTHS.iter().map(|&width| f64::from(width)).rfind(|&width| width <= bits_per_key)?
+            }
+            _ => bits_per_key,
+        };
+        Self::bits_per_key(kind, offered).ok()
+    }
+
     /// The smallest filter whose expected false-positive rate, by the exact formula of its kind for many keys, is at
     /// most `rate`.
     ///
@@ -146,7 +157,10 @@ fn rate_of_many(kind: FilterKind, millibits: u32) -> f64 {
             let fitting = binary_fuse::WIDTHS.iter().rev().find(|&&width| width * 1000 <= millibits);
             fitting.map_or(1.0, |&width| (-f64::from(width)).exp2())
         }
-        FilterKind::Ribbon if millibits > ribbon::MAX_COLUMNS * 1000 => (-f64::from(ribbon::MAX_COLUMNS)).exp2(),
+        // Neither has more columns, whatever it is given.
+        FilterKind::Ribbon | FilterKind::BumpedRibbon if millibits > ribbon::MAX_COLUMNS * 1000 => {
+            (-f64::from(ribbon::MAX_COLUMNS)).exp2()
+        }
         FilterKind::Ribbon | FilterKind::BumpedRibbon => (-f64::from(millibits) / 1000.0).exp2(),
         FilterKind::Empty | FilterKind::Full => 1.0,
     }
@@ -229,6 +243,16 @@ mod tests {
         for text in ["", "bloom", "cuckoo:10", "empty:10", "full:10", ":", "bloom:10:10"] {
             assert!(text.parse::<FilterSpec>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_rate_below_that_of_all_columns_is_refused_and_not_promised() {
+        for kind in ["ribbon", "bumped-ribbon"] {
+            assert!(format!("{kind}:fpr=0.0000000003").parse::<FilterSpec>().is_ok(), "{kind}");
+            assert!(format!("{kind}:fpr=0.0000000002").parse::<FilterSpec>().is_err(), "{kind}");
+        }
+        let most = FilterSpec::bits_per_key(FilterKind::BumpedRibbon, 100.0).unwrap();
+        assert_eq!(most.expected_rate(), (-32.0f64).exp2());
     }
 
     #[test]

@@ -10,6 +10,9 @@ const TABLE_OVERHEAD_BYTES: f64 = 128.0;
 /// The part of the budget that goes to bits: page sums take a thousandth, and a kind may take a little more than its
 /// bits per key.
 const SHARE_OF_BITS: f64 = 0.98;
+/// The same for binary fuse filters, whose bits per key are those of the fingerprint: of ten thousand keys and more they
+/// take up to 1.29 times that.
+const SHARE_OF_FUSE_BITS: f64 = 0.76;
 /// More bits a key on average save no read that anyone would notice, and would only be in the way when the store grows.
 const MAX_BITS_PER_KEY: f64 = 20.0;
 
@@ -69,7 +72,9 @@ impl FilterPolicy for MemoryBudget {
             in_use += level.filter_bytes as f64;
         }
         let total = self.total_bytes as f64;
-        let for_bits = (total * SHARE_OF_BITS - tables * TABLE_OVERHEAD_BYTES).max(0.0) * 8.0;
+        let is_fuse = [self.kinds.upper, self.kinds.bottom].contains(&FilterKind::BinaryFuse);
+        let share_of_bits = if is_fuse { SHARE_OF_FUSE_BITS } else { SHARE_OF_BITS };
+        let for_bits = (total * share_of_bits - tables * TABLE_OVERHEAD_BYTES).max(0.0) * 8.0;
         // All of the share up to the budget, nothing of it at twice the budget, which is thus never passed.
         let share = (2.0 - in_use / total.max(1.0)).clamp(0.0, 1.0);
         let bits = (for_bits * share).min(keys * MAX_BITS_PER_KEY);

@@ -40,12 +40,15 @@ impl Curve {
         let mut least = 0.0_f64;
         let mut at = |i| {
             let bits = 1.0 + f64::from(i) * STEP;
-            // What a kind does not offer is left out.
-            let spec = FilterSpec::bits_per_key(kind, bits).ok()?;
+            // Between the widths that a kind has, the bits beyond the lower one are of no use.
+            let spec = FilterSpec::at_most(kind, bits)?;
             least = least.min(spec.expected_rate().ln()).max(LEAST_LN_RATE);
             Some((bits, least))
         };
-        Self { samples: (0..SAMPLES).filter_map(&mut at).collect() }
+        let mut samples: Vec<_> = (0..SAMPLES).filter_map(&mut at).collect();
+        // What lies beyond the largest is not offered.
+        while samples.pop_if(|&mut (bits, _)| FilterSpec::bits_per_key(kind, bits).is_err()).is_some() {}
+        Self { samples }
     }
 
     /// The least bits per key with a rate of `ln_rate` at most: none for a rate that the smallest filter is better than,

@@ -46,7 +46,7 @@ impl Kinds {
 fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
     // Rounded down to the thousandth that a specification keeps, a billionth aside that is an error of arithmetic.
     let bits = ((bits + 1e-9) * 1000.0).floor() / 1000.0;
-    FilterSpec::bits_per_key(kind, bits).unwrap_or(FilterSpec::FULL)
+    FilterSpec::at_most(kind, bits).unwrap_or(FilterSpec::FULL)
 }
 
 /// The runs of a level.

@@ -6,7 +6,7 @@ use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, Sel
 use crate::contender::{BATCH, Contender, Input, Probe};
 
 /// What is measured; a specification that this version does not know is skipped, and the program says so.
-const SPECS: [&str; 12] = [
+const SPECS: [&str; 13] = [
     "bloom:10",
     "blocked-bloom:10",
     "blocked-bloom:fpr=0.01",
@@ -14,6 +14,7 @@ const SPECS: [&str; 12] = [
     "split-block-512:10",
     "ribbon:fpr=0.00390625",
     "bumped-ribbon:fpr=0.00390625",
+    "bumped-ribbon:fpr=0.00390625:compact",
     "bumped-ribbon:fpr=0.01",
     "bumped-ribbon:fpr=0.0009765625",
     "binary-fuse:8",

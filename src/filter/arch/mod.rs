@@ -223,6 +223,9 @@ fn in_batches<const LEN: usize>(
 /// The same for a bumped ribbon filter.
 #[inline(always)]
 fn ribbon_in_batches(kernel: impl Parities, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    // A batch has as many answers as keys: it computes those of all 32 places that it may have.
+    let answered = answers.len().min(hashes.len());
+    let answers = answers.get_mut(..answered).unwrap_or_default();
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
         ribbon.ask_batch(kernel, bytes, hashes, answers);
     }

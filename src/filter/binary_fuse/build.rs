@@ -11,6 +11,7 @@
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::codec::u16_bytes;
+use crate::filter::zeros;
 use crate::hash::KeyHash;
 
 /// Seeds to try, in all. Where hashes are as good as random, the second is hardly ever needed; hashes that crowd in a
@@ -82,7 +83,7 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Option<(Geometry, Vec<u
     for geometry in geometries(width, hashes.len() as u64) {
         let len_bytes = usize::try_from(geometry.slots().checked_mul(u64::from(geometry.bits()))?.div_ceil(8)).ok()?;
         if peeling.peel(&geometry, hashes)? {
-            let mut payload = vec![0; len_bytes];
+            let mut payload = zeros(len_bytes);
             match width {
                 Width::Eight => peeling.assign::<8>(&geometry, hashes.len(), &mut payload),
                 Width::Twelve => peeling.assign::<12>(&geometry, hashes.len(), &mut payload),

@@ -15,7 +15,7 @@ use crate::hash::KeyHash;
 /// The least slots of a lane.
 const MIN_LANE_SLOTS: usize = 4_096;
 /// Slots that share scratch memory: as many as stay in the second-level cache.
-const SHARD_SLOTS: usize = 65_536;
+pub(super) const SHARD_SLOTS: usize = 65_536;
 /// Steps of all lanes between two looks at what has become of their equations.
 const STEPS: usize = 8;
 /// The last buckets of a lane are done after those of all lanes of the shard.
@@ -49,6 +49,11 @@ impl Rows {
     /// So many free rows.
     pub(super) fn reset(&mut self, slots: usize) {
         self.0.clear();
+        if self.0.capacity() < slots {
+            // Neither twice as many as are needed, nor the old ones beside the new.
+            self.0 = Vec::new();
+            self.0.reserve_exact(slots);
+        }
         self.0.resize(slots, Row::default());
     }
 

@@ -17,7 +17,8 @@ use crate::hash::KeyHash;
 const KEYS: usize = 32;
 
 impl Geometry {
-    /// Answers for as many keys as there are answers, at most 32.
+    /// Answers for as many keys as there are answers, at most 32. There are no more answers than keys: those beyond would
+    /// be overwritten.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "starts are places of slots in memory")]
     #[expect(clippy::indexing_slicing, reason = "arrays of KEYS elements, at places below KEYS")]

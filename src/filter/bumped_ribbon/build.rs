@@ -2,9 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use super::band::{Keys, Lane, Row, Rows, WINDOW, lane_bounds, run, tail_of};
+use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, run, tail_of};
 use super::hashes::remix;
-use super::layer::{Columns, bumps_len_bytes};
+use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
 use super::small::{Small, wanted_sums};
 use super::solve::{State, solve_blocks};
@@ -127,7 +127,9 @@ fn single(columns: Columns, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
 fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZeroUsize) -> Option<(Shape, Vec<u8>)> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
-    let mut scratch: Vec<Rows> = (0..threads.get()).map(|_| Rows::default()).collect();
+    // There are fewer slots than keys, and no more to do at once than there are shards.
+    let threads = threads.get().min(hashes.len() / SHARD_SLOTS + 1);
+    let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
     let mut next = build_layer((columns, density), hashes, &mut scratch, &mut layers, &mut built);
     while next.len() > MAX_LAST_KEYS {
         if layers.len() == super::read::MAX_LAYERS {
@@ -145,38 +147,71 @@ fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZ
         put_varint(&mut record, small.slots as u64);
         record.push(small.seed);
     }
-    let (small, mut last_groups) = last.map_or((None, Vec::new()), |(small, groups)| (Some(small), groups));
+    let (small, last_groups) = last.map_or((None, Vec::new()), |(small, groups)| (Some(small), groups));
     let geometry = Geometry::lay_out(columns, layers, small)?;
-    let mut payload = Vec::new();
-    for group in 0..columns.groups() {
-        for layer in &mut built {
-            append(&mut payload, layer.groups.get_mut(group)?);
-        }
-        if let Some(group) = last_groups.get_mut(group) {
-            append(&mut payload, group);
-        }
-        if group == 0 {
-            built.iter_mut().for_each(|layer| append(&mut payload, &mut layer.bumps));
-        }
-    }
-    debug_assert_eq!(payload.len(), geometry.payload_len);
+    let payload = assemble(&geometry, built, &last_groups)?;
     let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.param(), low, high], layers: record };
     Some((shape, payload))
 }
 
-/// Moves bytes; those that come first, by far the most, are not copied.
-fn append(payload: &mut Vec<u8>, bytes: &mut Vec<u8>) {
-    if payload.is_empty() {
-        *payload = std::mem::take(bytes);
-    } else {
-        payload.append(bytes);
-    }
-}
-
 /// The bytes of a layer.
 struct BuiltLayer {
-    groups: Vec<Vec<u8>>,
+    /// All its groups of columns, one after the other.
+    groups: Vec<u8>,
     bumps: Vec<u8>,
+}
+
+/// Puts the parts of a payload in their places. The first layer, by far the largest, stays in its memory: its groups are
+/// moved apart, the last one first.
+fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let columns = geometry.columns;
+    // Of each group, where it lies among the groups of its layer, how long it is, and its place in the payload.
+    let moves = |layer: &Layer| {
+        let mut from = 0;
+        let lens = (0..columns.groups()).map(|group| layer.blocks.len_bytes(columns, group));
+        let all = lens.zip(layer.groups).map(|(len, to)| {
+            from += len;
+            (from - len, len, to)
+        });
+        all.collect::<Vec<_>>()
+    };
+    let mut payload = std::mem::take(&mut built.first_mut()?.groups);
+    payload.reserve_exact(geometry.payload_len.saturating_sub(payload.len()));
+    payload.resize(geometry.payload_len, 0);
+    for (from, len, to) in moves(geometry.layers.first()?).into_iter().rev() {
+        payload.copy_within(from..from + len, to);
+    }
+    let mut put = |to: usize, bytes: &[u8]| {
+        payload.get_mut(to..to + bytes.len())?.copy_from_slice(bytes);
+        Some(())
+    };
+    for (layer, built) in geometry.layers.iter().zip(&built) {
+        put(layer.bumps, &built.bumps)?;
+        for (from, len, to) in moves(layer) {
+            // Of the first layer there is nothing left to put.
+            built.groups.get(from..from + len).map_or(Some(()), |bytes| put(to, bytes))?;
+        }
+    }
+    for (group, bytes) in last.iter().enumerate() {
+        put(*geometry.last.as_ref()?.groups.get(group)?, bytes)?;
+    }
+    Some(payload)
+}
+
+/// Memory for the groups of a layer of `keys` keys; for the first layer with room for the others and the rest of a block.
+fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool) -> Vec<u8> {
+    let len_of = |blocks: Blocks| (0..columns.groups()).map(|group| blocks.len_bytes(columns, group)).sum::<usize>();
+    let len = len_of(layer.blocks);
+    let mut capacity = len;
+    if is_first {
+        // All layers have as many slots as keys, and a few more.
+        let all = Blocks::new((keys + keys / 256).div_ceil(BLOCK_SLOTS) + 2, columns);
+        capacity = len.max(len_of(all) + bumps_len_bytes(keys / BUCKET_STARTS) + 64);
+        capacity += filter::room_behind(capacity);
+    }
+    let mut groups = vec![0; capacity];
+    groups.truncate(len);
+    groups
 }
 
 /// Builds one layer and gives the bumped keys, under their hashes for the next one, sorted.
@@ -193,8 +228,9 @@ fn build_layer(
     let keys = Keys { starts: layer.starts, hashes, wanted: wanted_sums(columns) };
     let bounds = lane_bounds(layer.starts, slots, density.lanes);
     let mut bumps = vec![0; bumps_len_bytes(layer.starts.buckets())];
-    let mut back = Back::new(columns, &layer);
-    let mut bumped = Vec::new();
+    let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty()));
+    // What has no slot, and a few that leave one empty.
+    let mut bumped = Vec::with_capacity(hashes.len().saturating_sub(slots) + slots / 256 + 64);
     let shards: Vec<Shard<'_>> = bounds
         .get(..bounds.len() - 1)
         .unwrap_or_default()
@@ -295,15 +331,14 @@ fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Vec<Lanes> {
 struct Back {
     columns: Columns,
     layer: Layer,
-    groups: Vec<Vec<u8>>,
+    groups: Vec<u8>,
     states: Vec<State>,
     /// The first rows of the shard behind, not solved yet.
     window: Vec<Row>,
 }
 
 impl Back {
-    fn new(columns: Columns, layer: &Layer) -> Self {
-        let groups = (0..columns.groups()).map(|group| vec![0; layer.blocks.len_bytes(columns, group)]).collect();
+    fn new(columns: Columns, layer: &Layer, groups: Vec<u8>) -> Self {
         let states = vec![[0; GROUP_COLUMNS as usize]; columns.groups()];
         Self { columns, layer: layer.clone(), groups, states, window: Vec::new() }
     }
@@ -320,7 +355,11 @@ impl Back {
         let open = if shard.from == 0 { 0 } else { WINDOW };
         let Some((window, rows)) = rows.0.split_at_checked(open) else { return };
         let first = (shard.from + open) / BLOCK_SLOTS;
-        for (group, (words, state)) in self.groups.iter_mut().zip(&mut self.states).enumerate() {
+        let mut rest = self.groups.as_mut_slice();
+        for (group, state) in self.states.iter_mut().enumerate() {
+            let len = self.layer.blocks.len_bytes(self.columns, group);
+            let Some((words, behind)) = rest.split_at_mut_checked(len) else { return };
+            rest = behind;
             let of_group = self.columns.of_group(group);
             let before = self.layer.blocks.words_before(first, of_group, group + 1 == self.columns.groups());
             if let Some(words) = words.get_mut(8 * before..) {

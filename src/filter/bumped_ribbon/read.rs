@@ -18,6 +18,9 @@ pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
 /// Most layers that bump keys: a layer bumps one key in 25, so that 2^36 keys need six.
 pub(super) const MAX_LAYERS: usize = 12;
 
+/// Most blocks: their slots and the bytes of a group of columns can be counted, also where addresses have 32 bits.
+const MAX_BLOCKS: usize = usize::MAX / 128;
+
 /// How a query of the words of two adjacent blocks is carried out; one type for each instruction set.
 pub(in crate::filter) trait Parities: Copy {
     /// Bit `j` of the answer is the parity of word `j` of `a` under `low` and of word `j` of `b` under `high`.
@@ -59,7 +62,7 @@ pub(super) struct Layer {
     /// Where the two bits a bucket begin.
     pub(super) bumps: usize,
     /// Where each group of columns begins.
-    groups: [usize; MAX_GROUPS],
+    pub(super) groups: [usize; MAX_GROUPS],
     pub(super) first: FirstGroup,
 }
 
@@ -166,6 +169,9 @@ impl Geometry {
         let columns = Columns { all, fewer_share: 0 };
         // Every column but those left out takes a bit a slot.
         let slots = usize::try_from(slots).ok().filter(|&slots| slots as u64 <= len_bytes.saturating_mul(8 * 64))?;
+        if slots / BLOCK_SLOTS > MAX_BLOCKS {
+            return None;
+        }
         let full = Self::lay_out(columns, Vec::new(), Some(Small::new(slots, seed, columns)))?.payload_len;
         let missing = full.checked_sub(usize::try_from(len_bytes).ok()?)?;
         let mut small = Small::new(slots, seed, columns);
@@ -180,7 +186,7 @@ impl Geometry {
     fn of_layers(columns: Columns, record: &[u8], len_bytes: u64) -> Result<Option<Self>> {
         let mut cursor = Cursor::new(record, 0);
         // Two bits for each bucket of 128 starts are there in any case.
-        let most_blocks = usize::try_from(len_bytes.saturating_mul(8)).unwrap_or(usize::MAX / 128);
+        let most_blocks = usize::try_from(len_bytes.saturating_mul(8)).map_or(MAX_BLOCKS, |most| most.min(MAX_BLOCKS));
         let mut layers = Vec::new();
         loop {
             let blocks = cursor.take_varint_usize(Field::Extension)?;
@@ -195,7 +201,7 @@ impl Geometry {
         let mut last = None;
         if !cursor.is_empty() {
             let slots = cursor.take_varint_usize(Field::Extension)?;
-            if slots == 0 || slots / 64 > most_blocks {
+            if slots == 0 || slots / BLOCK_SLOTS > most_blocks {
                 return Err(cursor.corrupt(Field::Extension));
             }
             last = Some(Small::new(slots, cursor.take_u8(Field::Extension)?, columns));

@@ -105,7 +105,7 @@ fn the_bytes_are_the_same_from_any_number_of_threads() {
         let hashes = random_hashes(n, 7);
         for spec in ["bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3", "bumped-ribbon:8:compact"] {
             let one = Built::new(spec, &hashes, 1);
-            for threads in [2, 3, 16] {
+            for threads in [2, 3, 16, usize::MAX] {
                 let many = Built::new(spec, &hashes, threads);
                 assert_eq!(many.shape, one.shape);
                 assert!(many.payload == one.payload, "{n} keys, {spec}, {threads} threads");
@@ -244,4 +244,22 @@ fn shapes_that_no_writer_makes_are_refused_or_answered() {
         }
     }
     assert!(accepted > 1_000, "{accepted}");
+}
+
+#[test]
+fn sizes_that_no_address_can_tell_are_refused_and_not_reckoned_with() {
+    for shift in 0..24 {
+        let size = u64::MAX >> shift;
+        for all in [1, 8, 32] {
+            let single = Shape { kind: FilterKind::BumpedRibbon, params: [all, 0, 0], layers: Vec::new() };
+            assert!(Ribbon::new(&single, size, u64::MAX).is_err(), "{all} columns, {size} keys");
+            for rest in [&[0][..], &[1, 0, 65, 0], &[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0]] {
+                let mut layers = Vec::new();
+                crate::codec::put_varint(&mut layers, size);
+                layers.extend_from_slice(rest);
+                let shape = Shape { layers, ..single.clone() };
+                assert!(Ribbon::new(&shape, 9_000, u64::MAX).is_err(), "{all} columns, {size} blocks");
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@
 use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, SMASH, WIDTH, WORD_LEN_BYTES, parity};
 use crate::codec::u128_bytes;
 use crate::filter::FilterSpec;
+use crate::filter::zeros;
 use crate::hash::KeyHash;
 
 /// Sizes and seeds to try. Starts do not depend on the seed (they follow the order of the hashes), so every second try
@@ -52,9 +53,13 @@ fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
 /// With the fewest columns whose rate is at most `rate`, which lies from 2^-32 on.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a few columns and all blocks")]
 fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
-    let columns = (-rate.log2()).ceil().clamp(1.0, MAX_COLUMNS.into()) as u32;
+    // Halving is exact, so that every platform chooses alike; a logarithm is not.
+    let (mut columns, mut least) = (1, 0.5);
+    while least > rate && columns < MAX_COLUMNS {
+        (columns, least) = (columns + 1, least / 2.0);
+    }
     // See Geometry::expected_rate: the share of keys that may have a column less.
-    let share = (rate * f64::from(columns).exp2() - 1.0).clamp(0.0, 1.0);
+    let share = (rate / least - 1.0).clamp(0.0, 1.0);
     let starts = geometry.starts();
     let narrow = (share * (starts + 2 * SMASH) as f64 - SMASH as f64) / WIDTH as f64;
     let narrow = if columns > 1 { (narrow.max(0.0) as u64).min(geometry.blocks - 1) } else { 0 };
@@ -90,7 +95,7 @@ pub(super) fn build(geometry: &Geometry, hashes: &[KeyHash]) -> Option<Vec<u8>> 
             coefficients >>= zeros;
         }
     }
-    let mut payload = vec![0; len_bytes];
+    let mut payload = zeros(len_bytes);
     substitute(geometry, &rows, &fingerprints, &mut payload);
     Some(payload)
 }

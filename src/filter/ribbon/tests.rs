@@ -30,7 +30,7 @@ fn the_first_try_mostly_does_and_space_is_within_five_per_cent() {
 
 #[test]
 fn hashes_that_crowd_get_another_kind_of_filter() {
-    for text in ["ribbon:8", "ribbon:fpr=0.001"] {
+    for text in ["ribbon:8", "ribbon:fpr=0.001", "ribbon:32", "ribbon:fpr=0.0000000003"] {
         let hashes: Vec<_> = (0..5_000).map(KeyHash::from_raw).collect();
         let (shape, _) = encode(text.parse().unwrap(), &hashes).unwrap();
         assert_eq!(shape.kind, FilterKind::BlockedBloom);
