@@ -85,7 +85,6 @@ fn run(probes: u64) -> Result<u64> {
         let spec: FilterSpec = text.parse()?;
         while done < probes * (share as u64 + 1) / shares {
             #[expect(clippy::cast_possible_truncation, reason = "below a quarter of a size in memory")]
-            #[expect(clippy::cast_possible_truncation, reason = "less than `size`, which is a usize")]
             let n = size + (random.next() % (*size as u64 / 4)) as usize;
             keys.clear();
             keys.resize_with(n, || KeyHash::from_raw(random.next()));
