@@ -12,7 +12,7 @@
 //! *bumped* to a smaller layer of the same make, with all keys whose start is not above theirs in a few classes of
 //! their bucket of 128 starts; two bits a bucket tell the reader (Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast
 //! succinct retrieval and approximate membership using ribbon", 2022). What the last layer of that kind bumps goes into
-//! a single system with a slot or so to spare ([`small`]), and so does a filter of few keys as a whole.
+//! a single system with one slot in a hundred to spare ([`small`]), and so does a filter of few keys as a whole.
 //!
 //! ```text
 //! payload  | columns 0..8 of layer 0 | of layer 1 | .. | of the last | bumps of layer 0 | 1 | .. | columns 8..16 of layer 0 | ..
