@@ -1,4 +1,4 @@
-//! The bumped ribbon filter: at most one per cent above the least space that a filter of its rate can have, at the
+//! The bumped ribbon filter: about one per cent above the least space that a filter of its rate can have, at the
 //! price of two adjacent cache lines a query.
 //!
 //! ```text

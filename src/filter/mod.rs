@@ -46,7 +46,7 @@ pub enum FilterKind {
     SplitBlock = 5,
     /// A standard ribbon filter with rows of 128 bits: 2 to 5 % above the least space, to compare with.
     Ribbon = 6,
-    /// A bumped ribbon filter: within one per cent of the least space that any filter of its rate can have.
+    /// A bumped ribbon filter: about one per cent above the least space that any filter of its rate can have.
     BumpedRibbon = 7,
     /// A binary fuse filter with fingerprints of 8, 12 or 16 bits: three cache misses a query, a thirteenth to a third
     /// more bits than the fingerprints.
