@@ -18,17 +18,23 @@ use filterblock::{Db, Error, FilterPolicy, FilterSpec, Options, Result, TableSha
 
 type Hook = Arc<dyn Fn(&Path) -> Result<()> + Send + Sync>;
 
-/// Memory that asks before it creates, and before it writes.
+/// Memory that asks before it creates, writes and removes.
 #[derive(Clone)]
 struct Hooked {
     inner: Memory,
     on_create: Hook,
     on_write: Hook,
+    on_remove: Hook,
 }
 
 impl Hooked {
     fn new(inner: &Memory, on_create: impl Fn(&Path) -> Result<()> + Send + Sync + 'static) -> Self {
-        Self { inner: inner.clone(), on_create: Arc::new(on_create), on_write: Arc::new(|_| Ok(())) }
+        Self {
+            inner: inner.clone(),
+            on_create: Arc::new(on_create),
+            on_write: Arc::new(|_| Ok(())),
+            on_remove: Arc::new(|_| Ok(())),
+        }
     }
 }
 
@@ -60,6 +66,7 @@ impl Storage for Hooked {
         self.inner.link_or_copy(from, to)
     }
     fn remove(&self, path: &Path) -> Result<()> {
+        (self.on_remove)(path)?;
         self.inner.remove(path)
     }
     fn exists(&self, path: &Path) -> bool {
@@ -367,4 +374,30 @@ fn a_compaction_that_meets_damage_is_reported_once_and_stops_neither_reads_nor_w
     assert!(reports.len() == 1 && reports[0].starts_with(damaged.to_str().unwrap()), "{reports:?}");
     assert!(db.compact_range(..).unwrap_err().is_damage());
     db.close().unwrap();
+}
+
+#[test]
+fn a_flush_that_is_slow_to_remove_its_log_pins_no_table() {
+    let memory = Memory::new();
+    let (reached, is_slow) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
+    let mut storage = Hooked::new(&memory, |_| Ok(()));
+    let (count, slow) = (Arc::clone(&reached), Arc::clone(&is_slow));
+    storage.on_remove = Arc::new(move |path| {
+        if path.extension().is_some_and(|extension| extension == "log") {
+            count.fetch_add(1, Ordering::SeqCst);
+            wait_until(|| !slow.load(Ordering::SeqCst));
+        }
+        Ok(())
+    });
+    let db = Db::open(DIR, Options { auto_compaction: false, ..options(&storage, &memory) }).unwrap();
+    db.put(b"key", b"one").unwrap();
+    is_slow.store(false, Ordering::SeqCst);
+    db.compact_range(..).unwrap();
+    wait_until(|| reached.load(Ordering::SeqCst) == 1);
+    is_slow.store(true, Ordering::SeqCst);
+    db.put(b"key", b"two").unwrap();
+    db.compact_range(..).unwrap();
+    wait_until(|| reached.load(Ordering::SeqCst) == 2);
+    assert_eq!(files(&memory, Path::new(DIR), ".sst").len(), 1);
+    is_slow.store(false, Ordering::SeqCst);
 }

@@ -109,10 +109,13 @@ impl Shared {
 
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
         let stored = self.write_memtable(memtable)?;
-        let state = self.state.load_full();
-        // The next younger memtable's log is the oldest that is still needed.
-        let younger = state.waiting.iter().rev().find(|waiting| waiting.log_number > memtable.log_number);
-        let log_number = younger.unwrap_or(&state.memtable).log_number;
+        // The next younger memtable's log is the oldest that is still needed. Let go of at once: a state held while the log
+        // is removed would keep tables that were compacted away meanwhile.
+        let log_number = {
+            let state = self.state.load();
+            let younger = state.waiting.iter().rev().find(|waiting| waiting.log_number > memtable.log_number);
+            younger.unwrap_or(&state.memtable).log_number
+        };
         let edit = VersionEdit {
             log_number: Some(log_number),
             last_sequence: Some(stored.meta.largest_sequence),
