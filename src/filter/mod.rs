@@ -17,7 +17,7 @@ mod split_block;
 use std::fmt;
 use std::num::NonZeroUsize;
 
-pub(crate) use arch::Isa;
+pub(crate) use arch::{Ask, Isa};
 pub(crate) use blocked::LINE_LEN_BYTES;
 pub use bumped_ribbon::Columns;
 pub(crate) use guard::{Checked, Guard};
@@ -211,6 +211,20 @@ impl Geometry {
         }
     }
 
+    pub(crate) fn kind(&self) -> FilterKind {
+        match self {
+            Self::Empty => FilterKind::Empty,
+            Self::Full => FilterKind::Full,
+            Self::Bloom { .. } => FilterKind::Bloom,
+            Self::BlockedBloom { .. } => FilterKind::BlockedBloom,
+            Self::SplitBlock { lanes: Lanes::Narrow } => FilterKind::SplitBlock,
+            Self::SplitBlock { lanes: Lanes::Wide } => FilterKind::SplitBlock512,
+            Self::Ribbon(_) => FilterKind::Ribbon,
+            Self::BumpedRibbon(_) => FilterKind::BumpedRibbon,
+            Self::BinaryFuse(_) => FilterKind::BinaryFuse,
+        }
+    }
+
     /// Bits asked per query.
     pub(crate) fn probes(&self) -> u32 {
         match *self {
@@ -352,6 +366,7 @@ fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Res
 #[derive(Debug, Clone, Copy)]
 pub struct FilterView<'a> {
     geometry: &'a Geometry,
+    ask: Ask,
     isa: Isa,
     payload: &'a [u8],
     /// The payload and what lies behind it: vector loads may reach beyond the payload's end.
@@ -362,15 +377,15 @@ impl<'a> FilterView<'a> {
     /// `padded` begins with the payload, of `len` bytes, for whose length `geometry` was made; otherwise answers are
     /// "maybe" or wrong, but memory-safe. With 64 bytes behind the payload every query takes the fast way.
     #[inline]
-    pub(crate) fn new(geometry: &'a Geometry, isa: Isa, padded: &'a [u8], len: usize) -> Self {
-        Self { geometry, isa, payload: padded.get(..len).unwrap_or_default(), padded }
+    pub(crate) fn new(geometry: &'a Geometry, ask: Ask, isa: Isa, padded: &'a [u8], len: usize) -> Self {
+        Self { geometry, ask, isa, payload: padded.get(..len).unwrap_or_default(), padded }
     }
 
     /// `false` if the key was certainly not added; `true` if it may have been.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        self.may_contain_guarded(hash, &Checked)
+        self.ask.may_contain(self.geometry, self.padded, self.payload.len(), hash)
     }
 
     /// The same from some of the filter's columns, if its kind has any.

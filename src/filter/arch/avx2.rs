@@ -13,7 +13,9 @@ use std::arch::x86_64::{
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::bits_portable;
-use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::super::Geometry;
+use super::super::split_block::{Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::ask::{Kernel, kernels, payload_of};
 use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
 
@@ -198,6 +200,8 @@ fn ribbon_query(proof: Avx2, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, group
 fn ribbon_batch(proof: Avx2, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
     ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
 }
+
+kernels!(Avx2, "avx2,bmi1,bmi2,popcnt");
 
 impl Parities for Avx2 {
     #[inline(always)]

@@ -13,7 +13,9 @@ use std::arch::x86_64::{
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::picks;
-use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::super::Geometry;
+use super::super::split_block::{Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::ask::{Kernel, kernels, payload_of};
 use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
 
@@ -209,6 +211,8 @@ fn ribbon_query(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, gro
 fn ribbon_batch(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
     ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
 }
+
+kernels!(Avx512, "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt");
 
 impl Parities for Avx512 {
     #[inline(always)]

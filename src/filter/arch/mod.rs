@@ -4,6 +4,7 @@
 //! need, so that calling a kernel is sound without further questions. The portable code stands beside each kind of
 //! filter, complete alone.
 
+mod ask;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -16,8 +17,10 @@ mod tests;
 
 use std::sync::OnceLock;
 
+pub(crate) use ask::Ask;
 pub(super) use prefetch::prefetch;
 
+use super::Geometry;
 use super::blocked::{self, LINE_LEN_BYTES};
 use super::bumped_ribbon::{Geometry as Ribbon, Parities, Portable as Plain};
 use super::ribbon;
@@ -97,6 +100,11 @@ macro_rules! dispatch {
             Level::Neon(proof) => proof.$kernel($($argument),*),
         }
     };
+}
+
+/// The kernel for a geometry, if the level has one; see [`Ask`].
+fn kernel(isa: Isa, geometry: &Geometry) -> Option<ask::Kernel> {
+    dispatch!(isa, kernel(geometry), None)
 }
 
 /// Whether all bits of a key are set in its line of a blocked Bloom filter, whose payload is whole lines.

@@ -186,7 +186,7 @@ fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -
         Some(())
     };
     for (layer, built) in geometry.layers.iter().zip(&built) {
-        put(layer.bumps, &built.bumps)?;
+        put(layer.asked.bumps, &built.bumps)?;
         for (from, len, to) in moves(layer) {
             // Of the first layer there is nothing left to put.
             built.groups.get(from..from + len).map_or(Some(()), |bytes| put(to, bytes))?;
@@ -225,9 +225,9 @@ fn build_layer(
     let blocks = (hashes.len() as u128 * density.slots_per_mille / 1000).div_ceil(BLOCK_SLOTS as u128) as usize;
     let layer = Layer::new(blocks, columns);
     let slots = blocks * BLOCK_SLOTS;
-    let keys = Keys { starts: layer.starts, hashes, wanted: wanted_sums(columns) };
-    let bounds = lane_bounds(layer.starts, slots, density.lanes);
-    let mut bumps = vec![0; bumps_len_bytes(layer.starts.buckets())];
+    let keys = Keys { starts: layer.asked.starts, hashes, wanted: wanted_sums(columns) };
+    let bounds = lane_bounds(layer.asked.starts, slots, density.lanes);
+    let mut bumps = vec![0; bumps_len_bytes(layer.asked.starts.buckets())];
     let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty()));
     // What has no slot, and a few that leave one empty.
     let mut bumped = Vec::with_capacity(hashes.len().saturating_sub(slots) + slots / 256 + 64);

@@ -82,6 +82,10 @@ impl FirstGroup {
         Self { from, columns, fewer, is_lines: columns == 8 && fewer == 0 }
     }
 
+    pub(super) fn is_lines(self) -> bool {
+        self.is_lines
+    }
+
     /// Whether an equation holds in these columns. Both its blocks must be whole.
     #[inline(always)]
     pub(super) fn holds(self, kernel: impl Parities, bytes: &[u8], equation: Equation) -> bool {

@@ -1,0 +1,130 @@
+//! One query as a pointer to the kernel that answers it, so that it is a single call: nothing is decided in each query
+//! that was known when the filter was opened.
+//!
+//! Against a match over kinds and instruction sets in front of each call (10,000 keys, AVX-512): ASK_FIGURES.
+#![expect(unsafe_code, reason = "the pointer leads to functions that need a processor feature")]
+
+use super::super::binary_fuse::Width;
+use super::super::blocked;
+use super::super::bumped_ribbon::Portable;
+use super::super::guard::Checked;
+use super::super::split_block::{Lanes, narrow_may_contain_portable, wide_may_contain_portable};
+use super::super::{Geometry, bloom};
+use super::{Isa, kernel};
+use crate::hash::KeyHash;
+
+/// Answers for one key: the geometry, the payload and what lies behind it, the payload's length, the hash. The answer for a
+/// geometry of another kind than the kernel's is "maybe".
+pub(super) type Kernel = unsafe fn(&Geometry, &[u8], usize, KeyHash) -> bool;
+
+/// The kernel for a geometry on this processor, over payloads that are known to be sound.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask(Kernel);
+
+impl Ask {
+    pub(crate) fn new(geometry: &Geometry, isa: Isa) -> Self {
+        Self(kernel(isa, geometry).unwrap_or_else(|| portable(geometry)))
+    }
+
+    #[inline(always)]
+    pub(crate) fn may_contain(self, geometry: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        // SAFETY: every kernel is safe but for the features it needs. Those in the pointer are portable or came from a
+        // level's proof that the processor has the features; what they are passed is theirs to check.
+        unsafe { (self.0)(geometry, padded, len, hash) }
+    }
+}
+
+#[inline(always)]
+pub(super) fn payload_of(padded: &[u8], len: usize) -> &[u8] {
+    padded.get(..len).unwrap_or_default()
+}
+
+/// Of the kinds that a level has no kernel for, and of all where there is no level.
+fn portable(geometry: &Geometry) -> Kernel {
+    match geometry {
+        Geometry::Empty => |geometry, _, _, _| !matches!(geometry, Geometry::Empty),
+        Geometry::Full => |_, _, _, _| true,
+        Geometry::Bloom { .. } => |geometry, padded, len, hash| {
+            let Geometry::Bloom { probes } = *geometry else { return true };
+            bloom::may_contain(payload_of(padded, len), probes, hash, &Checked)
+        },
+        Geometry::BlockedBloom { .. } => |geometry, padded, len, hash| {
+            let Geometry::BlockedBloom { probes } = *geometry else { return true };
+            blocked::may_contain_portable(payload_of(padded, len), probes, hash)
+        },
+        Geometry::SplitBlock { lanes: Lanes::Narrow } => {
+            |_, padded, len, hash| narrow_may_contain_portable(payload_of(padded, len), hash)
+        }
+        Geometry::SplitBlock { lanes: Lanes::Wide } => {
+            |_, padded, len, hash| wide_may_contain_portable(payload_of(padded, len), hash)
+        }
+        Geometry::Ribbon(_) => |geometry, padded, len, hash| {
+            let Geometry::Ribbon(ribbon) = geometry else { return true };
+            ribbon.may_contain(Isa::detect(), payload_of(padded, len), hash, &Checked)
+        },
+        Geometry::BumpedRibbon(_) => |geometry, padded, _, hash| {
+            let Geometry::BumpedRibbon(ribbon) = geometry else { return true };
+            ribbon.ask(Portable, padded, hash, ribbon.groups())
+        },
+        Geometry::BinaryFuse(fuse) => match fuse.width() {
+            Width::Eight => fuse_kernel::<8>,
+            Width::Twelve => fuse_kernel::<12>,
+            Width::Sixteen => fuse_kernel::<16>,
+        },
+    }
+}
+
+fn fuse_kernel<const BITS: u32>(geometry: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+    let Geometry::BinaryFuse(fuse) = geometry else { return true };
+    fuse.fits::<BITS>(payload_of(padded, len), hash)
+}
+
+/// The kernels of a level, by its proof of that name, in a file with functions `line`, `narrow` and `wide` for the features
+/// named.
+macro_rules! kernels {
+    ($proof:ident, $features:literal) => {
+        impl $proof {
+            /// The kernel for a geometry, if this level has one.
+            pub(super) fn kernel(self, geometry: &Geometry) -> Option<Kernel> {
+                match geometry {
+                    Geometry::BlockedBloom { .. } => Some(line_kernel),
+                    Geometry::SplitBlock { lanes: Lanes::Narrow } => Some(narrow_kernel),
+                    Geometry::SplitBlock { lanes: Lanes::Wide } => Some(wide_kernel),
+                    Geometry::BumpedRibbon(ribbon) if ribbon.is_plain() => Some(plain_ribbon_kernel),
+                    Geometry::BumpedRibbon(_) => Some(ribbon_kernel),
+                    _ => None,
+                }
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        fn line_kernel(geometry: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+            let Geometry::BlockedBloom { probes } = *geometry else { return true };
+            line(payload_of(padded, len), probes, hash)
+        }
+
+        #[target_feature(enable = $features)]
+        fn narrow_kernel(_: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+            narrow(payload_of(padded, len), hash)
+        }
+
+        #[target_feature(enable = $features)]
+        fn wide_kernel(_: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+            wide(payload_of(padded, len), hash)
+        }
+
+        /// Within these functions the features are there: that is what their pointers are given out for.
+        #[target_feature(enable = $features)]
+        fn plain_ribbon_kernel(geometry: &Geometry, padded: &[u8], _: usize, hash: KeyHash) -> bool {
+            let Geometry::BumpedRibbon(ribbon) = geometry else { return true };
+            ribbon.ask_plain($proof(()), padded, hash)
+        }
+
+        #[target_feature(enable = $features)]
+        fn ribbon_kernel(geometry: &Geometry, padded: &[u8], _: usize, hash: KeyHash) -> bool {
+            let Geometry::BumpedRibbon(ribbon) = geometry else { return true };
+            ribbon.ask($proof(()), padded, hash, ribbon.groups())
+        }
+    };
+}
+pub(super) use kernels;
