@@ -42,7 +42,8 @@ pub fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
     // The number of keys is not kept: one for each byte, none for none, is a number that the kinds take.
     let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64);
     let Ok(geometry) = geometry else { return true };
-    FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), payload, payload.len()).may_contain(hash)
+    FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), payload, payload.len())
+        .may_contain(hash)
 }
 
 /// Appends the trailer; `false` for a shape that does not fit in it.

@@ -10,10 +10,10 @@ use std::arch::x86_64::{
     _mm512_testn_epi64_mask, _mm512_xor_si512, _pext_u32,
 };
 
+use super::super::Geometry;
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::picks;
-use super::super::Geometry;
 use super::super::split_block::{Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::ask::{Kernel, kernels, payload_of};
 use super::{in_batches, ribbon_in_batches};

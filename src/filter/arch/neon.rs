@@ -10,10 +10,10 @@ use std::arch::aarch64::{
     vshlq_u64, vshrq_n_u32,
 };
 
+use super::super::Geometry;
 use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::bits_portable;
-use super::super::Geometry;
 use super::super::split_block::{Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
 use super::ask::{Kernel, kernels, payload_of};
 use super::{in_batches, ribbon_in_batches};
