@@ -36,14 +36,18 @@ pub enum Verify {
 /// assert!(block.may_contain(KeyHash::of(b"apple", seed)));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
+// A store has thousands, none of which is in the processor's cache: what a query needs is in the first line, but for where
+// the bytes are.
+#[repr(C, align(64))]
 pub struct FilterBlock<D> {
     pub(super) filter: Part,
+    pub(super) partitions: Option<Box<Partitions>>,
     pub(super) data: D,
-    /// Apart, so that a store with many filters has their hot fields close together.
     pub(super) trailer: Box<Trailer>,
     pub(super) hasher: KeyHasher,
-    pub(super) partitions: Option<Box<Partitions>>,
 }
+
+const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Partitions>>>() <= 64);
 
 /// Where one filter lies within the bytes of a block, and how it is asked.
 #[derive(Debug)]

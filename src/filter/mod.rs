@@ -141,7 +141,7 @@ pub(crate) enum Geometry {
     BlockedBloom { probes: u32 },
     SplitBlock { lanes: Lanes },
     Ribbon(Box<ribbon::Geometry>),
-    BumpedRibbon(Box<bumped_ribbon::Geometry>),
+    BumpedRibbon(Option<bumped_ribbon::Plain>, Box<bumped_ribbon::Geometry>),
     BinaryFuse(binary_fuse::Geometry),
 }
 
@@ -167,7 +167,7 @@ impl Geometry {
             FilterKind::SplitBlock => split(Lanes::Narrow),
             FilterKind::SplitBlock512 => split(Lanes::Wide),
             FilterKind::BumpedRibbon => {
-                return Ok(Self::BumpedRibbon(Box::new(bumped_ribbon::Geometry::new(shape, num_keys, len_bytes)?)));
+                return bumped_ribbon::Geometry::new(shape, num_keys, len_bytes).map(Self::from_ribbon);
             }
             FilterKind::Ribbon => {
                 return Ok(Self::Ribbon(Box::new(ribbon::Geometry::new(shape, num_keys, len_bytes)?)));
@@ -193,6 +193,10 @@ impl Geometry {
         if keys_fit { Ok(geometry) } else { corrupt(Field::NumKeys) }
     }
 
+    fn from_ribbon(ribbon: bumped_ribbon::Geometry) -> Self {
+        Self::BumpedRibbon(ribbon.plain(), Box::new(ribbon))
+    }
+
     /// The rate at which absent keys are expected to be answered "maybe".
     pub(crate) fn expected_rate(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
         match *self {
@@ -205,7 +209,7 @@ impl Geometry {
             Self::SplitBlock { lanes } => {
                 math::split_block_rate(num_keys, payload_len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
             }
-            Self::BumpedRibbon(ref ribbon) => ribbon.expected_rate(),
+            Self::BumpedRibbon(_, ref ribbon) => ribbon.expected_rate(),
             Self::Ribbon(ref ribbon) => ribbon.expected_rate(),
             Self::BinaryFuse(fuse) => fuse.expected_rate(),
         }
@@ -220,7 +224,7 @@ impl Geometry {
             Self::SplitBlock { lanes: Lanes::Narrow } => FilterKind::SplitBlock,
             Self::SplitBlock { lanes: Lanes::Wide } => FilterKind::SplitBlock512,
             Self::Ribbon(_) => FilterKind::Ribbon,
-            Self::BumpedRibbon(_) => FilterKind::BumpedRibbon,
+            Self::BumpedRibbon(..) => FilterKind::BumpedRibbon,
             Self::BinaryFuse(_) => FilterKind::BinaryFuse,
         }
     }
@@ -231,7 +235,7 @@ impl Geometry {
             Self::Empty | Self::Full => 0,
             Self::Bloom { probes } | Self::BlockedBloom { probes } => probes,
             Self::SplitBlock { .. } => math::LANES,
-            Self::BumpedRibbon(ref ribbon) => ribbon.columns(),
+            Self::BumpedRibbon(_, ref ribbon) => ribbon.columns(),
             Self::Ribbon(ref ribbon) => ribbon.columns(),
             Self::BinaryFuse(fuse) => fuse.bits(),
         }
@@ -242,7 +246,7 @@ impl Geometry {
     pub(crate) fn has_layers(&self) -> bool {
         match self {
             Self::Ribbon(_) => true,
-            Self::BumpedRibbon(ribbon) => ribbon.has_layers(),
+            Self::BumpedRibbon(_, ribbon) => ribbon.has_layers(),
             _ => false,
         }
     }
@@ -255,7 +259,7 @@ impl Geometry {
                 Some(math::estimated_keys(set_bits, bits, probes))
             }
             Self::SplitBlock { .. } => Some(math::estimated_keys(set_bits, bits, math::LANES)),
-            Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(_) | Self::BinaryFuse(_) => None,
+            Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) => None,
         }
     }
 }
@@ -265,7 +269,7 @@ impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ribbon(ribbon) => ribbon.fmt(f),
-            Self::BumpedRibbon(ribbon) => ribbon.fmt(f),
+            Self::BumpedRibbon(_, ribbon) => ribbon.fmt(f),
             Self::BinaryFuse(fuse) => fuse.fmt(f),
             Self::Empty | Self::Full | Self::Bloom { .. } | Self::BlockedBloom { .. } | Self::SplitBlock { .. } => {
                 let probes = self.probes();
@@ -401,7 +405,7 @@ impl<'a> FilterView<'a> {
     #[inline]
     pub(crate) fn may_contain_with_guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
         match (self.geometry, columns) {
-            (Geometry::BumpedRibbon(ribbon), Columns::First) => {
+            (Geometry::BumpedRibbon(_, ribbon), Columns::First) => {
                 ribbon.first_may_contain(self.isa, self.padded, hash, guard)
             }
             _ => self.may_contain_guarded(hash, guard),
@@ -417,7 +421,7 @@ impl<'a> FilterView<'a> {
             Geometry::BlockedBloom { probes } => blocked::may_contain(self.isa, self.payload, probes, hash, guard),
             Geometry::SplitBlock { lanes } => split_block::may_contain(self.isa, lanes, self.payload, hash, guard),
             Geometry::Ribbon(ref ribbon) => ribbon.may_contain(self.isa, self.payload, hash, guard),
-            Geometry::BumpedRibbon(ref ribbon) => ribbon.may_contain(self.isa, self.padded, hash, guard),
+            Geometry::BumpedRibbon(_, ref ribbon) => ribbon.may_contain(self.isa, self.padded, hash, guard),
             Geometry::BinaryFuse(ref fuse) => fuse.may_contain(self.payload, hash, guard),
         }
     }
@@ -433,7 +437,7 @@ impl<'a> FilterView<'a> {
             Geometry::SplitBlock { lanes } => {
                 return arch::blocks_may_contain(self.isa, lanes, self.payload, hashes, answers);
             }
-            Geometry::BumpedRibbon(ref ribbon) => {
+            Geometry::BumpedRibbon(_, ref ribbon) => {
                 return ribbon.may_contain_batch(self.isa, self.padded, hashes, answers);
             }
             Geometry::BinaryFuse(ref fuse) => return fuse.may_contain_batch(self.payload, hashes, answers),
@@ -460,7 +464,7 @@ impl<'a> FilterView<'a> {
             Geometry::SplitBlock { lanes } => arch::prefetch(self.payload, lanes.block_offset(self.payload, hash)),
             Geometry::BinaryFuse(ref fuse) => fuse.prefetch(self.payload, hash),
             Geometry::Ribbon(ref ribbon) => arch::prefetch(self.payload, ribbon.first_byte(hash)),
-            Geometry::BumpedRibbon(ref ribbon) => arch::prefetch(self.padded, ribbon.first_byte(hash)),
+            Geometry::BumpedRibbon(_, ref ribbon) => arch::prefetch(self.padded, ribbon.first_byte(hash)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::filter::blocked::MULTIPLIERS;
-use crate::filter::{self, Effort, Rounding};
+use crate::filter::{self, Effort, LINE_LEN_BYTES, Rounding};
 
 fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

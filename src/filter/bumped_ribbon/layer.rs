@@ -142,8 +142,16 @@ pub(super) struct Starts {
 
 impl Starts {
     pub(super) fn new(slots: usize) -> Self {
-        let last = slots.saturating_sub(BLOCK_SLOTS) as u64;
+        Self::with_last(slots.saturating_sub(BLOCK_SLOTS) as u64)
+    }
+
+    #[inline(always)]
+    pub(super) fn with_last(last: u64) -> Self {
         Self { range: if last == 0 { 1 } else { last + 1 + LEFT + RIGHT }, last }
+    }
+
+    pub(super) fn last(self) -> u64 {
+        self.last
     }
 
     #[inline(always)]

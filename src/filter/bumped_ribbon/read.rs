@@ -1,6 +1,7 @@
 //! The geometry of a payload, and queries.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use super::hashes::{coefficients, column_group, fingerprint, remix};
 use super::layer::{Blocks, Columns, FirstGroup, Starts, bumps_len_bytes, is_bumped};
@@ -59,6 +60,15 @@ pub(crate) struct Geometry {
 }
 
 const _: () = assert!(size_of::<Asked>() + size_of::<Columns>() <= 64);
+
+/// What most queries need of a filter of eight columns, besides its payload: small enough to be kept without a pointer,
+/// which of thousands of filters would lead out of the cache once more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Plain {
+    /// The last start of the first layer, whose blocks of eight columns begin the payload.
+    last: NonZeroU32,
+    bumps: u32,
+}
 
 /// A layer that bumps keys.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,6 +133,24 @@ impl Equation {
     }
 }
 
+impl Plain {
+    /// [`Geometry::ask`] with half the instructions: of `whole` it needs something only for keys that were bumped.
+    #[inline(always)]
+    pub(in crate::filter) fn ask(self, whole: &Geometry, kernel: impl Parities, bytes: &[u8], hash: KeyHash) -> bool {
+        let start = Starts::with_last(self.last.get().into()).of(hash.raw());
+        let asked = bytes.get(self.bumps as usize + start / (4 * BUCKET_STARTS));
+        if asked.is_none_or(|&byte| is_bumped(byte, start)) {
+            return whole.ask_slowly(kernel, bytes, hash, 1);
+        }
+        let equation = Equation::new(start, hash.raw());
+        let (low, high) = equation.split();
+        let block = start / BLOCK_SLOTS;
+        // Counted in lines, the check of the bound is one comparison.
+        let Some([first, second]) = bytes.as_chunks().0.get(block..block + 2) else { return true };
+        kernel.of_blocks(first, second, low, high) == column_group(equation.sum, 0)
+    }
+}
+
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "columns {}", self.columns.all)?;
@@ -162,6 +190,13 @@ impl Geometry {
         }
         let first = layers.first().map_or_else(|| Asked::nothing(columns), |layer| layer.asked);
         Some(Self { first, columns, layers, last, payload_len: at })
+    }
+
+    /// `None` where there are other columns than the first eight, blocks with fewer, or no layer.
+    pub(in crate::filter) fn plain(&self) -> Option<Plain> {
+        let first = self.layers.first().filter(|layer| self.groups() == 1 && layer.asked.group.is_lines())?;
+        let (last, bumps) = (first.asked.starts.last(), first.asked.bumps);
+        Some(Plain { last: NonZeroU32::new(u32::try_from(last).ok()?)?, bumps: u32::try_from(bumps).ok()? })
     }
 
     /// Reads a shape: `params` are the columns and then, of a single system, its seed and the slots beyond the number of
@@ -276,27 +311,6 @@ impl Geometry {
             return holds;
         }
         if holds { self.others_hold(bytes, hash, groups) } else { false }
-    }
-
-    /// Whether [`Geometry::ask_plain`] does: the first layer has eight columns and no block with fewer.
-    pub(in crate::filter) fn is_plain(&self) -> bool {
-        self.groups() == 1 && self.first.group.is_lines() && !self.layers.is_empty()
-    }
-
-    /// [`Geometry::ask`] for the shape of most filters: a block is a line, and there is one group of columns. Half the
-    /// instructions: no other shape takes registers.
-    #[inline(always)]
-    pub(in crate::filter) fn ask_plain(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash) -> bool {
-        let start = self.first.starts.of(hash.raw());
-        if self.first.bumped(bytes, start) != Some(false) {
-            return self.ask_slowly(kernel, bytes, hash, 1);
-        }
-        let equation = Equation::new(start, hash.raw());
-        let (low, high) = equation.split();
-        // The first layer's first group begins the payload. Counted in lines, the check of the bound is one comparison.
-        let block = start / BLOCK_SLOTS;
-        let Some([first, second]) = bytes.as_chunks().0.get(block..block + 2) else { return true };
-        kernel.of_blocks(first, second, low, high) == column_group(equation.sum, 0)
     }
 
     /// [`Geometry::ask`] for a key that the first layer bumped, and where there is no layer.

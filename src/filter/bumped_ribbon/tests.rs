@@ -130,7 +130,7 @@ fn every_kernel_answers_as_the_portable_one_does() {
             let layers = [blocks, blocks / 8].into_iter().filter(|&count| count > 0);
             let layers = layers.map(|count| Layer::new(count, columns)).collect();
             let ribbon = Ribbon::lay_out(columns, layers, slots.map(|slots| Small::new(slots, 3, columns))).unwrap();
-            let geometry = Geometry::BumpedRibbon(Box::new(ribbon.clone()));
+            let geometry = Geometry::from_ribbon(ribbon.clone());
             for density in 0..3 {
                 let payload: Vec<u8> = (0..ribbon.payload_len + 64)
                     .map(|_| [splitmix(&mut state), splitmix(&mut state) & splitmix(&mut state), 0][density] as u8)
