@@ -95,7 +95,8 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Option<(Geometry, Vec<u
     None
 }
 
-/// The most keys that a slot may have. More come of hashes that crowd, with which another seed is as hopeless.
+/// The most keys that a slot may have, one less than a power of two. More come of hashes that crowd, with which another
+/// seed is as hopeless.
 const MAX_COUNT: u8 = 63;
 /// More slots than the look at one key can find left to one.
 const ROOM: usize = 4;
@@ -135,7 +136,7 @@ impl Peeling {
 
     /// Enters all keys in their slots; `false` if a slot has more than [`MAX_COUNT`].
     fn count(&mut self, geometry: &Geometry, hashes: &[KeyHash]) -> bool {
-        let mut is_crowded = false;
+        let mut seen = 0;
         for &hash in hashes {
             let slots = geometry.place(hash).slots;
             let [_, _, last] = slots;
@@ -146,13 +147,14 @@ impl Peeling {
                 let slot = index(slot);
                 if let (Some(hashes), Some(count)) = (self.hashes.get_mut(slot), self.counts.get_mut(slot)) {
                     *hashes ^= hash.raw();
-                    is_crowded |= *count == MAX_COUNT;
                     *count = count.wrapping_add(1);
+                    seen |= *count;
                 }
             }
         }
         self.extend(index(geometry.slots()));
-        !is_crowded
+        // A count that came to the next power of two has left its bit.
+        seen <= MAX_COUNT
     }
 
     /// Slots without keys, up to the end of a segment: written when the first key comes, they are then in the cache.
