@@ -2,10 +2,12 @@
 
 mod hasher;
 mod secret;
+mod sort;
 
 pub use hasher::{HashIdentity, HashKind, KeyHasher};
 pub use secret::{FINGERPRINT_LEN_BYTES, Fingerprint, Secret};
 
+pub(crate) use sort::sort;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The seed under which a store hashes its keys; it is kept in every filter block, for all to read.

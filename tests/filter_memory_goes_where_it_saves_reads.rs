@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use common::{DIR, Random};
 use filterblock::storage::Memory;
-use filterblock::{Db, FilterKind, FilterPolicy, FilterSpec, LevelShape, MemoryBudget, Monkey, Options, TableShape};
+use filterblock::{
+    Db, FilterBuilder, FilterKind, FilterPolicy, FilterSpec, HashSeed, KeyHash, LevelShape, MemoryBudget, Monkey,
+    Options, TableShape,
+};
 use proptest::prelude::*;
 
 const KINDS: [FilterKind; 3] = [FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::BumpedRibbon];
@@ -113,6 +116,45 @@ proptest! {
         let bits: f64 = specs.iter().map(|(i, spec)| used[*i].num_keys as f64 * spec.millibits_per_key() as f64 / 1e3).sum();
         prop_assert!(bits / 8.0 <= total as f64);
         prop_assert!(bits / 8.0 <= (2.0 * total as f64 - in_use as f64).max(0.0));
+    }
+}
+
+/// The bytes of a filter block over `keys` random keys.
+fn block_bytes(spec: FilterSpec, keys: u64) -> u64 {
+    let mut builder = FilterBuilder::new(spec, HashSeed(0));
+    (0..keys).for_each(|i| builder.add_hash(KeyHash::from_raw(Random(i).next())));
+    builder.finish().unwrap().len() as u64
+}
+
+/// A binary fuse filter of eight bits takes up to 10.8 a key, which a budget that goes by its name would pass.
+#[test]
+fn a_memory_budget_holds_for_the_blocks_of_binary_fuse_filters() {
+    const FUSE: FilterKind = FilterKind::BinaryFuse;
+    let mut bytes_of = std::collections::HashMap::new();
+    for (upper, bottom) in [(FUSE, FUSE), (FilterKind::Bloom, FUSE), (FUSE, FilterKind::BumpedRibbon)] {
+        let (mut best_use, mut fuse_filters) = (0.0f64, 0);
+        for keys_of_table in [10_000, 11_417, 40_657] {
+            // One table, then ten.
+            let tables = [0, 1, 10];
+            let levels: Vec<_> = tables.iter().map(|&tables| LevelShape::new(tables * keys_of_table, tables)).collect();
+            for decibits in 20..=250 {
+                let total = 11 * keys_of_table * decibits / 80;
+                let budget = MemoryBudget::new(upper, total).unwrap().with_bottom(bottom).unwrap();
+                let used: u64 = (1..=2)
+                    .map(|level| {
+                        let table = TableShape::new(keys_of_table, level, level == 2).with_levels(levels.clone());
+                        let spec = budget.choose(&table).unwrap();
+                        fuse_filters += u64::from(spec.kind() == FUSE);
+                        let key = (spec.to_string(), keys_of_table);
+                        tables[level] * *bytes_of.entry(key).or_insert_with(|| block_bytes(spec, keys_of_table))
+                    })
+                    .sum();
+                assert!(used <= total, "{upper} over {bottom}: {used} of {total} bytes, {decibits} decibits a key");
+                best_use = best_use.max(used as f64 / total as f64);
+            }
+        }
+        println!("{upper} over {bottom}: {fuse_filters} binary fuse filters, at most {best_use:.3} of the budget");
+        assert!(fuse_filters > 0 && best_use > 0.75, "{upper} over {bottom}: {best_use}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::error::{Error, Result};
 use crate::filter::{self, Ask, Effort, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
-use crate::hash::{KeyHash, KeyHasher};
+use crate::hash::{KeyHash, KeyHasher, sort};
 
 /// Whether a new filter is asked for every key that was added to it before it is handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -163,7 +163,7 @@ impl FilterBuilder {
 
     fn encode(&mut self, rounding: Rounding) -> Result<Encoded> {
         let mut hashes = std::mem::take(&mut self.hashes);
-        hashes.sort_unstable();
+        sort(&mut hashes);
         hashes.dedup();
         let (shape, mut payload) = filter::encode(self.spec, &hashes, Effort { rounding, threads: self.threads })?;
         let num_keys = hashes.len() as u64;

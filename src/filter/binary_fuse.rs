@@ -227,8 +227,8 @@ fn read<const BITS: u32>(payload: &[u8], slot: u64) -> Option<u16> {
     }
 }
 
-/// Builds the filter that `spec` asks for over `hashes`, which are distinct and sorted; where no seed will do, a
-/// blocked Bloom filter of the same rate.
+/// Builds the filter that `spec` asks for over `hashes`, which are distinct and sorted; where no seed will do, or it
+/// would have 2^32 slots or more (3.8 thousand million keys), a blocked Bloom filter of the same rate.
 ///
 /// # Errors
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.

@@ -4,10 +4,10 @@
     expect(unsafe_code, reason = "prefetch instructions; see each block")
 )]
 
-/// Asks the processor to bring the line of `payload` at `offset` into its cache; no effect on any answer.
+/// Asks the processor to bring the line of `values` at an index into its cache; no effect on any answer.
 #[inline]
-pub(in super::super) fn prefetch(payload: &[u8], offset: usize) {
-    let Some(rest) = payload.get(offset..) else { return };
+pub(in super::super) fn prefetch<T>(values: &[T], index: usize) {
+    let Some(rest) = values.get(index..) else { return };
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing and cannot fault; SSE is part of every x86-64 processor.
     unsafe {
