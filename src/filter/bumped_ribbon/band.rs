@@ -18,6 +18,8 @@ const MIN_LANE_SLOTS: usize = 4_096;
 pub(super) const SHARD_SLOTS: usize = 65_536;
 /// Steps of all lanes between two looks at what has become of their equations.
 const STEPS: usize = 8;
+/// Equations of a lane without company that are on their way at once.
+const IN_FLIGHT: usize = 4;
 /// The last buckets of a lane are done after those of all lanes of the shard.
 const TAIL_BUCKETS: usize = 4;
 /// How far equations of the tail may move into the next lane, whose own tail begins behind that.
@@ -57,18 +59,46 @@ impl Rows {
         self.0.resize(slots, Row::default());
     }
 
-    /// Places an equation below row `limit`, or finds that it follows from others; `false` if it contradicts them.
-    pub(super) fn insert(&mut self, start: usize, coefficients: u64, sum: u32, limit: usize) -> bool {
-        let mut moving = Moving { row: start, coefficients, sum };
-        loop {
+    /// Places equations below row `limit`, or finds that they follow from others, [`IN_FLIGHT`] of them at a time; `false` at
+    /// the first that contradicts them. `placed` is told each row that was taken.
+    ///
+    /// The order is not that of `equations`, which matters to nobody: which rows are taken in the end, whether there is a
+    /// contradiction and what the slots come to depend on the set of equations alone.
+    pub(super) fn insert_all(
+        &mut self,
+        mut equations: impl Iterator<Item = Moving>,
+        limit: usize,
+        mut placed: impl FnMut(usize),
+    ) -> bool {
+        let mut all: [Moving; IN_FLIGHT] = std::array::from_fn(|_| equations.next().unwrap_or(Moving::IDLE));
+        let mut left = all.iter().filter(|moving| moving.row != Moving::IDLE.row).count();
+        while left > 0 {
+            // A copy that is never indexed by a variable stays in registers.
+            let mut steps = all;
             for _ in 0..STEPS {
-                moving.step(self);
+                for moving in &mut steps {
+                    moving.step(self);
+                }
             }
-            if let Some(sink) = self.sink(&moving, limit) {
-                self.place(&moving, sink);
-                return sink != Sink::Contradiction;
+            all = steps;
+            for moving in &mut all {
+                if moving.row == Moving::IDLE.row {
+                    continue;
+                }
+                let Some(sink) = self.sink(moving, limit) else { continue };
+                self.place(moving, sink);
+                match sink {
+                    Sink::Placed(row) => placed(row),
+                    Sink::Redundant => {}
+                    Sink::Contradiction => return false,
+                }
+                *moving = equations.next().unwrap_or_else(|| {
+                    left -= 1;
+                    Moving::IDLE
+                });
             }
         }
+        true
     }
 
     #[inline(always)]
@@ -114,13 +144,16 @@ impl Rows {
 
 /// An equation on its way.
 #[derive(Debug, Clone, Copy)]
-struct Moving {
-    row: usize,
-    coefficients: u64,
-    sum: u32,
+pub(super) struct Moving {
+    pub(super) row: usize,
+    pub(super) coefficients: u64,
+    pub(super) sum: u32,
 }
 
 impl Moving {
+    /// None: it stays at a row that does not exist.
+    const IDLE: Self = Self { row: usize::MAX, coefficients: 1, sum: 0 };
+
     /// Subtracts the row that the equation has come to and moves on to the next coefficient. At a free row it stays,
     /// without a branch: subtracting nothing leaves the first coefficient set, and there are no zeros to skip. So it
     /// does, one way or the other, when no coefficient is left.
@@ -316,7 +349,7 @@ pub(super) fn run(keys: Keys<'_>, lanes: &mut [Lane], rows: &mut Rows) {
             [a, b, c, d, ..] => run_some([a, b, c, d], keys, rows),
             [a, b, c] => run_some([a, b, c], keys, rows),
             [a, b] => run_some([a, b], keys, rows),
-            [a] => run_some([a], keys, rows),
+            [a] => return run_alone(a, keys, rows),
             [] => return,
         };
         active.swap_remove(finished);
@@ -345,6 +378,25 @@ fn run_some<const N: usize>(mut lanes: [&mut Lane; N], keys: Keys<'_>, rows: &mu
                 return i;
             }
             *moving = lane.moving;
+        }
+    }
+}
+
+/// Works on one lane until it is done. Its keys of one class are placed several at a time: should one of them contradict the
+/// others, all are bumped, so their order does not matter.
+fn run_alone(lane: &mut Lane, keys: Keys<'_>, rows: &mut Rows) {
+    loop {
+        let from = lane.behind.get(lane.class + 1).map_or(lane.first, |&behind| behind.max(lane.first));
+        // The current key anew: it has left nothing in the rows.
+        let equations = (from..lane.key + 1).rev().map(|key| keys.equation(key, lane.base));
+        let goes_on = if rows.insert_all(equations, lane.limit, |row| lane.placed.push(row)) {
+            lane.key = from;
+            lane.next_key(keys)
+        } else {
+            lane.bump(keys, rows)
+        };
+        if !goes_on {
+            return;
         }
     }
 }
