@@ -152,7 +152,7 @@ fn every_number_of_keys_up_to_4096_with_every_kind_and_budget() {
 
 /// Sizes around which filters change their make: powers of two, segments of fuse filters, one system or layers.
 fn steps() -> impl Iterator<Item = u64> {
-    (6..=16).map(|log2| 1 << log2).chain([2_560, 11_480, 11_521, 60_000])
+    (6..=16).map(|log2| 1 << log2).chain([1_500, 2_560, 8_192, 11_480, 11_521, 60_000])
 }
 
 /// The lanes of a bumped ribbon's layer, and its shards of 65,536 slots; a thousand keys have 970, 945 or 960 slots.

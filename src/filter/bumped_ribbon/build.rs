@@ -17,13 +17,27 @@ use crate::hash::KeyHash;
 /// How densely layers are filled, and how many lanes share 64 Ki slots: more lanes build faster, and each costs some
 /// slots.
 #[derive(Debug, Clone, Copy)]
-struct Density {
+pub(super) struct Density {
     /// Slots of a layer for each thousand keys: so few that hardly one stays empty. Of a million keys, 970 bump 3.2 % and
     /// leave 0.16 % of the slots empty, 950 bump 5.0 % and leave 0.05 %, 920 bump 8.0 % and leave 0.01 %.
-    slots_per_mille: u128,
-    lanes: usize,
+    pub(super) slots_per_mille: u128,
+    pub(super) lanes: usize,
 }
 
+/// Up to here one system is smaller: from 1,500 keys on layers are in two of five cases, and by more and more.
+const SURELY_SINGLE_KEYS: usize = 1_500;
+/// Below this a single block of slots counts. What layers come to differs from one number of blocks to the next as much as
+/// from one set of keys to the next (of 3,000 keys 0.5 to 4 % more slots than keys), so several are tried, and one system
+/// too while it may be smaller still.
+const NEAR_BORDER_KEYS: usize = 8_192;
+const NEAR_BORDER_PER_MILLE: usize = 950;
+/// Blocks more than that are tried one after the other, until ...
+const BLOCKS_MORE: [isize; 4] = [0, -1, 1, -2];
+/// ... one slot in so many is to spare. Of 4,096 keys one try in three reaches that, of 8,000 nearly every one.
+const KEYS_A_SPARE_SLOT: usize = 160;
+/// With fewer keys one system takes a hundredth more slots, within a seventh of a per cent of what layers take, so there
+/// is one try.
+const ONE_TRY_KEYS: usize = 2_560;
 /// Each bumped key is a mispredicted branch, so no more are bumped than the space asks: 3.2 % of few keys, ...
 const FEW: Density = Density { slots_per_mille: 970, lanes: 4 };
 /// ... 5.5 % from here on, where half a per cent above the least space is left to be had, ...
@@ -34,10 +48,9 @@ const VERY_MANY_KEYS: usize = 500_000;
 const VERY_MANY: Density = Density { slots_per_mille: 960, lanes: 4 };
 /// No lanes, so no ends of lanes: slower to build, in 25 bytes a key in place of 10.
 const COMPACT: Density = Density { slots_per_mille: 930, lanes: 1 };
-/// So many keys or fewer make one system. Longer ones need ever more spare slots.
-const MAX_SINGLE_KEYS: usize = 2_560;
-/// What is left of the layers is one system when it has come down to so many keys.
-const MAX_LAST_KEYS: usize = 4_096;
+/// So many keys or fewer make one system where that is smaller, as the bumped keys behind the last layer do. Longer ones need
+/// ever more spare slots.
+const MAX_SINGLE_KEYS: usize = 4_096;
 /// Seeds tried before a slot is added.
 const SEEDS: u8 = 8;
 /// Spare slots that a shape can tell, and more than ever were needed.
@@ -49,23 +62,23 @@ const MAX_SPARE: usize = 255;
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.
 pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
     let columns = choose_columns(&spec, hashes.len());
-    let built = if hashes.len() <= MAX_SINGLE_KEYS {
-        single(columns, hashes)
-    } else {
-        let density = match hashes.len() {
-            _ if spec.is_compact() => COMPACT,
-            keys if keys < MANY_KEYS => FEW,
-            keys if keys < VERY_MANY_KEYS => MANY,
-            _ => VERY_MANY,
-        };
-        layered(columns, density, hashes, effort.threads)
+    let layered = |density| layered(columns, density, hashes, effort.threads);
+    let keys = hashes.len();
+    let built = match keys {
+        _ if keys <= SURELY_SINGLE_KEYS => single(columns, hashes),
+        _ if keys < NEAR_BORDER_KEYS => smallest(columns, hashes),
+        _ if spec.is_compact() => layered(COMPACT),
+        _ if keys < MANY_KEYS => layered(FEW),
+        _ if keys < VERY_MANY_KEYS => layered(MANY),
+        _ => layered(VERY_MANY),
     };
+    let built = built.map(|Built { shape, payload, .. }| (shape, payload));
     // Hashes that no seed tells apart: chosen ones, or not hashes at all.
     built.map_or_else(|| filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort), Ok)
 }
 
 /// The columns that give the rate asked for, or that fit the bits.
-fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
+pub(super) fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
     if let Some(wanted) = spec.rate() {
         // Halving is exact, so that every platform chooses alike; a logarithm is not.
         let (mut all, mut rate) = (1, 0.5);
@@ -80,7 +93,7 @@ fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
     // What is not columns: two bits for each 128 slots, the record of the layers; and a slot in 500 that stays empty.
     let keys = keys as u128;
     let bits = keys * u128::from(spec.millibits_per_key()) / 1000;
-    let (bits, slots) = if keys as usize <= MAX_SINGLE_KEYS {
+    let (bits, slots) = if keys as usize <= ONE_TRY_KEYS {
         (bits, keys + first_spare(keys as usize) as u128 + 1)
     } else {
         (bits.saturating_sub(keys / 64 + 128), keys + keys / 500 + 24)
@@ -115,23 +128,62 @@ fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option
     None
 }
 
+/// A finished filter.
+pub(super) struct Built {
+    pub(super) shape: Shape,
+    pub(super) payload: Vec<u8>,
+    /// Of all layers and the single system together.
+    slots: usize,
+}
+
+impl Built {
+    /// With the tag and the length of the layers' record, if there is one.
+    fn len_bytes(&self) -> usize {
+        let record = self.shape.layers.len();
+        self.payload.len() + record + if record > 0 { 2 } else { 0 }
+    }
+}
+
+/// The smallest of a few filters of layers and, where that may be smaller still, one of a single system.
+pub(super) fn smallest(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
+    let keys = hashes.len();
+    let mut best: Option<Built> = None;
+    for more in BLOCKS_MORE.iter().take(if keys <= ONE_TRY_KEYS { 1 } else { BLOCKS_MORE.len() }) {
+        let slots = (keys * NEAR_BORDER_PER_MILLE).checked_add_signed(1_000 * more * BLOCK_SLOTS.cast_signed())?;
+        let density = Density { slots_per_mille: (slots / keys) as u128, lanes: 1 };
+        let found = layered(columns, density, hashes, NonZeroUsize::MIN);
+        let is_enough = found.as_ref().is_some_and(|found| found.slots <= keys + keys / KEYS_A_SPARE_SLOT);
+        best = best.into_iter().chain(found).min_by_key(Built::len_bytes);
+        if is_enough {
+            return best;
+        }
+    }
+    let least_single = Small::new(keys + first_spare(keys), 0, columns);
+    let least_len = (0..columns.groups()).map(|group| least_single.len_bytes(columns, group)).sum();
+    if best.as_ref().is_some_and(|best| keys > MAX_SINGLE_KEYS || best.len_bytes() <= least_len) {
+        return best;
+    }
+    best.into_iter().chain(single(columns, hashes)).min_by_key(Built::len_bytes)
+}
+
 /// A filter of one system.
-fn single(columns: Columns, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
+pub(super) fn single(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
     let (small, groups) = solve_single(columns, hashes, &mut Rows::default())?;
     let spare = u8::try_from(small.slots - hashes.len()).ok()?;
     let params = [columns.param(), small.seed, spare];
-    Some((Shape { kind: FilterKind::BumpedRibbon, params, layers: Vec::new() }, groups.concat()))
+    let shape = Shape { kind: FilterKind::BumpedRibbon, params, layers: Vec::new() };
+    Some(Built { shape, payload: groups.concat(), slots: small.slots })
 }
 
 /// A filter of layers.
-fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZeroUsize) -> Option<(Shape, Vec<u8>)> {
+pub(super) fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZeroUsize) -> Option<Built> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
     // There are fewer slots than keys, and no more to do at once than there are shards.
     let threads = threads.get().min(hashes.len() / SHARD_SLOTS + 1);
     let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
     let mut next = build_layer((columns, density), hashes, &mut scratch, &mut layers, &mut built);
-    while next.len() > MAX_LAST_KEYS {
+    while next.len() > MAX_SINGLE_KEYS {
         if layers.len() == super::read::MAX_LAYERS {
             return None;
         }
@@ -148,10 +200,12 @@ fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZ
         record.push(small.seed);
     }
     let (small, last_groups) = last.map_or((None, Vec::new()), |(small, groups)| (Some(small), groups));
+    let in_layers: usize = layers.iter().map(|layer| layer.blocks.count * BLOCK_SLOTS).sum();
+    let slots = in_layers + small.as_ref().map_or(0, |small| small.slots);
     let geometry = Geometry::lay_out(columns, layers, small)?;
     let payload = assemble(&geometry, built, &last_groups)?;
     let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.param(), low, high], layers: record };
-    Some((shape, payload))
+    Some(Built { shape, payload, slots })
 }
 
 /// The bytes of a layer.
