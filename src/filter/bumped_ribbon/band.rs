@@ -200,6 +200,12 @@ impl Keys<'_> {
         }
     }
 
+    /// The first key of all whose start is not below `start`.
+    pub(super) fn first_of(&self, start: u64) -> usize {
+        let least = self.starts.least_hash(start).unwrap_or(u64::MAX);
+        self.hashes.partition_point(|hash| hash.raw() < least)
+    }
+
     /// The first key from `key` on whose start is not below `start`.
     fn first_from(&self, mut key: usize, start: u64) -> usize {
         let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
@@ -243,8 +249,7 @@ pub(super) struct Lane {
 impl Lane {
     /// Work on `buckets` with rows from slot `base` up to slot `limit`.
     pub(super) fn new(keys: Keys<'_>, buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
-        let least = keys.starts.least_hash((buckets.start * BUCKET_STARTS) as u64).unwrap_or(u64::MAX);
-        let first = keys.hashes.partition_point(|hash| hash.raw() < least);
+        let first = keys.first_of((buckets.start * BUCKET_STARTS) as u64);
         Self {
             bucket: buckets.start,
             end: buckets.end,

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, run, tail_of};
-use super::hashes::remix;
+use super::hashes::{remix, unremix};
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
 use super::small::{Small, wanted_sums};
@@ -46,7 +46,7 @@ const MANY: Density = Density { slots_per_mille: 945, lanes: 4 };
 /// ... and 4.1 % where the ends of layers and lanes no longer count.
 const VERY_MANY_KEYS: usize = 500_000;
 const VERY_MANY: Density = Density { slots_per_mille: 960, lanes: 4 };
-/// No lanes, so no ends of lanes: slower to build, in 25 bytes a key in place of 10.
+/// No lanes, so no ends of lanes; in 25 bytes a key in place of 10.
 const COMPACT: Density = Density { slots_per_mille: 930, lanes: 1 };
 /// So many keys or fewer make one system where that is smaller, as the bumped keys behind the last layer do. Longer ones need
 /// ever more spare slots.
@@ -56,14 +56,14 @@ const SEEDS: u8 = 8;
 /// Spare slots that a shape can tell, and more than ever were needed.
 const MAX_SPARE: usize = 255;
 
-/// Builds the filter over distinct, sorted hashes.
+/// Builds the filter over distinct, sorted hashes; leaves them in another order.
 ///
 /// # Errors
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.
-pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
     let columns = choose_columns(&spec, hashes.len());
-    let layered = |density| layered(columns, density, hashes, effort.threads);
     let keys = hashes.len();
+    let mut layered = |density| layered(columns, density, hashes, effort.threads);
     let built = match keys {
         _ if keys <= SURELY_SINGLE_KEYS => single(columns, hashes),
         _ if keys < NEAR_BORDER_KEYS => smallest(columns, hashes),
@@ -72,9 +72,12 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Ef
         _ if keys < VERY_MANY_KEYS => layered(MANY),
         _ => layered(VERY_MANY),
     };
-    let built = built.map(|Built { shape, payload, .. }| (shape, payload));
+    if let Some(Built { shape, payload, .. }) = built {
+        return Ok((shape, payload));
+    }
     // Hashes that no seed tells apart: chosen ones, or not hashes at all.
-    built.map_or_else(|| filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort), Ok)
+    hashes.sort_unstable();
+    filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort)
 }
 
 /// The columns that give the rate asked for, or that fit the bits.
@@ -151,7 +154,8 @@ pub(super) fn smallest(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
     for more in BLOCKS_MORE.iter().take(if keys <= ONE_TRY_KEYS { 1 } else { BLOCKS_MORE.len() }) {
         let slots = (keys * NEAR_BORDER_PER_MILLE).checked_add_signed(1_000 * more * BLOCK_SLOTS.cast_signed())?;
         let density = Density { slots_per_mille: (slots / keys) as u128, lanes: 1 };
-        let found = layered(columns, density, hashes, NonZeroUsize::MIN);
+        // Few enough for copies; a try leaves them in another order.
+        let found = layered(columns, density, &mut hashes.to_vec(), NonZeroUsize::MIN);
         let is_enough = found.as_ref().is_some_and(|found| found.slots <= keys + keys / KEYS_A_SPARE_SLOT);
         best = best.into_iter().chain(found).min_by_key(Built::len_bytes);
         if is_enough {
@@ -175,22 +179,44 @@ pub(super) fn single(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
     Some(Built { shape, payload: groups.concat(), slots: small.slots })
 }
 
-/// A filter of layers.
-pub(super) fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZeroUsize) -> Option<Built> {
+/// A filter of layers. Leaves the hashes in another order.
+fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: NonZeroUsize) -> Option<Built> {
+    let mut bumped = Vec::new();
+    let built = build_layers((columns, density), hashes, threads, &mut bumped);
+    // The bumped keys of each layer lie among those of the one before.
+    for from in bumped.into_iter().rev() {
+        for hash in hashes.get_mut(from..).unwrap_or_default() {
+            *hash = KeyHash::from_raw(unremix(hash.raw()));
+        }
+    }
+    built
+}
+
+/// The same, but for the hashes of bumped keys, which stay those of later layers: of all from each place in `bumped` on
+/// those of one layer more.
+fn build_layers(
+    (columns, density): (Columns, Density),
+    hashes: &mut [KeyHash],
+    threads: NonZeroUsize,
+    bumped: &mut Vec<usize>,
+) -> Option<Built> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
     // There are fewer slots than keys, and no more to do at once than there are shards.
     let threads = threads.get().min(hashes.len() / SHARD_SLOTS + 1);
     let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
-    let mut next = build_layer((columns, density), hashes, &mut scratch, &mut layers, &mut built);
-    while next.len() > MAX_SINGLE_KEYS {
+    let mut from = 0;
+    while layers.is_empty() || hashes.len() - from > MAX_SINGLE_KEYS {
         if layers.len() == super::read::MAX_LAYERS {
             return None;
         }
-        next = build_layer((columns, density), &next, &mut scratch, &mut layers, &mut built);
+        let left = hashes.get_mut(from..)?;
+        from += build_layer((columns, density), left, &mut scratch, &mut layers, &mut built);
+        bumped.push(from);
     }
+    let next = hashes.get(from..)?;
     let rows = scratch.first_mut()?;
-    let last = if next.is_empty() { None } else { Some(solve_single(columns, &next, rows)?) };
+    let last = if next.is_empty() { None } else { Some(solve_single(columns, next, rows)?) };
     let [low, high] = [(columns.fewer_share & 0xff) as u8, (columns.fewer_share >> 8) as u8];
     let mut record = Vec::new();
     layers.iter().for_each(|layer: &Layer| put_varint(&mut record, layer.blocks.count as u64));
@@ -268,50 +294,60 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     groups
 }
 
-/// Builds one layer and gives the bumped keys, under their hashes for the next one, sorted.
+/// Builds one layer and moves the bumped keys behind the others, under their hashes for the next layer, sorted; gives their
+/// place.
 fn build_layer(
     (columns, density): (Columns, Density),
-    hashes: &[KeyHash],
+    hashes: &mut [KeyHash],
     scratch: &mut [Rows],
     layers: &mut Vec<Layer>,
     built: &mut Vec<BuiltLayer>,
-) -> Vec<KeyHash> {
+) -> usize {
     let blocks = (hashes.len() as u128 * density.slots_per_mille / 1000).div_ceil(BLOCK_SLOTS as u128) as usize;
     let layer = Layer::new(blocks, columns);
     let slots = blocks * BLOCK_SLOTS;
-    let keys = Keys { starts: layer.starts, hashes, wanted: wanted_sums(columns) };
     let bounds = lane_bounds(layer.starts, slots, density.lanes);
     let mut bumps = vec![0; bumps_len_bytes(layer.starts.buckets())];
     let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty()));
-    // What has no slot, and a few that leave one empty.
-    let mut bumped = Vec::with_capacity(hashes.len().saturating_sub(slots) + slots / 256 + 64);
-    let shards: Vec<Shard<'_>> = bounds
+    let shards: Vec<&[usize]> = bounds
         .get(..bounds.len() - 1)
         .unwrap_or_default()
         .chunks(density.lanes)
         .enumerate()
         .filter_map(|(i, lanes)| bounds.get(i * density.lanes..)?.get(..=lanes.len()))
-        .map(|bounds| Shard::new(keys, bounds, slots))
         .collect();
-    for shards in shards.rchunks(scratch.len()) {
-        let mut lanes = band_shards(shards, scratch);
+    // Keys of shards that are not done yet, and behind those the keys that are not bumped.
+    let (mut left, mut kept) = (hashes.len(), hashes.len());
+    for bounds in shards.rchunks(scratch.len()) {
+        let keys =
+            Keys { starts: layer.starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
+        let shards: Vec<Shard<'_>> = bounds.iter().map(|bounds| Shard::new(keys, bounds, slots)).collect();
+        let mut lanes = band_shards(&shards, scratch);
         for ((shard, lanes), rows) in shards.iter().zip(&mut lanes).zip(scratch.iter_mut()).rev() {
             back.finish(shard, lanes, rows);
-            for (from, lane) in lanes {
-                for (bucket, bits) in (*from..).zip(&lane.bumps) {
-                    if let Some(byte) = bumps.get_mut(bucket / 4) {
-                        *byte |= bits << (bucket % 4 * 2);
-                    }
+        }
+        left = shards.first().map_or(0, Shard::first_key);
+        let mut bumped = Vec::new();
+        for (from, lane) in lanes.into_iter().flatten() {
+            for (bucket, bits) in (from..).zip(&lane.bumps) {
+                if let Some(byte) = bumps.get_mut(bucket / 4) {
+                    *byte |= bits << (bucket % 4 * 2);
                 }
-                let keys = lane.bumped.iter().filter_map(|range| hashes.get(range.clone())).flatten();
-                bumped.extend(keys.map(|hash| KeyHash::from_raw(remix(hash.raw()))));
             }
+            bumped.extend(lane.bumped);
+        }
+        bumped.sort_unstable_by_key(|range| range.start);
+        for key in bumped.into_iter().rev().flat_map(Iterator::rev) {
+            kept -= 1;
+            hashes.swap(key, kept);
         }
     }
+    let bumped = hashes.get_mut(kept..).unwrap_or_default();
+    bumped.iter_mut().for_each(|hash| *hash = KeyHash::from_raw(remix(hash.raw())));
+    bumped.sort_unstable();
     built.push(BuiltLayer { groups: back.groups, bumps });
     layers.push(layer);
-    bumped.sort_unstable();
-    bumped
+    kept
 }
 
 /// Lanes that are worked on together, and the first bucket of each stretch.
@@ -333,6 +369,10 @@ impl<'a> Shard<'a> {
         let (first, end) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
         let is_last = end == keys.starts.buckets();
         Self { keys, bounds, from: slot(first), to: if is_last { slots } else { slot(end) }, is_last }
+    }
+
+    fn first_key(&self) -> usize {
+        self.keys.first_of(self.from as u64)
     }
 
     /// Bands all but the last tail, which needs rows of the shard behind.

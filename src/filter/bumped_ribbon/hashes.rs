@@ -38,6 +38,26 @@ pub(super) fn remix(hash: u64) -> u64 {
     product ^ (product >> 29)
 }
 
+/// The hash that [`remix`] made this one of.
+#[inline]
+pub(super) fn unremix(remixed: u64) -> u64 {
+    const INVERSE: [u64; 2] = [inverse(REMIX[0]), inverse(REMIX[1])];
+    let product = (remixed ^ (remixed >> 29) ^ (remixed >> 58)).wrapping_mul(INVERSE[1]);
+    (product ^ (product >> 32)).wrapping_mul(INVERSE[0])
+}
+
+/// What an odd number must be multiplied by to give 1.
+const fn inverse(odd: u64) -> u64 {
+    // Right in three bits, as odd squares are 1 modulo 8; each round doubles the bits that are right.
+    let mut inverse = odd;
+    let mut bits = 3;
+    while bits < u64::BITS {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        bits *= 2;
+    }
+    inverse
+}
+
 /// A hash under one of the seeds that a single system tries.
 #[inline]
 pub(super) fn seeded(hash: u64, seed: u8) -> u64 {

@@ -39,7 +39,10 @@ impl Built {
     fn new(spec: &str, hashes: &[KeyHash], threads: usize) -> Self {
         let spec: FilterSpec = spec.parse().unwrap();
         let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::new(threads).unwrap() };
-        let (shape, mut payload) = encode(spec, hashes, effort).unwrap();
+        let mut given = hashes.to_vec();
+        let (shape, mut payload) = encode(spec, &mut given, effort).unwrap();
+        given.sort_unstable();
+        assert!(given == hashes, "the hashes are those that were given");
         let ribbon = Ribbon::new(&shape, hashes.len() as u64, payload.len() as u64).unwrap();
         let len = payload.len();
         payload.resize(len + 64, 0xa5);
