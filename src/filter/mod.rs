@@ -13,6 +13,8 @@ pub(crate) mod math;
 mod ribbon;
 mod spec;
 mod split_block;
+#[cfg(test)]
+mod statistics;
 
 use std::fmt;
 use std::num::NonZeroUsize;

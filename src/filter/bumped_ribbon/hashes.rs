@@ -1,9 +1,9 @@
 //! What is made of a key's hash: coefficients, a fingerprint, and another hash for the next layer.
 
 /// Odd; the 19th to 23rd output of the generator that [`super::super::bloom`] names.
-const COEFFICIENTS: u64 = 0xac1d_5cfa_b383_b27d;
-const FINGERPRINT: u64 = 0x617b_687c_63d8_2f4f;
-const REMIX: [u64; 2] = [0xd8cc_2380_229f_6d29, 0x775a_8a56_00d9_67e1];
+pub(super) const COEFFICIENTS: u64 = 0xac1d_5cfa_b383_b27d;
+pub(super) const FINGERPRINT: u64 = 0x617b_687c_63d8_2f4f;
+pub(super) const REMIX: [u64; 2] = [0xd8cc_2380_229f_6d29, 0x775a_8a56_00d9_67e1];
 const SEED: u64 = 0xfc40_143e_3017_c50d;
 
 /// Which of the 64 slots from the start on take part; the first always does.
