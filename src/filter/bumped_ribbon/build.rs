@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, run, tail_of};
+use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, tail_of};
 use super::hashes::{remix, unremix};
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
@@ -14,14 +14,14 @@ use crate::error::Result;
 use crate::filter::{self, Effort, FilterKind, FilterSpec, Shape};
 use crate::hash::KeyHash;
 
-/// How densely layers are filled, and how many lanes share 64 Ki slots: more lanes build faster, and each costs some
-/// slots.
+/// How densely layers are filled, and how many lanes share 64 Ki slots: each costs some slots.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Density {
+struct Density {
     /// Slots of a layer for each thousand keys: so few that hardly one stays empty. Of a million keys, 970 bump 3.2 % and
     /// leave 0.16 % of the slots empty, 950 bump 5.0 % and leave 0.05 %, 920 bump 8.0 % and leave 0.01 %.
-    pub(super) slots_per_mille: u128,
-    pub(super) lanes: usize,
+    slots_per_mille: u128,
+    /// `None` for one lane that is a whole layer.
+    lanes: Option<usize>,
 }
 
 /// Up to here one system is smaller: from 1,500 keys on layers are in two of five cases, and by more and more.
@@ -29,7 +29,7 @@ const SURELY_SINGLE_KEYS: usize = 1_500;
 /// Below this a single block of slots counts. What layers come to differs from one number of blocks to the next as much as
 /// from one set of keys to the next (of 3,000 keys 0.5 to 4 % more slots than keys), so several are tried, and one system
 /// too while it may be smaller still.
-const NEAR_BORDER_KEYS: usize = 8_192;
+const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER_PER_MILLE: usize = 950;
 /// Blocks more than that are tried one after the other, until ...
 const BLOCKS_MORE: [isize; 4] = [0, -1, 1, -2];
@@ -39,15 +39,15 @@ const KEYS_A_SPARE_SLOT: usize = 160;
 /// is one try.
 const ONE_TRY_KEYS: usize = 2_560;
 /// Each bumped key is a mispredicted branch, so no more are bumped than the space asks: 3.2 % of few keys, ...
-const FEW: Density = Density { slots_per_mille: 970, lanes: 4 };
-/// ... 5.5 % from here on, where half a per cent above the least space is left to be had, ...
+const MORE: Density = Density { slots_per_mille: 970, lanes: Some(1) };
+/// ... of fewer still in two lanes: so the first files of this format were written.
+const FEW: Density = Density { lanes: Some(2), ..MORE };
+const MORE_KEYS: usize = 10_240;
+/// ... and 4.1 % from here on, where half a per cent above the least space is left to be had.
+const MANY: Density = Density { slots_per_mille: 960, lanes: Some(1) };
 const MANY_KEYS: usize = 60_000;
-const MANY: Density = Density { slots_per_mille: 945, lanes: 4 };
-/// ... and 4.1 % where the ends of layers and lanes no longer count.
-const VERY_MANY_KEYS: usize = 500_000;
-const VERY_MANY: Density = Density { slots_per_mille: 960, lanes: 4 };
-/// No lanes, so no ends of lanes; in 25 bytes a key in place of 10.
-const COMPACT: Density = Density { slots_per_mille: 930, lanes: 1 };
+/// One lane, so no ends of lanes; in 25 bytes a key in place of 10.
+const COMPACT: Density = Density { slots_per_mille: 930, lanes: None };
 /// So many keys or fewer make one system where that is smaller, as the bumped keys behind the last layer do. Longer ones need
 /// ever more spare slots.
 const MAX_SINGLE_KEYS: usize = 4_096;
@@ -68,9 +68,9 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort
         _ if keys <= SURELY_SINGLE_KEYS => single(columns, hashes),
         _ if keys < NEAR_BORDER_KEYS => smallest(columns, hashes),
         _ if spec.is_compact() => layered(COMPACT),
-        _ if keys < MANY_KEYS => layered(FEW),
-        _ if keys < VERY_MANY_KEYS => layered(MANY),
-        _ => layered(VERY_MANY),
+        _ if keys < MORE_KEYS => layered(FEW),
+        _ if keys < MANY_KEYS => layered(MORE),
+        _ => layered(MANY),
     };
     if let Some(Built { shape, payload, .. }) = built {
         return Ok((shape, payload));
@@ -81,7 +81,7 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort
 }
 
 /// The columns that give the rate asked for, or that fit the bits.
-pub(super) fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
+fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
     if let Some(wanted) = spec.rate() {
         // Halving is exact, so that every platform chooses alike; a logarithm is not.
         let (mut all, mut rate) = (1, 0.5);
@@ -132,9 +132,9 @@ fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option
 }
 
 /// A finished filter.
-pub(super) struct Built {
-    pub(super) shape: Shape,
-    pub(super) payload: Vec<u8>,
+struct Built {
+    shape: Shape,
+    payload: Vec<u8>,
     /// Of all layers and the single system together.
     slots: usize,
 }
@@ -148,12 +148,12 @@ impl Built {
 }
 
 /// The smallest of a few filters of layers and, where that may be smaller still, one of a single system.
-pub(super) fn smallest(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
+fn smallest(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
     let keys = hashes.len();
     let mut best: Option<Built> = None;
     for more in BLOCKS_MORE.iter().take(if keys <= ONE_TRY_KEYS { 1 } else { BLOCKS_MORE.len() }) {
         let slots = (keys * NEAR_BORDER_PER_MILLE).checked_add_signed(1_000 * more * BLOCK_SLOTS.cast_signed())?;
-        let density = Density { slots_per_mille: (slots / keys) as u128, lanes: 1 };
+        let density = Density { slots_per_mille: (slots / keys) as u128, lanes: None };
         // Few enough for copies; a try leaves them in another order.
         let found = layered(columns, density, &mut hashes.to_vec(), NonZeroUsize::MIN);
         let is_enough = found.as_ref().is_some_and(|found| found.slots <= keys + keys / KEYS_A_SPARE_SLOT);
@@ -171,7 +171,7 @@ pub(super) fn smallest(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
 }
 
 /// A filter of one system.
-pub(super) fn single(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
+fn single(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
     let (small, groups) = solve_single(columns, hashes, &mut Rows::default())?;
     let spare = u8::try_from(small.slots - hashes.len()).ok()?;
     let params = [columns.param(), small.seed, spare];
@@ -307,14 +307,15 @@ fn build_layer(
     let layer = Layer::new(blocks, columns);
     let slots = blocks * BLOCK_SLOTS;
     let bounds = lane_bounds(layer.starts, slots, density.lanes);
+    let in_shard = density.lanes.unwrap_or(1);
     let mut bumps = vec![0; bumps_len_bytes(layer.starts.buckets())];
     let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty()));
     let shards: Vec<&[usize]> = bounds
         .get(..bounds.len() - 1)
         .unwrap_or_default()
-        .chunks(density.lanes)
+        .chunks(in_shard)
         .enumerate()
-        .filter_map(|(i, lanes)| bounds.get(i * density.lanes..)?.get(..=lanes.len()))
+        .filter_map(|(i, lanes)| bounds.get(i * in_shard..)?.get(..=lanes.len()))
         .collect();
     // Keys of shards that are not done yet, and behind those the keys that are not bumped.
     let (mut left, mut kept) = (hashes.len(), hashes.len());
@@ -384,10 +385,10 @@ impl<'a> Shard<'a> {
         let mut work = |stretches: Vec<(usize, usize, usize)>, is_head: bool| {
             let mut lanes: Vec<Lane> = stretches
                 .iter()
-                .map(|&(from, to, limit)| Lane::new(self.keys, from..to, self.from, limit.min(self.to)))
+                .map(|&(from, to, limit)| Lane::new(from..to, self.from, limit.min(self.to)))
                 .map(|lane| if is_head && lane.starts_at() > 0 { lane.relieved() } else { lane })
                 .collect();
-            run(self.keys, &mut lanes, rows);
+            lanes.iter_mut().for_each(|lane| lane.run(self.keys, rows));
             done.extend(stretches.into_iter().map(|(from, ..)| from).zip(lanes));
         };
         work(lanes().map(|(from, to)| (from, tail_of(from, to), slot(to))).collect(), true);
@@ -401,9 +402,8 @@ impl<'a> Shard<'a> {
         let [.., from, to] = *self.bounds else { return None };
         let from = tail_of(from, to);
         let limit = self.to + if self.is_last { 0 } else { WINDOW };
-        let mut lane = [Lane::new(self.keys, from..to, self.from, limit)];
-        run(self.keys, &mut lane, rows);
-        let [lane] = lane;
+        let mut lane = Lane::new(from..to, self.from, limit);
+        lane.run(self.keys, rows);
         Some((from, lane))
     }
 }
