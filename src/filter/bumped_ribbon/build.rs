@@ -150,21 +150,23 @@ impl Built {
 /// The smallest of a few filters of layers and, where that may be smaller still, one of a single system.
 fn smallest(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
     let keys = hashes.len();
+    let least_single = Small::new(keys + first_spare(keys), 0, columns);
+    let least_len = (0..columns.groups()).map(|group| least_single.len_bytes(columns, group)).sum();
+    let beats_single = |found: &Built| keys > MAX_SINGLE_KEYS || found.len_bytes() <= least_len;
     let mut best: Option<Built> = None;
     for more in BLOCKS_MORE.iter().take(if keys <= ONE_TRY_KEYS { 1 } else { BLOCKS_MORE.len() }) {
         let slots = (keys * NEAR_BORDER_PER_MILLE).checked_add_signed(1_000 * more * BLOCK_SLOTS.cast_signed())?;
         let density = Density { slots_per_mille: (slots / keys) as u128, lanes: None };
         // Few enough for copies; a try leaves them in another order.
         let found = layered(columns, density, &mut hashes.to_vec(), NonZeroUsize::MIN);
-        let is_enough = found.as_ref().is_some_and(|found| found.slots <= keys + keys / KEYS_A_SPARE_SLOT);
+        let is_enough = |found: &Built| found.slots <= keys + keys / KEYS_A_SPARE_SLOT && beats_single(found);
+        let done = found.as_ref().is_some_and(is_enough);
         best = best.into_iter().chain(found).min_by_key(Built::len_bytes);
-        if is_enough {
+        if done {
             return best;
         }
     }
-    let least_single = Small::new(keys + first_spare(keys), 0, columns);
-    let least_len = (0..columns.groups()).map(|group| least_single.len_bytes(columns, group)).sum();
-    if best.as_ref().is_some_and(|best| keys > MAX_SINGLE_KEYS || best.len_bytes() <= least_len) {
+    if best.as_ref().is_some_and(beats_single) {
         return best;
     }
     best.into_iter().chain(single(columns, hashes)).min_by_key(Built::len_bytes)
