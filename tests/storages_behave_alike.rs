@@ -1,11 +1,12 @@
-//! `Disk` (buffered and direct) and `Memory` keep the same promises.
+//! `Disk` (buffered and direct), `Memory`, and `Faulty` as long as nothing fails, keep the same promises.
 
-#![cfg(feature = "lsm")]
+#![cfg(feature = "testing")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use std::io::ErrorKind;
 use std::path::Path;
 
+use filterblock::storage::faulty::Faulty;
 use filterblock::storage::{Disk, IoMode, Memory, Storage};
 use filterblock::{Error, Field};
 
@@ -15,6 +16,9 @@ fn on_each(test: impl Fn(&dyn Storage, &Path, IoMode)) {
         let memory = Memory::new();
         memory.create_dir_all(Path::new("/store")).unwrap();
         test(&memory, Path::new("/store"), io);
+        let faulty = Faulty::new();
+        faulty.create_dir_all(Path::new("/store")).unwrap();
+        test(&faulty, Path::new("/store"), io);
         let dir = tempfile::tempdir().unwrap();
         test(&Disk, dir.path(), io);
         // The build directory is on a real disk more often than the temporary directory is.

@@ -9,7 +9,7 @@
 //! of a wrong one. A standard Bloom filter is sized to the byte; a blocked one takes whole lines of 64 bytes and suits
 //! filters of more than a few hundred keys.
 
-use crate::filter::{FilterKind, FilterView, Geometry, Isa, Shape};
+use crate::filter::{Ask, FilterKind, FilterView, Geometry, Isa, Shape};
 use crate::hash::KeyHash;
 
 /// Bytes behind the payload.
@@ -42,7 +42,8 @@ pub fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
     // The number of keys is not kept: one for each byte, none for none, is a number that the kinds take.
     let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64);
     let Ok(geometry) = geometry else { return true };
-    FilterView::new(&geometry, Isa::detect(), payload, payload.len()).may_contain(hash)
+    FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), payload, payload.len())
+        .may_contain(hash)
 }
 
 /// Appends the trailer; `false` for a shape that does not fit in it.

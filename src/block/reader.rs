@@ -7,7 +7,7 @@ use super::locked::LockedBlock;
 use super::pages::{self, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
-use crate::filter::{Columns, FilterKind, FilterView, Geometry, Isa};
+use crate::filter::{Ask, Columns, FilterKind, FilterView, Geometry, Isa};
 use crate::hash::{HashSeed, KeyHash, KeyHasher, Secret};
 
 /// When the pages of a filter are compared with their checksums.
@@ -36,23 +36,26 @@ pub enum Verify {
 /// assert!(block.may_contain(KeyHash::of(b"apple", seed)));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
+// A store has thousands, none of which is in the processor's cache: what a query needs is in the first line, but for where
+// the bytes are.
+#[repr(C, align(64))]
 pub struct FilterBlock<D> {
     pub(super) filter: Part,
+    pub(super) partitions: Option<Box<Partitions>>,
     pub(super) data: D,
-    /// Apart, so that a store with many filters has their hot fields close together.
     pub(super) trailer: Box<Trailer>,
     pub(super) hasher: KeyHasher,
-    pub(super) partitions: Option<Box<Partitions>>,
 }
+
+const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Partitions>>>() <= 64);
 
 /// Where one filter lies within the bytes of a block, and how it is asked.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) start: usize,
     pub(super) len: usize,
-    pub(super) kind: FilterKind,
     pub(super) geometry: Geometry,
-    isa: Isa,
+    ask: Ask,
     /// `None` when all pages were checked at open.
     states: Option<Box<PageStates>>,
 }
@@ -295,7 +298,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let bits = payload_len_bytes.saturating_mul(8);
         let num_keys = self.trailer.num_keys;
         FilterInfo {
-            kind: first.map_or(FilterKind::Empty, |part| part.kind),
+            kind: first.map_or(FilterKind::Empty, |part| part.geometry.kind()),
             num_keys,
             payload_len_bytes,
             block_len_bytes: bytes.len() as u64,
@@ -305,7 +308,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             fill: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },
             estimated_keys: match first {
                 None => Some(0.0),
-                Some(first) if parts.iter().any(|part| part.kind != first.kind) => None,
+                Some(first) if parts.iter().any(|part| part.geometry.kind() != first.geometry.kind()) => None,
                 Some(first) => first.geometry.estimated_keys(set_bits, bits),
             },
             partitions: self.partitions.as_ref().map_or(0, |partitions| partitions.parts().count()),
@@ -325,11 +328,12 @@ impl Part {
         // Trailer::read has shown that the payload lies within the bytes.
         let len = usize::try_from(trailer.payload_len_bytes)
             .map_err(|_| Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
-        let (kind, geometry) = match &trailer.content {
-            Content::Filter { shape, geometry } => (shape.kind, geometry.clone()),
-            Content::PartitionIndex => (FilterKind::Full, Geometry::Full),
+        let geometry = match &trailer.content {
+            Content::Filter { geometry, .. } => geometry.clone(),
+            Content::PartitionIndex => Geometry::Full,
         };
-        let mut part = Self { start, len, kind, geometry, isa: Isa::detect(), states: None };
+        let ask = Ask::new(&geometry, Isa::detect());
+        let mut part = Self { start, len, geometry, ask, states: None };
         match verify {
             Verify::AtOpen => part.check_pages(bytes, trailer)?,
             // Nothing to look at, so nothing to remember: a million constants in partitions cost no memory.
@@ -345,6 +349,12 @@ impl Part {
         bytes.get(self.start..self.start + self.len).unwrap_or_default()
     }
 
+    /// The payload and what lies behind it.
+    #[inline(always)]
+    fn padded<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.start..).unwrap_or_default()
+    }
+
     fn sums<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let from = self.start + self.len;
         bytes.get(from..from + page_count(self.len) * PAGE_SUM_LEN_BYTES).unwrap_or_default()
@@ -352,13 +362,13 @@ impl Part {
 
     #[inline]
     fn view<'a>(&'a self, bytes: &'a [u8]) -> FilterView<'a> {
-        FilterView::new(&self.geometry, self.isa, bytes.get(self.start..).unwrap_or_default(), self.len)
+        FilterView::new(&self.geometry, self.ask, Isa::detect(), self.padded(bytes), self.len)
     }
 
     #[inline(always)]
     pub(super) fn may_contain(&self, bytes: &[u8], hash: KeyHash) -> bool {
         match &self.states {
-            None => self.view(bytes).may_contain(hash),
+            None => self.ask.may_contain(&self.geometry, self.padded(bytes), self.len, hash),
             Some(states) => self.may_contain_on_first_touch(bytes, hash, states),
         }
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::error::{Error, Result};
-use crate::filter::{self, Effort, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
+use crate::filter::{self, Ask, Effort, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
 use crate::hash::{KeyHash, KeyHasher};
 
 /// Whether a new filter is asked for every key that was added to it before it is handed out.
@@ -174,7 +174,7 @@ impl FilterBuilder {
             // As in the block, vector loads find bytes behind the payload.
             payload.reserve_exact(LOAD_LEN_BYTES);
             payload.resize(len + LOAD_LEN_BYTES, 0);
-            let view = FilterView::new(&geometry, Isa::detect(), &payload, len);
+            let view = FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), &payload, len);
             let mut answers = [false; 256];
             let denied: usize = hashes
                 .chunks(answers.len())

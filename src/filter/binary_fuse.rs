@@ -39,7 +39,7 @@ const BATCH: usize = 16;
 /// Bits of a slot, as a type with few values: a [`super::Geometry`] keeps its own tag in those that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Width {
+pub(super) enum Width {
     Eight = 8,
     Twelve = 12,
     Sixteen = 16,
@@ -109,6 +109,10 @@ impl Geometry {
         Ok(Self::of(width, segment_log2, slots, seed))
     }
 
+    pub(super) fn width(&self) -> Width {
+        self.width
+    }
+
     /// Bits of a fingerprint.
     pub(super) fn bits(&self) -> u32 {
         self.width as u32
@@ -163,8 +167,8 @@ impl Geometry {
     }
 
     /// The same for slots of `BITS` bits; `true` where a slot lies beyond the payload.
-    #[inline]
-    fn fits<const BITS: u32>(&self, payload: &[u8], hash: KeyHash) -> bool {
+    #[inline(always)]
+    pub(super) fn fits<const BITS: u32>(&self, payload: &[u8], hash: KeyHash) -> bool {
         let Place { slots: [first, second, third], fingerprint } = self.place(hash);
         let (Some(first), Some(second), Some(third)) =
             (read::<BITS>(payload, first), read::<BITS>(payload, second), read::<BITS>(payload, third))

@@ -61,9 +61,14 @@ pub(super) fn line_offset<const LEN: usize>(payload: &[u8], hash: KeyHash) -> us
 /// The line of a key; `None` only where the payload is shorter than a line.
 #[inline]
 pub(super) fn line_of<const LEN: usize>(payload: &[u8], hash: KeyHash) -> Option<&[u8; LEN]> {
+    line_within(payload, payload.len(), hash)
+}
+
+/// The same of a payload of `len` bytes with others behind it.
+#[inline]
+pub(super) fn line_within<const LEN: usize>(padded: &[u8], len: usize, hash: KeyHash) -> Option<&[u8; LEN]> {
     // Counted in lines, the check of the bound is one comparison.
-    let (lines, _) = payload.as_chunks();
-    lines.get(line_number(lines.len(), hash))
+    padded.as_chunks().0.get(line_number(len / LEN, hash))
 }
 
 /// The word and the bit within it of each probe.
@@ -97,11 +102,8 @@ pub(super) fn may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash, 
 }
 
 /// The reference for every kernel: one probe after the other, in safe code.
-///
-/// Never inlined: it is long, and would keep the queries around it from being inlined where a kernel is called.
-#[inline(never)]
-pub(super) fn may_contain_portable(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
-    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
+#[inline]
+pub(super) fn all_set(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
     let (words, _) = line.as_chunks::<4>();
     positions(hash, probes).all(|(word, bit)| words.get(word).is_none_or(|word| u32_from(word) >> bit & 1 == 1))
 }

@@ -36,7 +36,7 @@ mod solve;
 mod tests;
 
 pub(super) use build::encode;
-pub(super) use read::{Geometry, Parities, Portable};
+pub(super) use read::{Geometry, Parities, Plain, Portable};
 
 /// Slots whose bits of one column make up a word.
 const BLOCK_SLOTS: usize = 64;

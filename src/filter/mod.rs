@@ -19,7 +19,7 @@ mod statistics;
 use std::fmt;
 use std::num::NonZeroUsize;
 
-pub(crate) use arch::Isa;
+pub(crate) use arch::{Ask, Isa};
 pub(crate) use blocked::LINE_LEN_BYTES;
 pub use bumped_ribbon::Columns;
 pub(crate) use guard::{Checked, Guard};
@@ -143,7 +143,7 @@ pub(crate) enum Geometry {
     BlockedBloom { probes: u32 },
     SplitBlock { lanes: Lanes },
     Ribbon(Box<ribbon::Geometry>),
-    BumpedRibbon(Box<bumped_ribbon::Geometry>),
+    BumpedRibbon(Option<bumped_ribbon::Plain>, Box<bumped_ribbon::Geometry>),
     BinaryFuse(binary_fuse::Geometry),
 }
 
@@ -169,7 +169,7 @@ impl Geometry {
             FilterKind::SplitBlock => split(Lanes::Narrow),
             FilterKind::SplitBlock512 => split(Lanes::Wide),
             FilterKind::BumpedRibbon => {
-                return Ok(Self::BumpedRibbon(Box::new(bumped_ribbon::Geometry::new(shape, num_keys, len_bytes)?)));
+                return bumped_ribbon::Geometry::new(shape, num_keys, len_bytes).map(Self::from_ribbon);
             }
             FilterKind::Ribbon => {
                 return Ok(Self::Ribbon(Box::new(ribbon::Geometry::new(shape, num_keys, len_bytes)?)));
@@ -195,6 +195,10 @@ impl Geometry {
         if keys_fit { Ok(geometry) } else { corrupt(Field::NumKeys) }
     }
 
+    fn from_ribbon(ribbon: bumped_ribbon::Geometry) -> Self {
+        Self::BumpedRibbon(ribbon.plain(), Box::new(ribbon))
+    }
+
     /// The rate at which absent keys are expected to be answered "maybe".
     pub(crate) fn expected_rate(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
         match *self {
@@ -207,9 +211,23 @@ impl Geometry {
             Self::SplitBlock { lanes } => {
                 math::split_block_rate(num_keys, payload_len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
             }
-            Self::BumpedRibbon(ref ribbon) => ribbon.expected_rate(),
+            Self::BumpedRibbon(_, ref ribbon) => ribbon.expected_rate(),
             Self::Ribbon(ref ribbon) => ribbon.expected_rate(),
             Self::BinaryFuse(fuse) => fuse.expected_rate(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> FilterKind {
+        match self {
+            Self::Empty => FilterKind::Empty,
+            Self::Full => FilterKind::Full,
+            Self::Bloom { .. } => FilterKind::Bloom,
+            Self::BlockedBloom { .. } => FilterKind::BlockedBloom,
+            Self::SplitBlock { lanes: Lanes::Narrow } => FilterKind::SplitBlock,
+            Self::SplitBlock { lanes: Lanes::Wide } => FilterKind::SplitBlock512,
+            Self::Ribbon(_) => FilterKind::Ribbon,
+            Self::BumpedRibbon(..) => FilterKind::BumpedRibbon,
+            Self::BinaryFuse(_) => FilterKind::BinaryFuse,
         }
     }
 
@@ -219,7 +237,7 @@ impl Geometry {
             Self::Empty | Self::Full => 0,
             Self::Bloom { probes } | Self::BlockedBloom { probes } => probes,
             Self::SplitBlock { .. } => math::LANES,
-            Self::BumpedRibbon(ref ribbon) => ribbon.columns(),
+            Self::BumpedRibbon(_, ref ribbon) => ribbon.columns(),
             Self::Ribbon(ref ribbon) => ribbon.columns(),
             Self::BinaryFuse(fuse) => fuse.bits(),
         }
@@ -230,7 +248,7 @@ impl Geometry {
     pub(crate) fn has_layers(&self) -> bool {
         match self {
             Self::Ribbon(_) => true,
-            Self::BumpedRibbon(ribbon) => ribbon.has_layers(),
+            Self::BumpedRibbon(_, ribbon) => ribbon.has_layers(),
             _ => false,
         }
     }
@@ -243,7 +261,7 @@ impl Geometry {
                 Some(math::estimated_keys(set_bits, bits, probes))
             }
             Self::SplitBlock { .. } => Some(math::estimated_keys(set_bits, bits, math::LANES)),
-            Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(_) | Self::BinaryFuse(_) => None,
+            Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) => None,
         }
     }
 }
@@ -253,7 +271,7 @@ impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ribbon(ribbon) => ribbon.fmt(f),
-            Self::BumpedRibbon(ribbon) => ribbon.fmt(f),
+            Self::BumpedRibbon(_, ribbon) => ribbon.fmt(f),
             Self::BinaryFuse(fuse) => fuse.fmt(f),
             Self::Empty | Self::Full | Self::Bloom { .. } | Self::BlockedBloom { .. } | Self::SplitBlock { .. } => {
                 let probes = self.probes();
@@ -354,6 +372,7 @@ fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Res
 #[derive(Debug, Clone, Copy)]
 pub struct FilterView<'a> {
     geometry: &'a Geometry,
+    ask: Ask,
     isa: Isa,
     payload: &'a [u8],
     /// The payload and what lies behind it: vector loads may reach beyond the payload's end.
@@ -364,28 +383,31 @@ impl<'a> FilterView<'a> {
     /// `padded` begins with the payload, of `len` bytes, for whose length `geometry` was made; otherwise answers are
     /// "maybe" or wrong, but memory-safe. With 64 bytes behind the payload every query takes the fast way.
     #[inline]
-    pub(crate) fn new(geometry: &'a Geometry, isa: Isa, padded: &'a [u8], len: usize) -> Self {
-        Self { geometry, isa, payload: padded.get(..len).unwrap_or_default(), padded }
+    pub(crate) fn new(geometry: &'a Geometry, ask: Ask, isa: Isa, padded: &'a [u8], len: usize) -> Self {
+        Self { geometry, ask, isa, payload: padded.get(..len).unwrap_or_default(), padded }
     }
 
     /// `false` if the key was certainly not added; `true` if it may have been.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        self.may_contain_guarded(hash, &Checked)
+        self.ask.may_contain(self.geometry, self.padded, self.payload.len(), hash)
     }
 
     /// The same from some of the filter's columns, if its kind has any.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
-        self.may_contain_with_guarded(hash, columns, &Checked)
+        match columns {
+            Columns::All => self.may_contain(hash),
+            Columns::First => self.may_contain_with_guarded(hash, columns, &Checked),
+        }
     }
 
     #[inline]
     pub(crate) fn may_contain_with_guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
         match (self.geometry, columns) {
-            (Geometry::BumpedRibbon(ribbon), Columns::First) => {
+            (Geometry::BumpedRibbon(_, ribbon), Columns::First) => {
                 ribbon.first_may_contain(self.isa, self.padded, hash, guard)
             }
             _ => self.may_contain_guarded(hash, guard),
@@ -393,38 +415,16 @@ impl<'a> FilterView<'a> {
     }
 
     /// The same over a payload that is not wholly checked: what `guard` does not vouch for cannot deny a key.
-    ///
-    /// Inlined always, as far as the kinds go whose whole query takes no longer than a call and a jump by a table (ten
-    /// thousand keys, AVX-512: 3.3 to 4.3 ns with them, 1.8 to 2.1 without).
-    #[inline(always)]
     pub(crate) fn may_contain_guarded(&self, hash: KeyHash, guard: &impl Guard) -> bool {
-        if let Geometry::BlockedBloom { probes } = *self.geometry {
-            return blocked::may_contain(self.isa, self.payload, probes, hash, guard);
-        }
-        if let Geometry::SplitBlock { lanes } = *self.geometry {
-            return split_block::may_contain(self.isa, lanes, self.payload, hash, guard);
-        }
-        if let Geometry::BumpedRibbon(ref ribbon) = *self.geometry {
-            return ribbon.may_contain(self.isa, self.padded, hash, guard);
-        }
-        if let Geometry::BinaryFuse(ref fuse) = *self.geometry {
-            return fuse.may_contain(self.payload, hash, guard);
-        }
-        Self::other_may_contain(self.geometry, self.isa, self.payload, hash, guard)
-    }
-
-    /// The kinds that are left. Not by `self`, which would have to be put together in memory for every query.
-    #[inline(never)]
-    fn other_may_contain(geometry: &Geometry, isa: Isa, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
-        match *geometry {
+        match *self.geometry {
             Geometry::Empty => false,
-            Geometry::Bloom { probes } => bloom::may_contain(payload, probes, hash, guard),
-            Geometry::Ribbon(ref ribbon) => ribbon.may_contain(isa, payload, hash, guard),
-            Geometry::Full
-            | Geometry::BlockedBloom { .. }
-            | Geometry::SplitBlock { .. }
-            | Geometry::BumpedRibbon(_)
-            | Geometry::BinaryFuse(_) => true,
+            Geometry::Full => true,
+            Geometry::Bloom { probes } => bloom::may_contain(self.payload, probes, hash, guard),
+            Geometry::BlockedBloom { probes } => blocked::may_contain(self.isa, self.payload, probes, hash, guard),
+            Geometry::SplitBlock { lanes } => split_block::may_contain(self.isa, lanes, self.payload, hash, guard),
+            Geometry::Ribbon(ref ribbon) => ribbon.may_contain(self.isa, self.payload, hash, guard),
+            Geometry::BumpedRibbon(_, ref ribbon) => ribbon.may_contain(self.isa, self.padded, hash, guard),
+            Geometry::BinaryFuse(ref fuse) => fuse.may_contain(self.payload, hash, guard),
         }
     }
 
@@ -439,7 +439,7 @@ impl<'a> FilterView<'a> {
             Geometry::SplitBlock { lanes } => {
                 return arch::blocks_may_contain(self.isa, lanes, self.payload, hashes, answers);
             }
-            Geometry::BumpedRibbon(ref ribbon) => {
+            Geometry::BumpedRibbon(_, ref ribbon) => {
                 return ribbon.may_contain_batch(self.isa, self.padded, hashes, answers);
             }
             Geometry::BinaryFuse(ref fuse) => return fuse.may_contain_batch(self.payload, hashes, answers),
@@ -466,7 +466,7 @@ impl<'a> FilterView<'a> {
             Geometry::SplitBlock { lanes } => arch::prefetch(self.payload, lanes.block_offset(self.payload, hash)),
             Geometry::BinaryFuse(ref fuse) => fuse.prefetch(self.payload, hash),
             Geometry::Ribbon(ref ribbon) => arch::prefetch(self.payload, ribbon.first_byte(hash)),
-            Geometry::BumpedRibbon(ref ribbon) => arch::prefetch(self.padded, ribbon.first_byte(hash)),
+            Geometry::BumpedRibbon(_, ref ribbon) => arch::prefetch(self.padded, ribbon.first_byte(hash)),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! filters", 2022, describes it), with multipliers of our own: it is not their format.
 
 use super::arch::{self, Isa};
-use super::blocked::{MULTIPLIERS, fold, line_of, line_offset};
+use super::blocked::{MULTIPLIERS, fold, line_offset};
 use super::guard::{Guard, or_maybe};
 use super::math;
 use crate::hash::KeyHash;
@@ -99,15 +99,15 @@ pub(super) fn may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash,
 }
 
 /// The reference for every kernel of narrow lanes.
-#[inline(never)]
-pub(super) fn narrow_may_contain_portable(payload: &[u8], hash: KeyHash) -> bool {
-    line_of::<NARROW_LEN_BYTES>(payload, hash).is_none_or(|block| all_set(Lanes::Narrow, block, hash))
+#[inline]
+pub(super) fn narrow_all_set(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
+    all_set(Lanes::Narrow, block, hash)
 }
 
 /// The reference for every kernel of wide lanes.
-#[inline(never)]
-pub(super) fn wide_may_contain_portable(payload: &[u8], hash: KeyHash) -> bool {
-    line_of::<WIDE_LEN_BYTES>(payload, hash).is_none_or(|block| all_set(Lanes::Wide, block, hash))
+#[inline]
+pub(super) fn wide_all_set(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
+    all_set(Lanes::Wide, block, hash)
 }
 
 #[inline]

@@ -1,9 +1,12 @@
 //! Where bytes live: every file of a store goes through [`Storage`], so that faults can be put in its place.
 //!
 //! Files are written once, front to back, and published by a rename; nothing that has a final name is ever changed.
-//! Every error names its file. The two implementations are [`Disk`] and [`Memory`].
+//! Every error names its file. The implementations are [`Disk`] and [`Memory`], and one
+//! that fails on demand, for tests.
 
 mod disk;
+#[cfg(any(test, feature = "testing"))]
+pub mod faulty;
 mod memory;
 
 use std::fmt::Debug;

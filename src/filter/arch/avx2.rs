@@ -10,10 +10,12 @@ use std::arch::x86_64::{
     _mm256_srli_epi64, _mm256_testc_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 
-use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::Geometry;
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_within};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::bits_portable;
-use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::super::split_block::{Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::ask::{Kernel, kernels};
 use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
 
@@ -32,9 +34,9 @@ impl Avx2 {
 
     /// See [`super::line_may_contain`].
     #[inline]
-    pub(super) fn line(self, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    pub(super) fn line(self, bytes: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
         // SAFETY: a value of this type exists only where AVX2 was detected.
-        unsafe { line(payload, probes, hash) }
+        unsafe { line(bytes, probes, hash) }
     }
 
     /// See [`super::lines_may_contain`].
@@ -53,16 +55,16 @@ impl Avx2 {
 
     /// See [`super::block_may_contain`].
     #[inline]
-    pub(super) fn narrow(self, payload: &[u8], hash: KeyHash) -> bool {
+    pub(super) fn narrow(self, block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
         // SAFETY: as in line.
-        unsafe { narrow(payload, hash) }
+        unsafe { narrow(block, hash) }
     }
 
     /// See [`super::block_may_contain`].
     #[inline]
-    pub(super) fn wide(self, payload: &[u8], hash: KeyHash) -> bool {
+    pub(super) fn wide(self, block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
         // SAFETY: as in line.
-        unsafe { wide(payload, hash) }
+        unsafe { wide(block, hash) }
     }
 
     /// See [`super::blocks_may_contain`].
@@ -96,15 +98,14 @@ impl Avx2 {
 
 #[target_feature(enable = "avx2")]
 fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| line(payload, probes, hash));
+    in_batches(payload, hashes, answers, |bytes, hash| line(bytes, probes, hash));
 }
 
 /// Eight probes at once: multiply, take the word that the top four bits name from the line's sixteen, the bit that the
 /// next five name within it, and test all with one instruction.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
-    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
+fn line(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
     let folded = _mm256_set1_epi32(fold(hash).cast_signed());
     let (low, high) = line.split_at(LINE_LEN_BYTES / 2);
     let (first, second) = MULTIPLIERS.split_at(8);
@@ -144,19 +145,18 @@ fn load<T: Copy>(values: &[T]) -> __m256i {
 
 #[target_feature(enable = "avx2")]
 fn narrow_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| narrow(payload, hash));
+    in_batches(payload, hashes, answers, |block, hash| narrow(block, hash));
 }
 
 #[target_feature(enable = "avx2")]
 fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| wide(payload, hash));
+    in_batches(payload, hashes, answers, |block, hash| wide(block, hash));
 }
 
 /// One bit in each of eight lanes of 32: a product for each, a shift, and a test.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn narrow(payload: &[u8], hash: KeyHash) -> bool {
-    let Some(block) = line_of::<NARROW_LEN_BYTES>(payload, hash) else { return true };
+fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
     let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(hash)));
     _mm256_testc_si256(load(block), wanted) == 1
 }
@@ -164,8 +164,7 @@ fn narrow(payload: &[u8], hash: KeyHash) -> bool {
 /// The same in lanes of 64, four at a time.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn wide(payload: &[u8], hash: KeyHash) -> bool {
-    let Some(block) = line_of::<WIDE_LEN_BYTES>(payload, hash) else { return true };
+fn wide(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
     let (low, high) = block.split_at(WIDE_LEN_BYTES / 2);
     let bits = _mm256_srli_epi32::<26>(lane_products(hash));
     let one = _mm256_set1_epi64x(1);
@@ -198,6 +197,8 @@ fn ribbon_query(proof: Avx2, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, group
 fn ribbon_batch(proof: Avx2, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
     ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
 }
+
+kernels!(Avx2, "avx2,bmi1,bmi2,popcnt");
 
 impl Parities for Avx2 {
     #[inline(always)]

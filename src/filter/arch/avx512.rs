@@ -10,10 +10,12 @@ use std::arch::x86_64::{
     _mm512_testn_epi64_mask, _mm512_xor_si512, _pext_u32,
 };
 
-use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::Geometry;
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_within};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::picks;
-use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::super::split_block::{Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::ask::{Kernel, kernels};
 use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
 
@@ -36,9 +38,9 @@ impl Avx512 {
 
     /// See [`super::line_may_contain`].
     #[inline]
-    pub(super) fn line(self, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    pub(super) fn line(self, bytes: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
         // SAFETY: a value of this type exists only where the features were detected.
-        unsafe { line(payload, probes, hash) }
+        unsafe { line(bytes, probes, hash) }
     }
 
     /// See [`super::lines_may_contain`].
@@ -57,16 +59,16 @@ impl Avx512 {
 
     /// See [`super::block_may_contain`].
     #[inline]
-    pub(super) fn narrow(self, payload: &[u8], hash: KeyHash) -> bool {
+    pub(super) fn narrow(self, block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
         // SAFETY: as in line.
-        unsafe { narrow(payload, hash) }
+        unsafe { narrow(block, hash) }
     }
 
     /// See [`super::block_may_contain`].
     #[inline]
-    pub(super) fn wide(self, payload: &[u8], hash: KeyHash) -> bool {
+    pub(super) fn wide(self, block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
         // SAFETY: as in line.
-        unsafe { wide(payload, hash) }
+        unsafe { wide(block, hash) }
     }
 
     /// See [`super::blocks_may_contain`].
@@ -100,15 +102,14 @@ impl Avx512 {
 
 #[target_feature(enable = "avx512f,bmi2")]
 fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| line(payload, probes, hash));
+    in_batches(payload, hashes, answers, |bytes, hash| line(bytes, probes, hash));
 }
 
 /// All sixteen probes at once: a permutation picks one of the line's sixteen words by four bits, and rotations count
 /// modulo 32, so that the bits of the product above the bit's number need not be cleared.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
-fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
-    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
+fn line(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
     let products = _mm512_mullo_epi32(_mm512_set1_epi32(fold(hash).cast_signed()), load(&MULTIPLIERS));
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(products), load(line));
     let wanted = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
@@ -128,19 +129,18 @@ fn load<T: Copy, const N: usize>(values: &[T; N]) -> __m512i {
 
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn narrow_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| narrow(payload, hash));
+    in_batches(payload, hashes, answers, |block, hash| narrow(block, hash));
 }
 
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| wide(payload, hash));
+    in_batches(payload, hashes, answers, |block, hash| wide(block, hash));
 }
 
 /// One bit in each of eight lanes of 32: a product for each, a shift, and a test.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
-fn narrow(payload: &[u8], hash: KeyHash) -> bool {
-    let Some(block) = line_of::<NARROW_LEN_BYTES>(payload, hash) else { return true };
+fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
     let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(hash)));
     _mm256_testc_si256(load_half(block), wanted) == 1
 }
@@ -148,8 +148,7 @@ fn narrow(payload: &[u8], hash: KeyHash) -> bool {
 /// The same in lanes of 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
-fn wide(payload: &[u8], hash: KeyHash) -> bool {
-    let Some(block) = line_of::<WIDE_LEN_BYTES>(payload, hash) else { return true };
+fn wide(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
     let bits = _mm512_cvtepu32_epi64(_mm256_srli_epi32::<26>(lane_products(hash)));
     let wanted = _mm512_sllv_epi64(_mm512_set1_epi64(1), bits);
     _mm512_testn_epi64_mask(load(block), wanted) == 0
@@ -209,6 +208,8 @@ fn ribbon_query(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, gro
 fn ribbon_batch(proof: Avx512, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
     ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
 }
+
+kernels!(Avx512, "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt");
 
 impl Parities for Avx512 {
     #[inline(always)]

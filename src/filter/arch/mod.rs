@@ -4,6 +4,7 @@
 //! need, so that calling a kernel is sound without further questions. The portable code stands beside each kind of
 //! filter, complete alone.
 
+mod ask;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -16,12 +17,14 @@ mod tests;
 
 use std::sync::OnceLock;
 
+pub(crate) use ask::Ask;
 pub(super) use prefetch::prefetch;
 
-use super::blocked::{self, LINE_LEN_BYTES};
+use super::Geometry;
+use super::blocked::{self, line_of};
 use super::bumped_ribbon::{Geometry as Ribbon, Parities, Portable as Plain};
 use super::ribbon;
-use super::split_block::{self, Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES};
+use super::split_block::{self, Lanes};
 use crate::hash::KeyHash;
 
 /// The instruction set that kernels may use. A value exists only for what this processor has, because the only ways to
@@ -99,13 +102,15 @@ macro_rules! dispatch {
     };
 }
 
+/// The kernel for a geometry, if the level has one; see [`Ask`].
+fn kernel(isa: Isa, geometry: &Geometry) -> Option<ask::Kernel> {
+    dispatch!(isa, kernel(geometry), None)
+}
+
 /// Whether all bits of a key are set in its line of a blocked Bloom filter, whose payload is whole lines.
-///
-/// The kernel finds the line itself: a query is then one call, which is all that can be had where code of another
-/// instruction set cannot be inlined.
-#[inline(always)]
 pub(super) fn line_may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
-    dispatch!(isa, line(payload, probes, hash), blocked::may_contain_portable(payload, probes, hash))
+    let Some(line) = line_of(payload, hash) else { return true };
+    dispatch!(isa, line(line, probes, hash), blocked::all_set(line, probes, hash))
 }
 
 /// Answers for many keys of a blocked Bloom filter; one choice of kernel for all.
@@ -114,9 +119,7 @@ pub(super) fn lines_may_contain(isa: Isa, payload: &[u8], probes: u32, hashes: &
     dispatch!(
         isa,
         lines(payload, probes, hashes, answers),
-        in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| blocked::may_contain_portable(
-            payload, probes, hash
-        ))
+        in_batches(payload, hashes, answers, |line, hash| blocked::all_set(line, probes, hash))
     );
 }
 
@@ -143,11 +146,12 @@ pub(super) fn ribbon_may_contain_batch(
 }
 
 /// Whether all bits of a key are set in its block of a split-block Bloom filter, whose payload is whole blocks.
-#[inline(always)]
 pub(super) fn block_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash) -> bool {
     match lanes {
-        Lanes::Narrow => dispatch!(isa, narrow(payload, hash), split_block::narrow_may_contain_portable(payload, hash)),
-        Lanes::Wide => dispatch!(isa, wide(payload, hash), split_block::wide_may_contain_portable(payload, hash)),
+        Lanes::Narrow => line_of(payload, hash)
+            .is_none_or(|block| dispatch!(isa, narrow(block, hash), split_block::narrow_all_set(block, hash))),
+        Lanes::Wide => line_of(payload, hash)
+            .is_none_or(|block| dispatch!(isa, wide(block, hash), split_block::wide_all_set(block, hash))),
     }
 }
 
@@ -158,16 +162,12 @@ pub(super) fn blocks_may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hashes:
         Lanes::Narrow => dispatch!(
             isa,
             narrow_batch(payload, hashes, answers),
-            in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| {
-                split_block::narrow_may_contain_portable(payload, hash)
-            })
+            in_batches(payload, hashes, answers, split_block::narrow_all_set)
         ),
         Lanes::Wide => dispatch!(
             isa,
             wide_batch(payload, hashes, answers),
-            in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| {
-                split_block::wide_may_contain_portable(payload, hash)
-            })
+            in_batches(payload, hashes, answers, split_block::wide_all_set)
         ),
     }
 }
@@ -202,21 +202,21 @@ fn in_batches<const LEN: usize>(
     payload: &[u8],
     hashes: &[KeyHash],
     answers: &mut [bool],
-    ask: impl Fn(KeyHash) -> bool,
+    ask: impl Fn(&[u8; LEN], KeyHash) -> bool,
 ) {
-    if payload.len() <= RESIDENT_LEN_BYTES {
+    let answer_all = |hashes: &[KeyHash], answers: &mut [bool]| {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            *answer = ask(hash);
+            *answer = line_of(payload, hash).is_none_or(|line| ask(line, hash));
         }
-        return;
+    };
+    if payload.len() <= RESIDENT_LEN_BYTES {
+        return answer_all(hashes, answers);
     }
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
         for &hash in hashes {
             prefetch(payload, blocked::line_offset::<LEN>(payload, hash));
         }
-        for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            *answer = ask(hash);
-        }
+        answer_all(hashes, answers);
     }
 }
 

@@ -10,10 +10,12 @@ use std::arch::aarch64::{
     vshlq_u64, vshrq_n_u32,
 };
 
-use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_of};
+use super::super::Geometry;
+use super::super::blocked::{LINE_LEN_BYTES, MULTIPLIERS, fold, line_within};
 use super::super::bumped_ribbon::{Geometry as Ribbon, Parities};
 use super::super::ribbon::bits_portable;
-use super::super::split_block::{NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::super::split_block::{Lanes, NARROW_LEN_BYTES, WIDE_LEN_BYTES, multipliers};
+use super::ask::{Kernel, kernels};
 use super::{in_batches, ribbon_in_batches};
 use crate::hash::KeyHash;
 
@@ -28,9 +30,9 @@ impl Neon {
 
     /// See [`super::line_may_contain`].
     #[inline]
-    pub(super) fn line(self, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
+    pub(super) fn line(self, bytes: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
         // SAFETY: a value of this type exists only where NEON was detected.
-        unsafe { line(payload, probes, hash) }
+        unsafe { line(bytes, probes, hash) }
     }
 
     /// See [`super::lines_may_contain`].
@@ -49,16 +51,16 @@ impl Neon {
 
     /// See [`super::block_may_contain`].
     #[inline]
-    pub(super) fn narrow(self, payload: &[u8], hash: KeyHash) -> bool {
+    pub(super) fn narrow(self, block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
         // SAFETY: as in line.
-        unsafe { narrow(payload, hash) }
+        unsafe { narrow(block, hash) }
     }
 
     /// See [`super::block_may_contain`].
     #[inline]
-    pub(super) fn wide(self, payload: &[u8], hash: KeyHash) -> bool {
+    pub(super) fn wide(self, block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
         // SAFETY: as in line.
-        unsafe { wide(payload, hash) }
+        unsafe { wide(block, hash) }
     }
 
     /// See [`super::blocks_may_contain`].
@@ -92,15 +94,14 @@ impl Neon {
 
 #[target_feature(enable = "neon")]
 fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<LINE_LEN_BYTES>(payload, hashes, answers, |hash| line(payload, probes, hash));
+    in_batches(payload, hashes, answers, |bytes, hash| line(bytes, probes, hash));
 }
 
 /// The line is a table of 64 bytes, and the top six bits of a product name one of them: four the word, two the byte in
 /// it. The next three name the bit of the byte.
 #[inline]
 #[target_feature(enable = "neon")]
-fn line(payload: &[u8], probes: u32, hash: KeyHash) -> bool {
-    let Some(line) = line_of::<LINE_LEN_BYTES>(payload, hash) else { return true };
+fn line(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
     let line = load_line(line);
     let (first, second) = MULTIPLIERS.split_at(8);
     let mut missing = missing_of_eight(line, first, probes, hash);
@@ -159,19 +160,18 @@ fn load(multipliers: &[u32]) -> uint32x4_t {
 
 #[target_feature(enable = "neon")]
 fn narrow_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<NARROW_LEN_BYTES>(payload, hashes, answers, |hash| narrow(payload, hash));
+    in_batches(payload, hashes, answers, |block, hash| narrow(block, hash));
 }
 
 #[target_feature(enable = "neon")]
 fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-    in_batches::<WIDE_LEN_BYTES>(payload, hashes, answers, |hash| wide(payload, hash));
+    in_batches(payload, hashes, answers, |block, hash| wide(block, hash));
 }
 
 /// One bit in each of eight lanes of 32: a product for each, a shift, and a test.
 #[inline]
 #[target_feature(enable = "neon")]
-fn narrow(payload: &[u8], hash: KeyHash) -> bool {
-    let Some(block) = line_of::<NARROW_LEN_BYTES>(payload, hash) else { return true };
+fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
     let (low, high) = block.split_at(NARROW_LEN_BYTES / 2);
     let (low_products, high_products) = lane_products(hash);
     let one = vdupq_n_u32(1);
@@ -187,8 +187,7 @@ fn narrow(payload: &[u8], hash: KeyHash) -> bool {
 /// The same in lanes of 64, two at a time.
 #[inline]
 #[target_feature(enable = "neon")]
-fn wide(payload: &[u8], hash: KeyHash) -> bool {
-    let Some(block) = line_of::<WIDE_LEN_BYTES>(payload, hash) else { return true };
+fn wide(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
     let (low, high) = lane_products(hash);
     let (low, high) = (vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high));
     let bits = [vmovl_u32(vget_low_u32(low)), vmovl_high_u32(low), vmovl_u32(vget_low_u32(high)), vmovl_high_u32(high)];
@@ -230,6 +229,8 @@ fn ribbon_query(proof: Neon, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, group
 fn ribbon_batch(proof: Neon, ribbon: &Ribbon, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
     ribbon_in_batches(proof, ribbon, bytes, hashes, answers);
 }
+
+kernels!(Neon, "neon");
 
 impl Parities for Neon {
     #[inline(always)]

@@ -1,8 +1,11 @@
 //! Every kernel that this processor has, against the portable code.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "low bits of random numbers are meant")]
 
+use std::num::NonZeroUsize;
+
 use super::*;
 use crate::filter::blocked::MULTIPLIERS;
+use crate::filter::{self, Effort, LINE_LEN_BYTES, Rounding};
 
 fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -130,4 +133,43 @@ fn the_constants_are_those_of_the_named_generator() {
     for multiplier in MULTIPLIERS {
         assert_eq!(multiplier, (splitmix(&mut state) >> 32) as u32 | 1);
     }
+}
+
+#[test]
+fn the_pointer_that_a_filter_is_opened_with_answers_as_the_portable_code_does() {
+    let mut state = 9;
+    let mut positives = 0;
+    for spec in
+        ["bloom:9", "blocked-bloom:3", "blocked-bloom:10", "blocked-bloom:30", "split-block:7", "split-block-512:7"]
+            .into_iter()
+            .chain(["ribbon:5", "bumped-ribbon:3", "bumped-ribbon:8", "bumped-ribbon:9.5", "bumped-ribbon:20"])
+            .chain(["binary-fuse:8", "binary-fuse:12", "binary-fuse:16", "full"])
+    {
+        for num_keys in [0, 1, 60, 1_000, 9_000] {
+            let mut hashes: Vec<_> = (0..num_keys).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
+            hashes.sort_unstable();
+            let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
+            let (shape, mut payload) = filter::encode(spec.parse().unwrap(), &mut hashes, effort).unwrap();
+            let len = payload.len();
+            let geometry = Geometry::new(&shape, num_keys, len as u64).unwrap();
+            payload.resize(len + 64, 0);
+            let absent = (0..500).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect::<Vec<_>>();
+            for isa in Isa::available() {
+                let (pointer, portable) = (Ask::new(&geometry, isa), Ask::new(&geometry, Isa::PORTABLE));
+                for &hash in hashes.iter().chain(&absent) {
+                    let answer = pointer.may_contain(&geometry, &payload, len, hash);
+                    assert_eq!(answer, portable.may_contain(&geometry, &payload, len, hash), "{spec}, {}", isa.name());
+                    positives += usize::from(answer);
+                }
+                assert!(hashes.iter().all(|&hash| pointer.may_contain(&geometry, &payload, len, hash)), "{spec}");
+                // For a geometry of another kind a pointer denies no key either.
+                assert!(hashes.iter().all(|&hash| pointer.may_contain(&Geometry::Full, &payload, len, hash)), "{spec}");
+                // Where the payload is cut, answers may be wrong, but nothing else.
+                for len in [0, len / 2] {
+                    hashes.iter().for_each(|&hash| _ = pointer.may_contain(&geometry, &payload[..len], len, hash));
+                }
+            }
+        }
+    }
+    assert!(positives > 10_000);
 }

@@ -6,7 +6,7 @@
 //! The first step is plain arithmetic on arrays, which compilers turn into vector code. No step branches on a key, but
 //! for the one in 25 that was bumped.
 
-use super::hashes::{coefficients, column_group, fingerprint, remix};
+use super::hashes::{coefficients, column_group, fingerprint};
 use super::layer::is_bumped;
 use super::read::{Geometry, Parities};
 use super::{BLOCK_SLOTS, BUCKET_STARTS};
@@ -32,15 +32,16 @@ impl Geometry {
         let groups = self.groups();
         let mut raw = [0; KEYS];
         raw.iter_mut().zip(hashes).for_each(|(raw, hash)| *raw = hash.raw());
-        let layer_and_starts = self.layers.first().and_then(|layer| Some((layer, layer.starts.of_many(&raw)?)));
+        let starts = if self.layers.is_empty() { None } else { self.first.starts.of_many(&raw) };
         // With all bytes there, none of the loads below can fail.
         let is_worth_it = hashes.len() >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS;
-        let Some((layer, starts)) = layer_and_starts.filter(|_| is_worth_it) else {
+        let Some(starts) = starts.filter(|_| is_worth_it) else {
             for (answer, &hash) in answers.iter_mut().zip(hashes) {
                 *answer = self.ask(kernel, bytes, hash, groups);
             }
             return;
         };
+        let group = self.first.group;
         let all = raw.map(coefficients);
         let sums = raw.map(|hash| column_group(fingerprint(hash), 0));
         let (mut low, mut high) = ([0; KEYS], [0; KEYS]);
@@ -51,14 +52,14 @@ impl Geometry {
         }
         if bytes.len() > RESIDENT_LEN_BYTES {
             for &start in starts.iter().take(hashes.len()) {
-                let at = layer.first.offset(start as usize / BLOCK_SLOTS);
+                let at = group.offset(start as usize / BLOCK_SLOTS);
                 prefetch(bytes, at);
                 prefetch(bytes, at + BLOCK_SLOTS);
             }
         }
         let mut bumps = [0; KEYS];
         for (byte, &start) in bumps.iter_mut().zip(&starts) {
-            *byte = bytes.get(layer.bumps + start as usize / (4 * BUCKET_STARTS)).copied().unwrap_or_default();
+            *byte = bytes.get(self.first.bumps + start as usize / (4 * BUCKET_STARTS)).copied().unwrap_or_default();
         }
         let mut bumped = 0u32;
         for i in 0..KEYS {
@@ -67,7 +68,7 @@ impl Geometry {
         bumped &= u32::MAX >> KEYS.saturating_sub(hashes.len());
         let columns =
             starts.map(|start| start as usize / BLOCK_SLOTS).into_iter().zip(low.into_iter().zip(high)).zip(sums);
-        match layer.first.lines(bytes) {
+        match group.lines(bytes) {
             Some(lines) => {
                 for (answer, ((block, (low, high)), sum)) in answers.iter_mut().zip(columns) {
                     *answer = match lines.get(block..block + 2) {
@@ -78,20 +79,20 @@ impl Geometry {
             }
             None => {
                 for (answer, ((block, split), sum)) in answers.iter_mut().zip(columns) {
-                    *answer = layer.first.holds_split(kernel, bytes, block, split, sum);
+                    *answer = group.holds_split(kernel, bytes, block, split, sum);
                 }
             }
         }
         if groups > 1 {
             for (i, answer) in answers.iter_mut().take(KEYS).enumerate().filter(|(_, answer)| **answer) {
-                *answer = layer.others_hold(self.columns, bytes, starts[i] as usize, raw[i], groups);
+                *answer = self.others_hold(bytes, KeyHash::from_raw(raw[i]), groups);
             }
         }
         while bumped != 0 {
             let i = bumped.trailing_zeros() as usize;
             bumped &= bumped - 1;
             if let Some(answer) = answers.get_mut(i) {
-                *answer = self.ask_behind(kernel, bytes, remix(raw[i]), groups, 1);
+                *answer = self.ask_slowly(kernel, bytes, KeyHash::from_raw(raw[i]), groups);
             }
         }
     }

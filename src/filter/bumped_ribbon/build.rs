@@ -268,7 +268,7 @@ fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -
         Some(())
     };
     for (layer, built) in geometry.layers.iter().zip(&built) {
-        put(layer.bumps, &built.bumps)?;
+        put(layer.asked.bumps, &built.bumps)?;
         for (from, len, to) in moves(layer) {
             // Of the first layer there is nothing left to put.
             built.groups.get(from..from + len).map_or(Some(()), |bytes| put(to, bytes))?;
@@ -308,9 +308,10 @@ fn build_layer(
     let blocks = (hashes.len() as u128 * density.slots_per_mille / 1000).div_ceil(BLOCK_SLOTS as u128) as usize;
     let layer = Layer::new(blocks, columns);
     let slots = blocks * BLOCK_SLOTS;
-    let bounds = lane_bounds(layer.starts, slots, density.lanes);
+    let starts = layer.asked.starts;
+    let bounds = lane_bounds(starts, slots, density.lanes);
     let in_shard = density.lanes.unwrap_or(1);
-    let mut bumps = vec![0; bumps_len_bytes(layer.starts.buckets())];
+    let mut bumps = vec![0; bumps_len_bytes(starts.buckets())];
     let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty()));
     let shards: Vec<&[usize]> = bounds
         .get(..bounds.len() - 1)
@@ -322,8 +323,7 @@ fn build_layer(
     // Keys of shards that are not done yet, and behind those the keys that are not bumped.
     let (mut left, mut kept) = (hashes.len(), hashes.len());
     for bounds in shards.rchunks(scratch.len()) {
-        let keys =
-            Keys { starts: layer.starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
+        let keys = Keys { starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
         let shards: Vec<Shard<'_>> = bounds.iter().map(|bounds| Shard::new(keys, bounds, slots)).collect();
         let mut lanes = band_shards(&shards, scratch);
         for ((shard, lanes), rows) in shards.iter().zip(&mut lanes).zip(scratch.iter_mut()).rev() {

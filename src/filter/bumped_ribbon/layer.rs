@@ -82,6 +82,10 @@ impl FirstGroup {
         Self { from, columns, fewer, is_lines: columns == 8 && fewer == 0 }
     }
 
+    pub(super) fn is_lines(self) -> bool {
+        self.is_lines
+    }
+
     /// Whether an equation holds in these columns. Both its blocks must be whole.
     #[inline(always)]
     pub(super) fn holds(self, kernel: impl Parities, bytes: &[u8], equation: Equation) -> bool {
@@ -138,8 +142,16 @@ pub(super) struct Starts {
 
 impl Starts {
     pub(super) fn new(slots: usize) -> Self {
-        let last = slots.saturating_sub(BLOCK_SLOTS) as u64;
+        Self::with_last(slots.saturating_sub(BLOCK_SLOTS) as u64)
+    }
+
+    #[inline(always)]
+    pub(super) fn with_last(last: u64) -> Self {
         Self { range: if last == 0 { 1 } else { last + 1 + LEFT + RIGHT }, last }
+    }
+
+    pub(super) fn last(self) -> u64 {
+        self.last
     }
 
     #[inline(always)]

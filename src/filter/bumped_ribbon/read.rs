@@ -1,6 +1,7 @@
 //! The geometry of a payload, and queries.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use super::hashes::{coefficients, column_group, fingerprint, remix};
 use super::layer::{Blocks, Columns, FirstGroup, Starts, bumps_len_bytes, is_bumped};
@@ -44,9 +45,13 @@ impl Parities for Portable {
     }
 }
 
-/// Where the layers of a payload lie.
+/// Where the layers of a payload lie. What most queries need comes first, in a cache line of its own: a store has thousands
+/// of filters, none of which is in the cache.
 #[derive(Debug, Clone, PartialEq)]
+#[repr(C, align(64))]
 pub(crate) struct Geometry {
+    /// Of the first layer; [`Asked::nothing`] where there is none.
+    pub(super) first: Asked,
     pub(super) columns: Columns,
     pub(super) layers: Vec<Layer>,
     /// `None` where the last of `layers` bumped no key.
@@ -54,28 +59,55 @@ pub(crate) struct Geometry {
     pub(super) payload_len: usize,
 }
 
+const _: () = assert!(size_of::<Asked>() + size_of::<Columns>() <= 64);
+
+/// What most queries need of a filter of eight columns, besides its payload: small enough to be kept without a pointer,
+/// which of thousands of filters would lead out of the cache once more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Plain {
+    /// The last start of the first layer, whose blocks of eight columns begin the payload.
+    last: NonZeroU32,
+    bumps: u32,
+}
+
 /// A layer that bumps keys.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Layer {
-    pub(super) starts: Starts,
+    pub(super) asked: Asked,
     pub(super) blocks: Blocks,
-    /// Where the two bits a bucket begin.
-    pub(super) bumps: usize,
     /// Where each group of columns begins.
     pub(super) groups: [usize; MAX_GROUPS],
-    pub(super) first: FirstGroup,
+}
+
+/// What nearly every query needs of a layer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Asked {
+    pub(super) starts: Starts,
+    /// Where the two bits a bucket begin.
+    pub(super) bumps: usize,
+    pub(super) group: FirstGroup,
 }
 
 impl Layer {
     pub(super) fn new(blocks: usize, columns: Columns) -> Self {
         let blocks = Blocks::new(blocks, columns);
-        Self {
-            starts: Starts::new(blocks.count * BLOCK_SLOTS),
-            blocks,
-            bumps: 0,
-            groups: [0; MAX_GROUPS],
-            first: FirstGroup::new(0, blocks, columns),
-        }
+        let starts = Starts::new(blocks.count * BLOCK_SLOTS);
+        let group = FirstGroup::new(0, blocks, columns);
+        Self { asked: Asked { starts, bumps: 0, group }, blocks, groups: [0; MAX_GROUPS] }
+    }
+}
+
+impl Asked {
+    /// No payload has a byte where its one start looks for its bucket.
+    fn nothing(columns: Columns) -> Self {
+        let group = FirstGroup::new(0, Blocks::new(0, columns), columns);
+        Self { starts: Starts::new(0), bumps: usize::MAX, group }
+    }
+
+    /// Whether a key was bumped; `None` where the payload has no such bucket.
+    #[inline(always)]
+    fn bumped(&self, bytes: &[u8], start: usize) -> Option<bool> {
+        Some(is_bumped(*bytes.get(self.bumps + start / (4 * BUCKET_STARTS))?, start))
     }
 }
 
@@ -98,6 +130,24 @@ impl Equation {
     pub(super) fn split(&self) -> (u64, u64) {
         let shift = self.start % BLOCK_SLOTS;
         (self.coefficients << shift, (self.coefficients >> 1) >> (BLOCK_SLOTS - 1 - shift))
+    }
+}
+
+impl Plain {
+    /// [`Geometry::ask`] with half the instructions: of `whole` it needs something only for keys that were bumped.
+    #[inline(always)]
+    pub(in crate::filter) fn ask(self, whole: &Geometry, kernel: impl Parities, bytes: &[u8], hash: KeyHash) -> bool {
+        let start = Starts::with_last(self.last.get().into()).of(hash.raw());
+        let asked = bytes.get(self.bumps as usize + start / (4 * BUCKET_STARTS));
+        if asked.is_none_or(|&byte| is_bumped(byte, start)) {
+            return whole.ask_slowly(kernel, bytes, hash, 1);
+        }
+        let equation = Equation::new(start, hash.raw());
+        let (low, high) = equation.split();
+        let block = start / BLOCK_SLOTS;
+        // Counted in lines, the check of the bound is one comparison.
+        let Some([first, second]) = bytes.as_chunks().0.get(block..block + 2) else { return true };
+        kernel.of_blocks(first, second, low, high) == column_group(equation.sum, 0)
     }
 }
 
@@ -126,7 +176,7 @@ impl Geometry {
         for group in 0..columns.groups() {
             for layer in &mut layers {
                 *layer.groups.get_mut(group)? = take(layer.blocks.len_bytes(columns, group))?;
-                layer.first = FirstGroup::new(layer.groups[0], layer.blocks, columns);
+                layer.asked.group = FirstGroup::new(layer.groups[0], layer.blocks, columns);
             }
             if let Some(small) = &mut last {
                 *small.groups.get_mut(group)? = take(small.len_bytes(columns, group))?;
@@ -134,11 +184,19 @@ impl Geometry {
             }
             if group == 0 {
                 for layer in &mut layers {
-                    layer.bumps = take(bumps_len_bytes(layer.starts.buckets()))?;
+                    layer.asked.bumps = take(bumps_len_bytes(layer.asked.starts.buckets()))?;
                 }
             }
         }
-        Some(Self { columns, layers, last, payload_len: at })
+        let first = layers.first().map_or_else(|| Asked::nothing(columns), |layer| layer.asked);
+        Some(Self { first, columns, layers, last, payload_len: at })
+    }
+
+    /// `None` where there are other columns than the first eight, blocks with fewer, or no layer.
+    pub(in crate::filter) fn plain(&self) -> Option<Plain> {
+        let first = self.layers.first().filter(|layer| self.groups() == 1 && layer.asked.group.is_lines())?;
+        let (last, bumps) = (first.asked.starts.last(), first.asked.bumps);
+        Some(Plain { last: NonZeroU32::new(u32::try_from(last).ok()?)?, bumps: u32::try_from(bumps).ok()? })
     }
 
     /// Reads a shape: `params` are the columns and then, of a single system, its seed and the slots beyond the number of
@@ -224,7 +282,7 @@ impl Geometry {
     /// A mean over the starts of the layers, weighted by their slots, as every key takes one.
     pub(in crate::filter) fn expected_rate(&self) -> f64 {
         let rate = 0.5f64.powi(self.columns.all.cast_signed());
-        let blocks = self.layers.iter().map(|layer| (layer.starts, layer.blocks));
+        let blocks = self.layers.iter().map(|layer| (layer.asked.starts, layer.blocks));
         let all = blocks.chain(self.last.iter().map(|last| (last.starts, last.blocks)));
         let (mut slots, mut weighted) = (0.0, 0.0);
         for (starts, blocks) in all {
@@ -242,42 +300,44 @@ impl Geometry {
     /// Inlined always, into a function of the instruction set that `kernel` stands for.
     #[inline(always)]
     pub(in crate::filter) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-        let hash = hash.raw();
-        let Some(layer) = self.layers.first() else { return self.ask_behind(kernel, bytes, hash, groups, 0) };
-        let start = layer.starts.of(hash);
-        let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS)) else { return true };
-        if is_bumped(byte, start) {
-            return self.ask_behind(kernel, bytes, remix(hash), groups, 1);
+        let start = self.first.starts.of(hash.raw());
+        // What is rare is left as a jump: a call that came back would make this function save six registers.
+        if self.first.bumped(bytes, start) != Some(false) {
+            return self.ask_slowly(kernel, bytes, hash, groups);
         }
-        let holds = layer.first.holds(kernel, bytes, Equation::new(start, hash));
+        let holds = self.first.group.holds(kernel, bytes, Equation::new(start, hash.raw()));
         // No branch on the answer where it is the last word: half of them would be mispredicted.
         if groups == 1 {
             return holds;
         }
-        holds && layer.others_hold(self.columns, bytes, start, hash, groups)
+        if holds { self.others_hold(bytes, hash, groups) } else { false }
     }
 
-    /// The same from layer `next` on. A call of its own, so that what most queries need stays in registers.
+    /// [`Geometry::ask`] for a key that the first layer bumped, and where there is no layer.
     #[cold]
     #[inline(never)]
-    pub(super) fn ask_behind(
-        &self,
-        kernel: impl Parities,
-        bytes: &[u8],
-        mut hash: u64,
-        groups: usize,
-        next: usize,
-    ) -> bool {
-        for layer in self.layers.get(next..).unwrap_or_default() {
-            let start = layer.starts.of(hash);
-            let Some(&byte) = bytes.get(layer.bumps + start / (4 * BUCKET_STARTS)) else { return true };
-            if !is_bumped(byte, start) {
-                return layer.first.holds(kernel, bytes, Equation::new(start, hash))
-                    && (groups == 1 || layer.others_hold(self.columns, bytes, start, hash, groups));
+    pub(super) fn ask_slowly(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        let mut hash = hash.raw();
+        for layer in &self.layers {
+            let start = layer.asked.starts.of(hash);
+            match layer.asked.bumped(bytes, start) {
+                None => return true,
+                Some(true) => hash = remix(hash),
+                Some(false) => {
+                    return layer.asked.group.holds(kernel, bytes, Equation::new(start, hash))
+                        && (groups == 1 || layer.others_hold(self.columns, bytes, start, hash, groups));
+                }
             }
-            hash = remix(hash);
         }
         self.last.as_ref().is_some_and(|last| last.ask(kernel, self.columns, bytes, hash, groups))
+    }
+
+    /// Whether the equation of a key that the first layer did not bump holds in the groups behind the first: one absent
+    /// key in 256 comes here.
+    #[inline(never)]
+    pub(super) fn others_hold(&self, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        let start = self.first.starts.of(hash.raw());
+        self.layers.first().is_none_or(|layer| layer.others_hold(self.columns, bytes, start, hash.raw(), groups))
     }
 
     /// Never inlined: it is long, and would keep the queries around it from being inlined where a kernel is called.
@@ -325,8 +385,8 @@ impl Geometry {
     fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
         let mut hash = hash.raw();
         for layer in &self.layers {
-            let start = layer.starts.of(hash);
-            let at = layer.bumps + start / (4 * BUCKET_STARTS);
+            let start = layer.asked.starts.of(hash);
+            let at = layer.asked.bumps + start / (4 * BUCKET_STARTS);
             if !guard.sound(at, 1) {
                 return false;
             }
@@ -347,8 +407,7 @@ impl Geometry {
     /// The first byte of the columns that a query reads, if its key was not bumped.
     #[inline(always)]
     pub(in crate::filter) fn first_byte(&self, hash: KeyHash) -> usize {
-        let Some(layer) = self.layers.first() else { return 0 };
-        layer.words(self.columns, layer.starts.of(hash.raw()) / BLOCK_SLOTS, 0).0
+        self.first.group.offset(self.first.starts.of(hash.raw()) / BLOCK_SLOTS)
     }
 }
 
@@ -373,9 +432,8 @@ impl Layer {
         (from, 8 * used * blocks)
     }
 
-    /// Whether the equation holds in the groups behind the first: one absent key in 256 comes here.
-    #[inline(never)]
-    pub(super) fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
+    /// Whether the equation holds in the groups behind the first.
+    fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
         let equation = Equation::new(start, hash);
         let (low, high) = equation.split();
         (1..groups).all(|group| {

@@ -9,7 +9,7 @@ use super::small::Small;
 use super::*;
 use crate::error::Error;
 use crate::filter::guard::{Checked, Guard};
-use crate::filter::{Effort, FilterKind, FilterSpec, Isa, Rounding, Shape};
+use crate::filter::{Ask, Effort, FilterKind, FilterSpec, Geometry, Isa, Rounding, Shape};
 use crate::hash::KeyHash;
 
 fn splitmix(state: &mut u64) -> u64 {
@@ -152,6 +152,7 @@ fn every_kernel_answers_as_the_portable_one_does() {
             let layers = [blocks, blocks / 8].into_iter().filter(|&count| count > 0);
             let layers = layers.map(|count| Layer::new(count, columns)).collect();
             let ribbon = Ribbon::lay_out(columns, layers, slots.map(|slots| Small::new(slots, 3, columns))).unwrap();
+            let geometry = Geometry::from_ribbon(ribbon.clone());
             for density in 0..3 {
                 let payload: Vec<u8> = (0..ribbon.payload_len + 64)
                     .map(|_| [splitmix(&mut state), splitmix(&mut state) & splitmix(&mut state), 0][density] as u8)
@@ -167,6 +168,10 @@ fn every_kernel_answers_as_the_portable_one_does() {
                             let mut batch = vec![false; hashes.len()];
                             ribbon.may_contain_batch(isa, &payload, &hashes, &mut batch);
                             assert_eq!(batch, expected, "{all} columns, {blocks} blocks, {}, batch", isa.name());
+                            let pointer = Ask::new(&geometry, isa);
+                            let ask = |&hash| pointer.may_contain(&geometry, &payload, ribbon.payload_len, hash);
+                            let pointed: Vec<bool> = hashes.iter().map(ask).collect();
+                            assert_eq!(pointed, expected, "{all} columns, {blocks} blocks, {}, pointer", isa.name());
                         }
                     }
                     positives += expected.iter().filter(|&&answer| answer).count();

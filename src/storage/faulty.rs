@@ -1,0 +1,536 @@
+//! A file system in memory that fails as real ones do, for tests and fuzzers.
+//!
+//! Any operation can be made to fail ([`Faulty::fail`]), and after any operation a crash can be played
+//! ([`Faulty::record`], [`Moment::after`]): what was not synced is then lost, kept, torn or out of order. All chance comes
+//! from a seed.
+//!
+//! What is short or interrupted here is an error, as it is the storage that continues short and interrupted calls.
+
+#![expect(clippy::indexing_slicing, reason = "a test may panic, and none of these can")]
+
+mod drive;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{Error as IoError, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use drive::Crash;
+use drive::{Drive, Entry, Random, is_root};
+
+use super::{IoMode, ReadAt, Storage, WriteFile};
+use crate::error::{Error, Field, Result};
+
+/// What a storage does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the methods")]
+pub enum Operation {
+    Open,
+    Create,
+    Append,
+    Read,
+    ReadAt,
+    Write,
+    Sync,
+    Rename,
+    Link,
+    Remove,
+    List,
+    CreateDir,
+    SyncDir,
+    Lock,
+}
+
+impl Operation {
+    /// Whether it leaves everything as it is.
+    #[must_use]
+    pub fn is_reading(self) -> bool {
+        matches!(self, Self::Open | Self::Read | Self::ReadAt | Self::List)
+    }
+}
+
+/// How an operation fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// `EIO`, of any operation. A sync that fails loses the bytes that it should have saved, for good.
+    Io,
+    /// `ENOSPC`, of those that need space; half of a write is done.
+    NoSpace,
+    /// `EINTR`, of any operation.
+    Interrupted,
+    /// A change is made, and then an error is given for it.
+    Late,
+    /// Reading ends half way, with an error.
+    ShortRead,
+    /// Reading gives a wrong bit, and no error.
+    BitRot,
+    /// Reading gives the bytes of another place of the file, and no error.
+    Misdirected,
+}
+
+impl FaultKind {
+    /// All that are errors, so that nothing false is read.
+    pub const ERRORS: [Self; 5] = [Self::Io, Self::NoSpace, Self::Interrupted, Self::Late, Self::ShortRead];
+
+    fn strikes(self, operation: Operation) -> bool {
+        match self {
+            Self::Io | Self::Interrupted => true,
+            Self::NoSpace => matches!(
+                operation,
+                Operation::Create
+                    | Operation::Write
+                    | Operation::Sync
+                    | Operation::Rename
+                    | Operation::Link
+                    | Operation::CreateDir
+                    | Operation::Lock
+            ),
+            Self::Late => !operation.is_reading() && !matches!(operation, Operation::Lock | Operation::Append),
+            Self::ShortRead | Self::BitRot | Self::Misdirected => {
+                matches!(operation, Operation::Read | Operation::ReadAt)
+            }
+        }
+    }
+}
+
+/// A fault to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// It strikes the first operation with this number, from 0, or a higher one, that it can strike.
+    pub from: u64,
+    /// What happens.
+    pub kind: FaultKind,
+    /// Whether all later operations that it can strike fail, too.
+    pub is_lasting: bool,
+}
+
+/// The file system; clones share it.
+#[derive(Clone, Default)]
+pub struct Faulty {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    drive: Drive,
+    locked: BTreeSet<PathBuf>,
+    operations: u64,
+    fault: Option<Fault>,
+    struck: Vec<(Operation, PathBuf)>,
+    random: Option<Random>,
+    mark: u64,
+    moments: Option<Vec<Moment>>,
+}
+
+/// The file system as it was between two operations.
+#[derive(Clone)]
+pub struct Moment {
+    /// The last operation.
+    pub operation: Operation,
+    /// What it was done to.
+    pub path: PathBuf,
+    /// What [`Faulty::set_mark`] was last given.
+    pub mark: u64,
+    drive: Drive,
+}
+
+impl Moment {
+    /// What a crash leaves of it.
+    #[must_use]
+    pub fn after(&self, crash: Crash, seed: u64) -> Faulty {
+        Faulty::holding(self.drive.after(crash, &mut Random(seed)))
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "after {:?} of {}, mark {}", self.operation, self.path.display(), self.mark)
+    }
+}
+
+/// Without the content.
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faulty").finish_non_exhaustive()
+    }
+}
+
+impl Faulty {
+    /// An empty file system without faults, with the root directory and the working directory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn holding(drive: Drive) -> Self {
+        Self { state: Arc::new(Mutex::new(State { drive, ..State::default() })) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the fault to come; it replaces the one before.
+    pub fn fail(&self, fault: Fault) {
+        self.state().fault = Some(fault);
+    }
+
+    /// From now on nothing fails.
+    pub fn heal(&self) {
+        self.state().fault = None;
+    }
+
+    /// The operations so far: the number of the next one.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// What faults have struck.
+    #[must_use]
+    pub fn struck(&self) -> Vec<(Operation, PathBuf)> {
+        self.state().struck.clone()
+    }
+
+    /// Keeps every moment between two changes from now on.
+    pub fn record(&self) {
+        self.state().moments = Some(Vec::new());
+    }
+
+    /// The moments kept; no more are kept.
+    #[must_use]
+    pub fn moments(&self) -> Vec<Moment> {
+        self.state().moments.take().unwrap_or_default()
+    }
+
+    /// What later moments bear, so that whoever works with the file system finds out how far he had come.
+    pub fn set_mark(&self, mark: u64) {
+        self.state().mark = mark;
+    }
+
+    /// What a crash at this moment leaves; the file system itself goes on.
+    #[must_use]
+    pub fn after(&self, crash: Crash, seed: u64) -> Self {
+        Self::holding(self.state().drive.after(crash, &mut Random(seed)))
+    }
+
+    /// Changes a file at rest, behind the back of whoever has it open.
+    ///
+    /// # Errors
+    /// When the file is missing.
+    pub fn damage(&self, path: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let mut state = self.state();
+        let inode = state.file(path)?;
+        let inode = state.drive.inodes.get_mut(inode).ok_or_else(|| refused(ErrorKind::NotFound, path))?;
+        edit(Arc::make_mut(&mut inode.bytes));
+        inode.sync();
+        Ok(())
+    }
+
+    /// Carries one operation out, or fails it.
+    fn perform<T>(
+        &self,
+        operation: Operation,
+        path: &Path,
+        act: impl FnOnce(&mut State, Option<FaultKind>) -> Result<T>,
+    ) -> Result<T> {
+        let mut state = self.state();
+        let kind = state.strike(operation, path);
+        let result = match kind {
+            Some(FaultKind::Io | FaultKind::Interrupted) if operation != Operation::Sync => Err(failure(kind, path)),
+            Some(FaultKind::NoSpace) if operation != Operation::Write && operation != Operation::Sync => {
+                Err(failure(kind, path))
+            }
+            Some(FaultKind::Late) => act(&mut state, kind).and(Err(failure(kind, path))),
+            _ => act(&mut state, kind),
+        };
+        if state.moments.is_some() && !operation.is_reading() {
+            let (mark, drive) = (state.mark, state.drive.clone());
+            state.moments.get_or_insert_default().push(Moment { operation, path: path.to_path_buf(), mark, drive });
+        }
+        result
+    }
+}
+
+fn failure(kind: Option<FaultKind>, path: &Path) -> Error {
+    let kind = match kind {
+        Some(FaultKind::NoSpace) => ErrorKind::StorageFull,
+        Some(FaultKind::Interrupted) => ErrorKind::Interrupted,
+        Some(FaultKind::ShortRead) => ErrorKind::UnexpectedEof,
+        // What `EIO` becomes.
+        _ => ErrorKind::Other,
+    };
+    Error::Io(IoError::new(kind, "a fault for the test")).in_file(path)
+}
+
+fn refused(kind: ErrorKind, path: &Path) -> Error {
+    Error::Io(IoError::from(kind)).in_file(path)
+}
+
+impl State {
+    /// Counts an operation; the fault that strikes it, if one does.
+    fn strike(&mut self, operation: Operation, path: &Path) -> Option<FaultKind> {
+        let number = self.operations;
+        self.operations += 1;
+        let fault = self.fault.filter(|fault| number >= fault.from && fault.kind.strikes(operation))?;
+        if !fault.is_lasting {
+            self.fault = None;
+        }
+        self.struck.push((operation, path.to_path_buf()));
+        Some(fault.kind)
+    }
+
+    fn file(&self, path: &Path) -> Result<usize> {
+        match self.drive.names.get(path) {
+            Some(Entry::File(inode)) => Ok(*inode),
+            _ => Err(refused(ErrorKind::NotFound, path)),
+        }
+    }
+
+    fn has_directory(&self, path: &Path) -> bool {
+        is_root(path) || self.drive.names.get(path) == Some(&Entry::Directory)
+    }
+
+    fn check_parent(&self, path: &Path) -> Result<()> {
+        let parent_exists = path.parent().is_some_and(|parent| self.has_directory(parent));
+        if parent_exists { Ok(()) } else { Err(refused(ErrorKind::NotFound, path)) }
+    }
+
+    fn check_free(&self, path: &Path) -> Result<()> {
+        if self.drive.names.contains_key(path) || is_root(path) {
+            return Err(refused(ErrorKind::AlreadyExists, path));
+        }
+        self.check_parent(path)
+    }
+
+    fn create(&mut self, path: &Path) -> Result<usize> {
+        self.check_free(path)?;
+        let inode = self.drive.new_inode();
+        self.drive.change(vec![(path.to_path_buf(), Some(Entry::File(inode)))]);
+        Ok(inode)
+    }
+
+    fn bytes(&self, inode: usize) -> Arc<Vec<u8>> {
+        self.drive.inodes.get(inode).map(|inode| Arc::clone(&inode.bytes)).unwrap_or_default()
+    }
+
+    /// Makes what was read wrong, as a silent fault does. `all` are the file's bytes.
+    fn spoil(&mut self, kind: Option<FaultKind>, buffer: &mut [u8], all: &[u8]) {
+        if buffer.is_empty() {
+            return;
+        }
+        let random = self.random.get_or_insert(Random(self.operations));
+        match kind {
+            Some(FaultKind::BitRot) => {
+                let at = random.up_to(buffer.len() - 1);
+                buffer[at] ^= 1 << random.up_to(7);
+            }
+            Some(FaultKind::Misdirected) => {
+                let from = random.up_to(all.len().saturating_sub(buffer.len()));
+                for (byte, other) in buffer.iter_mut().zip(&all[from.min(all.len())..]) {
+                    *byte = *other;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Storage for Faulty {
+    fn open(&self, path: &Path, _io: IoMode) -> Result<Arc<dyn ReadAt>> {
+        let (inode, len) = self.perform(Operation::Open, path, |state, _| {
+            let inode = state.file(path)?;
+            Ok((inode, state.bytes(inode).len() as u64))
+        })?;
+        Ok(Arc::new(FaultyFile { storage: self.clone(), path: path.to_path_buf(), inode, len }))
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let inode = self.perform(Operation::Create, path, |state, _| state.create(path))?;
+        Ok(Box::new(FaultyWriter { storage: self.clone(), path: path.to_path_buf(), inode }))
+    }
+
+    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let inode = self.perform(Operation::Append, path, |state, _| state.file(path))?;
+        Ok(Box::new(FaultyWriter { storage: self.clone(), path: path.to_path_buf(), inode }))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.perform(Operation::Read, path, |state, kind| {
+            let all = state.bytes(state.file(path)?);
+            if kind == Some(FaultKind::ShortRead) {
+                return Err(failure(kind, path));
+            }
+            let mut bytes = all.to_vec();
+            state.spoil(kind, &mut bytes, &all);
+            Ok(bytes)
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.perform(Operation::Rename, from, |state, _| {
+            let inode = state.file(from)?;
+            state.check_parent(to)?;
+            if state.has_directory(to) {
+                return Err(refused(ErrorKind::IsADirectory, to));
+            }
+            let names = [(from.to_path_buf(), None), (to.to_path_buf(), Some(Entry::File(inode)))];
+            state.drive.change(names.into());
+            Ok(())
+        })
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
+        self.perform(Operation::Link, to, |state, _| {
+            let inode = state.file(from)?;
+            state.check_free(to)?;
+            state.drive.change(vec![(to.to_path_buf(), Some(Entry::File(inode)))]);
+            Ok(())
+        })
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.perform(Operation::Remove, path, |state, _| {
+            state.file(path)?;
+            state.drive.change(vec![(path.to_path_buf(), None)]);
+            Ok(())
+        })
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        is_root(path) || self.state().drive.names.contains_key(path)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.perform(Operation::List, dir, |state, _| {
+            if !state.has_directory(dir) {
+                return Err(refused(ErrorKind::NotFound, dir));
+            }
+            let inside = state.drive.names.keys().filter(|path| path.parent() == Some(dir));
+            let names = inside.filter_map(|path| path.file_name());
+            Ok(names.map(|name| name.to_string_lossy().into_owned()).collect())
+        })
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.perform(Operation::CreateDir, dir, |state, _| {
+            let mut missing: Vec<&Path> = dir.ancestors().filter(|path| !state.has_directory(path)).collect();
+            missing.reverse();
+            for path in missing {
+                state.check_free(path)?;
+                state.drive.change(vec![(path.to_path_buf(), Some(Entry::Directory))]);
+            }
+            Ok(())
+        })
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.perform(Operation::SyncDir, dir, |state, _| {
+            if !state.has_directory(dir) {
+                return Err(refused(ErrorKind::NotFound, dir));
+            }
+            state.drive.sync_dir(dir);
+            Ok(())
+        })
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.perform(Operation::Lock, path, |state, _| {
+            if state.file(path).is_err() {
+                state.create(path)?;
+            }
+            if state.locked.insert(path.to_path_buf()) { Ok(()) } else { Err(Error::Locked.in_file(path)) }
+        })?;
+        Ok(Box::new(LockGuard { storage: self.clone(), path: path.to_path_buf() }))
+    }
+}
+
+struct LockGuard {
+    storage: Faulty,
+    path: PathBuf,
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        self.storage.state().locked.remove(&self.path);
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    storage: Faulty,
+    path: PathBuf,
+    inode: usize,
+    len: u64,
+}
+
+impl ReadAt for FaultyFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.storage.perform(Operation::ReadAt, &self.path, |state, kind| {
+            let all = state.bytes(self.inode);
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let found = all.get(start..).and_then(|rest| rest.get(..buffer.len()));
+            let found = if buffer.is_empty() { Some([].as_slice()) } else { found };
+            let Some(found) = found else {
+                let end = (all.len() as u64).max(offset);
+                return Err(Error::Corrupt { field: Field::Length, offset: end }.in_file(&self.path));
+            };
+            if kind == Some(FaultKind::ShortRead) {
+                let half = buffer.len() / 2;
+                buffer[..half].copy_from_slice(&found[..half]);
+                return Err(failure(kind, &self.path));
+            }
+            buffer.copy_from_slice(found);
+            state.spoil(kind, buffer, &all);
+            Ok(())
+        })
+    }
+
+    fn as_file(&self) -> Option<&std::fs::File> {
+        None
+    }
+}
+
+#[derive(Debug)]
+struct FaultyWriter {
+    storage: Faulty,
+    path: PathBuf,
+    inode: usize,
+}
+
+impl WriteFile for FaultyWriter {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.storage.perform(Operation::Write, &self.path, |state, kind| {
+            let Some(inode) = state.drive.inodes.get_mut(self.inode) else { return Ok(()) };
+            if kind == Some(FaultKind::NoSpace) {
+                Arc::make_mut(&mut inode.bytes).extend_from_slice(&bytes[..bytes.len() / 2]);
+                return Err(failure(kind, &self.path));
+            }
+            Arc::make_mut(&mut inode.bytes).extend_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.storage.perform(Operation::Sync, &self.path, |state, kind| {
+            let Some(inode) = state.drive.inodes.get_mut(self.inode) else { return Ok(()) };
+            match kind {
+                None | Some(FaultKind::Late) => inode.sync(),
+                Some(_) => {
+                    inode.fail_sync();
+                    return Err(failure(kind, &self.path));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> u64 {
+        self.storage.state().bytes(self.inode).len() as u64
+    }
+}
