@@ -165,7 +165,7 @@ impl FilterBuilder {
         let mut hashes = std::mem::take(&mut self.hashes);
         sort(&mut hashes);
         hashes.dedup();
-        let (shape, mut payload) = filter::encode(self.spec, &hashes, Effort { rounding, threads: self.threads })?;
+        let (shape, mut payload) = filter::encode(self.spec, &mut hashes, Effort { rounding, threads: self.threads })?;
         let num_keys = hashes.len() as u64;
         // What this refuses, no reader would take.
         let len = payload.len();

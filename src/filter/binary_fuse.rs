@@ -243,3 +243,46 @@ pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec
     let rate = (-f64::from(bits)).exp2();
     super::encode_bloom(FilterSpec::false_positive_rate(FilterKind::BlockedBloom, rate)?, hashes, Rounding::Words)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::statistics::{MOST, bits, hash_families, independence};
+    use super::*;
+
+    /// Where the second and the third slot are in their segments, 18 bits each, and 16 bits of a fingerprint.
+    fn place(geometry: &Geometry, hash: u64) -> u128 {
+        let Place { slots: [first, second, third], fingerprint } = geometry.place(KeyHash::from_raw(hash));
+        let segment = u64::from(geometry.segment);
+        let (second, third) = (second ^ (first + segment), third ^ (first + 2 * segment));
+        u128::from(second) | u128::from(third) << 18 | u128::from(fingerprint) << 36
+    }
+
+    fn four(place: u128, from: u32) -> u64 {
+        u64::try_from(place >> from & 15).unwrap()
+    }
+
+    #[test]
+    fn slots_and_fingerprints_of_real_hashes_look_drawn_at_random() {
+        for seed in [0, 1] {
+            let geometry = Geometry::of(Width::Sixteen, MAX_SEGMENT_LOG2, 1 << 30, seed);
+            for (name, hashes) in hash_families() {
+                let places = || hashes.iter().map(|&hash| place(&geometry, hash));
+                let (balance, correlation) = bits(places(), 52);
+                let mut dependence: f64 = 0.0;
+                for from in (0..52).step_by(4) {
+                    for start in (32..64).step_by(4) {
+                        let pairs = places().zip(&hashes).map(|(place, hash)| (four(place, from), hash >> start));
+                        dependence = dependence.max(independence(pairs));
+                    }
+                    for other in (0..from).step_by(4) {
+                        let pairs = places().map(|place| (four(place, from), four(place, other)));
+                        dependence = dependence.max(independence(pairs));
+                    }
+                }
+                let found = [balance, correlation, dependence];
+                println!("{name}, seed {seed}: {found:.1?}");
+                assert!(found.into_iter().all(|off| off < MOST), "{name}, seed {seed}: {found:?}");
+            }
+        }
+    }
+}

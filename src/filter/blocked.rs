@@ -107,3 +107,43 @@ pub(super) fn all_set(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -
     let (words, _) = line.as_chunks::<4>();
     positions(hash, probes).all(|(word, bit)| words.get(word).is_none_or(|word| u32_from(word) >> bit & 1 == 1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::statistics::{MOST, bits, hash_families, independence};
+    use super::*;
+
+    /// The words of the probes, four bits each.
+    fn words(hash: u64) -> u64 {
+        positions(KeyHash::from_raw(hash), 16).fold(0, |all, (word, _)| all << 4 | word as u64)
+    }
+
+    #[test]
+    fn lines_words_and_bits_of_real_hashes_look_drawn_at_random() {
+        for (name, hashes) in hash_families() {
+            let mut found = Vec::new();
+            for skipped in [0, 8] {
+                let places = hashes.iter().map(|&hash| {
+                    let places = positions(KeyHash::from_raw(hash), 16).skip(skipped).take(8);
+                    places.fold(0u128, |all, (word, bit)| all << 9 | (word as u128) << 5 | u128::from(bit))
+                });
+                let (balance, correlation) = bits(places, 72);
+                found.extend([balance, correlation]);
+            }
+            let words: Vec<u64> = hashes.iter().map(|&hash| words(hash)).collect();
+            for probe in (0..64).step_by(4) {
+                for line in (32..64).step_by(4) {
+                    found.push(independence(
+                        words.iter().zip(&hashes).map(|(words, hash)| (words >> probe, hash >> line)),
+                    ));
+                }
+                for other in (0..probe).step_by(4) {
+                    found.push(independence(words.iter().map(|words| (words >> probe, words >> other))));
+                }
+            }
+            let worst = found.into_iter().fold(0.0, f64::max);
+            println!("{name}: {worst:.1}");
+            assert!(worst < MOST, "{name}: {worst}");
+        }
+    }
+}

@@ -26,6 +26,8 @@ mod band;
 mod batch;
 mod build;
 mod hashes;
+#[cfg(test)]
+mod hashes_tests;
 mod layer;
 mod read;
 mod small;

@@ -13,6 +13,8 @@ pub(crate) mod math;
 mod ribbon;
 mod spec;
 mod split_block;
+#[cfg(test)]
+mod statistics;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -297,11 +299,11 @@ pub(crate) struct Effort {
 }
 
 /// Builds the filter that `spec` asks for over `hashes`, which are distinct and sorted: the same set gives the same
-/// bytes.
+/// bytes. Leaves them in any order.
 ///
 /// # Errors
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.
-pub(crate) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+pub(crate) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
     if spec.kind() == FilterKind::Full {
         return Ok((Shape::FULL, Vec::new()));
     }

@@ -149,7 +149,7 @@ fn the_pointer_that_a_filter_is_opened_with_answers_as_the_portable_code_does() 
             let mut hashes: Vec<_> = (0..num_keys).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
             hashes.sort_unstable();
             let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
-            let (shape, mut payload) = filter::encode(spec.parse().unwrap(), &hashes, effort).unwrap();
+            let (shape, mut payload) = filter::encode(spec.parse().unwrap(), &mut hashes, effort).unwrap();
             let len = payload.len();
             let geometry = Geometry::new(&shape, num_keys, len as u64).unwrap();
             payload.resize(len + 64, 0);

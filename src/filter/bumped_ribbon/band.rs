@@ -2,10 +2,13 @@
 //!
 //! A key's equation goes to the row of its start. If that is taken, the row is subtracted and the equation moves on to its
 //! next coefficient, some twenty times. Each step waits for a load, a subtraction and a count of zeros, so one chain
-//! leaves the processor idle for most of its time. Therefore the slots are cut into [`Lane`]s, and several lanes are
-//! worked on in turns. Lanes do not touch each other's rows: their last [`TAIL`] starts wait until all lanes have come
-//! that far, and an equation that would move on beyond its lane (a few hundred slots behind its start) is bumped. So
-//! the rows are the same however many lanes are worked on at once, and on however many threads.
+//! leaves the processor idle for most of its time. Therefore several equations are on their way at once: those of a class of
+//! a bucket, which is bumped whole or not at all, so that their order does not matter.
+//!
+//! The slots are cut into [`Lane`]s, so that a shard of them can be banded without the others, beside them on another
+//! thread. Lanes do not touch each other's rows: their last [`TAIL_BUCKETS`] wait until the lane behind has come that far,
+//! and an equation that would move on beyond its lane (a few hundred slots behind its start) is bumped. So the rows are the
+//! same on any number of threads.
 
 use super::hashes::{coefficients, fingerprint};
 use super::layer::Starts;
@@ -16,7 +19,9 @@ use crate::hash::KeyHash;
 const MIN_LANE_SLOTS: usize = 4_096;
 /// Slots that share scratch memory: as many as stay in the second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
-/// Steps of all lanes between two looks at what has become of their equations.
+/// Equations that are on their way at once.
+const IN_FLIGHT: usize = 4;
+/// Their steps between two looks at what has become of them.
 const STEPS: usize = 8;
 /// The last buckets of a lane are done after those of all lanes of the shard.
 const TAIL_BUCKETS: usize = 4;
@@ -57,18 +62,46 @@ impl Rows {
         self.0.resize(slots, Row::default());
     }
 
-    /// Places an equation below row `limit`, or finds that it follows from others; `false` if it contradicts them.
-    pub(super) fn insert(&mut self, start: usize, coefficients: u64, sum: u32, limit: usize) -> bool {
-        let mut moving = Moving { row: start, coefficients, sum };
-        loop {
+    /// Places equations below row `limit`, or finds that they follow from others, [`IN_FLIGHT`] of them at a time; `false` at
+    /// the first that contradicts them. `placed` is told each row that was taken.
+    ///
+    /// The order is not that of `equations`, which matters to nobody: which rows are taken in the end, whether there is a
+    /// contradiction and what the slots come to depend on the set of equations alone.
+    pub(super) fn insert_all(
+        &mut self,
+        mut equations: impl Iterator<Item = Moving>,
+        limit: usize,
+        mut placed: impl FnMut(usize),
+    ) -> bool {
+        let mut all: [Moving; IN_FLIGHT] = std::array::from_fn(|_| equations.next().unwrap_or(Moving::IDLE));
+        let mut left = all.iter().filter(|moving| moving.row != Moving::IDLE.row).count();
+        while left > 0 {
+            // A copy that is never indexed by a variable stays in registers.
+            let mut steps = all;
             for _ in 0..STEPS {
-                moving.step(self);
+                for moving in &mut steps {
+                    moving.step(self);
+                }
             }
-            if let Some(sink) = self.sink(&moving, limit) {
-                self.place(&moving, sink);
-                return sink != Sink::Contradiction;
+            all = steps;
+            for moving in &mut all {
+                if moving.row == Moving::IDLE.row {
+                    continue;
+                }
+                let Some(sink) = self.sink(moving, limit) else { continue };
+                self.place(moving, sink);
+                match sink {
+                    Sink::Placed(row) => placed(row),
+                    Sink::Redundant => {}
+                    Sink::Contradiction => return false,
+                }
+                *moving = equations.next().unwrap_or_else(|| {
+                    left -= 1;
+                    Moving::IDLE
+                });
             }
         }
+        true
     }
 
     #[inline(always)]
@@ -114,13 +147,16 @@ impl Rows {
 
 /// An equation on its way.
 #[derive(Debug, Clone, Copy)]
-struct Moving {
-    row: usize,
-    coefficients: u64,
-    sum: u32,
+pub(super) struct Moving {
+    pub(super) row: usize,
+    pub(super) coefficients: u64,
+    pub(super) sum: u32,
 }
 
 impl Moving {
+    /// None: it stays at a row that does not exist.
+    const IDLE: Self = Self { row: usize::MAX, coefficients: 1, sum: 0 };
+
     /// Subtracts the row that the equation has come to and moves on to the next coefficient. At a free row it stays,
     /// without a branch: subtracting nothing leaves the first coefficient set, and there are no zeros to skip. So it
     /// does, one way or the other, when no coefficient is left.
@@ -136,11 +172,9 @@ impl Moving {
 }
 
 /// The bucket numbers at which the lanes of a layer begin, and the number of all buckets; `lanes` lanes make a shard.
-/// With one, the whole layer is a lane.
-pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: usize) -> Vec<usize> {
-    if lanes == 1 {
-        return vec![0, starts.buckets()];
-    }
+/// With `None`, the whole layer is a lane.
+pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: Option<usize>) -> Vec<usize> {
+    let Some(lanes) = lanes else { return vec![0, starts.buckets()] };
     let few = (slots / MIN_LANE_SLOTS).clamp(1, lanes);
     let lanes = few.max(slots.div_ceil(SHARD_SLOTS / lanes));
     let buckets = starts.buckets();
@@ -167,6 +201,12 @@ impl Keys<'_> {
         }
     }
 
+    /// The first key of all whose start is not below `start`.
+    pub(super) fn first_of(&self, start: u64) -> usize {
+        let least = self.starts.least_hash(start).unwrap_or(u64::MAX);
+        self.hashes.partition_point(|hash| hash.raw() < least)
+    }
+
     /// The first key from `key` on whose start is not below `start`.
     fn first_from(&self, mut key: usize, start: u64) -> usize {
         let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
@@ -181,27 +221,16 @@ impl Keys<'_> {
     }
 }
 
-/// A stretch of buckets, and how far its work has come.
+/// A stretch of buckets, and what became of its keys.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// The next bucket, and the one to stop before.
-    bucket: usize,
-    end: usize,
+    buckets: std::ops::Range<usize>,
     /// The slot of row 0.
     base: usize,
     /// Rows from here on are not for this lane.
     limit: usize,
-    /// Of the current bucket, the first key, and behind the last key of each class; keys are placed from the last to
-    /// the first, so class 0 comes first.
-    first: usize,
-    behind: [usize; 3],
-    class: usize,
-    /// The bucket whose first keys make room for the lane before.
-    relieved: Option<usize>,
-    key: usize,
-    moving: Moving,
-    /// Rows that keys of the current class were placed in.
-    placed: Vec<usize>,
+    /// Whether the first keys of the first bucket make room for the lane before.
+    is_relieved: bool,
     /// What each bucket of [`THRESHOLDS`] needs.
     pub(super) bumps: Vec<u8>,
     pub(super) bumped: Vec<std::ops::Range<usize>>,
@@ -209,142 +238,51 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Work on `buckets` with rows from slot `base` up to slot `limit`.
-    pub(super) fn new(keys: Keys<'_>, buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
-        let least = keys.starts.least_hash((buckets.start * BUCKET_STARTS) as u64).unwrap_or(u64::MAX);
-        let first = keys.hashes.partition_point(|hash| hash.raw() < least);
-        Self {
-            bucket: buckets.start,
-            end: buckets.end,
-            base,
-            limit: limit - base,
-            first,
-            behind: [first; 3],
-            class: 0,
-            relieved: None,
-            key: first,
-            moving: Moving { row: 0, coefficients: 1, sum: 0 },
-            placed: Vec::new(),
-            bumps: Vec::with_capacity(buckets.len()),
-            bumped: Vec::new(),
-        }
+    pub(super) fn new(buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
+        let bumps = Vec::with_capacity(buckets.len());
+        Self { buckets, base, limit: limit - base, is_relieved: false, bumps, bumped: Vec::new() }
     }
 
     /// The same, with room in its first bucket for what the lane before pushes over. Without it the last buckets of that
     /// lane are bumped whole, which costs 70 slots a lane; with it 9 to 17.
     pub(super) fn relieved(self) -> Self {
-        Self { relieved: Some(self.bucket), ..self }
+        Self { is_relieved: true, ..self }
     }
 
     pub(super) fn starts_at(&self) -> usize {
-        self.bucket
+        self.buckets.start
     }
 
-    /// The bits of the current bucket if all its keys are placed.
-    fn undisturbed(&self) -> u8 {
-        if self.relieved == Some(self.bucket - 1) { 1 } else { 3 }
-    }
-
-    /// Turns to the next bucket with keys; `false` if there is none.
-    fn next_bucket(&mut self, keys: Keys<'_>) -> bool {
-        while self.bucket < self.end {
-            let from = (self.bucket * BUCKET_STARTS) as u64;
-            self.bucket += 1;
-            self.first = self.behind[0];
-            let class_2 = keys.first_from(self.first, from + u64::from(THRESHOLDS[2]));
+    /// Places or bumps all keys of the lane.
+    pub(super) fn run(&mut self, keys: Keys<'_>, rows: &mut Rows) {
+        let mut behind = keys.first_of((self.buckets.start * BUCKET_STARTS) as u64);
+        let mut placed = Vec::new();
+        for bucket in self.buckets.clone() {
+            let from = (bucket * BUCKET_STARTS) as u64;
+            let mut first = behind;
+            let class_2 = keys.first_from(first, from + u64::from(THRESHOLDS[2]));
             let class_1 = keys.first_from(class_2, from + u64::from(THRESHOLDS[1]));
-            self.behind = [keys.first_from(class_1, from + u64::from(THRESHOLDS[0])), class_1, class_2];
-            self.class = 0;
-            if self.relieved == Some(self.bucket - 1) {
-                self.bumped.push(self.first..class_1);
-                self.first = class_1;
+            behind = keys.first_from(class_1, from + u64::from(THRESHOLDS[0]));
+            // From the highest starts down, so that the keys of a class are followed by those that are bumped with it.
+            let mut classes = [class_1..behind, class_2..class_1, first..class_2];
+            let mut bits = 3;
+            if self.is_relieved && bucket == self.buckets.start {
+                self.bumped.push(first..class_1);
+                first = class_1;
+                classes = [class_1..behind, first..first, first..first];
+                bits = 1;
             }
-            self.key = self.behind[0];
-            self.placed.clear();
-            if self.key > self.first {
-                return self.next_key(keys);
-            }
-            self.bumps.push(self.undisturbed());
-        }
-        false
-    }
-
-    /// Turns to the next key of the bucket, or to the next bucket.
-    #[inline(always)]
-    fn next_key(&mut self, keys: Keys<'_>) -> bool {
-        if self.key == self.first {
-            self.bumps.push(self.undisturbed());
-            return self.next_bucket(keys);
-        }
-        while self.behind.get(self.class + 1).is_some_and(|&behind| self.key == behind) {
-            self.class += 1;
-            self.placed.clear();
-        }
-        self.key -= 1;
-        self.moving = keys.equation(self.key, self.base);
-        true
-    }
-
-    /// Notes what became of the current key and turns to the next; `false` if there is none.
-    #[inline(always)]
-    fn settle(&mut self, keys: Keys<'_>, rows: &mut Rows, sink: Sink) -> bool {
-        match sink {
-            Sink::Placed(row) => self.placed.push(row),
-            Sink::Redundant => {}
-            Sink::Contradiction => return self.bump(keys, rows),
-        }
-        self.next_key(keys)
-    }
-
-    /// Bumps the keys of the current class and of those still to come.
-    #[cold]
-    fn bump(&mut self, keys: Keys<'_>, rows: &mut Rows) -> bool {
-        rows.free(&self.placed);
-        #[expect(clippy::cast_possible_truncation, reason = "0 to 2: a place in `behind`")]
-        let bits = self.class as u8;
-        self.bumps.push(bits);
-        self.bumped.push(self.first..self.behind.get(self.class).copied().unwrap_or(self.first));
-        self.next_bucket(keys)
-    }
-}
-
-/// Works on all lanes in turns until all are done.
-pub(super) fn run(keys: Keys<'_>, lanes: &mut [Lane], rows: &mut Rows) {
-    let mut active: Vec<&mut Lane> =
-        lanes.iter_mut().filter_map(|lane| lane.next_bucket(keys).then_some(lane)).collect();
-    while !active.is_empty() {
-        let finished = match active.as_mut_slice() {
-            [a, b, c, d, ..] => run_some([a, b, c, d], keys, rows),
-            [a, b, c] => run_some([a, b, c], keys, rows),
-            [a, b] => run_some([a, b], keys, rows),
-            [a] => run_some([a], keys, rows),
-            [] => return,
-        };
-        active.swap_remove(finished);
-    }
-}
-
-/// Works on some lanes until one of them is done; its number.
-fn run_some<const N: usize>(mut lanes: [&mut Lane; N], keys: Keys<'_>, rows: &mut Rows) -> usize {
-    let mut all = lanes.each_ref().map(|lane| lane.moving);
-    loop {
-        // A copy that is never indexed by a variable stays in registers.
-        let mut steps = all;
-        for _ in 0..STEPS {
-            for moving in &mut steps {
-                moving.step(rows);
-            }
-        }
-        all = steps;
-        for (i, (lane, moving)) in lanes.iter_mut().zip(&mut all).enumerate() {
-            let Some(sink) = rows.sink(moving, lane.limit) else { continue };
-            rows.place(moving, sink);
-            if !lane.settle(keys, rows, sink) {
-                for (lane, moving) in lanes.iter_mut().zip(all) {
-                    lane.moving = moving;
+            for (class, range) in (0..).zip(classes) {
+                let equations = range.clone().rev().map(|key| keys.equation(key, self.base));
+                placed.clear();
+                if !rows.insert_all(equations, self.limit, |row| placed.push(row)) {
+                    rows.free(&placed);
+                    self.bumped.push(first..range.end);
+                    bits = class;
+                    break;
                 }
-                return i;
             }
-            *moving = lane.moving;
+            self.bumps.push(bits);
         }
     }
 }

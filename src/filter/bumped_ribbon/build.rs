@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, run, tail_of};
-use super::hashes::remix;
+use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, tail_of};
+use super::hashes::{remix, unremix};
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
 use super::small::{Small, wanted_sums};
@@ -14,54 +14,70 @@ use crate::error::Result;
 use crate::filter::{self, Effort, FilterKind, FilterSpec, Shape};
 use crate::hash::KeyHash;
 
-/// How densely layers are filled, and how many lanes share 64 Ki slots: more lanes build faster, and each costs some
-/// slots.
+/// How densely layers are filled, and how many lanes share 64 Ki slots: each costs some slots.
 #[derive(Debug, Clone, Copy)]
 struct Density {
     /// Slots of a layer for each thousand keys: so few that hardly one stays empty. Of a million keys, 970 bump 3.2 % and
     /// leave 0.16 % of the slots empty, 950 bump 5.0 % and leave 0.05 %, 920 bump 8.0 % and leave 0.01 %.
     slots_per_mille: u128,
-    lanes: usize,
+    /// `None` for one lane that is a whole layer.
+    lanes: Option<usize>,
 }
 
+/// Up to here one system is smaller: from 1,500 keys on layers are in two of five cases, and by more and more.
+const SURELY_SINGLE_KEYS: usize = 1_500;
+/// Below this a single block of slots counts. What layers come to differs from one number of blocks to the next as much as
+/// from one set of keys to the next (of 3,000 keys 0.5 to 4 % more slots than keys), so several are tried, and one system
+/// too while it may be smaller still.
+const NEAR_BORDER_KEYS: usize = 9_728;
+const NEAR_BORDER_PER_MILLE: usize = 950;
+/// Blocks more than that are tried one after the other, until ...
+const BLOCKS_MORE: [isize; 4] = [0, -1, 1, -2];
+/// ... one slot in so many is to spare. Of 4,096 keys one try in three reaches that, of 8,000 nearly every one.
+const KEYS_A_SPARE_SLOT: usize = 160;
+/// With fewer keys one system takes a hundredth more slots, within a seventh of a per cent of what layers take, so there
+/// is one try.
+const ONE_TRY_KEYS: usize = 2_560;
 /// Each bumped key is a mispredicted branch, so no more are bumped than the space asks: 3.2 % of few keys, ...
-const FEW: Density = Density { slots_per_mille: 970, lanes: 4 };
-/// ... 5.5 % from here on, where half a per cent above the least space is left to be had, ...
+const MORE: Density = Density { slots_per_mille: 970, lanes: Some(1) };
+/// ... of fewer still in two lanes: so the first files of this format were written.
+const FEW: Density = Density { lanes: Some(2), ..MORE };
+const MORE_KEYS: usize = 10_240;
+/// ... and 4.1 % from here on, where half a per cent above the least space is left to be had.
+const MANY: Density = Density { slots_per_mille: 960, lanes: Some(1) };
 const MANY_KEYS: usize = 60_000;
-const MANY: Density = Density { slots_per_mille: 945, lanes: 4 };
-/// ... and 4.1 % where the ends of layers and lanes no longer count.
-const VERY_MANY_KEYS: usize = 500_000;
-const VERY_MANY: Density = Density { slots_per_mille: 960, lanes: 4 };
-/// No lanes, so no ends of lanes: slower to build, in 25 bytes a key in place of 10.
-const COMPACT: Density = Density { slots_per_mille: 930, lanes: 1 };
-/// So many keys or fewer make one system. Longer ones need ever more spare slots.
-const MAX_SINGLE_KEYS: usize = 2_560;
-/// What is left of the layers is one system when it has come down to so many keys.
-const MAX_LAST_KEYS: usize = 4_096;
+/// One lane, so no ends of lanes; in 25 bytes a key in place of 10.
+const COMPACT: Density = Density { slots_per_mille: 930, lanes: None };
+/// So many keys or fewer make one system where that is smaller, as the bumped keys behind the last layer do. Longer ones need
+/// ever more spare slots.
+const MAX_SINGLE_KEYS: usize = 4_096;
 /// Seeds tried before a slot is added.
 const SEEDS: u8 = 8;
 /// Spare slots that a shape can tell, and more than ever were needed.
 const MAX_SPARE: usize = 255;
 
-/// Builds the filter over distinct, sorted hashes.
+/// Builds the filter over distinct, sorted hashes; leaves them in another order.
 ///
 /// # Errors
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.
-pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &[KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
     let columns = choose_columns(&spec, hashes.len());
-    let built = if hashes.len() <= MAX_SINGLE_KEYS {
-        single(columns, hashes)
-    } else {
-        let density = match hashes.len() {
-            _ if spec.is_compact() => COMPACT,
-            keys if keys < MANY_KEYS => FEW,
-            keys if keys < VERY_MANY_KEYS => MANY,
-            _ => VERY_MANY,
-        };
-        layered(columns, density, hashes, effort.threads)
+    let keys = hashes.len();
+    let mut layered = |density| layered(columns, density, hashes, effort.threads);
+    let built = match keys {
+        _ if keys <= SURELY_SINGLE_KEYS => single(columns, hashes),
+        _ if keys < NEAR_BORDER_KEYS => smallest(columns, hashes),
+        _ if spec.is_compact() => layered(COMPACT),
+        _ if keys < MORE_KEYS => layered(FEW),
+        _ if keys < MANY_KEYS => layered(MORE),
+        _ => layered(MANY),
     };
+    if let Some(Built { shape, payload, .. }) = built {
+        return Ok((shape, payload));
+    }
     // Hashes that no seed tells apart: chosen ones, or not hashes at all.
-    built.map_or_else(|| filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort), Ok)
+    hashes.sort_unstable();
+    filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort)
 }
 
 /// The columns that give the rate asked for, or that fit the bits.
@@ -80,7 +96,7 @@ fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
     // What is not columns: two bits for each 128 slots, the record of the layers; and a slot in 500 that stays empty.
     let keys = keys as u128;
     let bits = keys * u128::from(spec.millibits_per_key()) / 1000;
-    let (bits, slots) = if keys as usize <= MAX_SINGLE_KEYS {
+    let (bits, slots) = if keys as usize <= ONE_TRY_KEYS {
         (bits, keys + first_spare(keys as usize) as u128 + 1)
     } else {
         (bits.saturating_sub(keys / 64 + 128), keys + keys / 500 + 24)
@@ -115,30 +131,94 @@ fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option
     None
 }
 
+/// A finished filter.
+struct Built {
+    shape: Shape,
+    payload: Vec<u8>,
+    /// Of all layers and the single system together.
+    slots: usize,
+}
+
+impl Built {
+    /// With the tag and the length of the layers' record, if there is one.
+    fn len_bytes(&self) -> usize {
+        let record = self.shape.layers.len();
+        self.payload.len() + record + if record > 0 { 2 } else { 0 }
+    }
+}
+
+/// The smallest of a few filters of layers and, where that may be smaller still, one of a single system.
+fn smallest(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
+    let keys = hashes.len();
+    let least_single = Small::new(keys + first_spare(keys), 0, columns);
+    let least_len = (0..columns.groups()).map(|group| least_single.len_bytes(columns, group)).sum();
+    let beats_single = |found: &Built| keys > MAX_SINGLE_KEYS || found.len_bytes() <= least_len;
+    let mut best: Option<Built> = None;
+    for more in BLOCKS_MORE.iter().take(if keys <= ONE_TRY_KEYS { 1 } else { BLOCKS_MORE.len() }) {
+        let slots = (keys * NEAR_BORDER_PER_MILLE).checked_add_signed(1_000 * more * BLOCK_SLOTS.cast_signed())?;
+        let density = Density { slots_per_mille: (slots / keys) as u128, lanes: None };
+        // Few enough for copies; a try leaves them in another order.
+        let found = layered(columns, density, &mut hashes.to_vec(), NonZeroUsize::MIN);
+        let is_enough = |found: &Built| found.slots <= keys + keys / KEYS_A_SPARE_SLOT && beats_single(found);
+        let done = found.as_ref().is_some_and(is_enough);
+        best = best.into_iter().chain(found).min_by_key(Built::len_bytes);
+        if done {
+            return best;
+        }
+    }
+    if best.as_ref().is_some_and(beats_single) {
+        return best;
+    }
+    best.into_iter().chain(single(columns, hashes)).min_by_key(Built::len_bytes)
+}
+
 /// A filter of one system.
-fn single(columns: Columns, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
+fn single(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
     let (small, groups) = solve_single(columns, hashes, &mut Rows::default())?;
     let spare = u8::try_from(small.slots - hashes.len()).ok()?;
     let params = [columns.param(), small.seed, spare];
-    Some((Shape { kind: FilterKind::BumpedRibbon, params, layers: Vec::new() }, groups.concat()))
+    let shape = Shape { kind: FilterKind::BumpedRibbon, params, layers: Vec::new() };
+    Some(Built { shape, payload: groups.concat(), slots: small.slots })
 }
 
-/// A filter of layers.
-fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZeroUsize) -> Option<(Shape, Vec<u8>)> {
+/// A filter of layers. Leaves the hashes in another order.
+fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: NonZeroUsize) -> Option<Built> {
+    let mut bumped = Vec::new();
+    let built = build_layers((columns, density), hashes, threads, &mut bumped);
+    // The bumped keys of each layer lie among those of the one before.
+    for from in bumped.into_iter().rev() {
+        for hash in hashes.get_mut(from..).unwrap_or_default() {
+            *hash = KeyHash::from_raw(unremix(hash.raw()));
+        }
+    }
+    built
+}
+
+/// The same, but for the hashes of bumped keys, which stay those of later layers: of all from each place in `bumped` on
+/// those of one layer more.
+fn build_layers(
+    (columns, density): (Columns, Density),
+    hashes: &mut [KeyHash],
+    threads: NonZeroUsize,
+    bumped: &mut Vec<usize>,
+) -> Option<Built> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
     // There are fewer slots than keys, and no more to do at once than there are shards.
     let threads = threads.get().min(hashes.len() / SHARD_SLOTS + 1);
     let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
-    let mut next = build_layer((columns, density), hashes, &mut scratch, &mut layers, &mut built);
-    while next.len() > MAX_LAST_KEYS {
+    let mut from = 0;
+    while layers.is_empty() || hashes.len() - from > MAX_SINGLE_KEYS {
         if layers.len() == super::read::MAX_LAYERS {
             return None;
         }
-        next = build_layer((columns, density), &next, &mut scratch, &mut layers, &mut built);
+        let left = hashes.get_mut(from..)?;
+        from += build_layer((columns, density), left, &mut scratch, &mut layers, &mut built);
+        bumped.push(from);
     }
+    let next = hashes.get(from..)?;
     let rows = scratch.first_mut()?;
-    let last = if next.is_empty() { None } else { Some(solve_single(columns, &next, rows)?) };
+    let last = if next.is_empty() { None } else { Some(solve_single(columns, next, rows)?) };
     let [low, high] = [(columns.fewer_share & 0xff) as u8, (columns.fewer_share >> 8) as u8];
     let mut record = Vec::new();
     layers.iter().for_each(|layer: &Layer| put_varint(&mut record, layer.blocks.count as u64));
@@ -148,10 +228,12 @@ fn layered(columns: Columns, density: Density, hashes: &[KeyHash], threads: NonZ
         record.push(small.seed);
     }
     let (small, last_groups) = last.map_or((None, Vec::new()), |(small, groups)| (Some(small), groups));
+    let in_layers: usize = layers.iter().map(|layer| layer.blocks.count * BLOCK_SLOTS).sum();
+    let slots = in_layers + small.as_ref().map_or(0, |small| small.slots);
     let geometry = Geometry::lay_out(columns, layers, small)?;
     let payload = assemble(&geometry, built, &last_groups)?;
     let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.param(), low, high], layers: record };
-    Some((shape, payload))
+    Some(Built { shape, payload, slots })
 }
 
 /// The bytes of a layer.
@@ -214,50 +296,61 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     groups
 }
 
-/// Builds one layer and gives the bumped keys, under their hashes for the next one, sorted.
+/// Builds one layer and moves the bumped keys behind the others, under their hashes for the next layer, sorted; gives their
+/// place.
 fn build_layer(
     (columns, density): (Columns, Density),
-    hashes: &[KeyHash],
+    hashes: &mut [KeyHash],
     scratch: &mut [Rows],
     layers: &mut Vec<Layer>,
     built: &mut Vec<BuiltLayer>,
-) -> Vec<KeyHash> {
+) -> usize {
     let blocks = (hashes.len() as u128 * density.slots_per_mille / 1000).div_ceil(BLOCK_SLOTS as u128) as usize;
     let layer = Layer::new(blocks, columns);
     let slots = blocks * BLOCK_SLOTS;
-    let keys = Keys { starts: layer.asked.starts, hashes, wanted: wanted_sums(columns) };
-    let bounds = lane_bounds(layer.asked.starts, slots, density.lanes);
-    let mut bumps = vec![0; bumps_len_bytes(layer.asked.starts.buckets())];
+    let starts = layer.asked.starts;
+    let bounds = lane_bounds(starts, slots, density.lanes);
+    let in_shard = density.lanes.unwrap_or(1);
+    let mut bumps = vec![0; bumps_len_bytes(starts.buckets())];
     let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty()));
-    // What has no slot, and a few that leave one empty.
-    let mut bumped = Vec::with_capacity(hashes.len().saturating_sub(slots) + slots / 256 + 64);
-    let shards: Vec<Shard<'_>> = bounds
+    let shards: Vec<&[usize]> = bounds
         .get(..bounds.len() - 1)
         .unwrap_or_default()
-        .chunks(density.lanes)
+        .chunks(in_shard)
         .enumerate()
-        .filter_map(|(i, lanes)| bounds.get(i * density.lanes..)?.get(..=lanes.len()))
-        .map(|bounds| Shard::new(keys, bounds, slots))
+        .filter_map(|(i, lanes)| bounds.get(i * in_shard..)?.get(..=lanes.len()))
         .collect();
-    for shards in shards.rchunks(scratch.len()) {
-        let mut lanes = band_shards(shards, scratch);
+    // Keys of shards that are not done yet, and behind those the keys that are not bumped.
+    let (mut left, mut kept) = (hashes.len(), hashes.len());
+    for bounds in shards.rchunks(scratch.len()) {
+        let keys = Keys { starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
+        let shards: Vec<Shard<'_>> = bounds.iter().map(|bounds| Shard::new(keys, bounds, slots)).collect();
+        let mut lanes = band_shards(&shards, scratch);
         for ((shard, lanes), rows) in shards.iter().zip(&mut lanes).zip(scratch.iter_mut()).rev() {
             back.finish(shard, lanes, rows);
-            for (from, lane) in lanes {
-                for (bucket, bits) in (*from..).zip(&lane.bumps) {
-                    if let Some(byte) = bumps.get_mut(bucket / 4) {
-                        *byte |= bits << (bucket % 4 * 2);
-                    }
+        }
+        left = shards.first().map_or(0, Shard::first_key);
+        let mut bumped = Vec::new();
+        for (from, lane) in lanes.into_iter().flatten() {
+            for (bucket, bits) in (from..).zip(&lane.bumps) {
+                if let Some(byte) = bumps.get_mut(bucket / 4) {
+                    *byte |= bits << (bucket % 4 * 2);
                 }
-                let keys = lane.bumped.iter().filter_map(|range| hashes.get(range.clone())).flatten();
-                bumped.extend(keys.map(|hash| KeyHash::from_raw(remix(hash.raw()))));
             }
+            bumped.extend(lane.bumped);
+        }
+        bumped.sort_unstable_by_key(|range| range.start);
+        for key in bumped.into_iter().rev().flat_map(Iterator::rev) {
+            kept -= 1;
+            hashes.swap(key, kept);
         }
     }
+    let bumped = hashes.get_mut(kept..).unwrap_or_default();
+    bumped.iter_mut().for_each(|hash| *hash = KeyHash::from_raw(remix(hash.raw())));
+    bumped.sort_unstable();
     built.push(BuiltLayer { groups: back.groups, bumps });
     layers.push(layer);
-    bumped.sort_unstable();
-    bumped
+    kept
 }
 
 /// Lanes that are worked on together, and the first bucket of each stretch.
@@ -281,6 +374,10 @@ impl<'a> Shard<'a> {
         Self { keys, bounds, from: slot(first), to: if is_last { slots } else { slot(end) }, is_last }
     }
 
+    fn first_key(&self) -> usize {
+        self.keys.first_of(self.from as u64)
+    }
+
     /// Bands all but the last tail, which needs rows of the shard behind.
     fn band(&self, rows: &mut Rows) -> Lanes {
         rows.reset(self.to - self.from + if self.is_last { 0 } else { WINDOW });
@@ -290,10 +387,10 @@ impl<'a> Shard<'a> {
         let mut work = |stretches: Vec<(usize, usize, usize)>, is_head: bool| {
             let mut lanes: Vec<Lane> = stretches
                 .iter()
-                .map(|&(from, to, limit)| Lane::new(self.keys, from..to, self.from, limit.min(self.to)))
+                .map(|&(from, to, limit)| Lane::new(from..to, self.from, limit.min(self.to)))
                 .map(|lane| if is_head && lane.starts_at() > 0 { lane.relieved() } else { lane })
                 .collect();
-            run(self.keys, &mut lanes, rows);
+            lanes.iter_mut().for_each(|lane| lane.run(self.keys, rows));
             done.extend(stretches.into_iter().map(|(from, ..)| from).zip(lanes));
         };
         work(lanes().map(|(from, to)| (from, tail_of(from, to), slot(to))).collect(), true);
@@ -307,9 +404,8 @@ impl<'a> Shard<'a> {
         let [.., from, to] = *self.bounds else { return None };
         let from = tail_of(from, to);
         let limit = self.to + if self.is_last { 0 } else { WINDOW };
-        let mut lane = [Lane::new(self.keys, from..to, self.from, limit)];
-        run(self.keys, &mut lane, rows);
-        let [lane] = lane;
+        let mut lane = Lane::new(from..to, self.from, limit);
+        lane.run(self.keys, rows);
         Some((from, lane))
     }
 }

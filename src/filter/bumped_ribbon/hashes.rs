@@ -1,9 +1,9 @@
 //! What is made of a key's hash: coefficients, a fingerprint, and another hash for the next layer.
 
 /// Odd; the 19th to 23rd output of the generator that [`super::super::bloom`] names.
-const COEFFICIENTS: u64 = 0xac1d_5cfa_b383_b27d;
-const FINGERPRINT: u64 = 0x617b_687c_63d8_2f4f;
-const REMIX: [u64; 2] = [0xd8cc_2380_229f_6d29, 0x775a_8a56_00d9_67e1];
+pub(super) const COEFFICIENTS: u64 = 0xac1d_5cfa_b383_b27d;
+pub(super) const FINGERPRINT: u64 = 0x617b_687c_63d8_2f4f;
+pub(super) const REMIX: [u64; 2] = [0xd8cc_2380_229f_6d29, 0x775a_8a56_00d9_67e1];
 const SEED: u64 = 0xfc40_143e_3017_c50d;
 
 /// Which of the 64 slots from the start on take part; the first always does.
@@ -36,6 +36,26 @@ pub(super) fn remix(hash: u64) -> u64 {
     let product = hash.wrapping_mul(REMIX[0]);
     let product = (product ^ (product >> 32)).wrapping_mul(REMIX[1]);
     product ^ (product >> 29)
+}
+
+/// The hash that [`remix`] made this one of.
+#[inline]
+pub(super) fn unremix(remixed: u64) -> u64 {
+    const INVERSE: [u64; 2] = [inverse(REMIX[0]), inverse(REMIX[1])];
+    let product = (remixed ^ (remixed >> 29) ^ (remixed >> 58)).wrapping_mul(INVERSE[1]);
+    (product ^ (product >> 32)).wrapping_mul(INVERSE[0])
+}
+
+/// What an odd number must be multiplied by to give 1.
+const fn inverse(odd: u64) -> u64 {
+    // Right in three bits, as odd squares are 1 modulo 8; each round doubles the bits that are right.
+    let mut inverse = odd;
+    let mut bits = 3;
+    while bits < u64::BITS {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        bits *= 2;
+    }
+    inverse
 }
 
 /// A hash under one of the seeds that a single system tries.

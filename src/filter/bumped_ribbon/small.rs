@@ -4,7 +4,7 @@
 //! 64 slots or more a key's equation has 64 coefficients, with fewer as many as there are slots. A system that cannot
 //! be solved is tried again under another seed, then with a slot more.
 
-use super::band::Rows;
+use super::band::{Moving, Rows};
 use super::hashes::{coefficients, column_group, fingerprint, seeded};
 use super::layer::{Blocks, Columns, FirstGroup, Starts};
 use super::read::{Equation, MAX_GROUPS, Parities};
@@ -105,11 +105,12 @@ impl Small {
         seeded.sort_unstable();
         rows.reset(self.slots);
         let wanted = wanted_sums(columns);
-        for hash in seeded {
-            let equation = self.equation(hash);
-            if !rows.insert(equation.start, equation.coefficients, equation.sum & wanted, self.slots) {
-                return None;
-            }
+        let equations = seeded.into_iter().map(|hash| {
+            let Equation { start, coefficients, sum } = self.equation(hash);
+            Moving { row: start, coefficients, sum: sum & wanted }
+        });
+        if !rows.insert_all(equations, self.slots, |_| {}) {
+            return None;
         }
         Some((0..columns.groups()).map(|group| self.encode(columns, group, rows)).collect())
     }

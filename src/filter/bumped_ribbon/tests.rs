@@ -39,7 +39,10 @@ impl Built {
     fn new(spec: &str, hashes: &[KeyHash], threads: usize) -> Self {
         let spec: FilterSpec = spec.parse().unwrap();
         let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::new(threads).unwrap() };
-        let (shape, mut payload) = encode(spec, hashes, effort).unwrap();
+        let mut given = hashes.to_vec();
+        let (shape, mut payload) = encode(spec, &mut given, effort).unwrap();
+        given.sort_unstable();
+        assert!(given == hashes, "the hashes are those that were given");
         let ribbon = Ribbon::new(&shape, hashes.len() as u64, payload.len() as u64).unwrap();
         let len = payload.len();
         payload.resize(len + 64, 0xa5);
@@ -50,16 +53,20 @@ impl Built {
         self.ribbon.may_contain(Isa::detect(), &self.payload, hash, &Checked)
     }
 
-    /// Bits a key above log2(1/rate), as a share; payload and record of the layers.
+    /// Bits a key above log2(1/rate), as a share: of payload, page sums, and the record of the layers with tag and length.
     fn overhead(&self, keys: usize) -> f64 {
-        let bits = (self.len + self.shape.layers.len()) as f64 * 8.0 / keys as f64;
+        let record = if self.shape.layers.is_empty() { 0 } else { self.shape.layers.len() + 2 };
+        let sums = 4 * self.len.div_ceil(4096);
+        let bits = (self.len + sums + record) as f64 * 8.0 / keys as f64;
         bits / -self.ribbon.expected_rate().log2() - 1.0
     }
 }
 
 #[test]
 fn no_key_is_denied_at_any_size_and_width() {
-    let sizes = (1..=130).chain([300, 1_000, 2_559, 2_560, 2_561, 2_600, 4_096, 8_191, 8_192, 20_000, 70_000, 140_000]);
+    let sizes = (1..=130).chain([
+        300, 1_500, 1_501, 2_560, 2_561, 3_000, 4_096, 4_097, 9_727, 9_728, 10_239, 10_240, 20_000, 70_000, 140_000,
+    ]);
     for n in sizes {
         let hashes = random_hashes(n, n as u64);
         for spec in ["1", "1.3", "fpr=0.01", "8", "8:compact", "9", "12.3", "16", "fpr=0.0000001", "32", "100"] {
@@ -75,26 +82,41 @@ fn no_key_is_denied_at_any_size_and_width() {
 
 #[test]
 fn sizes_are_within_a_per_cent_of_the_least_from_4096_keys_on() {
-    for (n, most) in
-        [(64, 0.035), (65, 0.035), (100, 0.035), (300, 0.015), (1_000, 0.015), (2_560, 0.015)].into_iter().chain([
-            (2_561, 0.015),
-            (4_096, 0.0095),
-            (10_000, 0.0095),
-            (30_000, 0.0095),
-            (65_536, 0.0048),
-            (1_000_000, 0.0042),
-        ])
-    {
-        let filters: usize = (40_000 / n).clamp(2, 50);
+    for (n, most) in [
+        // One page sum is 6 % of 64 bytes; the systems themselves take 3 %.
+        (64, 0.1),
+        (100, 0.08),
+        (300, 0.03),
+        (1_000, 0.0155),
+        (1_500, 0.0135),
+        (2_000, 0.0125),
+        (2_560, 0.0115),
+        (3_000, 0.0105),
+        (4_096, 0.0098),
+        (5_000, 0.0095),
+        (8_000, 0.0075),
+        (9_000, 0.0075),
+        (10_000, 0.0102),
+        (12_000, 0.0085),
+        (20_000, 0.0085),
+        (30_000, 0.007),
+        (65_536, 0.0048),
+        (1_000_000, 0.0045),
+    ] {
+        let filters: usize = (400_000 / n).clamp(2, 100);
         let mean = |spec: &str| {
-            let all = (0..filters).map(|i| Built::new(spec, &random_hashes(n, i as u64), 1).overhead(n));
-            all.sum::<f64>() / filters as f64
+            let all: Vec<f64> =
+                (0..filters).map(|i| Built::new(spec, &random_hashes(n, i as u64), 1).overhead(n)).collect();
+            let mean = all.iter().sum::<f64>() / filters as f64;
+            let worst = all.into_iter().fold(0.0, f64::max);
+            println!("{n} keys, {spec}: {:.2} % in the mean, {:.2} % at most", 100.0 * mean, 100.0 * worst);
+            mean
         };
         let overhead = mean("bumped-ribbon:fpr=0.00390625");
         assert!((0.0..most).contains(&overhead), "{n} keys: {overhead}");
         if n > 60_000 {
             let compact = mean("bumped-ribbon:fpr=0.00390625:compact");
-            assert!(compact < overhead && compact < 0.0035, "{n} keys: {compact} compact, {overhead} otherwise");
+            assert!(compact < overhead && compact < 0.0045, "{n} keys: {compact} compact, {overhead} otherwise");
         }
     }
 }
