@@ -32,16 +32,17 @@ impl Geometry {
         let groups = self.groups();
         let mut raw = [0; KEYS];
         raw.iter_mut().zip(hashes).for_each(|(raw, hash)| *raw = hash.raw());
-        let starts = if self.layers.is_empty() { None } else { self.first.starts.of_many(&raw) };
+        let asked_and_starts =
+            self.layers.first().and_then(|layer| Some((layer.asked, layer.asked.starts.of_many(&raw)?)));
         // With all bytes there, none of the loads below can fail.
         let is_worth_it = hashes.len() >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS;
-        let Some(starts) = starts.filter(|_| is_worth_it) else {
+        let Some((asked, starts)) = asked_and_starts.filter(|_| is_worth_it) else {
             for (answer, &hash) in answers.iter_mut().zip(hashes) {
                 *answer = self.ask(kernel, bytes, hash, groups);
             }
             return;
         };
-        let group = self.first.group;
+        let group = asked.group;
         let all = raw.map(coefficients);
         let sums = raw.map(|hash| column_group(fingerprint(hash), 0));
         let (mut low, mut high) = ([0; KEYS], [0; KEYS]);
@@ -59,7 +60,7 @@ impl Geometry {
         }
         let mut bumps = [0; KEYS];
         for (byte, &start) in bumps.iter_mut().zip(&starts) {
-            *byte = bytes.get(self.first.bumps + start as usize / (4 * BUCKET_STARTS)).copied().unwrap_or_default();
+            *byte = bytes.get(asked.bumps + start as usize / (4 * BUCKET_STARTS)).copied().unwrap_or_default();
         }
         let mut bumped = 0u32;
         for i in 0..KEYS {

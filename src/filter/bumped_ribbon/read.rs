@@ -45,21 +45,15 @@ impl Parities for Portable {
     }
 }
 
-/// Where the layers of a payload lie. What most queries need comes first, in a cache line of its own: a store has thousands
-/// of filters, none of which is in the cache.
+/// Where the layers of a payload lie.
 #[derive(Debug, Clone, PartialEq)]
-#[repr(C, align(64))]
 pub(crate) struct Geometry {
-    /// Of the first layer; [`Asked::nothing`] where there is none.
-    pub(super) first: Asked,
     pub(super) columns: Columns,
     pub(super) layers: Vec<Layer>,
     /// `None` where the last of `layers` bumped no key.
     pub(super) last: Option<Small>,
     pub(super) payload_len: usize,
 }
-
-const _: () = assert!(size_of::<Asked>() + size_of::<Columns>() <= 64);
 
 /// What most queries need of a filter of eight columns, besides its payload: small enough to be kept without a pointer,
 /// which of thousands of filters would lead out of the cache once more.
@@ -98,12 +92,6 @@ impl Layer {
 }
 
 impl Asked {
-    /// No payload has a byte where its one start looks for its bucket.
-    fn nothing(columns: Columns) -> Self {
-        let group = FirstGroup::new(0, Blocks::new(0, columns), columns);
-        Self { starts: Starts::new(0), bumps: usize::MAX, group }
-    }
-
     /// Whether a key was bumped; `None` where the payload has no such bucket.
     #[inline(always)]
     fn bumped(&self, bytes: &[u8], start: usize) -> Option<bool> {
@@ -188,8 +176,7 @@ impl Geometry {
                 }
             }
         }
-        let first = layers.first().map_or_else(|| Asked::nothing(columns), |layer| layer.asked);
-        Some(Self { first, columns, layers, last, payload_len: at })
+        Some(Self { columns, layers, last, payload_len: at })
     }
 
     /// `None` where there are other columns than the first eight, blocks with fewer, or no layer.
@@ -300,12 +287,15 @@ impl Geometry {
     /// Inlined always, into a function of the instruction set that `kernel` stands for.
     #[inline(always)]
     pub(in crate::filter) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-        let start = self.first.starts.of(hash.raw());
+        let Some(Layer { asked, .. }) = self.layers.first() else {
+            return self.ask_slowly(kernel, bytes, hash, groups);
+        };
+        let start = asked.starts.of(hash.raw());
         // What is rare is left as a jump: a call that came back would make this function save six registers.
-        if self.first.bumped(bytes, start) != Some(false) {
+        if asked.bumped(bytes, start) != Some(false) {
             return self.ask_slowly(kernel, bytes, hash, groups);
         }
-        let holds = self.first.group.holds(kernel, bytes, Equation::new(start, hash.raw()));
+        let holds = asked.group.holds(kernel, bytes, Equation::new(start, hash.raw()));
         // No branch on the answer where it is the last word: half of them would be mispredicted.
         if groups == 1 {
             return holds;
@@ -336,8 +326,10 @@ impl Geometry {
     /// key in 256 comes here.
     #[inline(never)]
     pub(super) fn others_hold(&self, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-        let start = self.first.starts.of(hash.raw());
-        self.layers.first().is_none_or(|layer| layer.others_hold(self.columns, bytes, start, hash.raw(), groups))
+        self.layers.first().is_none_or(|layer| {
+            let start = layer.asked.starts.of(hash.raw());
+            layer.others_hold(self.columns, bytes, start, hash.raw(), groups)
+        })
     }
 
     /// Never inlined: it is long, and would keep the queries around it from being inlined where a kernel is called.
@@ -407,7 +399,8 @@ impl Geometry {
     /// The first byte of the columns that a query reads, if its key was not bumped.
     #[inline(always)]
     pub(in crate::filter) fn first_byte(&self, hash: KeyHash) -> usize {
-        self.first.group.offset(self.first.starts.of(hash.raw()) / BLOCK_SLOTS)
+        let Some(Layer { asked, .. }) = self.layers.first() else { return 0 };
+        asked.group.offset(asked.starts.of(hash.raw()) / BLOCK_SLOTS)
     }
 }
 
