@@ -5,7 +5,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and none of these can")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,6 +115,15 @@ pub(super) enum Entry {
     File(usize),
 }
 
+impl Entry {
+    fn inode(self) -> Option<usize> {
+        match self {
+            Self::File(inode) => Some(inode),
+            Self::Directory => None,
+        }
+    }
+}
+
 /// Names that change at once: one, or the two of a rename.
 #[derive(Debug, Clone)]
 struct Change {
@@ -185,7 +194,11 @@ impl Drive {
         let whole = names.clone();
         let is_reachable = |path: &Path| path.ancestors().skip(1).all(|dir| is_root(dir) || whole.contains_key(dir));
         names.retain(|path, _| is_reachable(path));
-        let inodes = self.inodes.iter().map(|inode| inode.after(crash, random)).collect();
+        let mut inodes = vec![Inode::default(); self.inodes.len()];
+        let named: BTreeSet<usize> = names.values().filter_map(|entry| entry.inode()).collect();
+        for inode in named {
+            inodes[inode] = self.inodes[inode].after(crash, random);
+        }
         Self { inodes, durable: names.clone(), names, pending: Vec::new() }
     }
 }
