@@ -1,38 +1,47 @@
 //! Opening a filter block file, with a plain word for what is none.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::failure::{Failure, Outcome};
 use super::secret::SecretArguments;
 use super::text;
 use crate::block::layout::{MAGIC, TRAILER_LEN_BYTES};
-use crate::block::{Added, FilterBlock, LockedBlock, Mapped, Verify};
+use crate::block::{Added, FilterBlock, LockedBlock, Verify};
 use crate::error::Error;
+use crate::sstable::HeapBytes;
 
 /// What a file turned out to be.
 #[derive(Debug)]
 pub enum BlockFile {
     /// A sound filter block, which may take a secret to be asked.
-    Sound(LockedBlock<Mapped>),
+    Sound(LockedBlock<HeapBytes>),
     /// Bytes that are no filter block, or a damaged one, and why.
     Damaged(String),
 }
 
-/// Maps the file and checks every page of it.
+/// Reads the file, rather than mapping it: whoever cuts it meanwhile must not end the command.
 pub fn check(path: &Path) -> Outcome<BlockFile> {
-    // A map of a directory or device fails with words that do not help, and a pipe is waited for.
+    // A directory or device fails with words that do not help, and a pipe is waited for.
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {
         return Err(Failure::Message(format!("{}: not a regular file", path.display())));
     }
-    let mapped = Mapped::open(path)?;
-    let bytes = mapped.as_ref();
-    if bytes.len() < TRAILER_LEN_BYTES || !bytes.ends_with(&MAGIC) {
-        let len = text::count(bytes.len() as u64, "byte");
+    // Before all of it is read: it may be a large file of another kind.
+    let read_magic = || {
+        let mut magic = [0; MAGIC.len()];
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(found.len().saturating_sub(MAGIC.len() as u64)))?;
+        file.read_exact(&mut magic).map(|()| magic)
+    };
+    if found.len() < TRAILER_LEN_BYTES as u64 || read_magic().map_err(|error| Failure::file(path, error))? != MAGIC {
+        let len = text::count(found.len(), "byte");
         let reason = format!("{}: not a filter block (no magic at its end), or cut: {len}", path.display());
         return Ok(BlockFile::Damaged(reason));
     }
-    match LockedBlock::open(mapped, Verify::AtOpen).map_err(|error| error.in_file(path)) {
+    let content = HeapBytes::read(path)?;
+    match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
         Err(error) if error.is_damage() && !is_newer(&error) => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
@@ -40,7 +49,7 @@ pub fn check(path: &Path) -> Outcome<BlockFile> {
 }
 
 /// Opens a file that must be sound, without asking it for keys.
-pub fn open_locked(path: &Path) -> Outcome<LockedBlock<Mapped>> {
+pub fn open_locked(path: &Path) -> Outcome<LockedBlock<HeapBytes>> {
     match check(path)? {
         BlockFile::Sound(filter) => Ok(filter),
         BlockFile::Damaged(reason) => Err(Failure::Message(reason)),
@@ -48,13 +57,13 @@ pub fn open_locked(path: &Path) -> Outcome<LockedBlock<Mapped>> {
 }
 
 /// The filter, ready to be asked for keys.
-pub fn unlock(path: &Path, filter: LockedBlock<Mapped>, secret: &SecretArguments) -> Outcome<FilterBlock<Mapped>> {
+pub fn unlock(path: &Path, filter: LockedBlock<HeapBytes>, secret: &SecretArguments) -> Outcome<FilterBlock<HeapBytes>> {
     let key = secret.read()?;
     filter.unlock(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }
 
 /// Refuses questions that the filter cannot answer: asked for a whole key, a filter of prefixes would deny it.
-pub fn check_question(path: &Path, filter: &FilterBlock<Mapped>, prefixes: bool) -> Outcome<()> {
+pub fn check_question(path: &Path, filter: &FilterBlock<HeapBytes>, prefixes: bool) -> Outcome<()> {
     let path = path.display();
     match (prefixes, filter.added()) {
         (false, Added::Prefixes) => Err(Failure::Message(format!(

@@ -1,6 +1,7 @@
 //! `filterblock db`: a store from the shell.
 
 mod load;
+mod repair;
 mod scan;
 mod stats;
 
@@ -23,6 +24,7 @@ Examples:
   filterblock db load store/ pairs.tsv --sync
   filterblock db scan store/ --from a --to b --limit 10
   filterblock db stats store/ --json
+  filterblock db verify store/ || filterblock db repair store/
 
 Keys are up to 65,536 bytes. Only put and load make a store where there is none. A store that is made with --secret-file
 needs that file each time.
@@ -30,7 +32,7 @@ needs that file each time.
 Opening a store replays its log, so that also a command that only reads needs the right to write to the directory, and \
 may turn logged pairs into a table. Only one command at a time can have a store open.
 
-Exit status: 0 done; 1 the key is absent (get) or the store is damaged (verify); 2 an error.";
+Exit status: 0 done; 1 the key is absent (get), the store is damaged (verify), or keys may be lost (repair); 2 an error.";
 
 /// Read and write a store
 #[derive(Debug, clap::Args)]
@@ -85,6 +87,7 @@ enum Command {
         filter: FilterArguments,
     },
     Stats(stats::Arguments),
+    Repair(repair::Arguments),
     Verify(stats::VerifyArguments),
 }
 
@@ -156,6 +159,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         Command::Stats(arguments) => stats::run(arguments),
         Command::Verify(arguments) => stats::verify(arguments),
+        Command::Repair(arguments) => repair::run(arguments),
     }
 }
 

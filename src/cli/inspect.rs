@@ -9,7 +9,8 @@ use super::failure::{Exit, Outcome};
 use super::text::{self, count, percent, significant, thousands};
 use super::{block_file, output};
 use crate::block::layout::{FIELDS, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES};
-use crate::block::{Added, FilterInfo, LockedBlock, Mapped};
+use crate::sstable::HeapBytes;
+use crate::block::{Added, FilterInfo, LockedBlock};
 use crate::codec::Cursor;
 use crate::error::{Error, Field};
 use crate::filter::FilterKind;
@@ -100,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Every field of the trailer, in the order of the file.
-fn fields(block: &LockedBlock<Mapped>, info: &FilterInfo) -> Result<Vec<FieldReport>, Error> {
+fn fields(block: &LockedBlock<HeapBytes>, info: &FilterInfo) -> Result<Vec<FieldReport>, Error> {
     let bytes = block.as_bytes();
     let start = bytes.len().saturating_sub(TRAILER_LEN_BYTES);
     let mut cursor = Cursor::new(bytes.get(start..).unwrap_or_default(), start as u64);
@@ -119,7 +120,7 @@ fn integer(raw: &[u8]) -> u64 {
     raw.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-fn explain(field: Field, raw: &[u8], block: &LockedBlock<Mapped>, info: &FilterInfo) -> Result<String, Error> {
+fn explain(field: Field, raw: &[u8], block: &LockedBlock<HeapBytes>, info: &FilterInfo) -> Result<String, Error> {
     let value = integer(raw.get(..8).unwrap_or(raw));
     Ok(match field {
         Field::TableId if raw.iter().all(|&byte| byte == 0) => "no table named by the writer".into(),

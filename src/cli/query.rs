@@ -10,7 +10,8 @@ use super::failure::{Exit, Failure, Outcome};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::secret::SecretArguments;
 use super::{block_file, output, text};
-use crate::block::{FilterBlock, Mapped};
+use crate::block::FilterBlock;
+use crate::sstable::HeapBytes;
 use crate::hash::KeyHash;
 
 /// Keys asked at once: enough to overlap their cache misses, few enough for the answers of a slow source to keep up.
@@ -110,7 +111,7 @@ impl Batch {
 
 struct Query<'a, W> {
     arguments: &'a Arguments,
-    filter: FilterBlock<Mapped>,
+    filter: FilterBlock<HeapBytes>,
     batch: Batch,
     out: W,
     maybe: u64,

@@ -10,7 +10,8 @@ use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::output::{self, message};
 use super::secret::SecretArguments;
 use super::{progress, text};
-use crate::block::{FilterBlock, Mapped};
+use crate::block::FilterBlock;
+use crate::sstable::HeapBytes;
 
 /// False negatives that are named one by one; the rest are counted.
 const NAMED_MAX: u64 = 10;
@@ -84,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// How many keys were asked, and how many of them the filter denies.
-fn ask_every_key(filter: &FilterBlock<Mapped>, keys: &Path, format: KeyFormat) -> Outcome<(u64, u64)> {
+fn ask_every_key(filter: &FilterBlock<HeapBytes>, keys: &Path, format: KeyFormat) -> Outcome<(u64, u64)> {
     let mut reader = KeyReader::open(keys, format, MAX_FILTER_KEY_LEN_BYTES)?;
     let bar = progress::bar(None, "asking every key");
     let (mut asked, mut lost) = (0, 0);

@@ -320,7 +320,7 @@ impl Shared {
     ) -> Result<Option<Arc<StoredTable>>> {
         let number = self.new_file_number();
         let path = self.dir.join(table_name(number));
-        let options = self.table_options(number, shape);
+        let options = self.table_options(number, shape, sequences);
         let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
         while let Some((key, value)) = merge.entry() {
             if value.is_some() || !drop_tombstones {

@@ -17,10 +17,10 @@ use super::scan::{RunCursor, Scan, Source};
 use super::shared::{ReadState, Shared};
 use super::stats::{LevelStats, Recorder, Stats};
 
-use super::version_edit::{NUM_LEVELS, first_overlap};
+use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};
-use crate::error::{Error, Field, Result};
-use crate::sstable::{TableCheck, TableFilter};
+use crate::error::{Error, Result};
+use crate::sstable::TableFilter;
 
 /// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
 /// closes the store, and [`Db::close`] does that with a result.
@@ -40,7 +40,7 @@ use crate::sstable::{TableCheck, TableFilter};
 /// ```
 #[derive(Debug)]
 pub struct Db {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     /// Freed last, after the threads have ended.
     _lock: StoreLock,
@@ -52,38 +52,6 @@ struct StoreLock(#[expect(dead_code, reason = "held, not used")] Box<dyn Send + 
 impl std::fmt::Debug for StoreLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("StoreLock")
-    }
-}
-
-/// What [`Db::verify`] found.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct VerifyReport {
-    /// Tables read.
-    pub tables: u64,
-    /// Entries read.
-    pub entries: u64,
-    /// Data blocks read.
-    pub data_blocks: u64,
-    /// Keys that the filter of their own table denies: must be 0.
-    pub filter_false_negatives: u64,
-    /// Everything that does not hold, with file, field and offset.
-    pub damage: Vec<Error>,
-}
-
-impl VerifyReport {
-    /// Whether nothing is wrong.
-    #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.damage.is_empty() && self.filter_false_negatives == 0
-    }
-
-    fn add(&mut self, check: TableCheck) {
-        self.tables += 1;
-        self.entries += check.entries;
-        self.data_blocks += check.data_blocks;
-        self.filter_false_negatives += check.filter_false_negatives;
-        self.damage.extend(check.damage);
     }
 }
 
@@ -291,25 +259,6 @@ impl Db {
         state.log_number = 0;
         state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
-    }
-
-    /// Reads every table whole: all checksums, the order of keys, and every key asked of its table's filter.
-    ///
-    /// # Errors
-    /// I/O errors. Damage is not an error but in the report.
-    pub fn verify(&self) -> Result<VerifyReport> {
-        let version = Arc::clone(&self.shared.state.load().version);
-        let mut report = VerifyReport::default();
-        for (_, stored) in version.all_tables() {
-            report.add(stored.table.verify()?);
-        }
-        for level in 1..NUM_LEVELS {
-            if let Some(meta) = first_overlap(version.tables(level).map(|stored| &stored.meta)) {
-                let path = self.shared.dir.join(table_name(meta.number));
-                report.damage.push(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
-            }
-        }
-        Ok(report)
     }
 
     /// What the store holds and did since it was opened or [`Db::reset_stats`] was called.

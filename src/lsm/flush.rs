@@ -14,7 +14,7 @@ use super::version_edit::{TableMeta, VersionEdit};
 use crate::block::SelfCheck;
 use crate::error::Result;
 use crate::policy::TableShape;
-use crate::sstable::{TableOptions, TableSummary, TableWriter};
+use crate::sstable::{TableOptions, TableOrigin, TableSummary, TableWriter};
 
 /// How long a buffered write stays in the process at most.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -75,8 +75,9 @@ impl Shared {
     }
 
     /// The settings for a new table.
-    pub(super) fn table_options(&self, number: u64, shape: &TableShape) -> TableOptions {
+    pub(super) fn table_options(&self, number: u64, shape: &TableShape, sequences: (u64, u64)) -> TableOptions {
         TableOptions {
+            origin: origin(shape.level, sequences),
             block_size_bytes: self.options.block_size_bytes,
             compression: self.options.compression,
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(shape)),
@@ -101,7 +102,8 @@ impl Shared {
             level_0.num_tables += 1;
         }
         let shape = TableShape::new(num_keys, 0, false).with_levels(levels);
-        let options = self.table_options(number, &shape.with_size_ratio(self.size_ratio()));
+        let shape = shape.with_size_ratio(self.size_ratio());
+        let options = self.table_options(number, &shape, memtable.sequences());
         let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
         memtable.for_each_newest(|key, value| writer.add(key, value))?;
         self.open_table(table_meta(number, writer.finish()?, memtable.sequences()))
@@ -132,6 +134,11 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// What a table says of where it comes from.
+pub(super) fn origin(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<TableOrigin> {
+    Some(TableOrigin { level: u8::try_from(level).ok()?, smallest_sequence, largest_sequence })
 }
 
 pub(super) fn table_meta(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> TableMeta {

@@ -59,7 +59,14 @@ impl Manifest {
     /// `Io` of kind `NotFound`, naming the file, when `CURRENT` or the manifest is missing; damage of either, except for
     /// a tail that a crash tore, with file, field and offset; `Unsupported` for edits of a newer version.
     pub fn recover(storage: &dyn Storage, dir: &Path) -> Result<RecoveredManifest> {
-        let number = read_current(storage, dir)?;
+        Self::read(storage, dir, read_current(storage, dir)?)
+    }
+
+    /// Reads the manifest of that number.
+    ///
+    /// # Errors
+    /// As [`Self::recover`].
+    pub(super) fn read(storage: &dyn Storage, dir: &Path, number: u64) -> Result<RecoveredManifest> {
         let path = dir.join(manifest_name(number));
         let mut state = StoreState::default();
         let end = read_log(storage, &path, log_id(number), LogRecovery::Strict, &mut |record| {
@@ -114,7 +121,7 @@ impl Manifest {
     }
 }
 
-fn log_id(number: u64) -> LogId {
+pub(super) fn log_id(number: u64) -> LogId {
     LogId { kind: LogKind::Manifest, store_id: [0; 16], number }
 }
 
@@ -140,7 +147,7 @@ fn current_content(manifest: &str) -> String {
 }
 
 /// The number of the manifest in force.
-fn read_current(storage: &dyn Storage, dir: &Path) -> Result<u64> {
+pub(super) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<u64> {
     let path = dir.join(CURRENT);
     let content = storage.read(&path)?;
     let name = content.split(|&byte| byte == b'\n').next().and_then(|line| std::str::from_utf8(line).ok());

@@ -23,19 +23,23 @@ mod memtable;
 mod open;
 mod options;
 mod recovery;
+mod repair;
 mod reports;
 mod scan;
 mod shared;
 mod skiplist;
 mod stats;
+mod verify;
 mod version;
 mod version_edit;
 
 mod write;
 
 pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
-pub use db::{Db, Snapshot, VerifyReport};
+pub use db::{Db, Snapshot};
 pub use log_reader::LogRecovery;
 pub use options::{Durability, FilterUse, Options};
+pub use repair::{LOST, RepairMode, RepairReport};
 pub use scan::Scan;
 pub use stats::{LevelStats, Stats};
+pub use verify::VerifyReport;

@@ -37,6 +37,15 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
         create_dir_durably(storage.as_ref(), dir)?;
     }
     let lock = storage.lock(&dir.join(LOCK))?;
+    Ok((open_locked(dir, options)?, lock))
+}
+
+/// [`open`] for whoever has the lock.
+///
+/// # Errors
+/// As there.
+pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
+    let storage = Arc::clone(&options.storage);
     let reports = Reports::default();
     let (registry, hasher) = if storage.exists(&dir.join(CURRENT)) {
         recover_registry(&options, dir, &reports)?
@@ -46,7 +55,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
     let shared = build(dir, options, registry, hasher, reports)?;
     replay_logs(&shared)?;
     remove_leftovers(&shared);
-    Ok((shared, lock))
+    Ok(shared)
 }
 
 /// Creates a directory; its name, and those of parents that had to be created, are durable on return.
@@ -87,14 +96,14 @@ pub(super) fn random_u64() -> Result<u64> {
 }
 
 /// What is to hash the keys of a new store.
-fn new_hasher(options: &Options) -> Result<KeyHasher> {
+pub(super) fn new_hasher(options: &Options) -> Result<KeyHasher> {
     let by_secret = if options.secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
     let seed = options.hash_seed.map_or_else(random_u64, Ok)?;
     KeyHasher::new(options.hash.unwrap_or(by_secret), HashSeed(seed), options.secret.as_ref())
 }
 
 /// What hashes the keys of a store that exists.
-fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
+pub(super) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
     match options.hash {
         Some(wanted) if wanted != state.hash.kind => Err(Error::WrongHash { found: state.hash.kind, wanted }),
         _ => state.hash.hasher(options.secret.as_ref()),
@@ -119,6 +128,23 @@ fn create_registry(options: &Options, dir: &Path) -> Result<(Registry, KeyHasher
     Ok((Registry { manifest, state }, hasher))
 }
 
+fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
+    if number <= MAX_NUMBER { Ok(()) } else { Err(Error::Corrupt { field, offset: 0 }.in_file(path)) }
+}
+
+/// Checks what the edits of the manifest at `path` add up to.
+///
+/// # Errors
+/// `Corrupt` for numbers out of range, and for tables that overlap below level 0.
+pub(super) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
+    in_range(state.next_file_number, Field::FileNumber, path)?;
+    in_range(state.last_sequence, Field::LogSequence, path)?;
+    if state.levels.iter().skip(1).any(|level| first_overlap(level.iter()).is_some()) {
+        return Err(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(path));
+    }
+    Ok(())
+}
+
 /// The manifest, ready to be appended to.
 fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<(Registry, KeyHasher)> {
     let storage = options.storage.as_ref();
@@ -127,15 +153,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     let mut state = recovered.state.clone();
     // Under another secret every filter would deny keys that are there. Nobody is to wonder about a slow store either.
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
-    let in_range = |number: u64, field: Field, path: &Path| match number <= MAX_NUMBER {
-        true => Ok(()),
-        false => Err(Error::Corrupt { field, offset: 0 }.in_file(path)),
-    };
-    in_range(state.next_file_number, Field::FileNumber, &path)?;
-    in_range(state.last_sequence, Field::LogSequence, &path)?;
-    if state.levels.iter().skip(1).any(|level| first_overlap(level.iter()).is_some()) {
-        return Err(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
-    }
+    in_order(&state, &path)?;
     // Numbers given out since the last edit must not be given out again.
     for name in storage.list(dir)? {
         if let Some(number) = number_in(&name) {

@@ -66,6 +66,11 @@ impl StoredTable {
         self.obsolete.store(true, Ordering::Relaxed);
     }
 
+    /// Whether a compaction has replaced it.
+    pub(super) fn is_obsolete(&self) -> bool {
+        self.obsolete.load(Ordering::Relaxed)
+    }
+
     fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.meta.smallest.as_slice() <= largest && smallest <= self.meta.largest.as_slice()
     }

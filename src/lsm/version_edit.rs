@@ -39,6 +39,13 @@ pub struct TableMeta {
     pub largest_sequence: u64,
 }
 
+impl TableMeta {
+    /// The smallest and the largest sequence number.
+    pub(super) fn sequences(&self) -> (u64, u64) {
+        (self.smallest_sequence, self.largest_sequence)
+    }
+}
+
 /// The first table of a level that shares keys with one before it; from level 1 on there must be none.
 pub(super) fn first_overlap<'a>(level: impl Iterator<Item = &'a TableMeta>) -> Option<&'a TableMeta> {
     let mut tables: Vec<&TableMeta> = level.collect();

@@ -19,7 +19,12 @@ pub const BLOCK_TRAILER_LEN_BYTES: usize = 5;
 const MAX_EXPANSION: usize = 255;
 
 fn checksum(table_id: &TableId, offset: u64, covered: &[u8]) -> u32 {
-    Crc32::new().with(table_id).with(&u64_bytes(offset)).with(covered).finish()
+    block_sum(table_id, offset).with(covered).finish()
+}
+
+/// What the checksum of the block at `offset` begins with.
+pub(super) fn block_sum(table_id: &TableId, offset: u64) -> Crc32 {
+    Crc32::new().with(table_id).with(&u64_bytes(offset))
 }
 
 /// Appends `content` to `out` as the block that lies at `offset` of the file.

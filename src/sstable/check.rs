@@ -170,6 +170,7 @@ impl Walk {
         self.sums.filter.clone_from(&properties.filter);
         self.sums.created_by.clone_from(&properties.created_by);
         self.sums.compression = properties.compression;
+        self.sums.origin = properties.origin;
         match self.sums == *properties && self.data_end == data_len_bytes {
             true => Ok(()),
             false => Err(Error::Corrupt { field: Field::Properties, offset }),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::heap::HeapBytes;
 use super::layout::Footer;
 use crate::block::layout::{TRAILER_LEN_BYTES, offset_of};
 use crate::block::{FilterBlock, LockedBlock, Mapped, Populate, Verify};
@@ -13,10 +14,11 @@ use crate::storage::ReadAt;
 /// Where the filter of an open table lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FilterMemory {
-    /// In a map of the file; the operating system may take the memory back.
-    #[default]
+    /// In a map of the file; the operating system may take the memory back. Only for files that nobody cuts or overwrites
+    /// in place: a query of a file that was cut ends the process by a signal, or reads zeros.
     Mapped,
-    /// In a copy on the heap, for files that others might overwrite in place.
+    /// In a copy on the heap: what was checked when the table was opened is what is asked.
+    #[default]
     Heap,
 }
 
@@ -26,7 +28,7 @@ pub enum FilterBytes {
     /// A map of the file.
     Mapped(Mapped),
     /// A copy.
-    Heap(Box<[u8]>),
+    Heap(HeapBytes),
 }
 
 impl AsRef<[u8]> for FilterBytes {
@@ -34,7 +36,7 @@ impl AsRef<[u8]> for FilterBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Mapped(map) => map.as_ref(),
-            Self::Heap(bytes) => bytes,
+            Self::Heap(bytes) => bytes.as_ref(),
         }
     }
 }
@@ -122,11 +124,7 @@ fn open_present(
             let populate = if how.verify == Verify::AtOpen { Populate::Yes } else { Populate::No };
             FilterBytes::Mapped(Mapped::region(os_file, offset, len, populate)?)
         }
-        _ => {
-            let mut bytes = vec![0; len];
-            file.read_exact_at(&mut bytes, offset)?;
-            FilterBytes::Heap(bytes.into_boxed_slice())
-        }
+        _ => FilterBytes::Heap(HeapBytes::filled(len, |bytes| file.read_exact_at(bytes, offset))?),
     };
     let computed = footer.filter_checksum;
     let stored = checksum_in(bytes.as_ref()).ok_or(Error::Corrupt { field: Field::FilterBlock, offset })?;

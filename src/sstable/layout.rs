@@ -177,7 +177,11 @@ impl Footer {
         Ok(footer)
     }
 
-    fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Self> {
+    /// The fields as they are found, which may be anything.
+    ///
+    /// # Errors
+    /// Where bytes are missing, or a flag is unknown.
+    pub(super) fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Self> {
         let handle = |cursor: &mut Cursor<'_>| -> Result<Handle> {
             Ok(Handle { offset: cursor.take_u64(Field::Handle)?, len_bytes: cursor.take_u64(Field::Handle)? })
         };

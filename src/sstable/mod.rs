@@ -31,10 +31,12 @@ mod check;
 mod cursor;
 mod data_block;
 mod filter;
+mod heap;
 mod index_block;
 mod layout;
 mod properties;
 mod reader;
+mod salvage;
 mod writer;
 
 pub use block_cache::BlockCache;
@@ -42,9 +44,12 @@ pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
 pub use filter::{Answer, FilterBytes, FilterMemory, TableFilter};
+pub use heap::HeapBytes;
 pub use layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,
 };
-pub use properties::{PROPERTY_TAGS, Properties};
+pub use properties::{PROPERTY_TAGS, Properties, TableOrigin};
 pub use reader::{BlockReads, Lookup, Table, TableReadOptions};
+pub use salvage::{KeyRange, Loss};
+pub(crate) use salvage::{Known, Peek, salvage};
 pub use writer::{TableOptions, TableSummary, TableWriter};

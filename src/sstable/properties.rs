@@ -6,7 +6,7 @@ use crate::error::{Error, Field, Result};
 use super::layout::Compression;
 
 /// The tags, in the order in which they are written; docs/LSM_FORMAT.md lists the same.
-pub const PROPERTY_TAGS: [(u64, &str); 10] = [
+pub const PROPERTY_TAGS: [(u64, &str); 11] = [
     (1, "entries"),
     (2, "tombstones"),
     (3, "data blocks"),
@@ -17,7 +17,22 @@ pub const PROPERTY_TAGS: [(u64, &str); 10] = [
     (8, "filter"),
     (9, "compression"),
     (10, "created by"),
+    (11, "origin"),
 ];
+
+/// The tags before the optional one.
+const NUM_REQUIRED: usize = 10;
+
+/// Where a store put a file when it wrote it: what tells newer files from older ones should the manifest be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableOrigin {
+    /// The level. Later it may lie deeper, never higher.
+    pub level: u8,
+    /// No write in the file, or in what it was merged from, is older.
+    pub smallest_sequence: u64,
+    /// No write in the file, or in what it was merged from, is newer.
+    pub largest_sequence: u64,
+}
 
 /// What a sorted file says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,6 +58,8 @@ pub struct Properties {
     pub compression: Compression,
     /// The program that wrote the file.
     pub created_by: String,
+    /// Only in files that a store wrote, and not in its oldest ones.
+    pub origin: Option<TableOrigin>,
 }
 
 impl Properties {
@@ -60,6 +77,14 @@ impl Properties {
         put_number(&mut out, 9, self.compression as u64);
         put_varint(&mut out, 10);
         put_bytes(&mut out, self.created_by.as_bytes());
+        if let Some(origin) = self.origin {
+            let mut value = Vec::new();
+            put_varint(&mut value, origin.level.into());
+            put_varint(&mut value, origin.smallest_sequence);
+            put_varint(&mut value, origin.largest_sequence);
+            put_varint(&mut out, 11);
+            put_bytes(&mut out, &value);
+        }
         out
     }
 
@@ -70,7 +95,7 @@ impl Properties {
     pub(super) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
         let mut properties = Self::default();
         let mut cursor = Cursor::new(bytes, base);
-        let mut wanted = PROPERTY_TAGS.iter().map(|known| known.0).peekable();
+        let mut wanted = PROPERTY_TAGS.iter().take(NUM_REQUIRED).map(|known| known.0).peekable();
         let mut last_tag = 0;
         while !cursor.is_empty() {
             let offset = cursor.offset();
@@ -82,13 +107,12 @@ impl Properties {
                 return Err(corrupt());
             }
             last_tag = tag;
-            if wanted.peek().is_none() {
-                continue;
+            match (wanted.next(), tag) {
+                (Some(known), _) if known != tag => return Err(corrupt()),
+                (Some(_), _) => properties.set(tag, &mut value)?,
+                (None, 11) => properties.origin = Some(take_origin(&mut value)?),
+                (None, _) => continue,
             }
-            if wanted.next() != Some(tag) {
-                return Err(corrupt());
-            }
-            properties.set(tag, &mut value)?;
             if !value.is_empty() {
                 return Err(corrupt());
             }
@@ -138,6 +162,19 @@ impl Properties {
     }
 }
 
+fn take_origin(value: &mut Cursor<'_>) -> Result<TableOrigin> {
+    let error = value.corrupt(Field::Properties);
+    let level = value.take_varint(Field::Properties)?;
+    let (smallest_sequence, largest_sequence) =
+        (value.take_varint(Field::Properties)?, value.take_varint(Field::Properties)?);
+    match u8::try_from(level) {
+        Ok(level) if smallest_sequence <= largest_sequence => {
+            Ok(TableOrigin { level, smallest_sequence, largest_sequence })
+        }
+        _ => Err(error),
+    }
+}
+
 fn put_number(out: &mut Vec<u8>, tag: u64, number: u64) {
     let mut value = Vec::new();
     put_varint(&mut value, number);
@@ -161,6 +198,7 @@ mod tests {
             filter: "bloom:10".to_owned(),
             compression: Compression::Lz4,
             created_by: "a test".to_owned(),
+            origin: None,
         }
     }
 
@@ -171,6 +209,11 @@ mod tests {
         put_varint(&mut bytes, 99);
         put_bytes(&mut bytes, b"something new");
         assert_eq!(Properties::decode(&bytes, 0).unwrap(), properties());
+        let origin = Some(TableOrigin { level: 3, smallest_sequence: 1, largest_sequence: 1 << 50 });
+        let mut bytes = Properties { origin, ..properties() }.encode();
+        put_varint(&mut bytes, 99);
+        put_bytes(&mut bytes, b"something new");
+        assert_eq!(Properties::decode(&bytes, 0).unwrap().origin, origin);
     }
 
     #[test]

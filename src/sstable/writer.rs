@@ -10,7 +10,7 @@ use super::index_block::{IndexBuilder, separator};
 use super::layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,
 };
-use super::properties::Properties;
+use super::properties::{Properties, TableOrigin};
 use crate::block::{FilterBuilder, SelfCheck};
 use crate::checksum::crc32;
 use crate::error::{Error, Result};
@@ -40,6 +40,8 @@ pub struct TableOptions {
     pub self_check: SelfCheck,
     /// The program that writes the file, for whoever reads its properties.
     pub created_by: String,
+    /// Where a store puts the file.
+    pub origin: Option<TableOrigin>,
 }
 
 impl Default for TableOptions {
@@ -53,6 +55,7 @@ impl Default for TableOptions {
             table_id: [0; 16],
             self_check: SelfCheck::On,
             created_by: concat!("filterblock ", env!("CARGO_PKG_VERSION")).to_owned(),
+            origin: None,
         }
     }
 }
@@ -110,6 +113,7 @@ impl<'s> TableWriter<'s> {
             filter: options.filter.map(|spec| spec.to_string()).unwrap_or_default(),
             compression: options.compression,
             created_by: options.created_by.clone(),
+            origin: options.origin,
             ..Properties::default()
         };
         Ok(Self {

@@ -10,6 +10,7 @@ use super::page_cache;
 use super::report::StoreReport;
 use super::source::{Source, fill_value};
 use crate::block::Verify;
+use crate::sstable::FilterMemory;
 use crate::cli::filter_choice::FilterChoice;
 use crate::lsm::{Db, FilterUse, Options, Stats};
 use crate::policy::{FilterPolicy, LevelShape, TableShape};
@@ -117,6 +118,11 @@ impl Store<'_> {
             hash_seed: Some(self.setup.seed),
             io: self.setup.io,
             verify: self.setup.verify,
+            // Pages that are to be read on their first touch must not be copied before.
+            filter_memory: match self.setup.verify {
+                Verify::OnFirstTouch => FilterMemory::Mapped,
+                Verify::AtOpen => FilterMemory::default(),
+            },
             block_cache_bytes: 0,
             ..Options::default()
         }

@@ -1,0 +1,131 @@
+//! What the logs of a damaged store hold, and what they have lost.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::super::batch::BatchOps;
+use super::super::file_name::log_name;
+use super::super::log_file::{HEADER_LEN_BYTES, LogId, LogKind};
+use super::super::log_reader::{LogEnd, LogRecovery, read_log};
+use super::evidence::missing;
+use crate::checksum::crc32;
+use crate::codec::{u32_at, u64_from};
+use crate::error::{Error, Field, Result};
+use crate::sstable::{KeyRange, Loss};
+use crate::storage::Storage;
+
+/// What looking at the logs gave.
+#[derive(Debug, Default)]
+pub(super) struct LogEvidence {
+    /// What opening the store cannot bring back.
+    pub(super) losses: Vec<Loss>,
+    /// Logs of which a part is damaged.
+    pub(super) damaged: Vec<PathBuf>,
+    /// Logs with which no store opens, though it is told to salvage.
+    pub(super) unusable: Vec<PathBuf>,
+    /// The oldest log that is needed, as the manifest should name it.
+    pub(super) log_number: u64,
+}
+
+/// The store id in the header of a log, if its checksum holds.
+pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Option<[u8; 16]>> {
+    let bytes = storage.read(&dir.join(log_name(number)))?;
+    let Some(header) = bytes.first_chunk::<HEADER_LEN_BYTES>() else { return Ok(None) };
+    let covered = header.get(..HEADER_LEN_BYTES - 4).unwrap_or_default();
+    let is_sound = u32_at(header, HEADER_LEN_BYTES - 4) == Some(crc32(covered));
+    Ok(header.get(20..36).and_then(<[u8]>::first_chunk).copied().filter(|_| is_sound))
+}
+
+/// The first sequence number that the oldest of the logs says it begins with, whether or not its header is sound otherwise.
+pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<u64>) -> Result<Option<u64>> {
+    for &number in logs {
+        let bytes = storage.read(&dir.join(log_name(number)))?;
+        let Some(header) = bytes.first_chunk::<HEADER_LEN_BYTES>() else { continue };
+        let covered = header.get(..HEADER_LEN_BYTES - 4).unwrap_or_default();
+        if u32_at(header, HEADER_LEN_BYTES - 4) == Some(crc32(covered)) {
+            return Ok(header.get(36..44).and_then(<[u8]>::first_chunk).map(u64_from));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the logs from `log_number` on, of a store whose tables hold all writes up to `last_sequence`.
+///
+/// # Errors
+/// I/O errors, and logs of a newer version.
+pub(super) fn look_at_logs(
+    storage: &dyn Storage,
+    dir: &Path,
+    store_id: [u8; 16],
+    logs: &BTreeSet<u64>,
+    log_number: u64,
+    last_sequence: u64,
+) -> Result<LogEvidence> {
+    let mut found = LogEvidence { log_number, ..LogEvidence::default() };
+    let mut last = last_sequence;
+    let oldest = logs.range(log_number..).next().copied();
+    for &number in logs.range(log_number..) {
+        let path = dir.join(log_name(number));
+        let id = LogId { kind: LogKind::WriteAhead, store_id, number };
+        let (mut first, mut is_foreign) = (None, None);
+        let end = read_log(storage, &path, id, LogRecovery::Salvage, &mut |record| {
+            first.get_or_insert(record.sequence);
+            let mut next = record.sequence;
+            for op in BatchOps::new(record.payload, record.payload_offset) {
+                if let Err(error) = op {
+                    is_foreign.get_or_insert(error);
+                }
+                next = next.saturating_add(1);
+            }
+            Ok(next)
+        });
+        let end = match (end, is_foreign) {
+            (Ok(end), None) => end,
+            (Err(error), _) if !error.is_damage() || matches!(error.root(), Error::Unsupported { .. }) => {
+                return Err(error);
+            }
+            (Err(error), _) | (Ok(_), Some(error)) => {
+                found.lose(error.in_file(&path));
+                found.unusable.push(path);
+                continue;
+            }
+        };
+        found.note(&path, &end, Some(number) == oldest && log_number != 0);
+        let first = first.or(end.next_sequence).unwrap_or_default();
+        if first > last.saturating_add(1) {
+            found.lose(Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(&path));
+        } else if Some(number) == oldest && end.next_sequence.is_some() && log_number != 0 {
+            // Nothing is missing before it, whatever an older manifest may have named.
+            found.log_number = number;
+        }
+        last = last.max(end.next_sequence.unwrap_or_default().saturating_sub(1));
+    }
+    if found.log_number != 0 && !logs.contains(&found.log_number) {
+        found.lose(missing(&dir.join(log_name(found.log_number))));
+    }
+    Ok(found)
+}
+
+impl LogEvidence {
+    /// Writes of any key may have been in it.
+    fn lose(&mut self, error: Error) {
+        self.losses.push(Loss { error, keys: KeyRange::ALL });
+    }
+
+    fn note(&mut self, path: &Path, end: &LogEnd, is_named: bool) {
+        let corrupt = |field, offset| Error::Corrupt { field, offset }.in_file(path);
+        let before = self.losses.len();
+        for &(offset, len) in &end.skipped {
+            let field = if len == 0 { Field::LogSequence } else { Field::LogRecord };
+            self.lose(corrupt(field, offset));
+        }
+        if end.torn_tail_bytes > 0 {
+            self.lose(corrupt(Field::LogRecord, end.valid_len_bytes));
+        } else if end.next_sequence.is_none() && is_named {
+            self.lose(corrupt(Field::LogHeader, 0));
+        }
+        if self.losses.len() > before {
+            self.damaged.push(path.to_path_buf());
+        }
+    }
+}

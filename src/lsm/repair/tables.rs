@@ -1,0 +1,277 @@
+//! The tables of a store that is repaired: kept, written anew, or given up.
+
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use super::super::file_name::table_name;
+use super::super::flush::{origin, table_meta};
+use super::super::options::Options;
+use super::super::shared::table_id;
+use super::super::version_edit::{StoreState, TableMeta};
+use super::evidence::{FoundTable, ManifestEvidence, missing};
+use super::order::{Candidate, Place, doubtful, newest_first};
+use super::{RepairMode, RepairReport};
+use crate::error::{Error, Result};
+use crate::hash::KeyHasher;
+use crate::policy::TableShape;
+use crate::sstable::{
+    KeyRange, Known, Loss, Table, TableOptions, TableReadOptions, TableSummary, TableWriter, salvage,
+};
+
+pub(super) struct Tables<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) options: &'a Options,
+    pub(super) mode: RepairMode,
+    pub(super) hasher: &'a KeyHasher,
+    pub(super) next_number: u64,
+    pub(super) report: &'a mut RepairReport,
+    /// Files to be kept aside, and whether they must be gone before the store is opened.
+    pub(super) aside: Vec<(PathBuf, bool)>,
+}
+
+impl Tables<'_> {
+    /// The state that the manifest gives, with damaged tables replaced.
+    ///
+    /// # Errors
+    /// I/O errors, and tables of a newer version.
+    pub(super) fn by_manifest(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
+        let mut state = evidence.state.clone();
+        let named = evidence.named();
+        let old = std::mem::replace(&mut state.levels, vec![Vec::new(); evidence.state.levels.len()]);
+        for (level, metas) in old.iter().enumerate() {
+            for meta in metas {
+                let kept = match found.iter().find(|table| table.number == meta.number) {
+                    Some(table) => self.examine(state.store_id, table, level, Some(meta))?,
+                    None => {
+                        self.give_up(missing(&self.path(meta.number)), Some((meta.smallest.clone(), meta.largest.clone())));
+                        None
+                    }
+                };
+                if let (Some(tables), Some(meta)) = (state.levels.get_mut(level), kept) {
+                    tables.push(meta);
+                }
+            }
+        }
+        // Flushed, and named by an edit that was lost.
+        let mut unnamed: Vec<&FoundTable> = found.iter().filter(|table| !named.contains_key(&table.number)).collect();
+        unnamed.sort_by_key(|table| table.origin().map(|origin| origin.largest_sequence));
+        for table in unnamed {
+            let origin = table.origin();
+            let newer = origin.filter(|origin| evidence.is_next(origin));
+            let path = self.path(table.number);
+            if let Some(origin) = newer {
+                if let Some(meta) = self.examine(state.store_id, table, 0, None)? {
+                    let (smallest_sequence, largest_sequence) = (origin.smallest_sequence, origin.largest_sequence);
+                    if let Some(level_0) = state.levels.first_mut() {
+                        level_0.push(TableMeta { smallest_sequence, largest_sequence, ..meta });
+                    }
+                    state.last_sequence = origin.largest_sequence;
+                }
+                continue;
+            }
+            if origin.is_none() {
+                let path = path.display();
+                self.report.doubts.push(format!("{path}: the manifest does not name it; it may hold writes all the same"));
+            }
+            self.aside.push((path, true));
+        }
+        Ok(state)
+    }
+
+    /// A state of all tables there are, all of them in level 0 and in the order of [`newest_first`]: there they may
+    /// overlap, and the next compaction puts them where they belong.
+    ///
+    /// # Errors
+    /// I/O errors, and tables of a newer version.
+    pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
+        let named = evidence.named();
+        let mut last_sequence = evidence.state.last_sequence;
+        let mut candidates = Vec::new();
+        for table in found {
+            let known = named.get(&table.number);
+            let origin = table.origin();
+            let from_manifest = known.map(|(level, meta)| Place {
+                level: *level,
+                largest_sequence: meta.largest_sequence,
+                is_exact: true,
+            });
+            let from_origin = origin.map(|origin| Place {
+                level: origin.level,
+                largest_sequence: origin.largest_sequence,
+                is_exact: false,
+            });
+            let place = from_manifest.or(from_origin);
+            last_sequence = last_sequence.max(place.map_or(0, |place| place.largest_sequence));
+            let level = place.map_or(0, |place| usize::from(place.level));
+            if let Some(meta) = self.examine(evidence.state.store_id, table, level, known.map(|(_, meta)| meta))? {
+                candidates.push(Candidate { meta, number: table.number, place });
+            }
+        }
+        for (number, (_, meta)) in named.iter().filter(|(number, _)| found.iter().all(|table| table.number != **number)) {
+            self.give_up(missing(&self.path(*number)), Some((meta.smallest.clone(), meta.largest.clone())));
+        }
+        let ordered = newest_first(candidates);
+        for (newer, older) in doubtful(&ordered) {
+            let (newer, older) = (self.path(newer.number), self.path(older.number));
+            let doubt = format!("{}: taken as newer than {}, which overlaps it", newer.display(), older.display());
+            self.report.doubts.push(doubt);
+        }
+        let ranks = (1..=ordered.len() as u64).rev();
+        let level_0 = ranks.zip(ordered).map(|(rank, one)| {
+            TableMeta { smallest_sequence: rank, largest_sequence: rank, ..one.meta }
+        });
+        let mut state = evidence.state.clone();
+        state.levels = vec![Vec::new(); evidence.state.levels.len()];
+        if let Some(tables) = state.levels.first_mut() {
+            tables.extend(level_0);
+        }
+        (state.last_sequence, state.log_number) = (last_sequence, 0);
+        Ok(state)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(table_name(number))
+    }
+
+    fn give_up(&mut self, error: Error, keys: Option<(Vec<u8>, Vec<u8>)>) {
+        let keys =
+            keys.map_or(KeyRange::ALL, |(from, to)| KeyRange { from: Bound::Included(from), to: Bound::Included(to) });
+        self.report.losses.push(Loss { error, keys });
+        self.report.tables_lost += 1;
+    }
+
+    /// The table as the store is to have it: as it is if everything about it is sound, else written anew.
+    fn examine(
+        &mut self,
+        store_id: [u8; 16],
+        found: &FoundTable,
+        level: usize,
+        meta: Option<&TableMeta>,
+    ) -> Result<Option<TableMeta>> {
+        let path = self.path(found.number);
+        let options = TableReadOptions {
+            hasher: Some(self.hasher.clone()),
+            table_id: Some(table_id(&store_id, found.number)),
+            ..TableReadOptions::default()
+        };
+        let mut errors = Vec::new();
+        match Table::open(self.options.storage.as_ref(), &path, options) {
+            Ok(table) => {
+                let check = table.verify()?;
+                let summary = TableSummary {
+                    len_bytes: table.len_bytes(),
+                    num_entries: table.properties().num_entries,
+                    num_tombstones: table.properties().num_tombstones,
+                    smallest: table.smallest().to_vec(),
+                    largest: table.largest().to_vec(),
+                };
+                let own = table_meta(found.number, summary, meta.map_or((0, 0), TableMeta::sequences));
+                let is_empty = own.num_entries == 0;
+                if check.is_sound() && !is_empty && meta.is_none_or(|meta| *meta == own) {
+                    self.report.tables_kept += 1;
+                    self.report.entries += own.num_entries;
+                    return Ok(Some(own));
+                }
+                errors.extend(check.damage);
+            }
+            Err(error) if error.is_damage() => errors.push(error),
+            Err(error) => return Err(error),
+        }
+        self.rewrite(store_id, found, level, meta, errors)
+    }
+
+    /// Writes the sound blocks of a table to a new one, and notes what is lost with the others.
+    fn rewrite(
+        &mut self,
+        store_id: [u8; 16],
+        found: &FoundTable,
+        level: usize,
+        meta: Option<&TableMeta>,
+        errors: Vec<Error>,
+    ) -> Result<Option<TableMeta>> {
+        let path = self.path(found.number);
+        let storage = self.options.storage.as_ref();
+        let bytes = storage.read(&path)?;
+        let known = Known {
+            num_entries: meta.map(|meta| meta.num_entries),
+            keys: meta.map(|meta| (meta.smallest.clone(), meta.largest.clone())),
+        };
+        let number = self.next_number;
+        let sequences = match (meta, found.origin()) {
+            (Some(meta), _) => Some(meta.sequences()),
+            (None, Some(origin)) => Some((origin.smallest_sequence, origin.largest_sequence)),
+            (None, None) => None,
+        };
+        let shape = TableShape::new(known.num_entries.unwrap_or(bytes.len() as u64 / 32), level, false);
+        let table_options = TableOptions {
+            block_size_bytes: self.options.block_size_bytes,
+            compression: self.options.compression,
+            filter: self.options.filter.as_ref().and_then(|policy| policy.choose(&shape)),
+            hasher: self.hasher.clone(),
+            table_id: table_id(&store_id, number),
+            origin: sequences.and_then(|sequences| origin(level, sequences)),
+            ..TableOptions::default()
+        };
+        let mut writer = None;
+        let mut summary = TableSummary {
+            len_bytes: 0,
+            num_entries: 0,
+            num_tombstones: 0,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+        };
+        let id = table_id(&store_id, found.number);
+        let losses = salvage(&bytes, &id, &known, &mut |key, value| {
+            if summary.num_entries == 0 {
+                summary.smallest = key.to_vec();
+                if self.mode == RepairMode::Write {
+                    writer = Some(TableWriter::create(storage, &self.path(number), table_options.clone())?);
+                }
+            }
+            summary.largest = key.to_vec();
+            summary.num_entries += 1;
+            summary.num_tombstones += u64::from(value.is_none());
+            writer.as_mut().map_or(Ok(()), |writer| writer.add(key, value))
+        })?;
+        // Nothing in it is as this version writes it: more likely written by a newer one than damaged in every block.
+        let newer = errors.iter().position(|error| matches!(error.root(), Error::Unsupported { .. }));
+        if let (0, Some(newer)) = (summary.num_entries, newer) {
+            return Err(errors.into_iter().nth(newer).unwrap_or(Error::OutOfOrder));
+        }
+        let keys = found.peek.properties.as_ref().map(|own| (own.smallest.clone(), own.largest.clone()));
+        self.note(&path, known.keys.or(keys), &summary, losses, errors);
+        if summary.num_entries == 0 {
+            return Ok(None);
+        }
+        self.next_number += 1;
+        if let Some(writer) = writer {
+            summary = writer.finish()?;
+        }
+        Ok(Some(table_meta(number, summary, sequences.unwrap_or((0, 0)))))
+    }
+
+    fn note(
+        &mut self,
+        path: &Path,
+        keys: Option<(Vec<u8>, Vec<u8>)>,
+        left: &TableSummary,
+        losses: Vec<Loss>,
+        errors: Vec<Error>,
+    ) {
+        self.aside.push((path.to_path_buf(), true));
+        self.report.entries += left.num_entries;
+        if left.num_entries == 0 {
+            let error = errors.into_iter().next().or_else(|| losses.into_iter().next().map(|loss| loss.error));
+            self.give_up(error.unwrap_or_else(|| missing(path)).in_file(path), keys);
+            return;
+        }
+        self.report.tables_rewritten += 1;
+        let named = losses.into_iter().map(|loss| Loss { error: loss.error.in_file(path), keys: loss.keys });
+        let losses: Vec<Loss> = named.collect();
+        // What else was found cost no key.
+        let is_told = |error: &Error| losses.iter().any(|loss| loss.error.to_string() == error.to_string());
+        let others = errors.into_iter().filter(|error| !is_told(error)).collect::<Vec<_>>();
+        self.report.losses.extend(losses);
+        self.report.losses.extend(others.into_iter().map(Loss::without_keys));
+    }
+}

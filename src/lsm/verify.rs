@@ -1,0 +1,149 @@
+//! Reading a whole store again, and comparing it with itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Db;
+use super::batch::BatchOps;
+use super::file_name::{CURRENT, FileName, log_name, manifest_name, parse, table_name};
+use super::log_file::{LogId, LogKind};
+use super::log_reader::{LogRecovery, read_log};
+use super::manifest::Manifest;
+use super::reports::lock;
+use super::version_edit::{NUM_LEVELS, first_overlap};
+use crate::error::{Error, Field, Result};
+use crate::sstable::TableCheck;
+
+/// What [`Db::verify`] found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Tables read.
+    pub tables: u64,
+    /// Entries read.
+    pub entries: u64,
+    /// Data blocks read.
+    pub data_blocks: u64,
+    /// Keys that the filter of their own table denies: must be 0.
+    pub filter_false_negatives: u64,
+    /// Everything that does not hold, with file, field and offset.
+    pub damage: Vec<Error>,
+}
+
+impl VerifyReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty() && self.filter_false_negatives == 0
+    }
+
+    fn add(&mut self, check: TableCheck) {
+        self.tables += 1;
+        self.entries += check.entries;
+        self.data_blocks += check.data_blocks;
+        self.filter_false_negatives += check.filter_false_negatives;
+        self.damage.extend(check.damage);
+    }
+
+    /// Damage, and a file that is gone, are what was asked for.
+    fn note<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_damage() || is_missing(&error) => {
+                self.damage.push(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::NotFound)
+}
+
+impl Db {
+    /// Reads every file whole again: of tables all checksums, the order of keys, and every key asked of its table's filter;
+    /// `CURRENT` and the manifest, which must say what the store goes by; the logs that are needed. Writers wait while the
+    /// logs are read.
+    ///
+    /// # Errors
+    /// I/O errors. Damage is not an error but in the report, and so is a file that is gone.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        let version = Arc::clone(&self.shared.state.load().version);
+        let mut report = VerifyReport::default();
+        for (_, stored) in version.all_tables() {
+            // An open file can be read though its name is gone; the next open could not.
+            let is_there = self.shared.options.storage.exists(&stored.path) || stored.is_obsolete();
+            if !is_there {
+                let error = Error::Io(std::io::ErrorKind::NotFound.into());
+                report.damage.push(error.in_file(&stored.path));
+            }
+            report.add(stored.table.verify()?);
+        }
+        for level in 1..NUM_LEVELS {
+            if let Some(meta) = first_overlap(version.tables(level).map(|stored| &stored.meta)) {
+                let path = self.shared.dir.join(table_name(meta.number));
+                report.damage.push(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
+            }
+        }
+        self.verify_manifest(&mut report)?;
+        self.verify_logs(&mut report)?;
+        Ok(report)
+    }
+
+    fn verify_manifest(&self, report: &mut VerifyReport) -> Result<()> {
+        // With the lock no edit is on its way.
+        let registry = lock(&self.shared.registry);
+        let found = Manifest::recover(self.shared.options.storage.as_ref(), &self.shared.dir);
+        let Some(found) = report.note(found)? else { return Ok(()) };
+        let corrupt = |field, offset| Error::Corrupt { field, offset };
+        if found.number != registry.manifest.number() {
+            report.damage.push(corrupt(Field::CurrentFile, 0).in_file(&self.shared.dir.join(CURRENT)));
+        } else if !found.end.is_clean() || found.state.levels != registry.state.levels {
+            let path = self.shared.dir.join(manifest_name(found.number));
+            report.damage.push(corrupt(Field::ManifestRecord, found.end.valid_len_bytes).in_file(&path));
+        }
+        Ok(())
+    }
+
+    fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
+        let shared = &self.shared;
+        let storage = shared.options.storage.as_ref();
+        let oldest = lock(&shared.registry).state.log_number;
+        let mut log = lock(&shared.log);
+        // After a failure the log's end is unknown, and every write says so.
+        if log.log.flush().is_err() {
+            return Ok(());
+        }
+        let current = shared.state.load().memtable.log_number;
+        let number_of = |name: &String| match parse(name) {
+            Some(FileName::Log(number)) if number >= oldest && number < current => Some(number),
+            _ => None,
+        };
+        let older: Vec<u64> = storage.list(&shared.dir)?.iter().filter_map(number_of).collect();
+        for number in older.into_iter().chain([current]) {
+            let path: PathBuf = shared.dir.join(log_name(number));
+            let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
+            let outcome = read_log(storage, &path, id, LogRecovery::Strict, &mut |record| {
+                let mut next = record.sequence;
+                for op in BatchOps::new(record.payload, record.payload_offset) {
+                    op?;
+                    next = next.saturating_add(1);
+                }
+                Ok(next)
+            });
+            // A flush that has just ended removes its log.
+            if number != current && !storage.exists(&path) {
+                continue;
+            }
+            let Some(end) = report.note(outcome)? else { continue };
+            let is_short = number == current && end.next_sequence != Some(log.last_sequence + 1);
+            if !end.is_clean() || is_short {
+                let error = Error::Corrupt { field: Field::LogRecord, offset: end.valid_len_bytes };
+                report.damage.push(error.in_file(&path));
+            }
+        }
+        Ok(())
+    }
+}
