@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{DIR, Random, files, key, quiet};
 use filterblock::lsm::{Snapshot, WriteBatch};
+use filterblock::sstable::FilterMemory;
 use filterblock::storage::Memory;
 use filterblock::{Db, Options};
 
@@ -224,11 +225,11 @@ fn replaced_files_stay_for_those_who_read_them_and_vanish_with_the_last() {
 /// In a process of its own, since other tests open files and start threads of theirs.
 #[cfg(target_os = "linux")]
 #[test]
-fn two_hundred_opens_and_closes_leave_no_thread_no_file_and_no_map() {
+fn a_thousand_opens_and_closes_leave_no_thread_no_file_and_no_map() {
     const ALONE: &str = "FILTERBLOCK_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "two_hundred_opens_and_closes_leave_no_thread_no_file_and_no_map", "--test-threads=1"])
+            .args(["--exact", "a_thousand_opens_and_closes_leave_no_thread_no_file_and_no_map", "--test-threads=1"])
             .env(ALONE, "1")
             .output()
             .unwrap();
@@ -243,8 +244,9 @@ fn two_hundred_opens_and_closes_leave_no_thread_no_file_and_no_map() {
     };
     let census = || (entries("/proc/self/fd"), entries("/proc/self/task"), maps());
     let mut before = census();
-    for i in 0..200 {
-        let db = Db::open(temporary.path(), Options::default()).unwrap();
+    for i in 0..1_000 {
+        let filter_memory = if i % 3 == 0 { FilterMemory::Mapped } else { FilterMemory::Heap };
+        let db = Db::open(temporary.path(), Options { filter_memory, ..Options::default() }).unwrap();
         db.put(&key(i % 20), b"value").unwrap();
         let snapshot = db.snapshot();
         assert_eq!(snapshot.get(&key(i % 20)).unwrap().unwrap(), b"value");

@@ -1,0 +1,234 @@
+//! Opening tables, logs and manifests, however hostile, takes no more memory than they have bytes, and 8 KiB; of a manifest
+//! that names tables with the shortest keys, sixteen times its bytes.
+#![cfg(feature = "lsm")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+#![allow(unsafe_code, reason = "a global allocator, which counts, cannot be written without")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{DIR, Random, key};
+use filterblock::sstable::{FilterMemory, Table, TableOptions, TableReadOptions, TableWriter};
+use filterblock::storage::{Disk, Memory, Storage};
+use filterblock::{Db, Options, Verify};
+
+thread_local! {
+    // By thread, because the test harness allocates on threads of its own.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count(change: isize) {
+    // A thread that ends may free what it no longer counts.
+    let _ = LIVE.try_with(|live| {
+        live.set(live.get() + change);
+        PEAK.with(|peak| peak.set(peak.get().max(live.get())));
+    });
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came; the counters are plain cells that allocate
+// nothing and have no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size().cast_signed());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-layout.size().cast_signed());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn peak_of<T>(act: impl FnOnce() -> T) -> (T, usize) {
+    let before = LIVE.get();
+    PEAK.set(before);
+    let result = act();
+    (result, usize::try_from(PEAK.get() - before).unwrap())
+}
+
+fn table(filter: &str) -> Vec<u8> {
+    let storage = Memory::new();
+    let path = Path::new("t.sst");
+    let options = TableOptions { filter: Some(filter.parse().unwrap()), ..TableOptions::default() };
+    let mut writer = TableWriter::create(&storage, path, options).unwrap();
+    (0..2_000).for_each(|i| writer.add(&key(i), Some(b"value")).unwrap());
+    writer.finish().unwrap();
+    storage.read(path).unwrap()
+}
+
+/// The footer's checksum made right again, so that what was changed is believed.
+fn repair_footer(bytes: &mut [u8]) {
+    let footer = bytes.len() - 112;
+    let sum = crc32fast::hash(&bytes[footer..footer + 100]);
+    bytes[footer + 100..footer + 104].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn open_frugally(path: &Path, bytes: &[u8], what: &str) {
+    fs::write(path, bytes).unwrap();
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        for filter_memory in [FilterMemory::Heap, FilterMemory::Mapped] {
+            let options = TableReadOptions { verify, filter_memory, ..TableReadOptions::default() };
+            let (opened, peak) = peak_of(|| Table::open(&Disk, path, options).map(drop));
+            assert!(peak <= bytes.len() + 8192, "{what}: {peak} bytes for {}, {opened:?}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn tables_with_any_lengths_in_their_footers_open_within_their_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.sst");
+    let mut random = Random(1);
+    for filter in ["bloom:10", "bumped-ribbon:8", "binary-fuse:8"] {
+        let sound = table(filter);
+        open_frugally(&path, &sound, "sound");
+        let footer = sound.len() - 112;
+        for field in (16..80).step_by(8) {
+            let len = sound.len() as u64;
+            for value in [0, 1, 4096, len - 1, len, len + 1, 1 << 20, 1 << 32, 1 << 40, u64::MAX - 4095, u64::MAX] {
+                let mut bytes = sound.clone();
+                bytes[footer + field..footer + field + 8].copy_from_slice(&value.to_le_bytes());
+                repair_footer(&mut bytes);
+                open_frugally(&path, &bytes, &format!("field {field} is {value}"));
+            }
+        }
+        // Properties under a right checksum with any bytes changed.
+        let at = |field: usize| {
+            u64::from_le_bytes(sound[footer + field..footer + field + 8].try_into().unwrap()) as usize
+        };
+        let properties = at(56)..at(56) + at(64);
+        for _ in 0..500 {
+            let mut bytes = sound.clone();
+            for _ in 0..3 {
+                let at = properties.start + random.below(properties.len() as u64) as usize;
+                bytes[at] = random.next() as u8;
+            }
+            let sum = crc32fast::hash(&bytes[properties.clone()]);
+            bytes[footer + 88..footer + 92].copy_from_slice(&sum.to_le_bytes());
+            repair_footer(&mut bytes);
+            open_frugally(&path, &bytes, "other properties");
+        }
+    }
+}
+
+/// A log or manifest with one record of any payload, sums right.
+fn log(magic: &[u8; 8], number: u64, store_id: [u8; 16], sequence: u64, payload: &[u8], payload_len: u32) -> Vec<u8> {
+    let mut bytes = magic.to_vec();
+    bytes.extend(1u32.to_le_bytes());
+    bytes.extend(number.to_le_bytes());
+    bytes.extend(store_id);
+    let id = bytes.clone();
+    bytes.extend(sequence.to_le_bytes());
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    let mut record = payload_len.to_le_bytes().to_vec();
+    record.extend(sequence.to_le_bytes());
+    record.extend(0u64.to_le_bytes());
+    let sum = crc32fast::hash(&[&id, record.as_slice(), payload].concat());
+    record.extend(sum.to_le_bytes());
+    [bytes, record, payload.to_vec()].concat()
+}
+
+/// What opening a store on disk takes that holds nothing.
+fn store(dir: &Path) -> Options {
+    let options =
+        Options { storage: Arc::new(Disk), auto_compaction: false, write_buffer_bytes: 1 << 16, ..Options::default() };
+    drop(Db::open(dir, options.clone()).unwrap());
+    options
+}
+
+fn only(dir: &Path, kind: &str) -> std::path::PathBuf {
+    common::files(&Disk, dir, kind).remove(0)
+}
+
+#[test]
+fn logs_with_any_lengths_are_read_within_their_size_and_the_write_buffer() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path();
+    let options = store(dir);
+    let path = only(dir, ".log");
+    let sound = fs::read(&path).unwrap();
+    let number = u64::from_le_bytes(sound[12..20].try_into().unwrap());
+    let store_id: [u8; 16] = sound[20..36].try_into().unwrap();
+    let reopen = |content: &[u8]| {
+        fs::write(&path, content).unwrap();
+        let (opened, peak) = peak_of(|| Db::open(dir, options.clone()).map(drop));
+        if opened.is_ok() {
+            // It has another log by now.
+            fs::remove_file(only(dir, ".log")).unwrap();
+            fs::remove_file(only(dir, "MANIFEST-")).unwrap();
+            fs::remove_file(dir.join("CURRENT")).unwrap();
+            fs::remove_file(dir.join("LOCK")).unwrap();
+            common::files(&Disk, dir, ".sst").iter().for_each(|path| fs::remove_file(path).unwrap());
+        }
+        (opened, peak)
+    };
+    let (opened, base) = reopen(&sound);
+    opened.unwrap();
+    for payload in [
+        vec![1, 0xff, 0xff, 0xff, 0xff, 0x7f],
+        vec![1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1],
+        vec![2, 0x80, 0x80, 0x80, 0x80, 0x10],
+        vec![1, 1, b'k', 0xff, 0xff, 0xff, 0xff, 0x07],
+        vec![0; 100_000],
+        vec![0xff; 100_000],
+    ] {
+        for payload_len in [payload.len() as u32, u32::MAX, 1 << 30] {
+            let bytes = log(b"fb-log\r\n", number, store_id, 1, &payload, payload_len);
+            let temporary = tempfile::tempdir().unwrap();
+            for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+                fs::copy(entry.path(), temporary.path().join(entry.file_name())).unwrap();
+            }
+            if let Some(path) = common::files(&Disk, temporary.path(), ".log").first() {
+                fs::write(path, &bytes).unwrap();
+            }
+            let (opened, peak) = peak_of(|| Db::open(temporary.path(), options.clone()).map(drop));
+            assert!(peak <= base + bytes.len() + 8192, "{peak} of {base} and {}: {opened:?}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn manifests_with_any_lengths_are_read_within_a_multiple_of_their_size() {
+    let sound = Memory::new();
+    drop(Db::open(DIR, common::quiet(&sound)).unwrap());
+    let put_manifest = |payload: &[u8]| {
+        let storage = common::image(&sound);
+        let path = common::files(&storage, Path::new(DIR), "MANIFEST-").remove(0);
+        let bytes = log(b"fb-man\r\n", 1, [0; 16], 0, payload, payload.len() as u32);
+        common::replace(&storage, &path, &bytes);
+        (storage, bytes.len())
+    };
+    let id = [&[1u8][..], &[7; 16]].concat();
+    // Tables with empty keys: the shortest that are no error.
+    let shortest = |i: u64| {
+        let mut table = vec![6, 0];
+        let (low, high) = ((i & 0x7f) as u8 | 0x80, (i >> 7) as u8);
+        table.extend([low, high, 0, 0, 0, 0, 0, 0, 0]);
+        table
+    };
+    let mut cases: Vec<Vec<u8>> = vec![(0..16_000).flat_map(shortest).collect()];
+    for tail in [[0xff; 9].as_slice(), &[0xff, 0xff, 0xff, 0xff, 0x0f], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x20]] {
+        cases.push([&[6, 0, 1, 1, 1, 0][..], tail].concat());
+        cases.push([&[6, 0, 1, 1, 1, 0, 1, b'k'][..], tail].concat());
+    }
+    for case in cases {
+        let (storage, len) = put_manifest(&[id.as_slice(), &case].concat());
+        let (opened, peak) = peak_of(|| Db::open(DIR, common::quiet(&storage)).map(drop));
+        assert!(opened.is_err());
+        assert!(peak <= 64 * len + 16_384, "{peak} bytes for {len}: {opened:?}");
+        println!("{peak} bytes for {len}");
+    }
+}
