@@ -147,9 +147,8 @@ fn images_wanted() -> usize {
 /// One crash of a kind without chance after each moment, then others until there are enough.
 fn crashes(moments: usize, wanted: usize) -> impl Iterator<Item = (usize, Crash, u64)> {
     let fixed = (0..moments).flat_map(|at| [(at, Crash::Dropped, 0), (at, Crash::Kept, 0)]);
-    let rounds = (0u64..).flat_map(move |seed| {
-        (0..moments).flat_map(move |at| [(at, Crash::Torn, seed), (at, Crash::Reordered, seed)])
-    });
+    let rounds = (0u64..)
+        .flat_map(move |seed| (0..moments).flat_map(move |at| [(at, Crash::Torn, seed), (at, Crash::Reordered, seed)]));
     fixed.chain(rounds).take(wanted.max(2 * moments))
 }
 
@@ -216,7 +215,11 @@ fn a_checkpoint_is_whole_or_no_store_wherever_it_ends() {
         let image = moments[at].after(crash, seed);
         let options = Options { create_if_missing: false, ..options(&image, Durability::Sync) };
         if let Ok(db) = Db::open(&copy, options) {
-            assert_eq!(common::scan_all(&db).into_iter().collect::<State>(), script.states[32], "moment {at}, {crash:?}");
+            assert_eq!(
+                common::scan_all(&db).into_iter().collect::<State>(),
+                script.states[32],
+                "moment {at}, {crash:?}"
+            );
             assert!(db.verify().unwrap().is_sound());
             whole += 1;
         }

@@ -77,7 +77,8 @@ fn repair(storage: &Memory, content: &Content, what: &str) -> (RepairReport, Vec
         let original = before.iter().find(|(name, _)| kept.file_name().unwrap().to_str().unwrap().starts_with(name));
         assert_eq!(storage.read(kept).unwrap(), original.unwrap().1, "{what}");
     }
-    let db = Db::open(DIR, options(storage)).unwrap_or_else(|error| panic!("{what}: after the repair {error}\n{report}"));
+    let db =
+        Db::open(DIR, options(storage)).unwrap_or_else(|error| panic!("{what}: after the repair {error}\n{report}"));
     assert_eq!(db.stats().reports, Vec::<String>::new(), "{what}");
     let verified = db.verify().unwrap();
     assert!(verified.is_sound(), "{what}: {verified:?}");
@@ -395,7 +396,10 @@ mod interrupted {
                 image.fail(Fault { from, kind: FaultKind::Io, is_lasting: true });
                 let failed = Db::repair(DIR, options(&image), RepairMode::Write);
                 image.heal();
-                repeat(&image, &format!("failure of operation {from}, {:?}", failed.err().map(|error| error.to_string())));
+                repeat(
+                    &image,
+                    &format!("failure of operation {from}, {:?}", failed.err().map(|error| error.to_string())),
+                );
             }
         }
     }

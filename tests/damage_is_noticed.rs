@@ -210,6 +210,12 @@ fn pages_zeroed_swapped_stale_or_of_another_table() {
         let mut bytes = original.clone();
         bytes[page(1)].fill(0);
         assert_eq!(is_noticed(&bytes, 0..n, || "zeroed page".into()), Some(1));
+        // What a write to the wrong place leaves: a page twice.
+        for (from, to) in [(0, 1), (1, 0), (2, 1), (0, 2)] {
+            let mut bytes = original.clone();
+            bytes.copy_within(page(from), to * PAGE_LEN_BYTES);
+            assert_eq!(is_noticed(&bytes, 0..n, || "repeated page".into()), Some(1));
+        }
         // What a misdirected write leaves: each of two pages in the other's place.
         let mut bytes = original.clone();
         bytes[page(0)].copy_from_slice(&original[page(2)]);

@@ -106,9 +106,8 @@ fn tables_with_any_lengths_in_their_footers_open_within_their_size() {
             }
         }
         // Properties under a right checksum with any bytes changed.
-        let at = |field: usize| {
-            u64::from_le_bytes(sound[footer + field..footer + field + 8].try_into().unwrap()) as usize
-        };
+        let at =
+            |field: usize| u64::from_le_bytes(sound[footer + field..footer + field + 8].try_into().unwrap()) as usize;
         let properties = at(56)..at(56) + at(64);
         for _ in 0..500 {
             let mut bytes = sound.clone();

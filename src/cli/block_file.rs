@@ -57,7 +57,11 @@ pub fn open_locked(path: &Path) -> Outcome<LockedBlock<HeapBytes>> {
 }
 
 /// The filter, ready to be asked for keys.
-pub fn unlock(path: &Path, filter: LockedBlock<HeapBytes>, secret: &SecretArguments) -> Outcome<FilterBlock<HeapBytes>> {
+pub fn unlock(
+    path: &Path,
+    filter: LockedBlock<HeapBytes>,
+    secret: &SecretArguments,
+) -> Outcome<FilterBlock<HeapBytes>> {
     let key = secret.read()?;
     filter.unlock(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }

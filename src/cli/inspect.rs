@@ -9,12 +9,12 @@ use super::failure::{Exit, Outcome};
 use super::text::{self, count, percent, significant, thousands};
 use super::{block_file, output};
 use crate::block::layout::{FIELDS, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES};
-use crate::sstable::HeapBytes;
 use crate::block::{Added, FilterInfo, LockedBlock};
 use crate::codec::Cursor;
 use crate::error::{Error, Field};
 use crate::filter::FilterKind;
 use crate::hash::HashIdentity;
+use crate::sstable::HeapBytes;
 
 const EXAMPLES: &str = "\
 Examples:

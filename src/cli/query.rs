@@ -11,8 +11,8 @@ use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::secret::SecretArguments;
 use super::{block_file, output, text};
 use crate::block::FilterBlock;
-use crate::sstable::HeapBytes;
 use crate::hash::KeyHash;
+use crate::sstable::HeapBytes;
 
 /// Keys asked at once: enough to overlap their cache misses, few enough for the answers of a slow source to keep up.
 const BATCH_LEN: usize = 256;

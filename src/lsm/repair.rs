@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 
 use super::Db;
 use super::file_name::{CURRENT, LOCK, manifest_name, table_name};
-use super::manifest::Manifest;
 use super::log_reader::LogRecovery;
+use super::manifest::Manifest;
 use super::open::{its_hasher, new_hasher, open_locked, random_u64};
 use super::options::Options;
 use super::version_edit::StoreState;
@@ -156,18 +156,17 @@ impl Plan {
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
         let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
         // Of tables that are not named: a manifest that has lost its last edits, also without a trace.
-        let is_stale = found.iter().filter(|table| unnamed.contains(&table.number)).any(|table| {
-            match table.origin() {
-                None => evidence.is_torn || has_gap,
-                Some(origin) => !evidence.is_before(&origin) && !evidence.is_next(&origin),
-            }
+        let is_stale = found.iter().filter(|table| unnamed.contains(&table.number)).any(|table| match table.origin() {
+            None => evidence.is_torn || has_gap,
+            Some(origin) => !evidence.is_before(&origin) && !evidence.is_next(&origin),
         });
         let has_all = named.is_subset(&listing.tables) || unnamed.is_empty();
         let by_manifest = evidence.is_whole && is_known && has_all && !is_stale;
         let hasher = identify(dir, options, &listing, &found, &mut evidence.state, is_known)?;
         let mut report = RepairReport { losses: std::mem::take(&mut evidence.losses), ..RepairReport::default() };
         let next_number = listing.next_number.max(evidence.state.next_file_number);
-        let mut tables = Tables { dir, options, mode, hasher: &hasher, next_number, report: &mut report, aside: Vec::new() };
+        let mut tables =
+            Tables { dir, options, mode, hasher: &hasher, next_number, report: &mut report, aside: Vec::new() };
         let mut state = match by_manifest {
             true => tables.by_manifest(&evidence, &found)?,
             false => tables.by_themselves(&evidence, &found)?,

@@ -332,7 +332,8 @@ impl Walk<'_> {
         let mut floor = self.last_key.clone();
         loop {
             let key = entry.key();
-            if floor.as_deref().is_some_and(|floor| key <= floor) || separator.is_some_and(|separator| key > separator) {
+            if floor.as_deref().is_some_and(|floor| key <= floor) || separator.is_some_and(|separator| key > separator)
+            {
                 return Err(corrupt());
             }
             floor = Some(key.to_vec());

@@ -10,10 +10,10 @@ use super::page_cache;
 use super::report::StoreReport;
 use super::source::{Source, fill_value};
 use crate::block::Verify;
-use crate::sstable::FilterMemory;
 use crate::cli::filter_choice::FilterChoice;
 use crate::lsm::{Db, FilterUse, Options, Stats};
 use crate::policy::{FilterPolicy, LevelShape, TableShape};
+use crate::sstable::FilterMemory;
 use crate::storage::IoMode;
 
 /// Bytes that a table needs for an entry beside key and value, its filter included, about.

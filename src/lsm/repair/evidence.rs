@@ -166,7 +166,8 @@ impl ManifestEvidence {
     /// The tables that the state names, with their levels.
     pub(super) fn named(&self) -> BTreeMap<u64, (u8, TableMeta)> {
         let levels = (0u8..).zip(&self.state.levels);
-        let tables = levels.flat_map(|(level, tables)| tables.iter().map(move |meta| (meta.number, (level, meta.clone()))));
+        let tables =
+            levels.flat_map(|(level, tables)| tables.iter().map(move |meta| (meta.number, (level, meta.clone()))));
         tables.collect()
     }
 }

@@ -43,7 +43,10 @@ impl Tables<'_> {
                 let kept = match found.iter().find(|table| table.number == meta.number) {
                     Some(table) => self.examine(state.store_id, table, level, Some(meta))?,
                     None => {
-                        self.give_up(missing(&self.path(meta.number)), Some((meta.smallest.clone(), meta.largest.clone())));
+                        self.give_up(
+                            missing(&self.path(meta.number)),
+                            Some((meta.smallest.clone(), meta.largest.clone())),
+                        );
                         None
                     }
                 };
@@ -71,7 +74,9 @@ impl Tables<'_> {
             }
             if origin.is_none() {
                 let path = path.display();
-                self.report.doubts.push(format!("{path}: the manifest does not name it; it may hold writes all the same"));
+                self.report
+                    .doubts
+                    .push(format!("{path}: the manifest does not name it; it may hold writes all the same"));
             }
             self.aside.push((path, true));
         }
@@ -107,7 +112,8 @@ impl Tables<'_> {
                 candidates.push(Candidate { meta, number: table.number, place });
             }
         }
-        for (number, (_, meta)) in named.iter().filter(|(number, _)| found.iter().all(|table| table.number != **number)) {
+        for (number, (_, meta)) in named.iter().filter(|(number, _)| found.iter().all(|table| table.number != **number))
+        {
             self.give_up(missing(&self.path(*number)), Some((meta.smallest.clone(), meta.largest.clone())));
         }
         let ordered = newest_first(candidates);
@@ -117,8 +123,10 @@ impl Tables<'_> {
             self.report.doubts.push(doubt);
         }
         let ranks = (1..=ordered.len() as u64).rev();
-        let level_0 = ranks.zip(ordered).map(|(rank, one)| {
-            TableMeta { smallest_sequence: rank, largest_sequence: rank, ..one.meta }
+        let level_0 = ranks.zip(ordered).map(|(rank, one)| TableMeta {
+            smallest_sequence: rank,
+            largest_sequence: rank,
+            ..one.meta
         });
         let mut state = evidence.state.clone();
         state.levels = vec![Vec::new(); evidence.state.levels.len()];
@@ -213,13 +221,8 @@ impl Tables<'_> {
             ..TableOptions::default()
         };
         let mut writer = None;
-        let mut summary = TableSummary {
-            len_bytes: 0,
-            num_entries: 0,
-            num_tombstones: 0,
-            smallest: Vec::new(),
-            largest: Vec::new(),
-        };
+        let mut summary =
+            TableSummary { len_bytes: 0, num_entries: 0, num_tombstones: 0, smallest: Vec::new(), largest: Vec::new() };
         let id = table_id(&store_id, found.number);
         let losses = salvage(&bytes, &id, &known, &mut |key, value| {
             if summary.num_entries == 0 {
