@@ -19,6 +19,9 @@ const COPY: &str = "/copy";
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Keys with their values, or `None` where they are removed.
+type Write = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
 fn options(storage: &Faulty, durability: Durability) -> Options {
     Options {
         storage: Arc::new(storage.clone()),
@@ -34,7 +37,7 @@ fn options(storage: &Faulty, durability: Durability) -> Options {
 
 /// What a store is told, write by write, and the state after each.
 struct Script {
-    writes: Vec<Vec<(Vec<u8>, Option<Vec<u8>>)>>,
+    writes: Vec<Write>,
     states: Vec<State>,
 }
 
@@ -45,7 +48,7 @@ impl Script {
         for number in 0..writes {
             let mut state = script.states[script.states.len() - 1].clone();
             // Removals of a batch of its own and within others; values that tell the number of their write.
-            let entries: Vec<_> = (0..1 + random.below(4))
+            let entries: Write = (0..1 + random.below(4))
                 .map(|_| {
                     let value = vec![number as u8; 1 + random.below(200) as usize];
                     (key(random.below(40)), (random.below(4) > 0).then_some(value))
@@ -147,9 +150,8 @@ fn images_wanted() -> usize {
 /// One crash of a kind without chance after each moment, then others until there are enough.
 fn crashes(moments: usize, wanted: usize) -> impl Iterator<Item = (usize, Crash, u64)> {
     let fixed = (0..moments).flat_map(|at| [(at, Crash::Dropped, 0), (at, Crash::Kept, 0)]);
-    let rounds = (0u64..).flat_map(move |seed| {
-        (0..moments).flat_map(move |at| [(at, Crash::Torn, seed), (at, Crash::Reordered, seed)])
-    });
+    let rounds = (0u64..)
+        .flat_map(move |seed| (0..moments).flat_map(move |at| [(at, Crash::Torn, seed), (at, Crash::Reordered, seed)]));
     fixed.chain(rounds).take(wanted.max(2 * moments))
 }
 
@@ -216,7 +218,11 @@ fn a_checkpoint_is_whole_or_no_store_wherever_it_ends() {
         let image = moments[at].after(crash, seed);
         let options = Options { create_if_missing: false, ..options(&image, Durability::Sync) };
         if let Ok(db) = Db::open(&copy, options) {
-            assert_eq!(common::scan_all(&db).into_iter().collect::<State>(), script.states[32], "moment {at}, {crash:?}");
+            assert_eq!(
+                common::scan_all(&db).into_iter().collect::<State>(),
+                script.states[32],
+                "moment {at}, {crash:?}"
+            );
             assert!(db.verify().unwrap().is_sound());
             whole += 1;
         }
