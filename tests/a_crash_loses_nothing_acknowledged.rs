@@ -19,6 +19,9 @@ const COPY: &str = "/copy";
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Keys with their values, or `None` where they are removed.
+type Write = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
 fn options(storage: &Faulty, durability: Durability) -> Options {
     Options {
         storage: Arc::new(storage.clone()),
@@ -34,7 +37,7 @@ fn options(storage: &Faulty, durability: Durability) -> Options {
 
 /// What a store is told, write by write, and the state after each.
 struct Script {
-    writes: Vec<Vec<(Vec<u8>, Option<Vec<u8>>)>>,
+    writes: Vec<Write>,
     states: Vec<State>,
 }
 
@@ -45,7 +48,7 @@ impl Script {
         for number in 0..writes {
             let mut state = script.states[script.states.len() - 1].clone();
             // Removals of a batch of its own and within others; values that tell the number of their write.
-            let entries: Vec<_> = (0..1 + random.below(4))
+            let entries: Write = (0..1 + random.below(4))
                 .map(|_| {
                     let value = vec![number as u8; 1 + random.below(200) as usize];
                     (key(random.below(40)), (random.below(4) > 0).then_some(value))

@@ -193,6 +193,32 @@ fn after_a_failed_sync_writes_are_refused_with_the_reason_until_the_store_is_reo
 }
 
 #[test]
+fn a_checkpoint_that_fails_is_no_store_and_costs_the_source_nothing() {
+    for kind in FaultKind::ERRORS {
+        for more in 0.. {
+            let storage = Faulty::new();
+            let mut known = Known::default();
+            let db = Db::open(DIR, options(&storage)).unwrap();
+            (0..10).for_each(|i| known.write(&db, i, Some(vec![i as u8; 300])).unwrap());
+            db.flush().unwrap();
+            db.wait_idle().unwrap();
+            storage.fail(Fault { from: storage.operations() + more, kind, is_lasting: true });
+            let made = db.checkpoint("/copy");
+            storage.heal();
+            known.check(&db, "the source");
+            match Db::open("/copy", Options { create_if_missing: false, ..options(&storage) }) {
+                Ok(copy) => known.check(&copy, &format!("{kind:?} from {more} on: {made:?}")),
+                Err(error) => assert!(made.is_err(), "{error}"),
+            }
+            if made.is_ok() {
+                assert!(more > 3 || kind == FaultKind::ShortRead, "{kind:?}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn bytes_that_read_wrong_are_an_error_or_cost_nothing_but_reads() {
     let storage = Faulty::new();
     let mut known = Known::default();

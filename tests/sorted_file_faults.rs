@@ -1,97 +1,17 @@
 //! Sorted files under failing storage and under forged bytes whose checksums hold: errors, never half a file or a panic.
-#![cfg(feature = "lsm")]
+#![cfg(feature = "testing")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use filterblock::sstable::{FOOTER_LEN_BYTES, Table, TableOptions, TableReadOptions, TableSummary, TableWriter};
-use filterblock::storage::{IoMode, Memory, ReadAt, Storage, WriteFile};
+use filterblock::storage::faulty::{Fault, FaultKind, Faulty};
+use filterblock::storage::{Memory, Storage};
 use filterblock::{Error, Result};
 use proptest::prelude::*;
 
 const PATH: &str = "/t.sst";
-
-/// Fails the operation whose turn it is, once.
-#[derive(Debug, Clone)]
-struct FailsOnce {
-    inner: Memory,
-    countdown: Arc<AtomicU32>,
-}
-
-impl FailsOnce {
-    fn turn(&self) -> Result<()> {
-        if self.countdown.fetch_sub(1, Ordering::Relaxed) == 1 {
-            return Err(Error::from(std::io::Error::other("the disk says no")));
-        }
-        Ok(())
-    }
-}
-
-#[derive(Debug)]
-struct FailingFile(Box<dyn WriteFile>, FailsOnce);
-
-impl WriteFile for FailingFile {
-    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
-        // Half of it arrives, as on a full disk.
-        if let Err(error) = self.1.turn() {
-            self.0.write_all(&bytes[..bytes.len() / 2])?;
-            return Err(error);
-        }
-        self.0.write_all(bytes)
-    }
-    fn sync(&mut self) -> Result<()> {
-        self.1.turn()?;
-        self.0.sync()
-    }
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-}
-
-impl Storage for FailsOnce {
-    fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
-        self.turn()?;
-        self.inner.open(path, io)
-    }
-    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        self.turn()?;
-        Ok(Box::new(FailingFile(self.inner.create(path)?, self.clone())))
-    }
-    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        self.inner.append(path)
-    }
-    fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        self.inner.read(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.turn()?;
-        self.inner.rename(from, to)
-    }
-    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link_or_copy(from, to)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.inner.exists(path)
-    }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.inner.create_dir_all(dir)
-    }
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.turn()?;
-        self.inner.sync_dir(dir)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.inner.lock(path)
-    }
-}
 
 fn key(i: u32) -> Vec<u8> {
     format!("key{i:05}").into_bytes()
@@ -107,31 +27,36 @@ fn write(storage: &dyn Storage, count: u32) -> Result<TableSummary> {
 
 #[test]
 fn whichever_operation_fails_no_half_written_file_gets_the_name_and_no_temporary_stays() {
-    for failing in 1.. {
-        let storage = FailsOnce { inner: Memory::new(), countdown: Arc::new(AtomicU32::new(failing)) };
-        let outcome = write(&storage, 3_000);
-        let names = storage.list(Path::new("/")).unwrap();
-        let Err(error) = outcome else {
-            assert!(failing > 6, "create, several writes, sync, rename, sync of the directory");
-            assert_eq!(names, ["t.sst"]);
-            return;
-        };
-        assert!(error.to_string().contains("the disk says no"), "{error}");
-        match names.as_slice() {
-            [] => {}
-            // The rename was done, and the sync of the directory failed.
-            [name] if name == "t.sst" => {
-                let table = Table::open(&storage, Path::new(PATH), TableReadOptions::default()).unwrap();
-                assert!(table.verify().unwrap().is_sound());
+    for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Interrupted] {
+        for from in 0.. {
+            let storage = Faulty::new();
+            storage.fail(Fault { from, kind, is_lasting: false });
+            let outcome = write(&storage, 3_000);
+            storage.heal();
+            let names = storage.list(Path::new("/")).unwrap();
+            let Err(error) = outcome else {
+                assert!(from >= 6, "create, several writes, sync, rename, sync of the directory");
+                assert_eq!(names, ["t.sst"]);
+                break;
+            };
+            assert!(error.to_string().contains("a fault for the test"), "{error}");
+            match names.as_slice() {
+                [] => {}
+                // The rename was done, and the sync of the directory failed.
+                [name] if name == "t.sst" => {
+                    let table = Table::open(&storage, Path::new(PATH), TableReadOptions::default()).unwrap();
+                    assert!(table.verify().unwrap().is_sound());
+                }
+                other => panic!("left behind by {:?}: {other:?}", storage.struck()),
             }
-            other => panic!("left behind: {other:?}"),
         }
     }
 }
 
 #[test]
 fn a_writer_is_of_no_use_after_an_error_of_its_file() {
-    let storage = FailsOnce { inner: Memory::new(), countdown: Arc::new(AtomicU32::new(2)) };
+    let storage = Faulty::new();
+    storage.fail(Fault { from: 1, kind: FaultKind::NoSpace, is_lasting: false });
     let mut writer = TableWriter::create(&storage, Path::new(PATH), TableOptions::default()).unwrap();
     let failed = (0..3_000).find(|&i| writer.add(&key(i), Some(&[0; 300])).is_err()).unwrap();
     let error = writer.add(&key(failed + 1), None).unwrap_err();

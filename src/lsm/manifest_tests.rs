@@ -1,12 +1,10 @@
 //! Tests of version edits and of the manifest.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::super::version_edit::TableMeta;
 use super::*;
 use crate::hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
-use crate::storage::{IoMode, Memory, ReadAt, WriteFile};
+use crate::storage::Memory;
+use crate::storage::faulty::{Crash, Fault, FaultKind, Faulty};
 
 fn table(number: u64) -> TableMeta {
     let key = |prefix: char| format!("{prefix}{number:03}").into_bytes();
@@ -56,10 +54,16 @@ fn store() -> (Memory, &'static Path) {
 }
 
 fn written() -> (Memory, &'static Path) {
+    let (memory, dir, _) = open();
+    (memory, dir)
+}
+
+/// The same, ready for more.
+fn open() -> (Memory, &'static Path, Manifest) {
     let (memory, dir) = store();
     let mut manifest = Manifest::create(&memory, dir, 1, &first_edit()).unwrap();
     edits()[1..].iter().for_each(|edit| manifest.append(edit).unwrap());
-    (memory, dir)
+    (memory, dir, manifest)
 }
 
 fn overwrite(memory: &Memory, path: &Path, bytes: &[u8]) {
@@ -142,25 +146,10 @@ fn an_impossible_edit_is_damage() {
     for (edit, expected) in cases {
         let error = state_after(&edits()).apply(&edit, 55).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field, offset: 55 } if field == expected), "{edit:?}: {error}");
-        let (memory, dir) = written();
-        let recovered = Manifest::recover(&memory, dir).unwrap();
-        Manifest::reopen(&memory, dir, &recovered).unwrap().append(&edit).unwrap();
+        let (memory, dir, mut manifest) = open();
+        manifest.append(&edit).unwrap();
         let error = Manifest::recover(&memory, dir).unwrap_err();
         assert!(error.is_damage() && error.to_string().starts_with("/db/MANIFEST-000001: "), "{error}");
-    }
-}
-
-#[test]
-fn a_manifest_is_recovered_and_continued() {
-    let (memory, dir) = written();
-    for round in 0..3 {
-        let recovered = Manifest::recover(&memory, dir).unwrap();
-        assert_eq!((recovered.number, recovered.end.is_clean()), (1, true));
-        assert_eq!(recovered.state.levels[2].len(), round);
-        let mut manifest = Manifest::reopen(&memory, dir, &recovered).unwrap();
-        assert_eq!(manifest.number(), 1);
-        let added = vec![(2, table(100 + round as u64))];
-        manifest.append(&VersionEdit { added, ..VersionEdit::default() }).unwrap();
     }
 }
 
@@ -226,7 +215,7 @@ fn a_damaged_manifest_is_an_error_except_for_a_torn_tail() {
             whole => {
                 let recovered = recovered.unwrap();
                 assert_eq!(recovered.state, state_after(&edits()[..whole]));
-                assert_eq!(Manifest::reopen(&memory, dir, &recovered).is_ok(), ends.contains(&len), "{len}");
+                assert_eq!(recovered.end.is_clean(), ends.contains(&len), "{len}");
             }
         }
     }
@@ -249,138 +238,61 @@ fn a_first_edit_that_is_no_snapshot_is_damage() {
 
 #[test]
 fn an_edit_that_changes_nothing_is_refused_and_harms_nothing() {
-    let (memory, dir) = written();
-    let recovered = Manifest::recover(&memory, dir).unwrap();
-    let mut manifest = Manifest::reopen(&memory, dir, &recovered).unwrap();
+    let (memory, dir, mut manifest) = open();
     assert!(matches!(manifest.append(&VersionEdit::default()).unwrap_err(), Error::InvalidArgument { .. }));
     manifest.append(&VersionEdit { log_number: Some(6), ..VersionEdit::default() }).unwrap();
     assert_eq!(Manifest::recover(&memory, dir).unwrap().state.log_number, 6);
 }
 
-/// A memory whose `fail_at`-th change fails, and every one after it.
-#[derive(Debug)]
-struct Failing {
-    memory: Memory,
-    changes: Arc<AtomicUsize>,
-    fail_at: usize,
-}
-
-#[derive(Debug)]
-struct FailingFile {
-    inner: Box<dyn WriteFile>,
-    changes: Arc<AtomicUsize>,
-    fail_at: usize,
-}
-
-fn change(changes: &AtomicUsize, fail_at: usize) -> Result<()> {
-    let failed = changes.fetch_add(1, Ordering::Relaxed) >= fail_at;
-    if failed { Err(std::io::Error::other("injected").into()) } else { Ok(()) }
-}
-
-impl Failing {
-    fn new(memory: &Memory, fail_at: usize) -> Self {
-        Self { memory: memory.clone(), changes: Arc::default(), fail_at }
-    }
-
-    fn change(&self) -> Result<()> {
-        change(&self.changes, self.fail_at)
-    }
-
-    fn file(&self, inner: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
-        Box::new(FailingFile { inner, changes: Arc::clone(&self.changes), fail_at: self.fail_at })
-    }
-}
-
-impl WriteFile for FailingFile {
-    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
-        if let Err(error) = change(&self.changes, self.fail_at) {
-            self.inner.write_all(&bytes[..bytes.len() / 2])?;
-            return Err(error);
-        }
-        self.inner.write_all(bytes)
-    }
-    fn sync(&mut self) -> Result<()> {
-        change(&self.changes, self.fail_at)
-    }
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-}
-
-impl Storage for Failing {
-    fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
-        self.memory.open(path, io)
-    }
-    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        self.change()?;
-        self.memory.create(path).map(|file| self.file(file))
-    }
-    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        self.memory.append(path).map(|file| self.file(file))
-    }
-    fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        self.memory.read(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.change()?;
-        self.memory.rename(from, to)
-    }
-    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
-        self.change()?;
-        self.memory.link_or_copy(from, to)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.change()?;
-        self.memory.remove(path)
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.memory.exists(path)
-    }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.memory.list(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.change()?;
-        self.memory.create_dir_all(dir)
-    }
-    fn sync_dir(&self, _dir: &Path) -> Result<()> {
-        self.change()
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.memory.lock(path)
-    }
+/// A store with a manifest, and the number of the next operation on it.
+fn faulty() -> (Faulty, &'static Path, Manifest, u64) {
+    let (storage, dir) = (Faulty::new(), Path::new("/db"));
+    storage.create_dir_all(dir).unwrap();
+    storage.sync_dir(Path::new("/")).unwrap();
+    let mut manifest = Manifest::create(&storage, dir, 1, &first_edit()).unwrap();
+    edits()[1..].iter().for_each(|edit| manifest.append(edit).unwrap());
+    let next = storage.operations();
+    (storage, dir, manifest, next)
 }
 
 #[test]
 fn whatever_fails_while_manifests_change_the_store_has_the_one_or_the_other() {
     let expected = state_after(&edits());
-    let mut failures = 0;
-    for fail_at in 0.. {
-        let (memory, dir) = written();
-        match Manifest::create(&Failing::new(&memory, fail_at), dir, 2, &expected.snapshot()) {
-            Ok(_) => break,
-            Err(error) => assert!(matches!(error.root(), Error::Io(_)), "{error}"),
+    for (kind, failures) in [(FaultKind::Io, 9), (FaultKind::NoSpace, 8), (FaultKind::Late, 9)] {
+        let mut failed = 0;
+        for more in 0.. {
+            let (storage, dir, _, next) = faulty();
+            storage.fail(Fault { from: next + more, kind, is_lasting: true });
+            let result = Manifest::create(&storage, dir, 2, &expected.snapshot());
+            for crash in Crash::ALL {
+                let found = Manifest::recover(&storage.after(crash, more), dir).unwrap();
+                assert_eq!(found.state, expected, "{more} {kind:?} {crash:?}");
+            }
+            storage.heal();
+            assert_eq!(Manifest::recover(&storage, dir).unwrap().state, expected, "{more}");
+            match result {
+                Ok(_) => break,
+                Err(error) => assert!(matches!(error.root(), Error::Io(_)), "{error}"),
+            }
+            failed += 1;
         }
-        failures += 1;
-        assert_eq!(Manifest::recover(&memory, dir).unwrap().state, expected, "{fail_at}");
+        // Create, write and sync of both files, the directory, the rename, the directory again.
+        assert_eq!(failed, failures, "{kind:?}");
     }
-    // Create, write and sync of both files, the directory, the rename, the directory again.
-    assert_eq!(failures, 9);
 }
 
 #[test]
 fn after_a_failed_append_a_manifest_refuses_more_and_recovers_with_or_without_the_edit() {
-    for fail_at in 1..3 {
-        let (memory, dir) = written();
-        let failing = Failing::new(&memory, fail_at);
-        let recovered = Manifest::recover(&memory, dir).unwrap();
-        let mut manifest = Manifest::reopen(&failing, dir, &recovered).unwrap();
+    // A write that finds no space leaves half a record, a failed sync a whole one.
+    for (more, kind, expected) in [(0, FaultKind::NoSpace, 5), (1, FaultKind::Io, 66)] {
+        let (storage, dir, mut manifest, next) = faulty();
+        storage.fail(Fault { from: next + more, kind, is_lasting: false });
         let edit = VersionEdit { log_number: Some(66), ..VersionEdit::default() };
         assert!(matches!(manifest.append(&edit).unwrap_err().root(), Error::Io(_)));
         assert!(matches!(manifest.append(&edit).unwrap_err().root(), Error::Poisoned { .. }));
-        let log_number = Manifest::recover(&memory, dir).unwrap().state.log_number;
-        // A failed write leaves half a record, a failed sync a whole one.
-        assert_eq!(log_number, if fail_at == 1 { 5 } else { 66 });
+        assert_eq!(Manifest::recover(&storage, dir).unwrap().state.log_number, expected);
+        let after = Manifest::recover(&storage.after(Crash::Dropped, 0), dir).unwrap();
+        assert_eq!(after.state.log_number, 5);
     }
 }
 

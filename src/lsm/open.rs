@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 
 use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse};
-use super::manifest::{LIMIT_BYTES, Manifest};
+use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
 use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
@@ -161,22 +161,17 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
             state.next_file_number = state.next_file_number.max(number + 1);
         }
     }
-    let is_torn = !recovered.end.is_clean();
-    if is_torn {
+    if !recovered.end.is_clean() {
         let (len, offset) = (recovered.end.torn_tail_bytes, recovered.end.valid_len_bytes);
         reports.add(format!("{}: {len} bytes from {offset} on were cut off by a crash", path.display()));
         // While the manifest is still the torn one: should this open fail, the next one must know as much.
         set_aside_unnamed(storage, dir, &state, reports)?;
     }
-    let manifest = if is_torn || recovered.end.valid_len_bytes > LIMIT_BYTES {
-        let number = state.next_file_number;
-        state.next_file_number += 1;
-        let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
-        storage.remove(&path)?;
-        manifest
-    } else {
-        Manifest::reopen(storage, dir, &recovered)?
-    };
+    // A new one each time. The last sync of the old one may have failed: its end may be in the page cache alone, where no
+    // later sync takes notice of it, and what is appended behind it would be lost with it when the power fails.
+    let number = state.next_file_number;
+    state.next_file_number += 1;
+    let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
     Ok((Registry { manifest, state }, hasher))
 }
 
