@@ -51,7 +51,7 @@ fn spoil(path: &Path, what: usize) {
         4 => zeros(filter.start + 4_096, filter.start + 8_192),
         5 => zeros(0, content.len() as u64),
         6 => file.write_all_at(&content[..filter.start as usize / 2], filter.start / 2).unwrap(),
-        _ => file.write_all_at(&vec![0xff; 100], content.len() as u64 - 100).unwrap(),
+        _ => file.write_all_at(&[0xff; 100], content.len() as u64 - 100).unwrap(),
     }
 }
 
