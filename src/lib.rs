@@ -23,6 +23,7 @@ mod policy;
 pub mod sstable;
 #[cfg(feature = "lsm")]
 pub mod storage;
+mod sync;
 
 pub use block::{
     Added, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify, compact, layout,

@@ -18,13 +18,15 @@ use filterblock::{Db, Error, FilterPolicy, FilterSpec, Options, Result, TableSha
 
 type Hook = Arc<dyn Fn(&Path) -> Result<()> + Send + Sync>;
 
-/// Memory that asks before it creates, writes and removes.
+/// Memory that asks before it creates, writes and removes, and hides names.
 #[derive(Clone)]
 struct Hooked {
     inner: Memory,
     on_create: Hook,
     on_write: Hook,
     on_remove: Hook,
+    /// Names that nothing seems to have.
+    hides: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
 }
 
 impl Hooked {
@@ -34,6 +36,7 @@ impl Hooked {
             on_create: Arc::new(on_create),
             on_write: Arc::new(|_| Ok(())),
             on_remove: Arc::new(|_| Ok(())),
+            hides: Arc::new(|_| false),
         }
     }
 }
@@ -70,7 +73,7 @@ impl Storage for Hooked {
         self.inner.remove(path)
     }
     fn exists(&self, path: &Path) -> bool {
-        self.inner.exists(path)
+        !(self.hides)(path) && self.inner.exists(path)
     }
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         self.inner.list(dir)
@@ -400,4 +403,22 @@ fn a_flush_that_is_slow_to_remove_its_log_pins_no_table() {
     wait_until(|| reached.load(Ordering::SeqCst) == 2);
     assert_eq!(files(&memory, Path::new(DIR), ".sst").len(), 1);
     is_slow.store(false, Ordering::SeqCst);
+}
+
+#[test]
+fn a_store_that_seems_to_be_gone_for_a_moment_is_not_made_anew_over_the_old_one() {
+    let memory = Memory::new();
+    common::make_store(&memory, 2, 50);
+    for hidden in 0..3 {
+        let asked = AtomicU64::new(0);
+        let mut storage = Hooked::new(&memory, |_| Ok(()));
+        storage.hides =
+            Arc::new(move |path| path.ends_with("CURRENT") && asked.fetch_add(1, Ordering::Relaxed) == hidden);
+        match Db::open(DIR, options(&storage, &memory)) {
+            Ok(db) => assert_eq!(scan_all(&db).len(), 100),
+            Err(error) => assert!(matches!(error.root(), Error::NotAStore), "{error}"),
+        }
+        let db = Db::open(DIR, quiet(&memory)).unwrap();
+        assert_eq!(scan_all(&db).len(), 100, "hidden from question {hidden}");
+    }
 }

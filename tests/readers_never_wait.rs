@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{DIR, Random, files, key, quiet};
-use filterblock::lsm::{Snapshot, WriteBatch};
+use filterblock::lsm::{Scan, Snapshot, WriteBatch};
 use filterblock::sstable::FilterMemory;
 use filterblock::storage::Memory;
 use filterblock::{Db, Options};
@@ -220,6 +220,70 @@ fn replaced_files_stay_for_those_who_read_them_and_vanish_with_the_last() {
     assert_eq!(common::scan_all(&db).len(), 199);
     drop(db);
     assert_eq!(common::scan_all(&Db::open(temporary.path(), options()).unwrap()).len(), 199);
+}
+
+#[test]
+fn snapshots_and_half_read_scans_go_on_while_their_store_closes_and_the_next_removes_their_files() {
+    const KEYS: u64 = 400;
+    let temporary = tempfile::tempdir().unwrap();
+    let options = || Options {
+        write_buffer_bytes: 12_000,
+        table_size_bytes: 10_000,
+        level_base_bytes: 40_000,
+        l0_compaction_trigger: 2,
+        ..Options::default()
+    };
+    let (looks, mut round, start) = (AtomicU64::new(0), 0u64, Instant::now());
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|reader| {
+                let (send, receive) = std::sync::mpsc::sync_channel::<(Snapshot, Scan, u64)>(2);
+                let looks = &looks;
+                scope.spawn(move || {
+                    let mut random = Random(reader);
+                    for (snapshot, rest, round) in receive {
+                        let is_of_its_round = |value: &[u8]| value[..8] == round.to_le_bytes();
+                        assert_eq!(rest.filter(|entry| is_of_its_round(&entry.as_ref().unwrap().1)).count(), 200);
+                        assert!(snapshot.scan(..).rev().all(|entry| is_of_its_round(&entry.unwrap().1)));
+                        let keys: Vec<_> = (0..50).map(|_| key(random.below(2 * KEYS))).collect();
+                        for (asked, value) in keys.iter().zip(snapshot.multi_get(&keys).unwrap()) {
+                            assert_eq!(value.is_some_and(|value| is_of_its_round(&value)), *asked < key(KEYS));
+                            assert_eq!(snapshot.get(asked).unwrap().is_some(), *asked < key(KEYS));
+                        }
+                        looks.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                send
+            })
+            .collect();
+        while start.elapsed() < RUN {
+            round += 1;
+            let db = Db::open(temporary.path(), options()).unwrap();
+            let mut batch = WriteBatch::new();
+            (0..KEYS).for_each(|i| batch.put(&key(i), &[&round.to_le_bytes()[..], &[b'v'; 60]].concat()).unwrap());
+            db.write(batch).unwrap();
+            let snapshot = db.snapshot();
+            let mut scan = snapshot.scan(..);
+            assert_eq!(scan.by_ref().take(200).count(), 200);
+            // A reader that has enough to do gets no more.
+            let _ = readers[round as usize % 3].try_send((snapshot, scan, round));
+            match round % 3 {
+                0 => db.compact_range(..).unwrap(),
+                1 => db.flush().unwrap(),
+                _ => {}
+            }
+            if round % 2 == 0 {
+                db.close().unwrap();
+            }
+        }
+    });
+    println!("{round} stores, {} snapshots read", looks.load(Ordering::Relaxed));
+    assert!(round > 10 && looks.load(Ordering::Relaxed) > 10);
+    let db = Db::open(temporary.path(), options()).unwrap();
+    db.compact_range(..).unwrap();
+    let tables = files(&filterblock::storage::Disk, temporary.path(), ".sst");
+    assert_eq!(tables.len() as u64, db.stats().total.tables, "{tables:?}");
+    assert!(db.verify().unwrap().is_sound());
 }
 
 /// In a process of its own, since other tests open files and start threads of theirs.

@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What lies above may import what lies below, never the other way round. A folder is one floor.
-const FLOORS: [(&str, u8); 14] = [
+const FLOORS: [(&str, u8); 15] = [
     ("error", 0),
     ("hash", 0),
     ("checksum", 0),
     ("codec", 0),
     ("bits", 0),
     ("storage", 0),
+    ("sync", 0),
     ("filter", 1),
     ("block", 2),
     ("policy", 2),

@@ -1,12 +1,11 @@
 //! Which pages of a payload have been compared with their checksums.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::layout::{PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, page_count, page_identity, page_sum};
 use crate::checksum::Crc32;
 use crate::codec;
 use crate::error::{Error, Field, Result};
 use crate::filter::Guard;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Two bits for each page, set on its first touch: looked at, and found bad.
 ///
@@ -89,4 +88,41 @@ fn check_page(identity: &Crc32, number: usize, payload: &[u8], sums: &[u8]) -> R
         return Ok(());
     }
     Err(Error::ChecksumMismatch { field: Field::Page, offset: offset as u64, stored, computed })
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::codec::put_u32;
+
+    #[test]
+    fn whoever_looks_first_at_a_page_all_get_the_right_answer_and_no_finding_is_lost() {
+        const PAGES: usize = 3;
+        let payload = vec![7; PAGES * PAGE_LEN_BYTES];
+        let identity = page_identity(&[1; 16], 0);
+        let mut sums = Vec::new();
+        for page in 0..PAGES {
+            // Only the first page is as it was written.
+            let damage = u32::from(page > 0);
+            put_u32(&mut sums, page_sum(&identity, page, &payload[..PAGE_LEN_BYTES]) ^ damage);
+        }
+        let (payload, sums) = (std::sync::Arc::new(payload), std::sync::Arc::new(sums));
+        loom::model(move || {
+            let states = loom::sync::Arc::new(PageStates::new(&[1; 16], 0, payload.len()));
+            let threads: Vec<_> = [[0, 1], [2, 0]]
+                .into_iter()
+                .map(|pages| {
+                    let (states, payload, sums) = (states.clone(), payload.clone(), sums.clone());
+                    loom::thread::spawn(move || {
+                        for page in pages {
+                            assert_eq!(states.is_sound(page, &payload, &sums), page == 0);
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(states.num_bad(), 2);
+            assert_eq!(states.good[0].load(Ordering::Relaxed), 1);
+        });
+    }
 }

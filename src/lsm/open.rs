@@ -50,6 +50,8 @@ pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
     let (registry, hasher) = if storage.exists(&dir.join(CURRENT)) {
         recover_registry(&options, dir, &reports)?
     } else {
+        // Looked at again under the lock: whatever it was that the first look saw, no file of a store is made anew.
+        check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
         create_registry(&options, dir)?
     };
     let shared = build(dir, options, registry, hasher, reports)?;

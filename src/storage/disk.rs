@@ -58,7 +58,7 @@ impl Storage for Disk {
     }
 
     fn exists(&self, path: &Path) -> bool {
-        path.exists()
+        path.try_exists().unwrap_or(true)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -308,6 +308,15 @@ mod tests {
         assert!(matches!(Disk.lock(&path).err().unwrap().root(), Error::Locked));
         drop(lock);
         drop(Disk.lock(&path).unwrap());
+    }
+
+    #[test]
+    fn what_the_system_gives_no_answer_about_counts_as_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let circle = dir.path().join("circle");
+        std::os::unix::fs::symlink(&circle, &circle).unwrap();
+        assert!(Disk.exists(&circle) && Disk.exists(dir.path()));
+        assert!(!Disk.exists(&dir.path().join("nothing")));
     }
 
     #[test]

@@ -72,7 +72,8 @@ pub trait Storage: Debug + Send + Sync {
     /// When the file is missing or the directory is unwritable.
     fn remove(&self, path: &Path) -> Result<()>;
 
-    /// Whether a file or directory of that name exists.
+    /// Whether a file or directory of that name exists. Where the system gives no answer it counts as there: whoever
+    /// opens it gets the error, while a store that seemed to be missing would be made anew over the old one.
     fn exists(&self, path: &Path) -> bool;
 
     /// The names in a directory, of files and of directories, sorted; those that are not UTF-8 are given lossily.
