@@ -17,8 +17,6 @@ use crate::codec::{put_u32, put_u64};
 use crate::error::{Error, Result};
 use crate::storage::{Storage, WriteFile};
 
-use super::log_reader::LogEnd;
-
 /// Length of the header of a file.
 pub const HEADER_LEN_BYTES: usize = 48;
 
@@ -108,22 +106,6 @@ impl LogWriter {
         let sum = Crc32::new().with(&buffer).finish();
         put_u32(&mut buffer, sum);
         Ok(Self::new(file, path, id, buffer, 0, first_sequence))
-    }
-
-    /// Goes on with a file that `read_log` read to its very end; what is there is made durable first.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when the file has a torn tail, was salvaged, or has changed since; that of the storage.
-    pub fn reopen(storage: &dyn Storage, path: &Path, id: LogId, end: &LogEnd) -> Result<Self> {
-        let mut file = storage.append(path)?;
-        let (true, Some(next_sequence)) = (end.is_clean() && file.len() == end.valid_len_bytes, end.next_sequence)
-        else {
-            let reason = "a log can be continued only where it ended cleanly".to_owned();
-            return Err(Error::InvalidArgument { what: "log end", reason }.in_file(path));
-        };
-        file.sync().map_err(|error| error.in_file(path))?;
-        let synced = file.len();
-        Ok(Self::new(file, path, id, Vec::with_capacity(BUFFER_LEN_BYTES), synced, next_sequence))
     }
 
     fn new(

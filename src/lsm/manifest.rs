@@ -19,12 +19,12 @@ pub struct Manifest {
     log: LogWriter,
     number: u64,
     next_sequence: u64,
-    /// Length of the snapshot that it began with; unknown (0) of one that was reopened.
+    /// Length of the snapshot that it began with.
     first_len_bytes: u64,
 }
 
 /// A manifest longer than this, and than twice its first edit, is replaced by a snapshot of itself.
-pub(super) const LIMIT_BYTES: u64 = 1 << 20;
+const LIMIT_BYTES: u64 = 1 << 20;
 
 /// What a manifest held when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,18 +75,6 @@ impl Manifest {
             return Err(Error::Corrupt { field: Field::ManifestRecord, offset: end.valid_len_bytes }.in_file(&path));
         }
         Ok(RecoveredManifest { number, state, end })
-    }
-
-    /// Goes on with a manifest that was read to its very end.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when it has a torn tail (write a new one instead); that of the storage.
-    pub fn reopen(storage: &dyn Storage, dir: &Path, recovered: &RecoveredManifest) -> Result<Self> {
-        let number = recovered.number;
-        let path = dir.join(manifest_name(number));
-        let log = LogWriter::reopen(storage, &path, log_id(number), &recovered.end)?;
-        let next_sequence = recovered.end.next_sequence.unwrap_or_default();
-        Ok(Self { log, number, next_sequence, first_len_bytes: 0 })
     }
 
     /// Appends an edit and makes it durable.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 
 use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse};
-use super::manifest::{LIMIT_BYTES, Manifest};
+use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
 use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
@@ -49,16 +49,29 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
     Ok((shared, lock))
 }
 
-/// Creates a directory; its name, and those of parents that had to be created, are durable on return.
+/// Creates a directory; its name and those of its parents are durable on return. Also of one that exists: an attempt
+/// before may have created it and then failed to sync it.
 pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !storage.exists(path);
-    let created: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    let is_path = |path: &&Path| !path.as_os_str().is_empty();
+    let (created, found): (Vec<&Path>, Vec<&Path>) =
+        dir.ancestors().filter(is_path).partition(|path| !storage.exists(path));
     storage.create_dir_all(dir)?;
-    for path in created {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        storage.sync_dir(parent.unwrap_or(Path::new(".")))?;
-    }
-    Ok(())
+    let sync_name = |path: &Path| match path.parent() {
+        Some(parent) => storage.sync_dir(if is_path(&parent) { parent } else { Path::new(".") }),
+        None => Ok(()),
+    };
+    created.into_iter().try_for_each(sync_name)?;
+    found.into_iter().try_for_each(|path| match sync_name(path) {
+        // Who may not read a directory has not made names in it either, or can do nothing about them.
+        Err(error) if is_refused(&error) => Ok(()),
+        result => result,
+    })
+}
+
+fn is_refused(error: &Error) -> bool {
+    use std::io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error.root(), Error::Io(error)
+        if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | Unsupported | InvalidInput))
 }
 
 /// A directory that holds files of others becomes no store.
@@ -119,7 +132,7 @@ fn create_registry(options: &Options, dir: &Path) -> Result<(Registry, KeyHasher
     Ok((Registry { manifest, state }, hasher))
 }
 
-/// The manifest, ready to be appended to.
+/// What the manifest says, and a new one that says the same.
 fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<(Registry, KeyHasher)> {
     let storage = options.storage.as_ref();
     let recovered = Manifest::recover(storage, dir)?;
@@ -133,6 +146,10 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     };
     in_range(state.next_file_number, Field::FileNumber, &path)?;
     in_range(state.last_sequence, Field::LogSequence, &path)?;
+    // Such a table would pass for newer than writes to come.
+    if state.levels.iter().flatten().any(|table| table.largest_sequence > state.last_sequence) {
+        return Err(Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(&path));
+    }
     if state.levels.iter().skip(1).any(|level| first_overlap(level.iter()).is_some()) {
         return Err(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
     }
@@ -150,15 +167,11 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
         // While the manifest is still the torn one: should this open fail, the next one must know as much.
         set_aside_unnamed(storage, dir, &state, reports)?;
     }
-    let manifest = if is_torn || recovered.end.valid_len_bytes > LIMIT_BYTES {
-        let number = state.next_file_number;
-        state.next_file_number += 1;
-        let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
-        storage.remove(&path)?;
-        manifest
-    } else {
-        Manifest::reopen(storage, dir, &recovered)?
-    };
+    // The one that was read is not continued: its last sync may have failed, and then what could be read just now may be
+    // gone after a power failure, and with it the reading of all that lies behind. It goes with the other leftovers.
+    let number = state.next_file_number;
+    state.next_file_number += 1;
+    let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
     Ok((Registry { manifest, state }, hasher))
 }
 
