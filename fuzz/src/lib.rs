@@ -1,15 +1,25 @@
 //! The fuzz targets as plain functions of bytes: `cargo fuzz` calls them, and so does tests/replay.rs.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod bytes;
 mod input;
 mod kernels;
+mod log_and_manifest;
+mod model;
 mod patch;
 mod roundtrip;
+pub mod store_files;
+mod store_ops;
+mod table;
+mod table_parts;
 
 pub use input::Input;
 pub use kernels::kernels;
+pub use log_and_manifest::log_and_manifest;
 pub use patch::patch_block;
 pub use roundtrip::roundtrip;
+pub use store_ops::store_ops;
+pub use table::table;
 
 use filterblock::{Error, FilterBlock, KeyHash, LockedBlock, Result, Secret, Verify, compact};
 

@@ -1,11 +1,46 @@
 //! Every file of the seed corpora, and thousands of fixed mutations of them, through the fuzz targets: on any toolchain,
 //! in seconds, and the same every time.
+//!
+//! No input may make its thread ask for more memory at once than a bound in the input's length.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+#![allow(unsafe_code, reason = "a global allocator, which watches, cannot be written without")]
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::path::Path;
 use std::process::Command;
 
-use filterblock_fuzz::{kernels, open_block, patch_block, roundtrip};
+use filterblock_fuzz::{kernels, log_and_manifest, open_block, patch_block, roundtrip, store_ops, table};
+
+thread_local! {
+    // By thread, because others allocate too.
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Watching;
+
+// SAFETY: every call is passed on to the system's allocator as it came; the cell allocates nothing and has no destructor.
+unsafe impl GlobalAlloc for Watching {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LARGEST.with(|largest| largest.set(largest.get().max(layout.size())));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watching = Watching;
+
+/// What any target may need whatever its input, such as the buffer of a writer.
+const ALWAYS_BYTES: usize = 1 << 20;
+
+/// A compressed block may have so many bytes for each of its own; no other length is believed beyond the bytes there are.
+const MAX_EXPANSION: usize = 255;
 
 /// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
 struct SplitMix(u64);
@@ -45,7 +80,13 @@ fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut SplitMix) {
 /// Names what failed: the seed's place and the number of the mutation, which is the generator's start.
 fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
     let seeds = corpus(target);
-    seeds.iter().for_each(|seed| function(seed));
+    let call = |data: &[u8]| {
+        LARGEST.set(0);
+        function(data);
+        let (largest, limit) = (LARGEST.get(), ALWAYS_BYTES + MAX_EXPANSION * data.len());
+        assert!(largest <= limit, "{largest} bytes at once for an input of {}", data.len());
+    };
+    seeds.iter().for_each(|seed| call(seed));
     for number in 0..mutations {
         let mut random = SplitMix(number as u64);
         let mut data = seeds[number % seeds.len()].clone();
@@ -53,7 +94,7 @@ fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
             let other = random.below(seeds.len());
             mutate(&mut data, &seeds[other], &mut random);
         }
-        let attempt = std::panic::catch_unwind(|| function(&data));
+        let attempt = std::panic::catch_unwind(|| call(&data));
         assert!(attempt.is_ok(), "{target}: mutation {number}: {data:02x?}");
     }
 }
@@ -71,6 +112,21 @@ fn edited_blocks_with_right_checksums_open_or_are_refused() {
 #[test]
 fn no_key_is_ever_denied() {
     replay("roundtrip", roundtrip, 4_000);
+}
+
+#[test]
+fn sorted_files_of_any_bytes_are_refused_or_lose_no_key() {
+    replay("table", table, 10_000);
+}
+
+#[test]
+fn directories_of_any_bytes_are_refused_or_become_a_store_that_works() {
+    replay("log_and_manifest", log_and_manifest, 4_000);
+}
+
+#[test]
+fn a_store_agrees_with_its_model_through_faults_and_crashes() {
+    replay("store_ops", store_ops, 2_000);
 }
 
 /// A sum over the answers of every seed and of mutations of them.

@@ -310,3 +310,14 @@ fn tables_of_a_level_that_share_a_key_are_found_in_whatever_order_they_are() {
     let shared = [table(1, b"m", b"p"), table(2, b"a", b"d"), table(3, b"d", b"l")];
     assert_eq!(first_overlap(shared.iter()).map(|table| table.number), Some(3));
 }
+
+#[test]
+fn a_table_newer_than_all_writes_is_refused_for_it_would_hide_those_to_come() {
+    let (memory, dir) = store();
+    let add = VersionEdit { last_sequence: Some(77), added: vec![(0, table(3))], ..VersionEdit::default() };
+    Manifest::create(&memory, dir, 1, &first_edit()).unwrap().append(&add).unwrap();
+    let options = crate::Options { storage: std::sync::Arc::new(memory), ..crate::Options::default() };
+    let error = crate::Db::open(dir, options).unwrap_err();
+    assert!(matches!(error.root(), Error::Corrupt { field: Field::LogSequence, .. }), "{error}");
+    assert!(error.to_string().starts_with("/db/MANIFEST-000001: "), "{error}");
+}

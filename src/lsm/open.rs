@@ -60,16 +60,29 @@ pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
     Ok(shared)
 }
 
-/// Creates a directory; its name, and those of parents that had to be created, are durable on return.
+/// Creates a directory; its name and those of its parents are durable on return. Also of one that exists: an attempt
+/// before may have created it and then failed to sync it.
 pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !storage.exists(path);
-    let created: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    let is_path = |path: &&Path| !path.as_os_str().is_empty();
+    let (created, found): (Vec<&Path>, Vec<&Path>) =
+        dir.ancestors().filter(is_path).partition(|path| !storage.exists(path));
     storage.create_dir_all(dir)?;
-    for path in created {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        storage.sync_dir(parent.unwrap_or(Path::new(".")))?;
-    }
-    Ok(())
+    let sync_name = |path: &Path| match path.parent() {
+        Some(parent) => storage.sync_dir(if is_path(&parent) { parent } else { Path::new(".") }),
+        None => Ok(()),
+    };
+    created.into_iter().try_for_each(sync_name)?;
+    found.into_iter().try_for_each(|path| match sync_name(path) {
+        // Who may not read a directory has not made names in it either, or can do nothing about them.
+        Err(error) if is_refused(&error) => Ok(()),
+        result => result,
+    })
+}
+
+fn is_refused(error: &Error) -> bool {
+    use std::io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error.root(), Error::Io(error)
+        if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | Unsupported | InvalidInput))
 }
 
 /// A directory that holds files of others becomes no store.
@@ -137,10 +150,14 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
 /// Checks what the edits of the manifest at `path` add up to.
 ///
 /// # Errors
-/// `Corrupt` for numbers out of range, and for tables that overlap below level 0.
+/// `Corrupt` for numbers out of range, tables newer than all writes, and tables that overlap below level 0.
 pub(super) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;
+    // Such a table would pass for newer than writes to come.
+    if state.levels.iter().flatten().any(|table| table.largest_sequence > state.last_sequence) {
+        return Err(Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(path));
+    }
     if state.levels.iter().skip(1).any(|level| first_overlap(level.iter()).is_some()) {
         return Err(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(path));
     }

@@ -1,0 +1,396 @@
+//! A store on a file system that fails, against a model.
+
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+
+use filterblock::lsm::{Durability, Snapshot, WriteBatch};
+use filterblock::sstable::Compression;
+use filterblock::storage::faulty::{Crash, Fault, FaultKind, Faulty};
+use filterblock::{Db, Error, FilterSpec, Options, Result, Verify};
+
+use crate::Input;
+use crate::model::{Model, State, Write};
+
+const DIR: &str = "/store";
+const MAX_OPS: usize = 160;
+const MAX_SNAPSHOTS: usize = 3;
+const MAX_CHECKPOINTS: usize = 4;
+
+/// Operations from the input: every answer is right or an error, errors come only after a fault, nothing that was
+/// acknowledged durably is lost, and nothing that was removed returns.
+pub fn store_ops(data: &[u8]) {
+    let mut input = Input(data);
+    let mut run = Run::new(&mut input);
+    for _ in 0..MAX_OPS {
+        if input.is_empty() {
+            break;
+        }
+        run.step(&mut input);
+    }
+    run.end();
+}
+
+struct Run {
+    storage: Faulty,
+    /// Always there between two steps.
+    db: Option<Db>,
+    model: Model,
+    durability: Durability,
+    config: [u8; 3],
+    snapshots: Vec<(Snapshot, State)>,
+    /// Directory, state, and whether it was acknowledged.
+    checkpoints: Vec<(String, State, bool)>,
+    /// How many faults had struck when the store was opened.
+    struck_before: usize,
+    /// Whether reads may have given wrong bytes since then.
+    is_silent: bool,
+}
+
+impl Run {
+    fn new(input: &mut Input<'_>) -> Self {
+        let config = [(); 3].map(|()| input.byte());
+        let durability = if config[0].is_multiple_of(3) { Durability::Buffered } else { Durability::Sync };
+        let mut run = Self {
+            storage: Faulty::new(),
+            db: None,
+            model: Model::new(),
+            durability,
+            config,
+            snapshots: Vec::new(),
+            checkpoints: Vec::new(),
+            struck_before: 0,
+            is_silent: false,
+        };
+        run.open();
+        run
+    }
+
+    fn options(&self) -> Options {
+        let [first, second, third] = self.config;
+        let spec: FilterSpec =
+            ["blocked-bloom:10", "bloom:2", "ribbon:7", "full"][usize::from(first / 3 % 4)].parse().unwrap();
+        Options {
+            storage: Arc::new(self.storage.clone()),
+            durability: self.durability,
+            hash_seed: Some(first.into()),
+            filter: (second & 1 == 0).then(|| Arc::new(spec) as _),
+            verify: if second & 2 == 0 { Verify::OnFirstTouch } else { Verify::AtOpen },
+            compression: if second & 4 == 0 { Compression::None } else { Compression::Lz4 },
+            block_cache_bytes: if second & 8 == 0 { 0 } else { 2_000 },
+            auto_compaction: second & 16 == 0,
+            block_size_bytes: 64 << (second >> 5),
+            write_buffer_bytes: 300 << (third % 4),
+            table_size_bytes: 300 << (third / 4 % 4),
+            level_base_bytes: 1_000 << (third / 16 % 4),
+            l0_compaction_trigger: 2 + usize::from(third / 64),
+            ..Options::default()
+        }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    /// Whether an error is one that a fault of this life explains.
+    fn may_fail(&self, error: &Error) {
+        assert!(self.storage.struck().len() > self.struck_before, "an error without a fault: {error:?}");
+        let is_io = matches!(error.root(), Error::Io(_) | Error::Poisoned { .. });
+        assert!(is_io || self.is_silent && error.is_damage(), "{error:?}");
+        assert!(matches!(error, Error::InFile { .. } | Error::Poisoned { .. }), "no file is named: {error:?}");
+    }
+
+    fn check<T>(&self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.may_fail(&error)).ok()
+    }
+
+    /// Opens the store, at the second attempt if a fault hinders the first, and finds out what it holds. The background may
+    /// meet the fault before it is healed.
+    fn open(&mut self) {
+        let options = self.options();
+        self.struck_before = self.storage.struck().len();
+        let db = match Db::open(DIR, options.clone()) {
+            Ok(db) => db,
+            Err(error) => {
+                self.may_fail(&error);
+                self.storage.heal();
+                self.struck_before = self.storage.struck().len();
+                Db::open(DIR, options).unwrap()
+            }
+        };
+        self.storage.heal();
+        let found: Result<State> = db.scan(..).collect();
+        self.model.opened(found.unwrap());
+        self.db = Some(db);
+        self.is_silent = false;
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        let op = input.byte();
+        match op % 32 {
+            0..=9 => {
+                let write = (key(input), Some(value(input)));
+                self.write(&[write], self.durability);
+            }
+            10..=12 => {
+                let write = (key(input), None);
+                self.write(&[write], self.durability);
+            }
+            13 | 14 => {
+                let writes: Vec<Write> = (0..input.byte() % 8).map(|_| take_write(input)).collect();
+                let durability = if op >= 128 { Durability::Sync } else { Durability::Buffered };
+                self.write(&writes, durability);
+            }
+            15 | 16 => {
+                if self.check(self.db().flush()).is_some() {
+                    self.model.synced();
+                }
+            }
+            17 | 18 => self.compact(input),
+            19 => self.take_snapshot(),
+            20 | 21 => self.scan(input),
+            22 => self.multi_get(input),
+            23 => self.checkpoint(),
+            24 => self.reopen(op >= 128),
+            25 | 26 => self.crash(input),
+            27 | 28 => self.arm(input),
+            29 => self.storage.heal(),
+            30 => self.verify(),
+            _ => self.get(&key(input)),
+        }
+        // Otherwise the background may be anywhere, and a finding is seldom found again.
+        if self.config[0] < 192 {
+            let _ = self.check(self.db().wait_idle());
+        }
+    }
+
+    fn write(&mut self, writes: &[Write], durability: Durability) {
+        let mut batch = WriteBatch::new();
+        for (key, value) in writes {
+            match value {
+                Some(value) => batch.put(key, value).unwrap(),
+                None => batch.delete(key).unwrap(),
+            }
+        }
+        match self.db().write_with(batch, durability) {
+            Ok(()) if writes.is_empty() => {}
+            Ok(()) => {
+                self.model.written(writes);
+                if durability == Durability::Sync {
+                    self.model.synced();
+                }
+            }
+            Err(error) => {
+                self.may_fail(&error);
+                // Refused before anything was done, or else in the log or not.
+                if !matches!(error.root(), Error::Poisoned { .. }) {
+                    self.model.failed(writes);
+                }
+            }
+        }
+        writes.iter().for_each(|(key, _)| self.get(key));
+    }
+
+    fn get(&self, key: &[u8]) {
+        if let Some(found) = self.check(self.db().get(key)) {
+            assert_eq!(found.as_ref(), self.model.state().get(key), "{key:?}");
+        }
+    }
+
+    fn multi_get(&self, input: &mut Input<'_>) {
+        let keys: Vec<Vec<u8>> = (0..input.byte() % 70).map(|i| numbered(input.byte().wrapping_add(i))).collect();
+        if let Some(found) = self.check(self.db().multi_get(&keys)) {
+            assert!(found.iter().map(Option::as_ref).eq(keys.iter().map(|key| self.model.state().get(key))));
+        }
+    }
+
+    fn compact(&mut self, input: &mut Input<'_>) {
+        let bounds = bounds(input);
+        if self.check(self.db().compact_range(slices(&bounds))).is_some() {
+            self.model.synced();
+        }
+    }
+
+    /// Some entries from the front and some from the back, in turn.
+    fn scan(&self, input: &mut Input<'_>) {
+        let (bounds, mut turns) = (bounds(input), input.number(2));
+        let mut scan = self.db().scan(slices(&bounds));
+        let mut wanted = self.model.state().iter().filter(|(key, _)| bounds.contains(key));
+        loop {
+            let is_front = turns & 1 == 0;
+            turns = turns.rotate_right(1);
+            let (found, wanted) =
+                if is_front { (scan.next(), wanted.next()) } else { (scan.next_back(), wanted.next_back()) };
+            match found.transpose() {
+                Ok(found) => {
+                    assert_eq!(found.as_ref().map(|(key, value)| (key, value)), wanted);
+                    if found.is_none() {
+                        return;
+                    }
+                }
+                Err(error) => return self.may_fail(&error),
+            }
+        }
+    }
+
+    fn take_snapshot(&mut self) {
+        if self.snapshots.len() == MAX_SNAPSHOTS {
+            let (snapshot, state) = self.snapshots.remove(0);
+            self.check_snapshot(&snapshot, &state);
+        }
+        let state = self.model.state().clone();
+        self.snapshots.push((self.db().snapshot(), state));
+    }
+
+    fn check_snapshot(&self, snapshot: &Snapshot, state: &State) {
+        if let Some(found) = self.check(snapshot.scan(..).collect::<Result<State>>()) {
+            assert_eq!(found, *state, "a snapshot changed");
+        }
+        for key in (0..48).map(numbered) {
+            if let Some(found) = self.check(snapshot.get(&key)) {
+                assert_eq!(found.as_ref(), state.get(&key), "a snapshot changed");
+            }
+        }
+    }
+
+    fn check_snapshots(&mut self) {
+        for (snapshot, state) in std::mem::take(&mut self.snapshots) {
+            self.check_snapshot(&snapshot, &state);
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        if self.checkpoints.len() == MAX_CHECKPOINTS {
+            return;
+        }
+        let dir = format!("/copy{}", self.checkpoints.len());
+        let is_made = self.check(self.db().checkpoint(&dir)).is_some();
+        if is_made {
+            self.model.synced();
+        }
+        self.checkpoints.push((dir, self.model.state().clone(), is_made));
+    }
+
+    fn verify(&self) {
+        let before = self.storage.struck().len();
+        let report = self.db().verify();
+        if self.storage.struck().len() == before {
+            let report = report.unwrap();
+            assert!(report.is_sound(), "{report:?}");
+        }
+    }
+
+    /// Bytes that read wrong at recovery look like a crash that tore the log: that is for docs/LSM_FORMAT.md to say.
+    fn heal_silent(&mut self) {
+        if self.is_silent {
+            self.storage.heal();
+        }
+    }
+
+    fn reopen(&mut self, closes: bool) {
+        self.check_snapshots();
+        self.heal_silent();
+        let db = self.db.take().unwrap();
+        if closes {
+            if self.check(db.close()).is_some() {
+                self.model.synced();
+            }
+        } else {
+            drop(db);
+        }
+        self.open();
+    }
+
+    /// A power failure. What was not acknowledged, or not durably, may be there or not.
+    fn crash(&mut self, input: &mut Input<'_>) {
+        let (crash, seed) = (Crash::ALL[usize::from(input.byte() % 4)], input.number(2));
+        self.check_snapshots();
+        self.heal_silent();
+        let image = self.storage.after(crash, seed);
+        drop(self.db.take());
+        self.storage = image;
+        self.open();
+    }
+
+    fn arm(&mut self, input: &mut Input<'_>) {
+        const KINDS: [FaultKind; 7] = [
+            FaultKind::Io,
+            FaultKind::NoSpace,
+            FaultKind::Interrupted,
+            FaultKind::Late,
+            FaultKind::ShortRead,
+            FaultKind::BitRot,
+            FaultKind::Misdirected,
+        ];
+        let (choice, after) = (input.byte(), u64::from(input.byte()));
+        let kind = KINDS[usize::from(choice % 7)];
+        self.is_silent |= matches!(kind, FaultKind::BitRot | FaultKind::Misdirected);
+        self.storage.fail(Fault { from: self.storage.operations() + after, kind, is_lasting: choice >= 192 });
+    }
+
+    /// Everything once more, without faults: the store, opened again, its checkpoints, and that it goes on working.
+    fn end(mut self) {
+        self.storage.heal();
+        self.check_snapshots();
+        self.reopen(self.config[1] >= 128);
+        self.write(&[(b"last".to_vec(), Some(b"write".to_vec()))], Durability::Sync);
+        self.check(self.db().flush()).unwrap();
+        self.verify();
+        let mut backward: Vec<_> = self.db().scan(..).rev().map(Result::unwrap).collect();
+        backward.reverse();
+        assert!(backward.iter().map(|(key, value)| (key, value)).eq(self.model.state()));
+        for (dir, state, is_made) in &self.checkpoints {
+            let options = Options { create_if_missing: false, ..self.options() };
+            match Db::open(Path::new(dir), options) {
+                Ok(db) => {
+                    assert_eq!(
+                        &db.scan(..).collect::<Result<State>>().unwrap(),
+                        state,
+                        "a checkpoint is another state"
+                    );
+                    assert!(db.verify().unwrap().is_sound());
+                }
+                Err(error) => assert!(!is_made, "a checkpoint is lost: {error}"),
+            }
+        }
+    }
+}
+
+fn numbered(number: u8) -> Vec<u8> {
+    match number % 48 {
+        0 => Vec::new(),
+        number @ 1..32 => format!("key{number:02}").into_bytes(),
+        number => format!("a common front of many keys {number}").into_bytes(),
+    }
+}
+
+fn key(input: &mut Input<'_>) -> Vec<u8> {
+    numbered(input.byte())
+}
+
+/// Its first byte tells one write from another.
+fn value(input: &mut Input<'_>) -> Vec<u8> {
+    let (len, fill) = (input.byte(), input.byte());
+    vec![fill; if len >= 250 { 700 } else { usize::from(len % 80) }]
+}
+
+fn take_write(input: &mut Input<'_>) -> Write {
+    let key = key(input);
+    let is_put = !input.byte().is_multiple_of(4);
+    (key, is_put.then(|| value(input)))
+}
+
+/// A range may end before it starts: then nothing lies in it.
+fn bounds(input: &mut Input<'_>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let (kinds, from, to) = (input.byte(), key(input), key(input));
+    let bound = |kind: u8, key| match kind % 3 {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(key),
+        _ => Bound::Excluded(key),
+    };
+    (bound(kinds, from), bound(kinds / 3, to))
+}
+
+fn slices(bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice))
+}

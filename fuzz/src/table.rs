@@ -1,0 +1,200 @@
+//! Sorted files: of any bytes, and sound ones whose parts were changed, with the checksums made right again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use filterblock::sstable::{
+    Answer, BlockCache, BlockReads, Compression, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
+    TableWriter,
+};
+use filterblock::storage::{Memory, Storage};
+use filterblock::{Error, HashSeed, KeyHasher, Verify};
+
+use crate::Input;
+use crate::bytes::Edit;
+use crate::patch::block_support::{SEED, TABLE};
+use crate::table_parts::{Forged, Parts};
+
+const PATH: &str = "/table.sst";
+const MAX_KEYS: usize = 160;
+const MAX_EDITS: usize = 6;
+
+/// An index may name one block any number of times, so that a walk by it takes the square of the file's length.
+const MAX_STEPS: usize = 4_000;
+
+type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+type Entry = (Vec<u8>, Option<Vec<u8>>);
+
+/// Any bytes as a sorted file, or one that the input describes and edits. See [`check_any`] and [`check_keys`].
+pub fn table(data: &[u8]) {
+    let mut input = Input(data);
+    if input.byte().is_multiple_of(4) {
+        check_any(input.0);
+        return;
+    }
+    let entries = entries(&mut input);
+    let sound = write(&entries, &mut input);
+    let mut parts = Parts::of(&sound);
+    assert_eq!(parts.assemble(), sound, "a file is not what docs/LSM_FORMAT.md says");
+    let blocks: BTreeMap<&[u8], Option<Vec<u8>>> =
+        entries.keys().map(|key| (key.as_slice(), parts.block_of(key))).collect();
+    let mut damage = Vec::new();
+    for _ in 0..MAX_EDITS {
+        match input.byte() {
+            _ if input.is_empty() => {}
+            byte if byte % 4 == 3 => damage.push(Edit::take_damage(&mut input)),
+            _ => parts.forge(&mut input),
+        }
+    }
+    let mut file = parts.assemble();
+    damage.iter().for_each(|edit| edit.apply(&mut file));
+    check_any(&file);
+    check_keys(&file, &entries, &parts.forged, |key| blocks.get(key).cloned().flatten());
+}
+
+fn entries(input: &mut Input<'_>) -> Entries {
+    let (counted, shape, value_len) = (input.below(MAX_KEYS), input.byte(), usize::from(input.byte()));
+    let prefix = "p".repeat(usize::from(shape % 40));
+    let mut entries: Entries = (0..counted)
+        .map(|i| {
+            let value = vec![i as u8; (i * 37) % (value_len + 1)];
+            (format!("{prefix}{:03}", i * 3).into_bytes(), (i % 7 != usize::from(shape / 40)).then_some(value))
+        })
+        .collect();
+    for _ in 0..input.byte() % 8 {
+        let len = usize::from(input.byte() % 20);
+        entries.insert(input.take(len).to_vec(), (len % 5 != 1).then(|| vec![b'v'; len]));
+    }
+    entries
+}
+
+fn write(entries: &Entries, input: &mut Input<'_>) -> Vec<u8> {
+    let (storage, how) = (Memory::new(), input.byte());
+    let options = TableOptions {
+        block_size_bytes: 32 << (how % 6),
+        restart_interval: 1 + usize::from(how / 6 % 5) * 4,
+        compression: if how < 128 { Compression::None } else { Compression::Lz4 },
+        filter: (!how.is_multiple_of(11)).then(|| input.spec()),
+        hasher: KeyHasher::xxh3(SEED),
+        table_id: TABLE,
+        ..TableOptions::default()
+    };
+    let mut writer = TableWriter::create(&storage, Path::new(PATH), options).unwrap();
+    entries.iter().for_each(|(key, value)| writer.add(key, value.as_deref()).unwrap());
+    writer.finish().unwrap();
+    storage.read(Path::new(PATH)).unwrap()
+}
+
+fn storage_of(file: &[u8]) -> Memory {
+    let storage = Memory::new();
+    storage.create(Path::new(PATH)).unwrap().write_all(file).unwrap();
+    storage
+}
+
+fn open(storage: &Memory, verify: Verify, strict: bool, hasher: Option<KeyHasher>) -> Option<Arc<Table>> {
+    let options = TableReadOptions { verify, strict, hasher, ..TableReadOptions::default() };
+    ok(Table::open(storage, Path::new(PATH), options)).map(Arc::new)
+}
+
+/// What memory gives up must be damage, or want a secret, and name the file.
+fn ok<T>(result: filterblock::Result<T>) -> Option<T> {
+    let error = result.as_ref().err();
+    let is_fine = error.is_none_or(|error| {
+        (error.is_damage() || error.is_key()) && matches!(error, Error::InFile { path, .. } if path == Path::new(PATH))
+    });
+    assert!(is_fine, "{error:?}");
+    result.ok()
+}
+
+/// Of any bytes at all: whether they open does not depend on when filters are verified, every error is damage of this
+/// file, and a file that `verify` finds sound gives the same entries both ways, in order, each found by its key and
+/// denied by no filter.
+fn check_any(file: &[u8]) {
+    let storage = storage_of(file);
+    let [checked, lazy] = [Verify::AtOpen, Verify::OnFirstTouch].map(|verify| open(&storage, verify, false, None));
+    assert_eq!(checked.is_some(), lazy.is_some(), "the two ways to verify differ");
+    if let Some(strict) = open(&storage, Verify::AtOpen, true, None) {
+        assert!(!matches!(strict.filter(), TableFilter::Degraded(_)), "a strict reader takes a bad filter");
+    }
+    // Another store's file: its filter is of no use, whatever it is.
+    let other = open(&storage, Verify::OnFirstTouch, false, Some(KeyHasher::xxh3(HashSeed(77))));
+    for table in [checked, lazy, other].into_iter().flatten() {
+        let forward = walk(&table, false);
+        let mut backward = walk(&table, true);
+        for key in [b"".as_slice(), b"p", b"key-1", &[0xff; 70], table.smallest(), table.largest()] {
+            let _ = (ok(table.get(key)), table.filter().ask_key(key));
+            let mut cursor = table.cursor(None);
+            let _ = (ok(cursor.seek(key)), cursor.value().is_some(), ok(cursor.prev()), ok(cursor.next()));
+            let _ = (ok(cursor.seek_for_prev(key)), cursor.key().len(), ok(cursor.next()));
+        }
+        let check = table.verify().unwrap();
+        let is_sound = check.is_sound();
+        check.damage.into_iter().for_each(|error| assert!(ok::<()>(Err(error)).is_none()));
+        let (true, Some(forward)) = (is_sound, &forward) else {
+            assert!(!is_sound || check.entries as usize >= MAX_STEPS, "a sound file cannot be read");
+            continue;
+        };
+        if let Some(backward) = &mut backward {
+            backward.reverse();
+            assert_eq!(backward, forward, "the two directions differ");
+        }
+        assert!(forward.is_sorted_by(|a, b| a.0 < b.0), "keys out of order");
+        assert_eq!(forward.len() as u64, check.entries);
+        assert_eq!((table.properties().num_entries, backward.is_some()), (check.entries, true));
+        for (key, value) in forward {
+            assert_eq!(&table.get(key).unwrap(), &lookup(value), "{key:?}");
+            let mut cursor = table.cursor(None);
+            cursor.seek(key).unwrap();
+            assert_eq!((cursor.key(), cursor.value()), (key.as_slice(), value.as_deref()));
+            cursor.seek_for_prev(key).unwrap();
+            assert_eq!((cursor.key(), cursor.value()), (key.as_slice(), value.as_deref()));
+        }
+    }
+}
+
+fn lookup(value: &Option<Vec<u8>>) -> Lookup {
+    value.as_ref().map_or(Lookup::Tombstone, |value| Lookup::Value(value.clone()))
+}
+
+/// All entries, unless there is an error or no end.
+fn walk(table: &Arc<Table>, backward: bool) -> Option<Vec<Entry>> {
+    let mut cursor = table.cursor(None);
+    let mut entries = Vec::new();
+    ok(if backward { cursor.seek_to_last() } else { cursor.seek_to_first() })?;
+    while cursor.valid() && entries.len() < MAX_STEPS {
+        entries.push((cursor.key().to_vec(), cursor.value().map(<[u8]>::to_vec)));
+        ok(if backward { cursor.prev() } else { cursor.next() })?;
+    }
+    (!cursor.valid()).then_some(entries)
+}
+
+/// Of a file whose entries are known: each is found or there is an error, whatever was damaged. Exempt is only what the
+/// part that finds it was forged about, under right checksums:
+/// * an entry of a forged data block may have become anything;
+/// * past a forged index keys may be missing, but no value may be a wrong one;
+/// * a forged range in the properties, and a forged filter, may deny a key, but `find` does not ask them.
+///
+/// A filter that was only damaged, or changed and known to the footer by another checksum, denies no key.
+fn check_keys(file: &[u8], entries: &Entries, forged: &Forged, block_of: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+    let storage = storage_of(file);
+    let cache = BlockCache::new(1 << 14);
+    for (verify, cache) in [(Verify::AtOpen, None), (Verify::OnFirstTouch, Some(&cache))] {
+        let Some(table) = open(&storage, verify, false, Some(KeyHasher::xxh3(SEED))) else { continue };
+        for (key, value) in entries {
+            // Past a forged index, any key may be sought in a forged block.
+            let in_forged_block = forged.index && !forged.blocks.is_empty()
+                || block_of(key).is_some_and(|block| forged.blocks.contains(&block));
+            let is_right = |found: &Lookup, may_be_missing: bool| {
+                in_forged_block || *found == lookup(value) || may_be_missing && *found == Lookup::NotFound
+            };
+            let found = ok(table.find(key, cache, &mut BlockReads::default()));
+            assert!(found.is_none_or(|found| is_right(&found, forged.index)), "find({key:?}) is wrong, {forged:?}");
+            let got = ok(table.get(key));
+            let may_be_missing = forged.index || forged.filter || forged.properties;
+            assert!(got.is_none_or(|got| is_right(&got, may_be_missing)), "get({key:?}) is wrong, {forged:?}");
+            let is_denied = table.filter().ask_key(key) == Answer::No;
+            assert!(!is_denied || forged.filter, "the filter denies {key:?}, {forged:?}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Writes the seeds of the targets `table`, `log_and_manifest` and `store_ops`:
+//! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`. The same bytes each time.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::path::Path;
+
+use filterblock_fuzz::store_files::{Log, STORE_ID, batch, current, first_edit, put_numbers};
+
+fn write(target: &str, name: &str, parts: &[&[u8]]) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join(name), parts.concat()).unwrap();
+}
+
+/// Bytes by SplitMix64 (Steele, Lea, Flood 2014).
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let words = std::iter::repeat_with(|| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    });
+    words.flat_map(u64::to_le_bytes).take(len).collect()
+}
+
+#[test]
+#[ignore = "writes the seeds"]
+fn seeds_of_table() {
+    for golden in ["v1-sorted.sst", "v1-sorted-lz4.sst"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(golden);
+        write("table", &format!("any-{golden}"), &[&[0], &std::fs::read(path).unwrap()]);
+    }
+    // Keys, shape, values; two keys spelled; blocks of 64 bytes, restarts at every fifth entry.
+    let entries: &[u8] = &[90, 0, 41, 30, 2, 3, b'a', b'b', b'c', 4, b'q', b'q', b'r', b's'];
+    let bloom: &[u8] = &[7, 1, 0x29, 0x23];
+    let lz4: &[u8] = &[131, 3, 0x29, 0x23];
+    let kinds: [(&str, &[u8]); 7] = [
+        ("none", &[22]),
+        ("bloom", bloom),
+        ("blocked-bloom-lz4", lz4),
+        ("split-block", &[9, 5, 0x29, 0x23]),
+        ("ribbon", &[8, 7, 0x59, 0x1b]),
+        ("bumped-ribbon", &[9, 8, 0x29, 0x23]),
+        ("binary-fuse", &[10, 9, 1, 0]),
+    ];
+    for (name, how) in kinds {
+        write("table", &format!("sound-{name}"), &[&[1], entries, how]);
+    }
+    let edits: [(&str, &[u8], &[u8]); 11] = [
+        ("block-xor", bloom, &[0, 0, 3, 0, 0, 9, 0, 4]),
+        ("block-count", bloom, &[0, 1, 2, 0, 3, 3, 9]),
+        ("block-lz4", lz4, &[0, 2, 1, 0, 2, 5, 0, 200]),
+        ("index", bloom, &[0, 3, 0, 7, 0, 128]),
+        ("blocks-swapped", bloom, &[0, 4, 0, 0, 0, 2, 0]),
+        ("block-twice", bloom, &[0, 4, 2, 1, 0, 1, 0]),
+        ("separator", bloom, &[0, 4, 3, 1, 0, 1, 0, 2, b'p', b'0']),
+        ("properties", bloom, &[0, 5, 2, 1, 0, 9]),
+        ("filter-of-others", bloom, &[0, 6, 1, 1]),
+        ("footer", bloom, &[0, 7, 8, 0, 1, 0, 0, 0, 0, 0, 0]),
+        ("damage", bloom, &[3, 0, 100, 0, 0, 4, 3, 3, 0, 0, 0, 64, 0, 0, 5]),
+    ];
+    for (name, how, edit) in edits {
+        write("table", &format!("edit-{name}"), &[&[1], entries, how, edit, &[0]]);
+    }
+}
+
+#[test]
+#[ignore = "writes the seeds"]
+fn seeds_of_log_and_manifest() {
+    // Six batches of one to three writes, of 16 keys.
+    let batches: &[u8] =
+        &[6, 0, 1, 20, 1, 2, 31, 201, 5, 2, 3, 40, 4, 50, 5, 245, 0, 1, 22, 0, 210, 1, 1, 6, 60, 7, 241];
+    let stores: [(&str, u8, &[u8]); 5] = [
+        ("one-log", 0, &[0, 0]),
+        ("three-logs-buffered", 128, &[0, 2]),
+        ("tables-and-logs", 2, &[2, 1, 0, 1]),
+        ("tables-in-one-edit", 5, &[3, 0, 0, 0]),
+        ("all-in-tables", 9, &[2, 2, 0, 0]),
+    ];
+    let edits: [(&str, &[u8]); 9] = [
+        ("sound", &[]),
+        ("damaged", &[0, 2, 0, 0, 60, 0, 0, 1]),
+        ("blank", &[0, 2, 0, 2, 48, 0, 0, 10]),
+        ("torn", &[0, 1, 0, 4, 100, 0, 0]),
+        ("forged-log", &[2, 0, 0, 2, 72, 0, 9]),
+        ("forged-manifest", &[2, 2, 0, 2, 80, 0, 200]),
+        ("own-record", &[4, 2, 0, 1, 0, 9, 6, 0, 9, 9, 1, 0, 0, 1, 1]),
+        ("header-number", &[5, 0, 0, 0xf0, 255, 255, 255, 255, 255, 255, 127]),
+        ("missing", &[6, 1, 0]),
+    ];
+    for (number, (store, style, layout)) in stores.into_iter().enumerate() {
+        for (name, edit) in edits.iter().skip(number % 2).step_by(2) {
+            let mode = if number == 3 { 129 } else { 1 };
+            write("log_and_manifest", &format!("{store}-{name}"), &[&[mode, style], batches, layout, edit, &[0]]);
+        }
+    }
+    let mut manifest = Log::new(b"fb-man\r\n", 1, [0; 16], 0, true);
+    let mut edit = first_edit();
+    put_numbers(&mut edit, 3, 10, 0);
+    manifest.append(0, &edit);
+    let mut log = Log::new(b"fb-log\r\n", 3, STORE_ID, 1, true);
+    log.append(1, &batch(&[(b"key01".to_vec(), Some(b"value".to_vec())), (b"gone".to_vec(), None)]));
+    let file = |choice: u8, bytes: &[u8]| [&[choice], (bytes.len() as u16).to_le_bytes().as_slice(), bytes].concat();
+    let (manifest, log) = (file(133, &manifest.bytes), file(135, &log.bytes));
+    let current = file(0, &current(b"MANIFEST-000001"));
+    write("log_and_manifest", "any-store", &[&[0], &current, &manifest, &log]);
+    write("log_and_manifest", "any-without-log", &[&[128], &manifest]);
+}
+
+#[test]
+#[ignore = "writes the seeds"]
+fn seeds_of_store_ops() {
+    for number in 0..16u8 {
+        // Durability, filter, compression, sizes and background differ.
+        let config = [number.wrapping_mul(37), number.wrapping_mul(101), number.wrapping_mul(59)];
+        write("store_ops", &format!("chance-{number:02}"), &[&config, &random(number.into(), 400)]);
+    }
+    // Without faults: writes, then one of everything.
+    let put = |i: u8| [0, i, 20, i];
+    let puts: Vec<u8> = (1..40).flat_map(put).collect();
+    let rest: &[u8] = &[15, 19, 10, 3, 10, 4, 17, 0, 0, 0, 20, 4, 2, 30, 0xaa, 0xaa, 22, 60, 7, 23, 30, 24, 31, 5];
+    write("store_ops", "everything-once", &[&[1, 0, 0], &puts, rest]);
+    write("store_ops", "everything-in-a-quiet-store", &[&[1, 16, 3], &puts, rest]);
+    // A sync that fails, writes that are refused, and a crash of each kind.
+    let failing: Vec<u8> =
+        (0..4u8).flat_map(|crash| [27, 0, crash, 0, 9, 20, crash, 0, 8, 20, 1, 25, crash, 7, 0]).collect();
+    write("store_ops", "failed-writes-and-crashes", &[&[1, 0, 0], &puts, &failing]);
+    let rot: Vec<u8> = (0..6u8).flat_map(|after| [27, 5 + after % 2, after, 20, 0, 0, 0, 0, 0, 22, 60, 1]).collect();
+    write("store_ops", "bytes-that-read-wrong", &[&[1, 16, 3], &puts, &[15], &rot]);
+}
