@@ -3,7 +3,9 @@
 
 use std::num::NonZeroUsize;
 
-use filterblock::{FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, SelfCheck, Verify, compact};
+use filterblock::{
+    Columns, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, SelfCheck, Verify, compact,
+};
 use proptest::prelude::*;
 
 const SPECS: [&str; 32] = [
@@ -259,6 +261,40 @@ fn equal_keys_a_million_times_count_once() {
     let block = FilterBlock::open(bytes).unwrap();
     assert_eq!(block.info().num_keys, 1);
     assert!(block.may_contain_key(b"same"));
+}
+
+/// Bytes that become fewer behind the block's back, as a file does that is cut.
+struct Shrinking<'a>(&'a [u8], &'a std::cell::Cell<usize>);
+
+impl AsRef<[u8]> for Shrinking<'_> {
+    fn as_ref(&self) -> &[u8] {
+        &self.0[..self.1.get().min(self.0.len())]
+    }
+}
+
+#[test]
+fn bytes_that_are_gone_since_the_block_was_opened_deny_no_key() {
+    for spec in SPECS {
+        let bytes = builder(spec, (0..3000u32).map(|i| i.to_string().into_bytes())).finish().unwrap();
+        let hashes: Vec<_> = (0..3000u32).map(|i| KeyHash::of(i.to_string().as_bytes(), HashSeed(7))).collect();
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let len = std::cell::Cell::new(usize::MAX);
+            let block = FilterBlock::open_with(Shrinking(&bytes, &len), verify).unwrap();
+            for left in [0, 1, 63, 64, 128, 1000, bytes.len() / 2, bytes.len() - 100] {
+                len.set(left);
+                let mut answers = vec![false; hashes.len()];
+                block.may_contain_batch(&hashes, &mut answers);
+                let view = block.view();
+                for (&hash, batched) in hashes.iter().zip(answers) {
+                    let all = block.may_contain_with(hash, Columns::All);
+                    let first = block.may_contain_with(hash, Columns::First);
+                    let viewed = view.is_none_or(|view| view.may_contain(hash));
+                    let what = format!("{spec}, {verify:?}, {left} bytes");
+                    assert_eq!([block.may_contain(hash), batched, all, first, viewed], [true; 5], "{what}");
+                }
+            }
+        }
+    }
 }
 
 proptest! {

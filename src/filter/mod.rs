@@ -380,10 +380,12 @@ pub struct FilterView<'a> {
 }
 
 impl<'a> FilterView<'a> {
-    /// `padded` begins with the payload, of `len` bytes, for whose length `geometry` was made; otherwise answers are
-    /// "maybe" or wrong, but memory-safe. With 64 bytes behind the payload every query takes the fast way.
+    /// `padded` begins with the payload, of `len` bytes, for whose length `geometry` was made; where it is shorter, answers are
+    /// "maybe". With 64 bytes behind the payload every query takes the fast way.
     #[inline]
     pub(crate) fn new(geometry: &'a Geometry, ask: Ask, isa: Isa, padded: &'a [u8], len: usize) -> Self {
+        // Where not all is there, nothing is: every kind takes that for "maybe".
+        let padded = if padded.len() < len { &[] } else { padded };
         Self { geometry, ask, isa, payload: padded.get(..len).unwrap_or_default(), padded }
     }
 
