@@ -45,11 +45,13 @@ impl Reports {
                 if damaged_pages == 0 {
                     return Ok(());
                 }
-                if strict {
-                    filter.verify_pages().map_err(|error| error.in_file(&stored.path))?;
+                if let (true, Some(error)) = (strict, stored.table.filter_damage()) {
+                    return Err(error);
                 }
-                let path = stored.path.display();
-                self.add_once(stored, || format!("{path}: {damaged_pages} pages of the filter are damaged"));
+                self.add_once(stored, || match stored.table.filter_damage() {
+                    Some(error) => error.to_string(),
+                    None => format!("{}: {damaged_pages} pages of the filter were damaged", stored.path.display()),
+                });
                 Ok(())
             }
             TableFilter::Degraded(_) if strict => {

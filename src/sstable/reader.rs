@@ -129,6 +129,14 @@ impl Table {
         &self.filter
     }
 
+    /// The first page of the filter that is damaged, of all its pages.
+    #[must_use]
+    pub fn filter_damage(&self) -> Option<Error> {
+        let TableFilter::Ready(filter) = &self.filter else { return None };
+        let error = filter.verify_pages().err()?;
+        Some(error.moved_by(self.footer.filter.offset).in_file(&self.path))
+    }
+
     /// What the file says about itself.
     #[must_use]
     pub fn properties(&self) -> &Properties {
