@@ -1,7 +1,8 @@
 //! Every file of the seed corpora, and thousands of fixed mutations of them, through the fuzz targets: on any toolchain,
 //! in seconds, and the same every time.
 //!
-//! No input may make its thread ask for more memory at once than a bound in the input's length.
+//! `FILTERBLOCK_FUZZ_ROUNDS` takes so many times as many mutations. No input may make its thread ask for more memory at
+//! once than a bound in the input's length.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "a global allocator, which watches, cannot be written without")]
 
@@ -87,7 +88,8 @@ fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
         assert!(largest <= limit, "{largest} bytes at once for an input of {}", data.len());
     };
     seeds.iter().for_each(|seed| call(seed));
-    for number in 0..mutations {
+    let rounds = std::env::var("FILTERBLOCK_FUZZ_ROUNDS").map_or(1, |text| text.parse::<usize>().unwrap());
+    for number in 0..mutations * rounds {
         let mut random = SplitMix(number as u64);
         let mut data = seeds[number % seeds.len()].clone();
         for _ in 0..=random.below(4) {
