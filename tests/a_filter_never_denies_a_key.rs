@@ -280,7 +280,7 @@ fn bytes_that_are_gone_since_the_block_was_opened_deny_no_key() {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let len = std::cell::Cell::new(usize::MAX);
             let block = FilterBlock::open_with(Shrinking(&bytes, &len), verify).unwrap();
-            for left in [0, 1, 63, 64, 128, 1000, bytes.len() / 2, bytes.len() - 100] {
+            for left in [0, 1, 63, 64, 128, 1000, bytes.len() / 2, bytes.len().saturating_sub(100)] {
                 len.set(left);
                 let mut answers = vec![false; hashes.len()];
                 block.may_contain_batch(&hashes, &mut answers);
