@@ -1,44 +1,22 @@
 //! Building a filter takes little memory beyond the hashes and the block: a bumped ribbon works in shards.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "a global allocator, which counts, cannot be written without")]
 
+#[path = "allocation/of_process.rs"]
+mod allocation;
 mod block_support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use allocation::{LIVE, PEAK};
 use block_support::{SplitMix, spec};
 use filterblock::{FilterBuilder, HashSeed, KeyHash};
 
 /// Of all threads: a build may use several. The tests take turns, and the harness itself needs a few hundred bytes.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
 static TURN: Mutex<()> = Mutex::new(());
 
 const HASH_LEN_BYTES: usize = 8;
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator as it came; the counters allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Bytes of the block, and the most that were held at once from the builder's first key to the finished block.
 struct Cost {

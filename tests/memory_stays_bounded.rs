@@ -2,38 +2,16 @@
 //! docs/DESIGN.md states; all threads are counted. One test, because the count is that of the process.
 #![cfg(feature = "lsm")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "a global allocator, which counts, cannot be written without")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "allocation/of_process.rs"]
+mod allocation;
+
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use allocation::{LIVE, PEAK};
 use filterblock::lsm::{Durability, RepairMode, WriteBatch};
 use filterblock::{Db, Options};
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator as it came; the counters allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

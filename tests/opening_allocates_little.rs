@@ -1,49 +1,14 @@
 //! Opening a block, however hostile, takes no more memory than the block has bytes, and 4 KiB; and 160 bytes for each
 //! partition that is a ribbon.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "a global allocator, which counts, cannot be written without")]
 
+#[path = "allocation/of_thread.rs"]
+mod allocation;
 mod block_support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use allocation::{LIVE, PEAK};
 use block_support::{SplitMix, block, corpus, mutate, partitioned, put_number, repair_pages};
-use filterblock::{Error, Field, FilterBlock, Verify};
-
-thread_local! {
-    // By thread, because the test harness allocates on threads of its own.
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(change: isize) {
-    LIVE.with(|live| {
-        live.set(live.get() + change);
-        PEAK.with(|peak| peak.set(peak.get().max(live.get())));
-    });
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came; the counters are plain cells that allocate
-// nothing and have no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use filterblock::{Error, Field, FilterBlock, HashSeed, PartitionedBuilder, Verify};
 
 /// The most memory that opening `bytes` holds at once.
 fn peak_of_opening(bytes: &[u8], verify: Verify) -> usize {
@@ -94,6 +59,10 @@ fn the_smallest_partitions_there_can_be_cost_no_more_than_their_bytes() {
     for spec in ["full", "bloom:1", "blocked-bloom:1", "split-block:1", "split-block-512:1", "binary-fuse:8"] {
         is_frugal_but_for(spec, &partitioned(spec, 20_000, 1), 0);
     }
+    // The least that an index holds for a partition, besides: two bytes and a short key.
+    let mut builder = PartitionedBuilder::new("full".parse().unwrap(), HashSeed(7), 1);
+    (0..100_000u32).for_each(|i| builder.add(&i.to_be_bytes()[1..]).unwrap());
+    is_frugal(&builder.finish().unwrap());
     // A ribbon's geometry is longer than its few bits.
     for spec in ["ribbon:1", "bumped-ribbon:1"] {
         is_frugal_but_for(spec, &partitioned(spec, 20_000, 1), 20_000 * 160);

@@ -1,56 +1,21 @@
 //! Opening tables, logs and manifests, however hostile, takes no more memory than they have bytes, and 8 KiB; of a manifest
-//! that names tables with the shortest keys, sixteen times its bytes.
+//! that names tables with the shortest keys, twenty-five times its bytes.
 #![cfg(feature = "lsm")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "a global allocator, which counts, cannot be written without")]
 
+#[path = "allocation/of_thread.rs"]
+mod allocation;
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use allocation::{LIVE, PEAK};
 use common::{DIR, Random, key};
 use filterblock::sstable::{FilterMemory, Table, TableOptions, TableReadOptions, TableWriter};
 use filterblock::storage::{Disk, Memory, Storage};
 use filterblock::{Db, Options, Verify};
-
-thread_local! {
-    // By thread, because the test harness allocates on threads of its own.
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(change: isize) {
-    // A thread that ends may free what it no longer counts.
-    let _ = LIVE.try_with(|live| {
-        live.set(live.get() + change);
-        PEAK.with(|peak| peak.set(peak.get().max(live.get())));
-    });
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came; the counters are plain cells that allocate
-// nothing and have no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn peak_of<T>(act: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.get();

@@ -7,7 +7,6 @@
 //! can be loaded and checked alone: its pages and trailer are bound to the table and to its number.
 
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use super::layout::{Added, Content, Trailer};
 use super::reader::{Part, Verify};
@@ -109,6 +108,10 @@ impl PartitionedBuilder {
             added: Added::WholeKeys,
             extractor: None,
         };
+        if u32::try_from(self.index.len()).is_err() {
+            let reason = "the index of the partitions has 4 GiB or more".into();
+            return Err(Error::InvalidArgument { what: "partition size", reason });
+        }
         let mut index = self.index;
         trailer.append_to(&mut index);
         self.blocks.extend_from_slice(&index);
@@ -140,14 +143,26 @@ impl PartitionedBuilder {
 #[derive(Debug)]
 pub(super) struct Partitions {
     entries: Vec<Entry>,
+    /// Where the index begins.
+    index: usize,
     expected_rate: f64,
 }
 
 #[derive(Debug)]
 struct Entry {
     part: Part,
-    /// Where the partition's last key lies within the block.
-    last_key: Range<usize>,
+    /// Where the partition's last key begins in the index, and its length.
+    last_key: (u32, u32),
+}
+
+/// A partition is 64 bytes on disk at least, and two in the index: in memory it is to take no more.
+const _: () = assert!(size_of::<Entry>() <= 64);
+
+impl Entry {
+    fn last_key<'a>(&self, bytes: &'a [u8], index: usize) -> Option<&'a [u8]> {
+        let (from, len) = (self.last_key.0 as usize, self.last_key.1 as usize);
+        bytes.get(index..)?.get(from..)?.get(..len)
+    }
 }
 
 impl Partitions {
@@ -166,8 +181,11 @@ impl Partitions {
         while !cursor.is_empty() {
             let len = cursor.take_varint_usize(Field::PartitionIndex)?;
             let key = cursor.take_bytes(Field::PartitionIndex)?;
-            let key_end = usize::try_from(cursor.offset()).map_err(|_| cursor.corrupt(Field::PartitionIndex))?;
-            let last_key = key_end - key.len()..key_end;
+            let key_end = u32::try_from(cursor.offset() - index.start as u64);
+            let (Ok(key_end), Ok(key_len)) = (key_end, u32::try_from(key.len())) else {
+                return Err(cursor.corrupt(Field::PartitionIndex));
+            };
+            let last_key = (key_end - key_len, key_len);
             let corrupt = || Error::Corrupt { field: Field::Partition, offset: start as u64 };
             let end = start.checked_add(len).filter(|&end| end <= index.start).ok_or_else(corrupt)?;
             let next =
@@ -180,7 +198,7 @@ impl Partitions {
             let agrees = trailer.place == place
                 && (trailer.table_id, trailer.hash, trailer.added) == (outer.table_id, outer.hash, outer.added)
                 && padding.iter().all(|&byte| byte == 0)
-                && entries.last().is_none_or(|last| bytes.get(last.last_key.clone()) <= Some(key));
+                && entries.last().is_none_or(|last| last.last_key(bytes, index.start) <= Some(key));
             if !agrees {
                 return Err(corrupt());
             }
@@ -194,13 +212,13 @@ impl Partitions {
         if start != index.start || num_keys != outer.num_keys {
             return Err(Error::Corrupt { field: Field::PartitionIndex, offset: index.start as u64 });
         }
-        Ok(Self { entries, expected_rate: weighted_rate / (num_keys.max(1)) as f64 })
+        Ok(Self { entries, index: index.start, expected_rate: weighted_rate / (num_keys.max(1)) as f64 })
     }
 
     /// Asks the partition whose range holds `key`; a key beyond the last range asks the last.
     pub(super) fn may_contain(&self, bytes: &[u8], key: &[u8], hash: KeyHash) -> bool {
         let below =
-            self.entries.partition_point(|entry| bytes.get(entry.last_key.clone()).is_some_and(|last| last < key));
+            self.entries.partition_point(|entry| entry.last_key(bytes, self.index).is_some_and(|last| last < key));
         let entry = self.entries.get(below).or_else(|| self.entries.last());
         entry.is_some_and(|entry| entry.part.may_contain(bytes, hash))
     }

@@ -19,6 +19,10 @@ pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
 /// Most layers that bump keys: a layer bumps one key in 25, so that 2^36 keys need six.
 pub(super) const MAX_LAYERS: usize = 12;
 
+/// Of each layer, where there are two or more, in the mean: a reader takes no more memory for them.
+const MIN_LAYER_LEN_BYTES: u64 = 128;
+const _: () = assert!(size_of::<Layer>() <= 128);
+
 /// Most blocks: their slots and the bytes of a group of columns can be counted, also where addresses have 32 bits.
 const MAX_BLOCKS: usize = usize::MAX / 128;
 
@@ -251,7 +255,9 @@ impl Geometry {
             }
             last = Some(Small::new(slots, cursor.take_u8(Field::Extension)?, columns));
         }
-        if !cursor.is_empty() || layers.is_empty() {
+        // A layer is made of thousands of keys: without that, a short payload could make a reader keep many.
+        let is_long_enough = layers.len() < 2 || len_bytes >= MIN_LAYER_LEN_BYTES * layers.len() as u64;
+        if !cursor.is_empty() || layers.is_empty() || !is_long_enough {
             return Err(cursor.corrupt(Field::Extension));
         }
         Ok(Self::lay_out(columns, layers, last))

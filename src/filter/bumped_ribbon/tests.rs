@@ -290,3 +290,19 @@ fn sizes_that_no_address_can_tell_are_refused_and_not_reckoned_with() {
         }
     }
 }
+
+#[test]
+fn many_layers_in_few_bytes_are_refused() {
+    let open = |sizes: &[usize]| {
+        let columns = Widths { all: 1, fewer_share: 0 };
+        let layers = sizes.iter().map(|&blocks| Layer::new(blocks, columns)).collect();
+        let len = Ribbon::lay_out(columns, layers, None).unwrap().payload_len as u64;
+        let mut record = Vec::new();
+        sizes.iter().chain([&0]).for_each(|&size| crate::codec::put_varint(&mut record, size as u64));
+        let shape = Shape { kind: FilterKind::BumpedRibbon, params: [1, 0, 0], layers: record };
+        Geometry::new(&shape, 100, len)
+    };
+    assert!(open(&[1]).is_ok() && open(&[1_000, 60, 60]).is_ok());
+    let error = open(&[1; 12]).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { field: crate::error::Field::Extension, .. }), "{error}");
+}
