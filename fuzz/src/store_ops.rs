@@ -276,7 +276,15 @@ impl Run {
         let report = self.db().verify();
         if self.storage.struck().len() == before {
             let report = report.unwrap();
-            assert!(report.is_sound(), "{report:?}");
+            // Where a write failed before, a manifest or a log may end in the middle of a record until the store is reopened.
+            let is_unfinished = |error: &Error| {
+                let Error::InFile { path, .. } = error else { return false };
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with("MANIFEST-") || name.ends_with(".log")
+            };
+            let is_expected =
+                before > 0 && report.filter_false_negatives == 0 && report.damage.iter().all(is_unfinished);
+            assert!(report.is_sound() || is_expected, "{report:?}");
         }
     }
 
