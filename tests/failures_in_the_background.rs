@@ -56,9 +56,6 @@ impl Storage for Hooked {
         let (file, path) = (self.inner.create(path)?, path.to_path_buf());
         Ok(Box::new(HookedFile { file, path, on_write: Arc::clone(&self.on_write) }))
     }
-    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        self.inner.append(path)
-    }
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         self.inner.read(path)
     }
@@ -72,8 +69,8 @@ impl Storage for Hooked {
         (self.on_remove)(path)?;
         self.inner.remove(path)
     }
-    fn exists(&self, path: &Path) -> bool {
-        !(self.hides)(path) && self.inner.exists(path)
+    fn exists(&self, path: &Path) -> Result<bool> {
+        Ok(!(self.hides)(path) && self.inner.exists(path)?)
     }
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         self.inner.list(dir)

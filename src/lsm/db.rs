@@ -242,7 +242,7 @@ impl Db {
         let dir = dir.as_ref();
         let storage = self.shared.options.storage.as_ref();
         self.flush()?;
-        if storage.exists(dir) && !storage.list(dir)?.is_empty() {
+        if storage.exists(dir)? && !storage.list(dir)?.is_empty() {
             return Err(Error::NotAStore.in_file(dir));
         }
         open::create_dir_durably(storage, dir)?;

@@ -115,7 +115,7 @@ pub(super) fn log_id(number: u64) -> LogId {
 
 fn set_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
     let (temporary, current) = (dir.join(CURRENT_TEMPORARY), dir.join(CURRENT));
-    if storage.exists(&temporary) {
+    if storage.exists(&temporary)? {
         // A crash left it.
         storage.remove(&temporary)?;
     }

@@ -29,7 +29,7 @@ use crate::storage::Storage;
 /// `NotAStore`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
     let storage = Arc::clone(&options.storage);
-    let exists = storage.exists(&dir.join(CURRENT));
+    let exists = storage.exists(&dir.join(CURRENT))?;
     if !exists {
         check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
         // A secret that is missing is told before anything is made.
@@ -47,7 +47,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
 pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
     let storage = Arc::clone(&options.storage);
     let reports = Reports::default();
-    let (registry, hasher) = if storage.exists(&dir.join(CURRENT)) {
+    let (registry, hasher) = if storage.exists(&dir.join(CURRENT))? {
         recover_registry(&options, dir, &reports)?
     } else {
         // Looked at again under the lock: whatever it was that the first look saw, no file of a store is made anew.
@@ -64,8 +64,10 @@ pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
 /// before may have created it and then failed to sync it.
 pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let is_path = |path: &&Path| !path.as_os_str().is_empty();
-    let (created, found): (Vec<&Path>, Vec<&Path>) =
-        dir.ancestors().filter(is_path).partition(|path| !storage.exists(path));
+    let (mut created, mut found) = (Vec::new(), Vec::new());
+    for path in dir.ancestors().filter(is_path) {
+        if storage.exists(path)? { found.push(path) } else { created.push(path) }
+    }
     storage.create_dir_all(dir)?;
     let sync_name = |path: &Path| match path.parent() {
         Some(parent) => storage.sync_dir(if is_path(&parent) { parent } else { Path::new(".") }),
@@ -91,7 +93,7 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
         let reason = "no store here, and it is not to be created";
         Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(dir)
     };
-    if !storage.exists(dir) {
+    if !storage.exists(dir)? {
         return if create_if_missing { Ok(()) } else { Err(missing()) };
     }
     // What a crash in the middle of the first creation leaves: nothing that could hold data.

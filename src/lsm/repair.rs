@@ -113,7 +113,7 @@ impl Db {
 
 fn repair(dir: &Path, options: Options, mode: RepairMode) -> Result<RepairReport> {
     let storage = options.storage.as_ref();
-    if !storage.exists(dir) {
+    if !storage.exists(dir)? {
         return Err(missing(dir));
     }
     // Before the lock, whose file a directory of somebody else is not to get.
@@ -209,7 +209,7 @@ impl Plan {
         if !self.aside.is_empty() {
             storage.create_dir_all(&lost)?;
             for (from, to) in &self.report.set_aside {
-                if !storage.exists(to) {
+                if !storage.exists(to)? {
                     storage.link_or_copy(from, to)?;
                 }
             }
@@ -221,8 +221,10 @@ impl Plan {
             self.state.next_file_number = number + 1;
             drop(Manifest::create(storage, dir, number, &self.state.snapshot())?);
         }
-        for (path, _) in self.aside.iter().filter(|(path, must_go)| *must_go && storage.exists(path)) {
-            storage.remove(path)?;
+        for (path, _) in self.aside.iter().filter(|(_, must_go)| *must_go) {
+            if storage.exists(path)? {
+                storage.remove(path)?;
+            }
         }
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
         drop(open_locked(dir, options)?);
@@ -236,7 +238,7 @@ fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf>
     let content = storage.read(path)?;
     for nth in 1u64.. {
         let to = lost.join(if nth == 1 { name.clone() } else { format!("{name}.{nth}") });
-        if !storage.exists(&to) || storage.read(&to)? == content {
+        if !storage.exists(&to)? || storage.read(&to)? == content {
             return Ok(to);
         }
     }

@@ -74,7 +74,7 @@ impl Db {
         let mut report = VerifyReport::default();
         for (_, stored) in version.all_tables() {
             // An open file can be read though its name is gone; the next open could not.
-            let is_there = self.shared.options.storage.exists(&stored.path) || stored.is_obsolete();
+            let is_there = self.shared.options.storage.exists(&stored.path)? || stored.is_obsolete();
             if !is_there {
                 let error = Error::Io(std::io::ErrorKind::NotFound.into());
                 report.damage.push(error.in_file(&stored.path));
@@ -134,7 +134,7 @@ impl Db {
                 Ok(next)
             });
             // A flush that has just ended removes its log.
-            if number != current && !storage.exists(&path) {
+            if number != current && !storage.exists(&path)? {
                 continue;
             }
             let Some(end) = report.note(outcome)? else { continue };
