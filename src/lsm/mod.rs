@@ -20,6 +20,8 @@ mod log_file;
 mod log_reader;
 mod manifest;
 mod memtable;
+#[cfg(test)]
+mod number_tests;
 mod open;
 mod options;
 mod recovery;

@@ -180,8 +180,10 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
         (state.hash.kind, state.hash.fingerprint) = (kind, Some(fingerprint));
     }
     state.log_number = edit.log_number.unwrap_or(state.log_number);
-    state.next_file_number = edit.next_file_number.unwrap_or(state.next_file_number);
-    state.last_sequence = edit.last_sequence.unwrap_or(state.last_sequence);
+    // With a number that no store gives out none would open.
+    let believed = |number: Option<u64>| number.filter(|&number| number <= MAX_NUMBER);
+    state.next_file_number = believed(edit.next_file_number).unwrap_or(state.next_file_number);
+    state.last_sequence = believed(edit.last_sequence).unwrap_or(state.last_sequence);
     let gone: BTreeSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
     let again: BTreeSet<u64> = edit.added.iter().map(|(_, meta)| meta.number).collect();
     for tables in &mut state.levels {
@@ -210,7 +212,7 @@ pub(super) struct FoundTable {
 impl FoundTable {
     /// Where it says that it comes from.
     pub(super) fn origin(&self) -> Option<TableOrigin> {
-        self.peek.properties.as_ref()?.origin
+        self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::super::file_name::table_name;
 use super::super::flush::{origin, table_meta};
 use super::super::options::Options;
+use super::super::recovery::MAX_NUMBER;
 use super::super::shared::table_id;
 use super::super::version_edit::{StoreState, TableMeta};
 use super::evidence::{FoundTable, ManifestEvidence, missing};
@@ -106,7 +107,8 @@ impl Tables<'_> {
                 is_exact: false,
             });
             let place = from_manifest.or(from_origin);
-            last_sequence = last_sequence.max(place.map_or(0, |place| place.largest_sequence));
+            let largest = place.map(|place| place.largest_sequence).filter(|&largest| largest <= MAX_NUMBER);
+            last_sequence = last_sequence.max(largest.unwrap_or_default());
             let level = place.map_or(0, |place| usize::from(place.level));
             if let Some(meta) = self.examine(evidence.state.store_id, table, level, known.map(|(_, meta)| meta))? {
                 candidates.push(Candidate { meta, number: table.number, place });
