@@ -221,7 +221,7 @@ fn build(dir: &Path, options: Options, registry: Registry, hasher: KeyHasher, re
         work: Mutex::new(Work::default()),
         changed: std::sync::Condvar::new(),
         closed,
-        has_given_up: false.into(),
+        left_out: Mutex::default(),
         cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
         counters: Counters::new(),
         reports,

@@ -214,6 +214,6 @@ impl Shared {
         // Whatever the settings, nobody waits for a flush or a compaction that is not going to come.
         let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
         state.waiting.len() >= self.options.max_waiting_buffers.max(1)
-            || self.compacts_by_itself() && l0_tables >= l0_limit
+            || l0_tables >= l0_limit && self.compacts_level_0(&state.version)
     }
 }
