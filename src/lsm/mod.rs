@@ -39,9 +39,9 @@ mod write;
 
 pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 pub use db::{Db, Snapshot};
-pub use log_reader::LogRecovery;
+pub use log_reader::{LogRecovery, LogTail};
 pub use options::{Durability, FilterUse, Options};
 pub use repair::{LOST, RepairMode, RepairReport};
 pub use scan::Scan;
 pub use stats::{LevelStats, Stats};
-pub use verify::VerifyReport;
+pub use verify::{Progress, VerifyReport};

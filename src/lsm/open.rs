@@ -183,8 +183,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
         }
     }
     if !recovered.end.is_clean() {
-        let (len, offset) = (recovered.end.torn_tail_bytes, recovered.end.valid_len_bytes);
-        reports.add(format!("{}: {len} bytes from {offset} on were cut off by a crash", path.display()));
+        reports.add_tail(recovered.end.tail(&path));
         // While the manifest is still the torn one: should this open fail, the next one must know as much.
         set_aside_unnamed(storage, dir, &state, reports)?;
     }

@@ -103,10 +103,7 @@ impl Replay<'_> {
         let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
         let storage = shared.options.storage.as_ref();
         let end = read_log(storage, &path, id, shared.options.recovery, &mut |record| self.take(&record, &path))?;
-        if end.torn_tail_bytes > 0 {
-            let (len, offset) = (end.torn_tail_bytes, end.valid_len_bytes);
-            shared.reports.add(format!("{}: {len} bytes from {offset} on were cut off by a crash", path.display()));
-        }
+        shared.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
             shared.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
         }

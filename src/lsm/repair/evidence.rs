@@ -206,6 +206,7 @@ pub(super) fn missing(path: &Path) -> Error {
 #[derive(Debug)]
 pub(super) struct FoundTable {
     pub(super) number: u64,
+    pub(super) len_bytes: u64,
     pub(super) peek: Peek,
 }
 
@@ -223,7 +224,7 @@ impl FoundTable {
 pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeSet<u64>) -> Result<Vec<FoundTable>> {
     let look = |&number: &u64| {
         let bytes = storage.read(&dir.join(table_name(number)))?;
-        Ok(FoundTable { number, peek: Peek::at(&bytes) })
+        Ok(FoundTable { number, len_bytes: bytes.len() as u64, peek: Peek::at(&bytes) })
     };
     numbers.iter().map(look).collect()
 }
