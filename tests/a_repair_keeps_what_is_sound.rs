@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use common::{DIR, change, files, image, key, quiet, scan_all};
-use filterblock::lsm::{Durability, RepairMode, RepairReport};
+use filterblock::lsm::{Durability, Progress, RepairMode, RepairReport};
 use filterblock::storage::{Memory, Storage};
 use filterblock::{Db, Error, FilterSpec, Options, TableShape};
 
@@ -108,6 +108,17 @@ fn a_sound_store_stays_as_it_is() {
     let (report, changed) = repair(&storage, &content, "sound");
     assert!(report.was_sound() && report.is_complete() && changed.is_empty(), "{report}");
     assert!(report.tables_kept >= 4 && report.tables_rewritten == 0);
+    let reaches_its_end = |told: &[Progress]| {
+        let last = told.last().unwrap();
+        assert!(told.is_sorted_by_key(|progress| progress.done_bytes) && told.len() > 20, "{told:?}");
+        assert!(told.iter().all(|progress| progress.total_bytes == last.done_bytes), "{told:?}");
+    };
+    let mut told = Vec::new();
+    Db::repair_with(DIR, options(&storage), RepairMode::DryRun, &mut |progress| told.push(progress)).unwrap();
+    reaches_its_end(&told);
+    told.clear();
+    Db::open(DIR, options(&storage)).unwrap().verify_with(&mut |progress| told.push(progress)).unwrap();
+    reaches_its_end(&told);
     assert!(!storage.exists(&Path::new(DIR).join("lost")).unwrap());
 }
 

@@ -163,7 +163,8 @@ fn the_end_of_a_log_that_is_no_record_is_told_and_is_damage_unless_bytes_are_mis
     }
     // Header, record header, operation, lengths, key, value.
     let (begin, len) = (48 + 24 + 1 + 1 + 1 + 2 + 200, 24 + 1 + 1 + 1 + 2 + 200);
-    let cases: [(&str, fn(&mut Vec<u8>), u64, i32); 5] = [
+    type Edit = fn(&mut Vec<u8>);
+    let cases: [(&str, Edit, u64, i32); 5] = [
         ("whole", |_| {}, 0, 0),
         ("cut", |log| log.truncate(log.len() - 10), len - 10, 0),
         ("flipped", |log| *log.last_mut().unwrap() ^= 1, len, 1),

@@ -391,14 +391,14 @@ fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
     fill(Options { level_base_bytes: 1, level_size_ratio: 1 << 40, ..into_level_1() });
     let below = files(&memory, Path::new(DIR), ".sst");
     fill(into_level_1());
-    let above = files(&memory, Path::new(DIR), ".sst").into_iter().filter(|path| !below.contains(path));
-    let damaged = above.skip(3).next().unwrap();
+    let mut above = files(&memory, Path::new(DIR), ".sst").into_iter().filter(|path| !below.contains(path));
+    let damaged = above.nth(3).unwrap();
     common::change(&memory, &damaged, damage);
     (memory, damaged)
 }
 
 /// With one entry a block, the first key of the second block made the largest there is, and its sum made right.
-fn disorder(bytes: &mut Vec<u8>) {
+fn disorder(bytes: &mut [u8]) {
     let (block_len, footer) = (3 + 9 + 20 + 8 + 5, bytes.len() - 112);
     let table_id = bytes[footer..footer + 16].to_vec();
     let block = &mut bytes[block_len..2 * block_len];
@@ -411,7 +411,8 @@ fn disorder(bytes: &mut Vec<u8>) {
 
 #[test]
 fn a_table_that_is_damaged_or_in_disorder_is_left_out_and_the_others_are_compacted() {
-    for damage in [(|bytes: &mut Vec<u8>| bytes[70] ^= 1) as fn(&mut Vec<u8>), disorder] {
+    let damages: [fn(&mut Vec<u8>); 2] = [|bytes| bytes[70] ^= 1, |bytes| disorder(bytes)];
+    for damage in damages {
         let (memory, damaged) = two_levels(damage);
         let options = Options {
             auto_compaction: true,
