@@ -178,6 +178,7 @@ fn a_bit_flipped_in_a_table_costs_at_most_the_keys_of_its_block() {
         let bytes = sound.read(&path).unwrap();
         let data_len = data_len(&bytes);
         let step = if every() { 1 } else { 7 };
+        println!("{}: {} flips", path.display(), bytes.len().div_ceil(step));
         for at in (0..bytes.len()).step_by(step) {
             let storage = image(&sound);
             change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
@@ -203,7 +204,9 @@ fn of_a_table_that_is_cut_the_whole_blocks_are_there() {
     for path in files(&sound, Path::new(DIR), ".sst") {
         let bytes = sound.read(&path).unwrap();
         let data_len = data_len(&bytes);
-        for cut in (0..bytes.len()).step_by(if every() { 1 } else { 13 }) {
+        let step = if every() { 1 } else { 13 };
+        println!("{}: {} cuts", path.display(), bytes.len().div_ceil(step));
+        for cut in (0..bytes.len()).step_by(step) {
             let storage = image(&sound);
             change(&storage, &path, |bytes| bytes.truncate(cut));
             let what = format!("{} cut at {cut}", path.display());
