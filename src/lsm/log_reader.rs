@@ -105,7 +105,7 @@ impl fmt::Display for LogTail {
         let Self { path, offset, len_bytes, is_cut } = self;
         write!(
             f,
-            "{}: the last {len_bytes} bytes, at offset {offset}, are no whole record and were left out: ",
+            "{}: the last {len_bytes} bytes, at offset {offset}, are no whole record and were cut off: ",
             path.display()
         )?;
         f.write_str(match is_cut {
