@@ -43,10 +43,18 @@ pub struct Progress {
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong, not even an end of a log that may have been damaged ([`LogTail::is_cut`]).
+    /// Whether nothing is wrong with what the store has now.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.damage.is_empty() && self.filter_false_negatives == 0 && self.tails.iter().all(|tail| tail.is_cut)
+        self.damage.is_empty() && self.filter_false_negatives == 0
+    }
+
+    /// Whether what was cut off the end of a log may have been damaged, rather than cut by a crash ([`LogTail::is_cut`]): a
+    /// write that was acknowledged may then be missing. A device that kept some bytes of a last write and not others
+    /// leaves the same.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.tails.iter().any(|tail| !tail.is_cut)
     }
 
     fn add(&mut self, check: TableCheck) {
