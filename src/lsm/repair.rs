@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::hash::KeyHasher;
 use crate::sstable::Loss;
 use crate::storage::Storage;
-use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing};
+use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing, split_copies};
 use logs::{LogEvidence, look_at_logs};
 use tables::Tables;
 
@@ -148,11 +148,11 @@ impl Plan {
     ) -> Result<Self> {
         let storage = options.storage.as_ref();
         let named: BTreeSet<u64> = evidence.named().into_keys().collect();
-        let unnamed: BTreeSet<u64> =
-            listing.tables.iter().copied().filter(|n| !named.contains(n) && !evidence.removed.contains(n)).collect();
         let is_known = evidence.state.store_id != [0; 16];
         let wanted: BTreeSet<u64> = listing.tables.iter().copied().filter(|n| !evidence.removed.contains(n)).collect();
-        let found = look_at_tables(storage, dir, &wanted)?;
+        let mut found = look_at_tables(storage, dir, &wanted)?;
+        let copies = split_copies(&mut found, &named);
+        let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
         let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
         // Of tables that are not named: a manifest that has lost its last edits, also without a trace.
@@ -182,6 +182,7 @@ impl Plan {
             look_at_logs(storage, dir, state.store_id, &listing.logs, state.log_number, state.last_sequence)?;
         state.log_number = log_number;
         report.losses.extend(losses);
+        aside.extend(copies.into_iter().map(|number| (dir.join(table_name(number)), true)));
         aside.extend(evidence.damaged.into_iter().map(|path| (path, false)));
         aside.extend(damaged.into_iter().map(|path| (path, false)));
         aside.extend(unusable.into_iter().map(|path| (path, true)));

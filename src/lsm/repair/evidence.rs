@@ -212,6 +212,22 @@ impl FoundTable {
     pub(super) fn origin(&self) -> Option<TableOrigin> {
         self.peek.properties.as_ref()?.origin
     }
+
+    /// The number by which it is to be judged: that of the file whose content it has, or had first.
+    pub(super) fn first_number(&self) -> u64 {
+        self.peek.properties.as_ref().and_then(|own| own.copied_from).unwrap_or(self.number)
+    }
+}
+
+/// Takes out of `found` what has the same content as another: the copies that a repair wrote before it was interrupted,
+/// and where the manifest names a copy, the original.
+pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {
+    let all: Vec<(u64, u64)> = found.iter().map(|table| (table.first_number(), table.number)).collect();
+    let is_double = |table: &mut FoundTable| {
+        let mut others = all.iter().filter(|(first, _)| *first == table.first_number()).map(|(_, number)| *number);
+        !named.contains(&table.number) && others.any(|other| named.contains(&other) || other < table.number)
+    };
+    found.extract_if(.., is_double).map(|table| table.number).collect()
 }
 
 /// Looks at every table that is to be looked at.

@@ -109,7 +109,7 @@ impl Tables<'_> {
             last_sequence = last_sequence.max(place.map_or(0, |place| place.largest_sequence));
             let level = place.map_or(0, |place| usize::from(place.level));
             if let Some(meta) = self.examine(evidence.state.store_id, table, level, known.map(|(_, meta)| meta))? {
-                candidates.push(Candidate { meta, number: table.number, place });
+                candidates.push(Candidate { meta, number: table.first_number(), place });
             }
         }
         for (number, (_, meta)) in named.iter().filter(|(number, _)| found.iter().all(|table| table.number != **number))
@@ -217,7 +217,9 @@ impl Tables<'_> {
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(&shape)),
             hasher: self.hasher.clone(),
             table_id: table_id(&store_id, number),
-            origin: sequences.and_then(|sequences| origin(level, sequences)),
+            // Judged like what it was written from, should it come to that: the next repair may be without this manifest.
+            origin: found.origin().or_else(|| sequences.and_then(|sequences| origin(level, sequences))),
+            copied_from: Some(found.first_number()),
             ..TableOptions::default()
         };
         let mut writer = None;
