@@ -97,11 +97,14 @@ impl Tables<'_> {
             let origin = table.origin();
             let from_manifest = known.map(|(level, meta)| Place {
                 level: *level,
+                smallest_sequence: meta.smallest_sequence,
                 largest_sequence: meta.largest_sequence,
-                is_exact: true,
+                // Of one that is not, the edit that removed it may be missing.
+                is_exact: evidence.is_whole,
             });
             let from_origin = origin.map(|origin| Place {
                 level: origin.level,
+                smallest_sequence: origin.smallest_sequence,
                 largest_sequence: origin.largest_sequence,
                 is_exact: false,
             });
@@ -118,8 +121,9 @@ impl Tables<'_> {
         }
         let ordered = newest_first(candidates);
         for (newer, older) in doubtful(&ordered) {
+            let how = if newer.overlaps(older) { "which overlaps it" } else { "which it seems to replace" };
             let (newer, older) = (self.path(newer.number), self.path(older.number));
-            let doubt = format!("{}: taken as newer than {}, which overlaps it", newer.display(), older.display());
+            let doubt = format!("{}: taken as newer than {}, {how}", newer.display(), older.display());
             self.report.doubts.push(doubt);
         }
         let ranks = (1..=ordered.len() as u64).rev();
