@@ -89,3 +89,16 @@ fn a_recovery_may_read_what_never_reaches_the_disk_and_outlives_a_power_failure_
         }
     }
 }
+
+#[test]
+fn a_log_of_which_a_sync_failed_does_not_pass_for_sound() {
+    let storage = Faulty::new();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    db.put(&key(0), b"value").unwrap();
+    assert!(db.verify().unwrap().is_sound());
+    storage.fail(Fault { from: storage.operations(), kind: FaultKind::Io, is_lasting: true });
+    assert!(db.put(&key(1), b"value").is_err());
+    storage.heal();
+    let report = db.verify().unwrap();
+    assert!(report.damage.iter().any(|error| error.to_string().contains(".log")), "{report:?}");
+}
