@@ -163,10 +163,11 @@ impl Plan {
         let has_all = named.is_subset(&listing.tables) || unnamed.is_empty();
         let by_manifest = evidence.is_whole && is_known && has_all && !is_stale;
         let hasher = identify(dir, options, &listing, &found, &mut evidence.state, is_known)?;
+        let spans = logs::spans(storage, dir, evidence.state.store_id, &listing.logs)?;
         let mut report = RepairReport { losses: std::mem::take(&mut evidence.losses), ..RepairReport::default() };
         let next_number = listing.next_number.max(evidence.state.next_file_number);
         let mut tables =
-            Tables { dir, options, mode, hasher: &hasher, next_number, report: &mut report, aside: Vec::new() };
+            Tables { dir, options, mode, hasher: &hasher, next_number, logs: &spans, report: &mut report, aside: Vec::new() };
         let mut state = match by_manifest {
             true => tables.by_manifest(&evidence, &found)?,
             false => tables.by_themselves(&evidence, &found)?,

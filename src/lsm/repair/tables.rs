@@ -9,9 +9,10 @@ use super::super::options::Options;
 use super::super::shared::table_id;
 use super::super::version_edit::{StoreState, TableMeta};
 use super::evidence::{FoundTable, ManifestEvidence, missing};
+use super::logs::{LogSpan, unbroken};
 use super::order::{Candidate, Place, doubtful, newest_first};
 use super::{RepairMode, RepairReport};
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
 use crate::hash::KeyHasher;
 use crate::policy::TableShape;
 use crate::sstable::{
@@ -24,6 +25,8 @@ pub(super) struct Tables<'a> {
     pub(super) mode: RepairMode,
     pub(super) hasher: &'a KeyHasher,
     pub(super) next_number: u64,
+    /// What the logs hold.
+    pub(super) logs: &'a [LogSpan],
     pub(super) report: &'a mut RepairReport,
     /// Files to be kept aside, and whether they must be gone before the store is opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
@@ -55,14 +58,24 @@ impl Tables<'_> {
                 }
             }
         }
-        // Flushed, and named by an edit that was lost.
+        // Flushed, and named by an edit that was lost. Where the logs still hold what is in them, opening the store would
+        // take it from there, whatever has become of the tables.
+        let last_flushed = found.iter().filter_map(FoundTable::origin).filter(|origin| evidence.is_next(origin));
+        let is_logged = last_flushed.map(|origin| origin.largest_sequence).max().is_some_and(|last| {
+            let held = unbroken(self.logs, state.log_number);
+            held.is_some_and(|held| held.start <= state.last_sequence.saturating_add(1) && held.end > last)
+        });
         let mut unnamed: Vec<&FoundTable> = found.iter().filter(|table| !named.contains_key(&table.number)).collect();
         unnamed.sort_by_key(|table| table.origin().map(|origin| origin.largest_sequence));
         for table in unnamed {
             let origin = table.origin();
             let newer = origin.filter(|origin| evidence.is_next(origin));
             let path = self.path(table.number);
-            if let Some(origin) = newer {
+            if let Some(origin) = newer.filter(|_| !is_logged) {
+                if origin.smallest_sequence > state.last_sequence.saturating_add(1) {
+                    let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(&path);
+                    self.report.losses.push(Loss { error, keys: KeyRange::ALL });
+                }
                 if let Some(meta) = self.examine(state.store_id, table, 0, None)? {
                     let (smallest_sequence, largest_sequence) = (origin.smallest_sequence, origin.largest_sequence);
                     if let Some(level_0) = state.levels.first_mut() {
