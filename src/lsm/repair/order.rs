@@ -137,3 +137,43 @@ fn newer_is_guess(newer: &Candidate, older: &Candidate) -> bool {
     let is_merged_away = older.place.zip(newer.place).is_some_and(|(older, newer)| older.is_merged_away(&newer));
     is_merged_away || newer.overlaps(older) && !newer.is_surely_above(older)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables with the same keys: number, level, smallest and largest sequence number.
+    fn ordered(tables: &[(u64, u8, u64, u64)]) -> (Vec<u64>, usize) {
+        let candidate = |&(number, level, smallest_sequence, largest_sequence): &_| Candidate {
+            meta: TableMeta { number, ..TableMeta::default() },
+            number,
+            place: Some(Place { level, smallest_sequence, largest_sequence, is_exact: false }),
+        };
+        let ordered = newest_first(tables.iter().map(candidate).collect());
+        let doubts = doubtful(&ordered).len();
+        (ordered.into_iter().map(|one| one.number).collect(), doubts)
+    }
+
+    #[test]
+    fn in_a_store_with_many_levels_nothing_is_in_doubt() {
+        // Level 1 keeps old tables, so that what is merged there begins with old writes too.
+        let tables = [(3, 3, 1, 100), (5, 2, 1, 200), (9, 1, 1, 300), (8, 0, 301, 310), (12, 0, 311, 320)];
+        assert_eq!(ordered(&tables), (vec![12, 8, 9, 5, 3], 0));
+    }
+
+    #[test]
+    fn what_may_have_been_merged_away_is_below_and_in_doubt() {
+        // Of level 0.
+        assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 20)]), (vec![7, 4, 3], 1));
+        assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 10)]), (vec![4, 7, 3], 1));
+        // On the same level.
+        assert_eq!(ordered(&[(3, 1, 1, 10), (7, 1, 1, 20)]), (vec![7, 3], 1));
+        // Moved down before.
+        assert_eq!(ordered(&[(3, 1, 1, 10), (7, 1, 11, 20)]), (vec![7, 3], 0));
+        // To the next level; here the ranges decide nothing, and here they do.
+        assert_eq!(ordered(&[(3, 1, 1, 10), (7, 2, 1, 20)]), (vec![3, 7], 1));
+        assert_eq!(ordered(&[(3, 1, 1, 10), (7, 2, 11, 20)]), (vec![7, 3], 0));
+        // Merged after a repair, which left nothing on level 2.
+        assert_eq!(ordered(&[(3, 2, 1, 10), (7, 1, 0, 20)]), (vec![7, 3], 1));
+    }
+}
