@@ -65,18 +65,26 @@ fn what_a_log_still_holds_is_not_lost_with_a_table_of_it_that_no_manifest_names(
         .position(|moment| moment.operation == Operation::Rename && moment.path.to_string_lossy().contains(".sst"));
     // The table has its name, the manifest does not know it.
     let crashed = moments[renamed.unwrap() + 1].after(Crash::Kept, 0);
-    let plain = moments[renamed.unwrap() + 1].after(Crash::Kept, 0);
     let table = files(&crashed, Path::new(DIR), ".sst").remove(0);
-    for storage in [&crashed, &plain] {
-        storage.damage(&table, |bytes| bytes[100] ^= 1).unwrap();
-    }
     let missing = |storage: &Faulty| {
         let db = Db::open(DIR, on(storage)).unwrap();
         (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count()
     };
-    assert_eq!(missing(&plain), 0, "opened without a repair");
-    let report = Db::repair(DIR, on(&crashed), RepairMode::Write).unwrap();
-    assert_eq!(missing(&crashed), 0, "repaired:\n{report}");
+    type Edit = fn(&mut Vec<u8>);
+    let edits: [Edit; 3] =
+        [|bytes| bytes[100] ^= 1, |bytes| bytes.truncate(bytes.len() - 50), |bytes| bytes.truncate(90)];
+    for edit in edits {
+        crashed.damage(&table, edit).unwrap();
+        assert_eq!(missing(&crashed.after(Crash::Kept, 0)), 0, "opened without a repair");
+        for has_manifest in [true, false] {
+            let image = crashed.after(Crash::Kept, 0);
+            if !has_manifest {
+                forget_manifest(&image);
+            }
+            let report = Db::repair(DIR, on(&image), RepairMode::Write).unwrap();
+            assert_eq!(missing(&image), 0, "with a manifest: {has_manifest}; repaired:\n{report}");
+        }
+    }
 }
 
 #[test]
@@ -159,4 +167,31 @@ fn tables_that_are_cut_and_a_manifest_of_which_the_beginning_is_left_give_a_stor
     let report = Db::repair(DIR, on(&storage), RepairMode::Write).unwrap();
     let db = Db::open(DIR, on(&storage)).unwrap();
     assert!((20..120).all(|i| db.get(&key(i)).unwrap().is_some()), "{report}");
+}
+
+/// The repair puts all tables into level 0, so that the next compaction merges one that says that it was written to level 2.
+#[test]
+fn a_table_merged_away_after_a_repair_brings_nothing_deleted_back_without_a_doubt() {
+    let storage = Memory::new();
+    let small = || Options { auto_compaction: true, l0_compaction_trigger: 1, level_base_bytes: 1, ..quiet(&storage) };
+    let db = Db::open(DIR, small()).unwrap();
+    (0..200).for_each(|i| db.put(&key(i), b"old").unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert!(db.stats().levels.len() > 2);
+    db.close().unwrap();
+    forget_manifest(&storage);
+    let report = Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap();
+    assert!(report.is_complete(), "{report}");
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    let snapshot = db.snapshot();
+    db.delete(&key(5)).unwrap();
+    db.compact_range(..).unwrap();
+    let killed = image(&storage);
+    drop(snapshot);
+    assert_eq!(files(&killed, Path::new(DIR), ".sst").len(), 2);
+    forget_manifest(&killed);
+    let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
+    let found = Db::open(DIR, quiet(&killed)).unwrap().get(&key(5)).unwrap();
+    assert!(found.is_none() || !report.is_complete(), "{found:?} is back, and the report says:\n{report}");
 }

@@ -25,7 +25,7 @@ use super::Db;
 use super::file_name::{CURRENT, LOCK, manifest_name, table_name};
 use super::log_reader::LogRecovery;
 use super::manifest::Manifest;
-use super::open::{its_hasher, new_hasher, open_locked, random_u64};
+use super::open::{in_order, its_hasher, new_hasher, open_locked, random_u64};
 use super::options::Options;
 use super::version_edit::StoreState;
 use crate::codec::u64_bytes;
@@ -166,17 +166,22 @@ impl Plan {
         let spans = logs::spans(storage, dir, evidence.state.store_id, &listing.logs)?;
         let mut report = RepairReport { losses: std::mem::take(&mut evidence.losses), ..RepairReport::default() };
         let next_number = listing.next_number.max(evidence.state.next_file_number);
-        let mut tables =
-            Tables { dir, options, mode, hasher: &hasher, next_number, logs: &spans, report: &mut report, aside: Vec::new() };
+        let mut tables = Tables {
+            dir,
+            options,
+            mode,
+            hasher: &hasher,
+            next_number,
+            logs: &spans,
+            report: &mut report,
+            aside: Vec::new(),
+        };
         let mut state = match by_manifest {
             true => tables.by_manifest(&evidence, &found)?,
             false => tables.by_themselves(&evidence, &found)?,
         };
         let (next_number, mut aside) = (tables.next_number, std::mem::take(&mut tables.aside));
         if !by_manifest {
-            if state.last_sequence == 0 {
-                state.last_sequence = first_logged.map_or(report.entries, |first| first.saturating_sub(1));
-            }
             aside.extend(listing.manifests.iter().map(|&number| (dir.join(manifest_name(number)), false)));
         }
         let LogEvidence { losses, damaged, unusable, log_number } =
@@ -200,6 +205,11 @@ impl Plan {
 
     fn carry_out(mut self, dir: &Path, options: Options, mode: RepairMode) -> Result<RepairReport> {
         let storage = options.storage.as_ref();
+        if self.report.new_manifest {
+            self.state.next_file_number = self.next_number + 1;
+            // With no other does a store open, nor is it repaired again.
+            in_order(&self.state, &dir.join(manifest_name(self.next_number)))?;
+        }
         let lost = dir.join(LOST);
         for (path, _) in &self.aside {
             let to = free_name(storage, &lost, path)?;
@@ -219,9 +229,7 @@ impl Plan {
             storage.sync_dir(dir)?;
         }
         if self.report.new_manifest {
-            let number = self.next_number;
-            self.state.next_file_number = number + 1;
-            drop(Manifest::create(storage, dir, number, &self.state.snapshot())?);
+            drop(Manifest::create(storage, dir, self.next_number, &self.state.snapshot())?);
         }
         for (path, _) in self.aside.iter().filter(|(path, must_go)| *must_go && storage.exists(path)) {
             storage.remove(path)?;

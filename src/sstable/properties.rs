@@ -27,9 +27,9 @@ const NUM_REQUIRED: usize = 10;
 /// Where a store put a file when it wrote it: what tells newer files from older ones should the manifest be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOrigin {
-    /// The level. Later it may lie deeper, never higher.
+    /// The level. Later it may lie deeper, but higher only after a repair without a manifest.
     pub level: u8,
-    /// No write in the file, or in what it was merged from, is older.
+    /// No write in the file, or in what it was merged from, is older; 0 where a repair without a manifest came between.
     pub smallest_sequence: u64,
     /// No write in the file, or in what it was merged from, is newer.
     pub largest_sequence: u64,

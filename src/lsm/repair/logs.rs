@@ -118,6 +118,11 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     Some(oldest.first..end)
 }
 
+/// The first write that any log holds.
+pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
+    spans.iter().map(|span| span.earliest).min()
+}
+
 /// Reads the logs from `log_number` on, of a store whose tables hold all writes up to `last_sequence`.
 ///
 /// # Errors

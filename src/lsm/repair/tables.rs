@@ -1,5 +1,6 @@
 //! The tables of a store that is repaired: kept, written anew, or given up.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use super::super::options::Options;
 use super::super::shared::table_id;
 use super::super::version_edit::{StoreState, TableMeta};
 use super::evidence::{FoundTable, ManifestEvidence, missing};
-use super::logs::{LogSpan, unbroken};
+use super::logs::{LogSpan, earliest, unbroken};
 use super::order::{Candidate, Place, doubtful, newest_first};
 use super::{RepairMode, RepairReport};
 use crate::error::{Error, Field, Result};
@@ -103,34 +104,37 @@ impl Tables<'_> {
     /// I/O errors, and tables of a newer version.
     pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let named = evidence.named();
-        let mut last_sequence = evidence.state.last_sequence;
+        let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
+        let in_tables = places.iter().flatten().map(|place| place.largest_sequence);
+        let last = in_tables.chain([evidence.state.last_sequence]).max().unwrap_or(0);
+        // Logs that hold all writes to the last are read from their first one on, for the sake of tables that are damaged.
+        let from_logs = unbroken(self.logs, 0).filter(|held| held.end > last).map(|held| held.start.saturating_sub(1));
+        let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
         let mut candidates = Vec::new();
-        for table in found {
-            let known = named.get(&table.number);
-            let origin = table.origin();
-            let from_manifest = known.map(|(level, meta)| Place {
-                level: *level,
-                smallest_sequence: meta.smallest_sequence,
-                largest_sequence: meta.largest_sequence,
-                // Of one that is not, the edit that removed it may be missing.
-                is_exact: evidence.is_whole,
-            });
-            let from_origin = origin.map(|origin| Place {
-                level: origin.level,
-                smallest_sequence: origin.smallest_sequence,
-                largest_sequence: origin.largest_sequence,
-                is_exact: false,
-            });
-            let place = from_manifest.or(from_origin);
-            last_sequence = last_sequence.max(place.map_or(0, |place| place.largest_sequence));
+        for (table, place) in found.iter().zip(places) {
+            // The logs hold all of it.
+            if place.is_some_and(|place| place.smallest_sequence > last_sequence) {
+                self.aside.push((self.path(table.number), true));
+                continue;
+            }
+            let meta = named.get(&table.number).map(|(_, meta)| meta);
             let level = place.map_or(0, |place| usize::from(place.level));
-            if let Some(meta) = self.examine(evidence.state.store_id, table, level, known.map(|(_, meta)| meta))? {
-                candidates.push(Candidate { meta, number: table.first_number(), place });
+            if let Some(meta) = self.examine(evidence.state.store_id, table, level, meta)? {
+                let is_exact = place.is_some_and(|place| place.is_exact);
+                let number = if is_exact { table.number } else { table.first_number() };
+                candidates.push(Candidate { meta, number, place });
             }
         }
-        for (number, (_, meta)) in named.iter().filter(|(number, _)| found.iter().all(|table| table.number != **number))
-        {
-            self.give_up(missing(&self.path(*number)), Some((meta.smallest.clone(), meta.largest.clone())));
+        let is_there = |number: &u64| found.iter().any(|table| table.number == *number);
+        for (number, (_, meta)) in named.iter().filter(|(number, _)| !is_there(number)) {
+            if meta.smallest_sequence <= last_sequence {
+                self.give_up(missing(&self.path(*number)), Some((meta.smallest.clone(), meta.largest.clone())));
+            }
+        }
+        if candidates.iter().any(|one| one.place.is_none()) {
+            // Its writes may be any up to where the logs begin.
+            let before = earliest(self.logs).map_or(self.report.entries, |first| first.saturating_sub(1));
+            last_sequence = last_sequence.max(before);
         }
         let ordered = newest_first(candidates);
         for (newer, older) in doubtful(&ordered) {
@@ -139,12 +143,7 @@ impl Tables<'_> {
             let doubt = format!("{}: taken as newer than {}, {how}", newer.display(), older.display());
             self.report.doubts.push(doubt);
         }
-        let ranks = (1..=ordered.len() as u64).rev();
-        let level_0 = ranks.zip(ordered).map(|(rank, one)| TableMeta {
-            smallest_sequence: rank,
-            largest_sequence: rank,
-            ..one.meta
-        });
+        let (level_0, last_sequence) = self.rank(ordered, last_sequence);
         let mut state = evidence.state.clone();
         state.levels = vec![Vec::new(); evidence.state.levels.len()];
         if let Some(tables) = state.levels.first_mut() {
@@ -152,6 +151,35 @@ impl Tables<'_> {
         }
         (state.last_sequence, state.log_number) = (last_sequence, 0);
         Ok(state)
+    }
+
+    /// Gives tables, newest first, sequence numbers that keep their order in level 0 and are no larger than `last`: above
+    /// it are the writes in the logs. The range of each begins with 0, so that what is merged from them says that they
+    /// may have been on any level.
+    fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
+        // Of equal ones the higher file number is the newer. That makes do with fewer where a handful of writes is in more
+        // tables.
+        let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
+        let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
+        for one in ordered.iter().rev() {
+            if before.is_some_and(|before| !may_be_equal || one.meta.number < before) {
+                rank += 1;
+            }
+            before = Some(one.meta.number);
+            ranks.push(rank);
+        }
+        if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
+            // More tables in descending order than there were writes: of no store, unless somebody copied into it.
+            let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
+            self.report.losses.push(Loss { error, keys: KeyRange::ALL });
+        }
+        let last = last.max(rank);
+        let level_0 = ordered.into_iter().zip(ranks.into_iter().rev()).map(|(one, nth)| TableMeta {
+            smallest_sequence: 0,
+            largest_sequence: last - (rank - nth),
+            ..one.meta
+        });
+        (level_0.collect(), last)
     }
 
     fn path(&self, number: u64) -> PathBuf {
@@ -296,4 +324,22 @@ impl Tables<'_> {
         self.report.losses.extend(losses);
         self.report.losses.extend(others.into_iter().map(Loss::without_keys));
     }
+}
+
+/// Where a table belongs, from a manifest or from itself.
+fn place(table: &FoundTable, named: &BTreeMap<u64, (u8, TableMeta)>, is_whole: bool) -> Option<Place> {
+    let from_manifest = named.get(&table.number).map(|(level, meta)| Place {
+        level: *level,
+        smallest_sequence: meta.smallest_sequence,
+        largest_sequence: meta.largest_sequence,
+        // Of one that is not, the edit that removed it may be missing.
+        is_exact: is_whole,
+    });
+    let from_origin = table.origin().map(|origin| Place {
+        level: origin.level,
+        smallest_sequence: origin.smallest_sequence,
+        largest_sequence: origin.largest_sequence,
+        is_exact: false,
+    });
+    from_manifest.or(from_origin)
 }
