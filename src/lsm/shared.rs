@@ -148,6 +148,7 @@ impl Shared {
     ///
     /// # Errors
     /// That of the manifest. The step may or may not be in it then, so the store refuses writes until it is reopened.
+    /// [`Error::Poisoned`] after an earlier failure, of anything.
     pub(super) fn install(
         &self,
         mut edit: VersionEdit,
@@ -155,6 +156,9 @@ impl Shared {
         change: impl FnOnce(&mut ReadState),
     ) -> Result<()> {
         let mut registry = lock(&self.registry);
+        // Looked at under the lock. Of a manifest that failed, or of its name, nothing is known but that it may be lost:
+        // no file may be removed on the strength of it. What was merged meanwhile is merged again.
+        self.check_writable()?;
         edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
         let mut next = registry.state.clone();
         next.apply(&edit, 0)?;
