@@ -20,8 +20,11 @@ mod log_file;
 mod log_reader;
 mod manifest;
 mod memtable;
+#[cfg(all(test, loom))]
+mod obsolete_loom_tests;
 mod open;
 mod options;
+mod read_state;
 mod recovery;
 mod repair;
 mod reports;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::batch::BatchOps;
 use super::file_name::{FileName, log_name, parse};
@@ -38,7 +37,7 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
         shared.missing_log(oldest_needed)?;
     }
-    let last_sequence = shared.visible.load(Ordering::Relaxed);
+    let last_sequence = shared.state.last_visible();
     let mut replay =
         Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence, has_gap: false };
     for number in numbers {
@@ -50,7 +49,8 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         let state = lock(&shared.registry).state.clone();
         set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
     }
-    if last_sequence > shared.visible.swap(last_sequence, Ordering::Release) {
+    if last_sequence > shared.state.last_visible() {
+        shared.state.make_visible(last_sequence);
         let mut log = lock(&shared.log);
         log.last_sequence = last_sequence;
         shared.rotate(&mut log)?;

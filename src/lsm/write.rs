@@ -3,8 +3,7 @@
 //! Writers queue. The first leads: it takes whatever has queued up behind it, writes all of it as one log record, syncs
 //! once, and hands out the results. Who comes while others wait waits behind them. Alone, a writer pays two uncontended locks for that.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::batch::WriteBatch;
@@ -12,6 +11,8 @@ use super::options::Durability;
 use super::reports::lock;
 use super::shared::{LogState, Shared};
 use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Condvar, Mutex};
 
 /// Batches that are written as one record have so many bytes in all, unless one alone has more.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
@@ -136,17 +137,8 @@ impl Shared {
         let mut log = lock(&self.log);
         let first = log.last_sequence + 1;
         self.append(&mut log, batches, first, sync).inspect_err(|error| self.fail(error))?;
-        let state = self.state.load();
-        let mut sequence = first;
-        for op in batches.iter().flat_map(|batch| batch.iter()) {
-            let op = op?;
-            let hash = self.hasher.of(op.key());
-            let inserted = state.memtable.insert(op.key(), op.value(), hash, sequence);
-            inserted.inspect_err(|error| self.fail(error))?;
-            sequence += 1;
-        }
-        log.last_sequence = sequence - 1;
-        self.visible.store(log.last_sequence, Ordering::Release);
+        let applied = self.state.apply(batches, first, &self.hasher);
+        log.last_sequence = applied.inspect_err(|error| self.fail(error))?;
         Ok(())
     }
 
