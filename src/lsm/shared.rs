@@ -1,5 +1,6 @@
 //! What the handles and threads of one open store share, and how its state changes.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::write::WriteQueue;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHasher;
 use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 
 /// The log that is written, and what belongs to it.
@@ -64,8 +65,8 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     /// Whether the handle is gone, and with it the right to change the directory. Snapshots may live on.
     pub(super) closed: Arc<Mutex<bool>>,
-    /// Whether the background has stopped to compact, because a table is damaged.
-    pub(super) has_given_up: AtomicBool,
+    /// The numbers of tables that a compaction found to be damaged.
+    pub(super) left_out: Mutex<BTreeSet<u64>>,
     pub(super) cache: Option<Arc<BlockCache>>,
     pub(super) counters: Counters,
     pub(super) reports: Reports,
