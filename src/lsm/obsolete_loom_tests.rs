@@ -42,10 +42,6 @@ impl Storage for Drive {
         unreachable!()
     }
 
-    fn append(&self, _: &Path) -> Result<Box<dyn WriteFile>> {
-        unreachable!()
-    }
-
     fn read(&self, _: &Path) -> Result<Vec<u8>> {
         unreachable!()
     }
@@ -58,7 +54,7 @@ impl Storage for Drive {
         unreachable!()
     }
 
-    fn exists(&self, _: &Path) -> bool {
+    fn exists(&self, _: &Path) -> Result<bool> {
         unreachable!()
     }
 
