@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::batch::BatchOps;
 use super::file_name::{FileName, log_name, parse};
@@ -42,7 +41,7 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
         shared.missing_log(oldest_needed)?;
     }
-    let last_sequence = shared.visible.load(Ordering::Relaxed);
+    let last_sequence = shared.state.last_visible();
     let mut replay =
         Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence, has_gap: false };
     for number in numbers {
@@ -54,7 +53,8 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         let state = lock(&shared.registry).state.clone();
         set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
     }
-    if last_sequence > shared.visible.swap(last_sequence, Ordering::Release) {
+    if last_sequence > shared.state.last_visible() {
+        shared.state.make_visible(last_sequence);
         // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
         // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
         // failure that they do not, writes would be missing in the middle.
