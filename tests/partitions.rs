@@ -3,7 +3,7 @@
 
 mod block_support;
 
-use block_support::{SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec};
+use block_support::{SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension};
 use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
 use filterblock::{Error, Field, FilterBlock, PartitionedBuilder, Verify};
 
@@ -71,6 +71,10 @@ fn keys_between_and_beyond_the_cuts_are_absent_at_the_expected_rate() {
     }
     let expected = f64::from(asked) * block.expected_false_positive_rate();
     assert!((f64::from(maybe) - expected).abs() < 5.0 * expected.sqrt(), "{maybe} of {asked}, expected {expected}");
+    // Without the key all hundred partitions are asked.
+    let denied = (10_000..11_000).filter(|&i| !block.may_contain(block_support::hash(i))).count() as f64 / 1_000.0;
+    let expected = (1.0 - block.expected_false_positive_rate()).powi(100);
+    assert!((denied - expected).abs() < 0.1, "{denied}, expected {expected}");
 }
 
 #[test]
@@ -146,6 +150,9 @@ fn a_partition_passes_neither_for_the_whole_filter_nor_for_another() {
         assert!(is_place(FilterBlock::open_partition(first, 1, verify)));
         assert!(is_place(FilterBlock::open_partition(first, u32::MAX, verify)));
         assert!(is_place(FilterBlock::open_partition(bytes.as_slice(), 0, verify)));
+        let error = FilterBlock::open_with(first, verify).unwrap_err();
+        let place = (first.len() - TRAILER_LEN_BYTES + offset_of(Field::Place)) as u64;
+        assert!(matches!(error, Error::Corrupt { offset, .. } if offset == place), "{error:?}");
     }
 }
 
@@ -206,9 +213,15 @@ fn an_index_with_filter_parameters_or_a_place_is_refused() {
         assert_eq!(block_support::get_number(&bytes, Field::Kind), u64::from(PARTITION_INDEX_TAG));
         put_number(&mut bytes, field, 1);
         repair_pages(&mut bytes);
-        let error = FilterBlock::open(bytes.as_slice()).unwrap_err();
-        assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{error}");
+        // With the place of a partition, the index does not open as that partition either.
+        for result in [FilterBlock::open(bytes.as_slice()), FilterBlock::open_partition(&bytes, 0, Verify::AtOpen)] {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{error}");
+        }
     }
+    let layers = with_extension(partitioned("bloom:10", 10, 4), 1, &[3, 1, 1]);
+    let error = FilterBlock::open(layers).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { field: Field::Extension, .. }), "{error}");
 }
 
 #[test]
