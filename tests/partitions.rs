@@ -5,7 +5,7 @@ mod block_support;
 
 use block_support::{SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension};
 use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Error, Field, FilterBlock, PartitionedBuilder, Verify};
+use filterblock::{Error, Field, FilterBlock, FilterKind, PartitionedBuilder, Verify};
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
@@ -75,6 +75,21 @@ fn keys_between_and_beyond_the_cuts_are_absent_at_the_expected_rate() {
     let denied = (10_000..11_000).filter(|&i| !block.may_contain(block_support::hash(i))).count() as f64 / 1_000.0;
     let expected = (1.0 - block.expected_false_positive_rate()).powi(100);
     assert!((denied - expected).abs() < 0.1, "{denied}, expected {expected}");
+}
+
+#[test]
+fn partitions_of_several_kinds_answer_each_by_its_own() {
+    let [mut bytes, other] = ["bloom:10", "blocked-bloom:10"].map(|text| partitioned(text, 102, 51));
+    let second = ranges(&bytes)[1].clone();
+    assert_eq!(ranges(&other)[1], second);
+    bytes[second.clone()].copy_from_slice(&other[second]);
+    let block = FilterBlock::open(bytes).unwrap();
+    assert!((0..102).all(|i| block.may_contain_key(&key(i))));
+    let info = block.info();
+    assert_eq!((info.kind, info.partitions, info.num_keys), (FilterKind::Bloom, 2, 102));
+    // Their fill together says nothing of the number of keys.
+    assert_eq!(info.estimated_keys, None);
+    assert!(FilterBlock::open(other).unwrap().info().estimated_keys.is_some());
 }
 
 #[test]

@@ -102,7 +102,8 @@ pub(crate) fn split_block_rate(num_keys: u64, blocks: u64, lane_bits: u32) -> f6
     // it at a hundred bits a key.
     let ln_other_key = (-(-32f64).exp2()).ln_1p();
     average_over_lines(num_keys, blocks, |keys| {
-        let covered = (-(keys as f64 * ln_other_bit).exp_m1()).powi(LANES.cast_signed());
+        // What it is negative for is gone in an even power.
+        let covered = (keys as f64 * ln_other_bit).exp_m1().powi(LANES.cast_signed());
         covered + (1.0 - covered) * -(keys as f64 * ln_other_key).exp_m1()
     })
 }
