@@ -500,7 +500,9 @@ mod tests {
             ),
         ] {
             let mut hashes: Vec<_> = (1..=keys)
-                .map(|i| KeyHash::from_raw(i * (u64::MAX / (keys + 1)) ^ i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20))
+                .map(|i| {
+                    KeyHash::from_raw((i * (u64::MAX / (keys + 1))) ^ (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20))
+                })
                 .collect();
             hashes.sort_unstable();
             let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
