@@ -14,6 +14,8 @@ pub mod cli;
 mod codec;
 mod error;
 mod filter;
+#[cfg(feature = "foreign")]
+pub mod foreign;
 mod hash;
 #[cfg(feature = "lsm")]
 pub mod lsm;

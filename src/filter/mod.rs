@@ -19,6 +19,8 @@ mod statistics;
 use std::fmt;
 use std::num::NonZeroUsize;
 
+#[cfg(feature = "foreign")]
+pub(crate) use arch::prefetch;
 pub(crate) use arch::{Ask, Isa};
 pub(crate) use blocked::LINE_LEN_BYTES;
 pub use bumped_ribbon::Columns;

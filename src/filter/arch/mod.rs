@@ -18,7 +18,7 @@ mod tests;
 use std::sync::OnceLock;
 
 pub(crate) use ask::Ask;
-pub(super) use prefetch::prefetch;
+pub(crate) use prefetch::prefetch;
 
 use super::Geometry;
 use super::blocked::{self, line_of};
