@@ -263,4 +263,13 @@ fields! {
     LogHeader = "log header",
     StoreId = "store id",
     Padding = "padding",
+    // Files of other engines.
+    Metaindex = "metaindex block",
+    ChecksumKind = "checksum type",
+    BaseContext = "base of the context checksums",
+    BlockFeatures = "features of a block",
+    IndexKind = "index type",
+    Comparator = "comparator",
+    FileMetadata = "file metadata",
+    ColumnChunk = "column chunk",
 }

@@ -5,8 +5,17 @@
 //! A reader takes any bytes, reads them in place, and follows the original's rules for odd, cut and reserved ones: doubt
 //! answers "maybe". docs/FOREIGN.md says which versions and options are known.
 
+mod block;
+mod block_checksum;
+mod compression;
 mod hash32;
+mod index;
 mod info;
 pub mod leveldb;
+mod stored;
 
+pub use block_checksum::ChecksumKind;
+pub use compression::MAX_BLOCK_LEN_BYTES;
+pub use index::KeyForm;
 pub use info::FilterInfo;
+pub use stored::Verified;
