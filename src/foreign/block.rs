@@ -11,6 +11,8 @@
 //! RocksDB keeps flags in the high bits of the number of restarts; of those, a hash index (which lies between restarts
 //! and number) is passed over, and values stored apart from keys are not read.
 
+use std::ops::Range;
+
 use crate::codec::{Cursor, put_u32, put_varint, u16_at, u32_at};
 use crate::error::{Error, Field, Result};
 
@@ -228,14 +230,14 @@ impl<'a> BlockCursor<'a> {
         self.stored.unwrap_or(&self.spelled)
     }
 
-    /// The key, where it outlives the cursor.
-    pub(crate) fn stored_key(&self) -> Option<&'a [u8]> {
-        self.stored
-    }
-
     /// The value of [`Values::WithLength`].
     pub(crate) fn value(&self) -> &'a [u8] {
         self.value
+    }
+
+    /// Where the value of [`Values::WithLength`] lies in the block.
+    pub(crate) fn value_range(&self) -> Range<usize> {
+        self.next - self.value.len()..self.next
     }
 
     /// The handle that the entry's value is.

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::codec::{Cursor, put_varint, u32_at};
+use crate::codec::{Cursor, put_varint, u32_from};
 use crate::error::{Error, Field, Result};
 
 use super::block_checksum::BlockChecksum;
@@ -126,19 +126,30 @@ impl<'a> Blocks<'a> {
     /// # Errors
     /// `Corrupt` for a handle that points outside, `ChecksumMismatch`.
     pub(crate) fn read(&self, handle: BlockHandle, field: Field) -> Result<StoredBlock<'a>> {
+        let (block, covered, stored) = self.split(handle)?;
+        let computed = self.sum(covered, handle);
+        if computed != stored {
+            return Err(Error::ChecksumMismatch { field, offset: handle.offset, stored, computed });
+        }
+        Ok(block)
+    }
+
+    /// The block that `handle` points to, the bytes that its checksum covers, and the checksum: nothing is compared.
+    ///
+    /// # Errors
+    /// `Corrupt` for a handle that points outside.
+    pub(crate) fn split(&self, handle: BlockHandle) -> Result<(StoredBlock<'a>, &'a [u8], u32)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: handle.offset };
         let start = usize::try_from(handle.offset).map_err(|_| corrupt())?;
-        let end = usize::try_from(handle.end().ok_or_else(corrupt)?).map_err(|_| corrupt())?;
+        let end = handle.end().and_then(|end| usize::try_from(end).ok()).ok_or_else(corrupt)?;
         let stored = self.bytes.get(start..end).ok_or_else(corrupt)?;
-        let content_len = end - start - 5;
-        let (content, trailer) = stored.split_at_checked(content_len).ok_or_else(corrupt)?;
-        let compression = *trailer.first().ok_or_else(corrupt)?;
-        let expected = u32_at(trailer, 1).ok_or_else(corrupt)?;
-        let covered = stored.get(..=content_len).ok_or_else(corrupt)?;
-        let computed = self.checksum.of(covered, handle.offset);
-        if computed != expected {
-            return Err(Error::ChecksumMismatch { field, offset: handle.offset, stored: expected, computed });
-        }
-        Ok(StoredBlock { content, compression, offset: handle.offset })
+        let (covered, sum) = stored.split_last_chunk::<4>().ok_or_else(corrupt)?;
+        let (&compression, content) = covered.split_last().ok_or_else(corrupt)?;
+        Ok((StoredBlock { content, compression, offset: handle.offset }, covered, u32_from(sum)))
+    }
+
+    /// The checksum of a block over `covered`.
+    pub(crate) fn sum(&self, covered: &[u8], handle: BlockHandle) -> u32 {
+        self.checksum.of(covered, handle.offset)
     }
 }

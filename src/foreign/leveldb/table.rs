@@ -349,3 +349,23 @@ fn unpack(stored: StoredBlock<'_>) -> Result<Content> {
     };
     codec.unpack(stored.content, None, stored.offset).map(Content::Unpacked)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foreign::leveldb::{TableOptions, TableWriter};
+
+    #[test]
+    fn a_table_of_a_database_is_written_as_by_leveldb() {
+        let golden = std::fs::read("tests/golden/foreign/leveldb/db-n1500.ldb").unwrap();
+        let table = Table::open(&golden[..]).unwrap();
+        let mut writer = TableWriter::new(Vec::new(), TableOptions::default());
+        let mut index = table.index().unwrap().cursor();
+        while index.advance().unwrap() {
+            let content = table.data_block(index.handle().unwrap()).unwrap();
+            let block = Block::leveldb(content.of(&golden), 0).unwrap();
+            block.check(|entry| writer.add(entry.key(), entry.value())).unwrap();
+        }
+        assert!(writer.finish().unwrap().0 == golden, "written otherwise");
+    }
+}

@@ -210,31 +210,4 @@ mod tests {
         writer.add(&[b"k", &u64_bytes(1 << 8 | 1)[..]].concat(), b"").unwrap();
         assert!(matches!(writer.add(&[b"k", &u64_bytes(3 << 8 | 1)[..]].concat(), b""), Err(Error::OutOfOrder)));
     }
-
-    #[test]
-    fn a_table_of_a_database_is_written_as_by_leveldb() {
-        use crate::foreign::block::Block;
-        use crate::foreign::block_checksum::BlockChecksum;
-        use crate::foreign::stored::Blocks;
-        use crate::{Field, foreign::leveldb::Table};
-
-        let golden = std::fs::read("tests/golden/foreign/leveldb/db-n1500.ldb").unwrap();
-        let table = Table::open(&golden[..]).unwrap();
-        let blocks = Blocks::new(&golden, golden.len() - FOOTER_LEN_BYTES, BlockChecksum::LEVELDB);
-        let mut writer = TableWriter::new(Vec::new(), TableOptions::default());
-        let mut handle = BlockHandle { offset: 0, len_bytes: 0 };
-        for _ in 0..table.num_data_blocks() {
-            // The blocks follow each other: each handle is the one whose checksum holds.
-            let lens = 1..golden.len() as u64;
-            let stored = lens
-                .map(|len_bytes| BlockHandle { len_bytes, ..handle })
-                .find_map(|handle| blocks.read(handle, Field::DataBlock).ok())
-                .unwrap();
-            assert_eq!(stored.compression, 0);
-            let add = |cursor: &crate::foreign::block::BlockCursor<'_>| writer.add(cursor.key(), cursor.value());
-            Block::leveldb(stored.content, 0).unwrap().check(add).unwrap();
-            handle.offset += stored.content.len() as u64 + TRAILER_LEN_BYTES;
-        }
-        assert!(writer.finish().unwrap().0 == golden, "written otherwise");
-    }
 }
