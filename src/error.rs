@@ -263,4 +263,6 @@ fields! {
     LogHeader = "log header",
     StoreId = "store id",
     Padding = "padding",
+    // Of the filters of other engines.
+    FilterHeader = "filter header",
 }
