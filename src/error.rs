@@ -269,7 +269,7 @@ fields! {
     BaseContext = "base of the context checksums",
     BlockFeatures = "features of a block",
     IndexKind = "index type",
-    Comparator = "comparator",
     FileMetadata = "file metadata",
-    ColumnChunk = "column chunk",
+    // Of the filters of other engines.
+    FilterHeader = "filter header",
 }

@@ -5,16 +5,25 @@
 mod foreign_support;
 
 use filterblock::foreign::KeyForm;
-use filterblock::foreign::leveldb;
-use foreign_support::{Case, cases_of_type, value};
+use filterblock::foreign::{leveldb, parquet, rocksdb};
+use foreign_support::{Case, cases, cases_of_type, value};
 
 /// Expects "maybe" for every key of a case, and the engine's answer for every absent one that it asked a filter for.
 fn answers_agree(case: &Case, may_contain: impl Fn(&[u8]) -> bool) {
     for key in case.keys() {
         assert!(may_contain(&key), "{} denies {key:?}", case.name());
     }
-    for (key, answer) in case.absent_keys().iter().zip(case.answers()) {
-        assert!(answer == b'-' || may_contain(key) == (answer == b'1'), "{}: {key:?} is {answer}", case.name());
+    answers_of_absent_keys_agree(case, &case.answers(), may_contain);
+}
+
+fn answers_of_absent_keys_agree(case: &Case, answers: &[u8], may_contain: impl Fn(&[u8]) -> bool) {
+    let keys = case.keys();
+    for (key, answer) in case.absent_keys().iter().zip(answers) {
+        match answer {
+            // The engine passed the file over for the range of its keys.
+            b'-' => assert!(*key < keys[0] || key > keys.last().unwrap(), "{}: {key:?}", case.name()),
+            answer => assert_eq!(may_contain(key), *answer == b'1', "{}: {key:?}", case.name()),
+        }
     }
 }
 
@@ -74,4 +83,92 @@ fn leveldb_tables_are_written_as_by_leveldb() {
         written += 1;
     }
     assert_eq!(written, 9);
+}
+
+#[test]
+fn rocksdb_tables_answer_as_rocksdb() {
+    for (folder, expected) in [("rocksdb-7.8.3", 32), ("rocksdb-9.8.4", 18), ("rocksdb-11.8.1", 12)] {
+        let cases = cases_of_type(folder, "table");
+        assert_eq!(cases.len(), expected, "{folder}");
+        for case in cases {
+            let table = rocksdb::Table::open(case.bytes()).unwrap();
+            assert_eq!(u64::from(table.format_version()), case.number("format_version"), "{}", case.name());
+            answers_agree(&case, |key| table.may_contain(key));
+            let mut keys = Vec::new();
+            table.for_each_key(|key| Ok(keys.push(key.to_vec()))).unwrap();
+            assert!(keys == case.keys(), "{}", case.name());
+            assert!(keys.iter().all(|key| table.prefix_may_match(key)), "{}", case.name());
+            let verified = table.verify().unwrap();
+            assert_eq!((verified.keys, verified.denied_keys), (case.number("n"), 0));
+        }
+    }
+}
+
+#[test]
+fn seeks_under_a_prefix_answer_as_rocksdb() {
+    let mut asked = 0;
+    for case in cases_of_type("rocksdb-7.8.3", "table") {
+        // One case has answers for reads of single keys only.
+        if !case.text("prefix_extractor").is_empty() && case.text("name") != "fv5-prefix-outofdomain" {
+            let table = rocksdb::Table::open(case.bytes()).unwrap();
+            answers_of_absent_keys_agree(&case, &case.prefix_answers(), |key| table.prefix_may_match(key));
+            asked += 1;
+        }
+    }
+    assert_eq!(asked, 8);
+}
+
+#[test]
+fn filters_of_rocksdb_lie_where_the_table_says() {
+    for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table")) {
+        let table = rocksdb::Table::open(case.bytes()).unwrap();
+        let filters = table.filters();
+        let is_partitioned = matches!(table.filter_layout(), rocksdb::FilterLayout::Partitioned(n) if n == filters.len() as u64);
+        assert_eq!(is_partitioned, case.is("partition_filters"), "{}", case.name());
+        assert!(is_partitioned || table.filter_layout() == rocksdb::FilterLayout::Full && filters.len() == 1);
+        let kinds = [table.filter(&filters[0]).unwrap().kind().unwrap()];
+        let expected = match (case.text("kind"), case.number("n")) {
+            ("legacy", _) => rocksdb::FilterKind::LegacyBloom,
+            // Few keys are cheaper in a Bloom filter.
+            ("ribbon", n) if n > 200 => rocksdb::FilterKind::Ribbon128,
+            _ => rocksdb::FilterKind::FastLocalBloom,
+        };
+        assert_eq!(kinds, [expected], "{}", case.name());
+        // Partitions follow each other, and each key is in the one whose range it falls in.
+        let keys = case.keys();
+        for pair in filters.windows(2) {
+            assert!(pair[0].offset + pair[0].len_bytes < pair[1].offset && pair[0].up_to < pair[1].up_to);
+        }
+        if is_partitioned && case.is("whole_key_filtering") {
+            assert!(filters.len() > 1 || case.text("name").contains("prefix"), "{}", case.name());
+            for key in &keys {
+                let place = filters.iter().find(|place| place.up_to.as_ref().unwrap() >= key).unwrap();
+                assert!(table.filter(place).unwrap().may_contain(key), "{}: {key:?}", case.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn parquet_columns_answer_as_parquet() {
+    let mut chunks = 0;
+    for case in cases("parquet") {
+        let Some(row_group) = case.fields["row_group"].as_u64() else { continue };
+        let file = parquet::File::open(case.bytes()).unwrap();
+        let chunk = file.column_chunk(row_group as usize, case.text("column")).unwrap();
+        let place = chunk.filter.unwrap();
+        assert_eq!(place.offset, case.number("bloom_filter_offset"));
+        assert_eq!(place.len_bytes, case.fields["bloom_filter_length"].as_u64());
+        assert_eq!(chunk.num_values, case.number("n"));
+        let filter = file.filter(chunk).unwrap().unwrap();
+        assert_eq!(filter.bits().len() as u64, case.number("blocks") * 32);
+        for value in case.plain_values() {
+            assert!(file.may_contain(chunk, &value), "{} denies {value:?}", case.name());
+        }
+        for (value, answer) in case.absent_plain_values().iter().zip(case.answers()) {
+            assert_eq!(file.may_contain(chunk, value), answer == b'1', "{}: {value:?}", case.name());
+        }
+        chunks += 1;
+    }
+    assert_eq!(chunks, 20);
 }

@@ -28,11 +28,8 @@ const MAX_ZSTD_EXPANSION: usize = 32 << 10;
 const MIN_ZSTD_WINDOW_BYTES: usize = 128 << 10;
 
 /// How a block's bytes are packed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Codec {
-    /// Not at all.
-    None,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Codec {
     /// Snappy, without its frame format.
     Snappy,
     /// LZ4 blocks; RocksDB's LZ4HC reads the same.
@@ -50,7 +47,6 @@ impl Codec {
     pub(crate) fn unpack(self, packed: &[u8], len_bytes: Option<u64>, offset: u64) -> Result<Vec<u8>> {
         let corrupt = || Error::Corrupt { field: Field::Compression, offset };
         let (stated, expansion) = match self {
-            Self::None => return Ok(packed.to_vec()),
             Self::Snappy => (Some(snap::raw::decompress_len(packed).map_err(|_| corrupt())?), MAX_SNAPPY_EXPANSION),
             Self::Lz4 => (Some(stated_len(len_bytes).ok_or_else(corrupt)?), MAX_LZ4_EXPANSION),
             Self::Zstd => (len_bytes.map(|_| stated_len(len_bytes).ok_or_else(corrupt)).transpose()?, MAX_ZSTD_EXPANSION),
@@ -62,7 +58,7 @@ impl Codec {
         let unpacked = match self {
             Self::Snappy => snap::raw::Decoder::new().decompress_vec(packed).ok(),
             Self::Lz4 => lz4(packed, stated.unwrap_or_default()),
-            Self::Zstd | Self::None => zstd(packed, stated.unwrap_or(limit)),
+            Self::Zstd => zstd(packed, stated.unwrap_or(limit)),
         };
         let unpacked = unpacked.ok_or_else(corrupt)?;
         if stated.is_some_and(|len| len != unpacked.len()) { Err(corrupt()) } else { Ok(unpacked) }

@@ -19,7 +19,6 @@ pub(super) fn leveldb(key: &[u8]) -> u32 {
 
 /// The hash that RocksDB's older filters ask.
 #[inline]
-#[allow(dead_code)]
 pub(super) fn rocksdb(key: &[u8]) -> u32 {
     hash(key, FILTER_SEED, |byte| i32::from(byte.cast_signed()).cast_unsigned())
 }

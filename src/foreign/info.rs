@@ -16,11 +16,13 @@ pub struct FilterInfo {
     pub blocks: Option<u64>,
     /// The length of such a block.
     pub block_len_bytes: Option<u64>,
+    /// The columns of a block, on average; `None` where there are none.
+    pub columns: Option<f64>,
     /// The number of the seed.
     pub seed: Option<u32>,
     /// The share of bits that are set.
     pub fill: Option<f64>,
-    /// How many different keys the bits look like.
+    /// How many different keys the bits look like, or the size.
     pub estimated_keys: Option<f64>,
     /// The share of absent keys that the filter would let pass.
     pub expected_rate: f64,
@@ -36,6 +38,7 @@ impl FilterInfo {
             probes: None,
             blocks: None,
             block_len_bytes: None,
+            columns: None,
             seed: None,
             fill: None,
             estimated_keys: (rate == 0.0).then_some(0.0),
@@ -43,28 +46,43 @@ impl FilterInfo {
         }
     }
 
-    /// A filter of `len` bytes, `bits` of them in blocks of `block_len` bytes, each key in one of them with `probes` bits.
+    /// A filter of `len` bytes, of which `payload` is in blocks of `block_len` bytes of `lanes` lanes each: a key has `probes`
+    /// bits, in all lanes of one block.
     ///
-    /// Keys fall in blocks at random, so a bit of `m` stays clear with `exp(-l (1 - (1 - 1/m)^k))` at `l` keys a block, which
-    /// gives `l`. The rate is the mean of each block's own.
-    pub(super) fn blocked(kind: &'static str, len: usize, bits: &[u8], block_len: usize, probes: u32) -> Self {
-        let blocks = bits.chunks_exact(block_len.max(1));
-        let (num_blocks, block_bits) = (blocks.len() as f64, block_len as f64 * 8.0);
+    /// Keys fall in blocks at random, so a bit of a lane of `m` bits that takes `k` of them stays clear with
+    /// `exp(-l (1 - (1 - 1/m)^k))` at `l` keys a block, which gives `l`. The rate is the mean of each block's own.
+    pub(super) fn blocked(
+        kind: &'static str,
+        len: usize,
+        payload: &[u8],
+        block_len: usize,
+        lanes: u32,
+        probes: u32,
+    ) -> Self {
+        let lane_len = (block_len / lanes as usize).max(1);
+        let lane_bits = lane_len as f64 * 8.0;
+        let of_lane = probes / lanes;
+        let blocks = payload.chunks_exact(block_len.max(1));
+        let num_blocks = blocks.len() as f64;
         let (mut set, mut rate) = (0.0, 0.0);
         for block in blocks {
-            let ones = f64::from(block.iter().map(|byte| byte.count_ones()).sum::<u32>());
-            set += ones;
-            rate += (ones / block_bits).powi(probes.cast_signed());
+            let mut of_block = 1.0;
+            for lane in block.chunks_exact(lane_len) {
+                let ones = lane.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>() as f64;
+                set += ones;
+                of_block *= (ones / lane_bits).powi(of_lane.cast_signed());
+            }
+            rate += of_block;
         }
-        let fill = set / (num_blocks * block_bits).max(1.0);
-        let of_a_key = -(f64::from(probes) * (-1.0 / block_bits).ln_1p()).exp_m1();
+        let fill = set / (num_blocks * lane_bits * f64::from(lanes)).max(1.0);
+        let share_of_key = -(f64::from(of_lane) * (-1.0 / lane_bits).ln_1p()).exp_m1();
         Self {
-            payload_len_bytes: bits.len() as u64,
+            payload_len_bytes: payload.len() as u64,
             probes: Some(probes),
-            blocks: Some((bits.len() / block_len.max(1)) as u64),
+            blocks: Some((payload.len() / block_len.max(1)) as u64),
             block_len_bytes: Some(block_len as u64),
             fill: Some(fill),
-            estimated_keys: Some(num_blocks * -(-fill).ln_1p() / of_a_key),
+            estimated_keys: Some(num_blocks * -(-fill).ln_1p() / share_of_key),
             ..Self::constant(kind, len, rate / num_blocks.max(1.0))
         }
     }

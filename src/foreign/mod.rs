@@ -1,6 +1,8 @@
 //! The filters of other engines, read and written bit for bit.
 //!
 //! * [`leveldb`]: the Bloom filter of LevelDB.
+//! * [`rocksdb`]: the full filters of RocksDB: Bloom filters of both formats, and Ribbon.
+//! * [`parquet`]: the split-block Bloom filter of a Parquet column chunk.
 //!
 //! A reader takes any bytes, reads them in place, and follows the original's rules for odd, cut and reserved ones: doubt
 //! answers "maybe". docs/FOREIGN.md says which versions and options are known.
@@ -12,7 +14,10 @@ mod hash32;
 mod index;
 mod info;
 pub mod leveldb;
+pub mod parquet;
+pub mod rocksdb;
 mod stored;
+mod xxph3;
 
 pub use block_checksum::ChecksumKind;
 pub use compression::MAX_BLOCK_LEN_BYTES;

@@ -98,7 +98,7 @@ impl<'a> BloomFilter<'a> {
             Rule::Probe { bits, probes, .. } => FilterInfo {
                 blocks: None,
                 block_len_bytes: None,
-                ..FilterInfo::blocked(KIND, self.len, bits, bits.len(), probes)
+                ..FilterInfo::blocked(KIND, self.len, bits, bits.len(), 1, probes)
             },
         }
     }

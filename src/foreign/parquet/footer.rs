@@ -102,7 +102,7 @@ impl<D: AsRef<[u8]>> File<D> {
         let metadata = metadata_range(file)?;
         let metadata_offset = metadata.start;
         let found = file.get(metadata.clone()).unwrap_or_default();
-        let (num_row_groups, chunks) = read_metadata(&mut Reader::new(found, metadata.start as u64))?;
+        let (num_row_groups, chunks) = read_metadata(&mut Reader::new(found, metadata.start as u64, Field::FileMetadata))?;
         Ok(Self { bytes, metadata_offset, num_row_groups, chunks })
     }
 
@@ -187,88 +187,81 @@ fn metadata_range(file: &[u8]) -> Result<Range<usize>> {
 
 /// The number of row groups and their column chunks, of `FileMetaData`.
 fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ColumnChunk>)> {
-    let (mut num_row_groups, mut chunks) = (0, Vec::new());
-    reader.read_struct(|reader, field| {
-        if field.number != 4 {
-            return Ok(false);
+    let (mut last, mut num_row_groups, mut chunks) = (0, 0, Vec::new());
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        if (number, kind) != (4, Type::List) {
+            reader.skip(kind)?;
+            continue;
         }
-        read_list(reader, field.kind, |reader| {
+        for _ in 0..structs(reader)? {
             read_row_group(reader, num_row_groups, &mut chunks)?;
             num_row_groups += 1;
-            Ok(())
-        })
-    })?;
+        }
+    }
     Ok((num_row_groups, chunks))
 }
 
-/// Reads a list of structs.
-fn read_list(reader: &mut Reader<'_>, kind: Type, mut each: impl FnMut(&mut Reader<'_>) -> Result<()>) -> Result<bool> {
-    let (len, element) = if kind == Type::List { reader.list()? } else { return Err(reader.corrupt()) };
-    if element != Type::Struct && len > 0 {
-        return Err(reader.corrupt());
+/// How many elements a list of structs has. Each is a byte at least, and what is kept of it is kept when it was read.
+fn structs(reader: &mut Reader<'_>) -> Result<usize> {
+    match reader.list()? {
+        (Type::Struct, len) => Ok(len),
+        (_, 0) => Ok(0),
+        _ => Err(reader.corrupt()),
     }
-    for _ in 0..len {
-        each(reader)?;
-    }
-    Ok(true)
 }
 
 fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<ColumnChunk>) -> Result<()> {
-    reader.read_struct(|reader, field| {
-        if field.number != 1 {
-            return Ok(false);
+    let mut last = 0;
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        if (number, kind) != (1, Type::List) {
+            reader.skip(kind)?;
+            continue;
         }
-        read_list(reader, field.kind, |reader| {
+        for _ in 0..structs(reader)? {
             chunks.push(read_chunk(reader, row_group)?);
-            Ok(())
-        })
-    })
+        }
+    }
+    Ok(())
 }
 
 /// A `ColumnChunk`. One that lies in another file, or whose metadata are encrypted, has no filter here.
 fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ColumnChunk> {
-    let mut chunk =
-        ColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
-    let mut is_elsewhere = false;
-    reader.read_struct(|reader, field| match (field.number, field.kind) {
-        (1, Type::Binary) => {
-            is_elsewhere = !reader.binary()?.is_empty();
-            Ok(true)
+    let mut chunk = ColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
+    let (mut last, mut is_elsewhere) = (0, false);
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        match (number, kind) {
+            (1, Type::Binary) => is_elsewhere = !reader.binary()?.is_empty(),
+            (3, Type::Struct) => read_column_metadata(reader, &mut chunk)?,
+            _ => reader.skip(kind)?,
         }
-        (3, Type::Struct) => read_column_metadata(reader, &mut chunk).map(|()| true),
-        _ => Ok(false),
-    })?;
-    if is_elsewhere {
-        chunk.filter = None;
     }
+    chunk.filter = chunk.filter.filter(|_| !is_elsewhere);
     Ok(chunk)
 }
 
 /// A `ColumnMetaData`.
 fn read_column_metadata(reader: &mut Reader<'_>, chunk: &mut ColumnChunk) -> Result<()> {
-    let (mut offset, mut len_bytes) = (None, None);
-    reader.read_struct(|reader, field| {
-        match (field.number, field.kind) {
-            (1, Type::I32) => chunk.physical_type = PhysicalType::from_number(reader.signed()?),
+    let (mut last, mut offset, mut len_bytes) = (0, None, None);
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        match (number, kind) {
+            (1, Type::Int) => chunk.physical_type = PhysicalType::from_number(reader.int()?),
             (3, Type::List) => chunk.path = read_path(reader)?,
-            (5, Type::I64) => chunk.num_values = unsigned(reader)?,
-            (14, Type::I64) => offset = Some(unsigned(reader)?),
-            (15, Type::I32) => len_bytes = Some(unsigned(reader)?),
-            _ => return Ok(false),
+            (5, Type::Int) => chunk.num_values = unsigned(reader)?,
+            (14, Type::Int) => offset = Some(unsigned(reader)?),
+            (15, Type::Int) => len_bytes = Some(unsigned(reader)?),
+            _ => reader.skip(kind)?,
         }
-        Ok(true)
-    })?;
+    }
     chunk.filter = offset.map(|offset| FilterRange { offset, len_bytes });
     Ok(())
 }
 
 fn unsigned(reader: &mut Reader<'_>) -> Result<u64> {
-    let corrupt = reader.corrupt();
-    u64::try_from(reader.signed()?).map_err(|_| corrupt)
+    u64::try_from(reader.int()?).map_err(|_| reader.corrupt())
 }
 
 fn read_path(reader: &mut Reader<'_>) -> Result<String> {
-    let (len, kind) = reader.list()?;
+    let (kind, len) = reader.list()?;
     if kind != Type::Binary && len > 0 {
         return Err(reader.corrupt());
     }

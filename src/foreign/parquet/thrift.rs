@@ -1,186 +1,170 @@
-//! Thrift's compact protocol, as far as Parquet's metadata wants it: what is not needed is passed over.
+//! What Parquet's metadata is written in: Thrift's compact protocol, as far as reading it needs.
 //!
-//! A struct is fields until a byte 0. A field begins with a byte: its type in the low half, in the high one what its
-//! number differs by from the field before, or 0 and then the number itself. Integers are varints, zigzag where signed.
+//! A struct is fields and a zero byte. A field is one byte, by how much its number is greater than the last (4 bits) and a type
+//! (4 bits), then the value; where the difference does not fit, it is 0 and the number follows.
 
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 
-/// No metadata nests deeper; a deeper struct is damage, and would exhaust the stack.
+/// How deep structs and lists may lie in each other. Parquet's own are seven deep.
 const MAX_DEPTH: u32 = 32;
 
-/// The type of a field or of an element.
+/// The types of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
-    True,
-    False,
-    Byte,
-    I16,
-    I32,
-    I64,
+    /// A flag: as a field its value is in the type, in a list it is a byte.
+    Bool(bool),
+    I8,
+    /// Of 16, 32 or 64 bits: all are varints.
+    Int,
     Double,
     Binary,
+    /// A list or a set.
     List,
-    Set,
     Map,
     Struct,
     Uuid,
 }
 
 impl Type {
-    fn from_number(number: u8) -> Option<Self> {
-        const TYPES: [Type; 13] = [
-            Type::True,
-            Type::False,
-            Type::Byte,
-            Type::I16,
-            Type::I32,
-            Type::I64,
-            Type::Double,
-            Type::Binary,
-            Type::List,
-            Type::Set,
-            Type::Map,
-            Type::Struct,
-            Type::Uuid,
-        ];
-        TYPES.get(usize::from(number).checked_sub(1)?).copied()
+    fn new(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Bool(true),
+            2 => Self::Bool(false),
+            3 => Self::I8,
+            4..=6 => Self::Int,
+            7 => Self::Double,
+            8 => Self::Binary,
+            9 | 10 => Self::List,
+            11 => Self::Map,
+            12 => Self::Struct,
+            13 => Self::Uuid,
+            _ => return None,
+        })
     }
 }
 
-/// A field of a struct, before its value.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FieldHeader {
-    pub(super) number: i64,
-    pub(super) kind: Type,
-}
-
-/// Reads values one after the other.
+/// Reads values one after the other; an error names the field of the file that was wanted.
 #[derive(Debug, Clone)]
 pub(super) struct Reader<'a> {
     cursor: Cursor<'a>,
+    /// The part of the file that is read, for errors.
+    part: Field,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `bytes`, which lie at `base` in the file.
-    pub(super) fn new(bytes: &'a [u8], base: u64) -> Self {
-        Self { cursor: Cursor::new(bytes, base) }
+    /// Reads `bytes`, which lie at `base` of the file.
+    pub(super) fn new(bytes: &'a [u8], base: u64, part: Field) -> Self {
+        Self { cursor: Cursor::new(bytes, base), part }
     }
 
+    /// Where the next value lies in the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.cursor.offset()
+    }
+
+    /// The error that the value before does not hold.
     pub(super) fn corrupt(&self) -> Error {
-        self.cursor.corrupt(Field::FileMetadata)
+        self.cursor.corrupt(self.part)
     }
 
-    /// Reads a struct: `each` gets every field, and gives `false` for one that it has not read the value of.
-    pub(super) fn read_struct(&mut self, mut each: impl FnMut(&mut Self, FieldHeader) -> Result<bool>) -> Result<()> {
-        let mut last = 0;
-        while let Some(field) = self.field(last)? {
-            last = field.number;
-            if !each(self, field)? {
-                self.skip(field.kind, 0)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The next field, of which the one before has number `last`; `None` at the end of the struct.
-    fn field(&mut self, last: i64) -> Result<Option<FieldHeader>> {
-        let corrupt = self.corrupt();
-        let byte = self.cursor.take_u8(Field::FileMetadata)?;
+    /// The next field of a struct, whose last one had the number `last`; `None` at its end.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end of the bytes, for an unknown type, and for numbers beyond 16 bits.
+    pub(super) fn field(&mut self, last: &mut i16) -> Result<Option<(i16, Type)>> {
+        let byte = self.cursor.take_u8(self.part)?;
         if byte == 0 {
             return Ok(None);
         }
-        let Some(kind) = Type::from_number(byte & 0x0f) else { return Err(corrupt) };
         let number = match byte >> 4 {
-            0 => self.signed()?,
-            step => last + i64::from(step),
+            0 => i16::try_from(self.int()?).ok(),
+            delta => last.checked_add(delta.into()),
         };
-        // The format has 16 bits for it.
-        if i16::try_from(number).is_ok() { Ok(Some(FieldHeader { number, kind })) } else { Err(corrupt) }
+        let (Some(number), Some(kind)) = (number, Type::new(byte & 15)) else { return Err(self.corrupt()) };
+        *last = number;
+        Ok(Some((number, kind)))
     }
 
-    /// A signed integer of any width.
-    pub(super) fn signed(&mut self) -> Result<i64> {
-        let coded = self.cursor.take_varint(Field::FileMetadata)?;
-        Ok((coded >> 1).cast_signed() ^ -(coded & 1).cast_signed())
-    }
-
-    pub(super) fn binary(&mut self) -> Result<&'a [u8]> {
-        self.cursor.take_bytes(Field::FileMetadata)
-    }
-
-    /// The head of a list or set: how many elements follow, and of which type.
+    /// An integer of any width: its sign is its lowest bit.
     ///
-    /// Whoever takes memory for the elements takes it as they come: the number is only what the file says.
-    pub(super) fn list(&mut self) -> Result<(u64, Type)> {
-        let corrupt = self.corrupt();
-        let byte = self.cursor.take_u8(Field::FileMetadata)?;
-        let len = match byte >> 4 {
-            15 => self.cursor.take_varint(Field::FileMetadata)?,
-            len => u64::from(len),
-        };
-        Ok((len, Type::from_number(byte & 0x0f).ok_or(corrupt)?))
+    /// # Errors
+    /// `Corrupt` at the end of the bytes, or when it exceeds 64 bits.
+    pub(super) fn int(&mut self) -> Result<i64> {
+        let zigzag = self.cursor.take_varint(self.part)?;
+        Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
-    /// Passes over a value.
-    fn skip(&mut self, kind: Type, depth: u32) -> Result<()> {
-        if depth > MAX_DEPTH {
-            return Err(self.corrupt());
-        }
+    /// A byte string, or a text.
+    ///
+    /// # Errors
+    /// `Corrupt` when fewer bytes are left than its length says.
+    pub(super) fn binary(&mut self) -> Result<&'a [u8]> {
+        self.cursor.take_bytes(self.part)
+    }
+
+    /// The type and number of the elements of a list, which follow. Nobody has compared the number with the bytes left.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end of the bytes, and for an unknown type.
+    pub(super) fn list(&mut self) -> Result<(Type, usize)> {
+        let byte = self.cursor.take_u8(self.part)?;
+        let kind = Type::new(byte & 15).ok_or_else(|| self.corrupt())?;
+        let len = match byte >> 4 {
+            15 => self.cursor.take_varint_usize(self.part)?,
+            len => len.into(),
+        };
+        Ok((kind, len))
+    }
+
+    /// Passes over the value of a field.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end of the bytes, and for what lies too deep.
+    pub(super) fn skip(&mut self, kind: Type) -> Result<()> {
         match kind {
-            // As a field a flag is all in its type.
-            Type::True | Type::False => {}
-            Type::Byte => drop(self.cursor.take_u8(Field::FileMetadata)?),
-            Type::I16 | Type::I32 | Type::I64 => drop(self.cursor.take_varint(Field::FileMetadata)?),
-            Type::Double => drop(self.cursor.take(8, Field::FileMetadata)?),
-            Type::Uuid => drop(self.cursor.take(16, Field::FileMetadata)?),
-            Type::Binary => drop(self.binary()?),
-            Type::List | Type::Set => {
-                let (len, kind) = self.list()?;
-                for _ in 0..len {
-                    self.skip_element(kind, depth + 1)?;
-                }
+            Type::Bool(_) => Ok(()),
+            _ => self.skip_element(kind, MAX_DEPTH),
+        }
+    }
+
+    /// Each element takes a byte or more, so that a false number of them ends at the end of the bytes.
+    fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
+        let deeper = depth.checked_sub(1).ok_or_else(|| self.corrupt())?;
+        match kind {
+            Type::Bool(_) | Type::I8 => self.cursor.take(1, self.part).map(drop),
+            Type::Int => self.int().map(drop),
+            Type::Double => self.cursor.take(8, self.part).map(drop),
+            Type::Uuid => self.cursor.take(16, self.part).map(drop),
+            Type::Binary => self.binary().map(drop),
+            Type::List => {
+                let (kind, len) = self.list()?;
+                (0..len).try_for_each(|_| self.skip_element(kind, deeper))
             }
-            Type::Map => self.skip_map(depth)?,
+            Type::Map => {
+                let len = self.cursor.take_varint_usize(self.part)?;
+                if len == 0 {
+                    return Ok(());
+                }
+                let kinds = self.cursor.take_u8(self.part)?;
+                let (Some(key), Some(value)) = (Type::new(kinds >> 4), Type::new(kinds & 15)) else {
+                    return Err(self.corrupt());
+                };
+                (0..len).try_for_each(|_| {
+                    self.skip_element(key, deeper)?;
+                    self.skip_element(value, deeper)
+                })
+            }
             Type::Struct => {
                 let mut last = 0;
-                while let Some(field) = self.field(last)? {
-                    last = field.number;
-                    self.skip(field.kind, depth + 1)?;
+                while let Some((_, kind)) = self.field(&mut last)? {
+                    if !matches!(kind, Type::Bool(_)) {
+                        self.skip_element(kind, deeper)?;
+                    }
                 }
+                Ok(())
             }
         }
-        Ok(())
-    }
-
-    fn skip_map(&mut self, depth: u32) -> Result<()> {
-        let len = self.cursor.take_varint(Field::FileMetadata)?;
-        if len == 0 {
-            return Ok(());
-        }
-        let corrupt = self.corrupt();
-        let kinds = self.cursor.take_u8(Field::FileMetadata)?;
-        let (Some(key), Some(value)) = (Type::from_number(kinds >> 4), Type::from_number(kinds & 0x0f)) else {
-            return Err(corrupt);
-        };
-        for _ in 0..len {
-            self.skip_element(key, depth + 1)?;
-            self.skip_element(value, depth + 1)?;
-        }
-        Ok(())
-    }
-
-    /// An element takes a byte at least, so that no number of elements outlasts the bytes; a flag is one.
-    fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
-        match kind {
-            Type::True | Type::False => self.cursor.take_u8(Field::FileMetadata).map(|_| ()),
-            other => self.skip(other, depth),
-        }
-    }
-
-    /// Passes over the value of a field that was read the head of.
-    pub(super) fn skip_field(&mut self, kind: Type) -> Result<()> {
-        self.skip(kind, 0)
     }
 }
 
@@ -188,45 +172,50 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    /// The numbers of a struct's fields, with what is in each passed over.
-    fn numbers(bytes: &[u8]) -> Result<Vec<i64>> {
-        let mut numbers = Vec::new();
-        Reader::new(bytes, 0).read_struct(|_, field| {
-            numbers.push(field.number);
-            Ok(false)
-        })?;
-        Ok(numbers)
+    fn reader(bytes: &[u8]) -> Reader<'_> {
+        Reader::new(bytes, 100, Field::FilterHeader)
     }
 
     #[test]
-    fn values_of_every_type_are_passed_over() {
-        let mut bytes = vec![0x11, 0x12, 0x13, 7, 0x14, 0x80, 1, 0x15, 2, 0x16, 3, 0x17];
-        bytes.extend([0; 8]);
-        bytes.extend([0x18, 2, 9, 9, 0x19, 0x25, 4, 4, 0x1a, 0x21, 1, 2]);
-        bytes.extend([0x1b, 1, 0x85, 1, 9, 0x40, 0x1b, 0, 0x1c, 0x1c, 0, 0, 0x1d]);
+    fn fields_of_every_type_are_passed_over() {
+        // flag, byte, integer, double, text, list of two flags, list of twenty integers, map, struct with a struct, id
+        let mut bytes =
+            vec![0x11, 0x13, 7, 0x15, 0x80, 0x01, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0x18, 2, b'a', b'b', 0x19, 0x21, 1];
+        bytes.extend([2, 0x19, 0xf5, 20]);
+        bytes.extend([1; 20]);
+        bytes.extend([0x1b, 1, 0x58, 3, 1, b'x', 0x1b, 0, 0x1c, 0x1c, 0, 0, 0x1d]);
         bytes.extend([0; 16]);
-        bytes.push(0);
-        // The map's only key is one byte of text, its value a number; the empty map has no types.
-        bytes[36] = 0x85;
-        assert!(numbers(&bytes).is_ok() || numbers(&bytes).is_err());
+        bytes.extend([0x05, 0xd0, 0x0f, 42, 0]);
+        let mut reader = reader(&bytes);
+        let (mut last, mut seen) = (0, Vec::new());
+        while let Some((number, kind)) = reader.field(&mut last).unwrap() {
+            seen.push(number);
+            reader.skip(kind).unwrap();
+        }
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1000]);
+        assert_eq!(reader.offset(), 100 + bytes.len() as u64);
         for len in 0..bytes.len() {
-            assert!(numbers(&bytes[..len]).is_err(), "cut at {len}");
+            let mut cut = Reader::new(&bytes[..len], 0, Field::FilterHeader);
+            assert!(cut.skip(Type::Struct).is_err(), "{len} bytes");
         }
     }
 
     #[test]
-    fn numbers_of_fields_are_steps_or_spelled() {
-        assert_eq!(numbers(&[0x15, 0, 0x25, 0, 0x05, 40, 0, 0x15, 0, 0]).unwrap(), [1, 3, 20, 21]);
-        assert!(numbers(&[0x05, 0xff, 0xff, 0xff, 0x7f, 0, 0]).is_err(), "beyond 16 bits");
-        assert!(numbers(&[0x1e, 0]).is_err(), "no such type");
+    fn integers_have_their_sign_in_the_lowest_bit() {
+        for (bytes, expected) in [(&[0][..], 0), (&[1], -1), (&[2], 1), (&[0x80, 0x01], 64)] {
+            assert_eq!(reader(bytes).int().unwrap(), expected);
+        }
+        let extreme = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(reader(&extreme).int().unwrap(), i64::MIN);
     }
 
     #[test]
-    fn depth_and_lengths_are_bounded() {
-        assert!(numbers(&[0x1c; 100_000]).is_err());
-        assert!(numbers(&[[0x19].repeat(1), [0x99].repeat(100_000)].concat()).is_err());
-        // A list of 2^63 flags in a file of few bytes.
-        let long = [&[0x19, 0xf1][..], &[0xff; 9], &[0x01, 1, 1, 1]].concat();
-        assert!(numbers(&long).is_err());
+    fn what_lies_too_deep_or_has_no_end_is_an_error() {
+        assert!(reader(&[0x1c; 1000]).skip(Type::Struct).is_err(), "structs in structs");
+        assert!(reader(&[0x19; 1000]).skip(Type::List).is_err(), "lists in lists");
+        let endless = [0xf1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 1];
+        assert!(reader(&endless).skip(Type::List).is_err(), "2^64 - 1 flags");
+        assert!(reader(&[0x1e]).field(&mut 0).is_err(), "no such type");
+        assert!(reader(&[0x15]).field(&mut { i16::MAX }).is_err(), "no such number");
     }
 }

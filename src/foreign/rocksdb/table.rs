@@ -14,7 +14,7 @@ use crate::error::{Error, Field, Result};
 use crate::foreign::ChecksumKind;
 use crate::foreign::block::{Block, Values};
 use crate::foreign::compression::Codec;
-use crate::foreign::index::{KeyForm, check_index};
+use crate::foreign::index::check_index;
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
 
 use super::filter::Filter;
