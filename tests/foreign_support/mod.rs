@@ -1,6 +1,8 @@
 //! What other engines wrote and answered: the cases of tests/golden/foreign with their keys, answers and vectors.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub mod formulas;
+
 use std::fs;
 use std::path::PathBuf;
 
