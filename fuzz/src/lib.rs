@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod bytes;
+mod foreign_filter;
 mod input;
 mod kernels;
 mod log_and_manifest;
@@ -13,6 +14,7 @@ mod store_ops;
 mod table;
 mod table_parts;
 
+pub use foreign_filter::foreign_filter;
 pub use input::Input;
 pub use kernels::kernels;
 pub use log_and_manifest::log_and_manifest;

@@ -1,4 +1,4 @@
-//! Writes the seeds of the targets `table`, `log_and_manifest` and `store_ops`:
+//! Writes the seeds of the targets `table`, `log_and_manifest`, `store_ops` and `foreign_filter`:
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`. The same bytes each time.
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -128,4 +128,39 @@ fn seeds_of_store_ops() {
     write("store_ops", "failed-writes-and-crashes", &[&[1, 0, 0], &puts, &failing]);
     let rot: Vec<u8> = (0..6u8).flat_map(|after| [27, 5 + after % 2, after, 20, 0, 0, 0, 0, 0, 22, 60, 1]).collect();
     write("store_ops", "bytes-that-read-wrong", &[&[1, 16, 3], &puts, &[15], &rot]);
+}
+
+#[test]
+#[ignore = "writes the seeds"]
+fn seeds_of_foreign_filter() {
+    for golden in [
+        "leveldb/raw-n7-b10.filter",
+        "leveldb/raw-n100-b10.filter",
+        "rocksdb-7.8.3/raw-legacy-n100-b10.filter",
+        "rocksdb-7.8.3/raw-fastlocal-n200-b50.1.filter",
+        "rocksdb-11.8.1/raw-fastlocal-n70-b10-offm.filter",
+        "rocksdb-7.8.3/raw-ribbon-n300-b10.filter",
+        "rocksdb-7.8.3/raw-ribbon-n1200-b2.filter",
+        "parquet/raw-n100-fpp0.01.sbbf",
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/foreign").join(golden);
+        let name = golden.replace('/', "-");
+        write("foreign_filter", &format!("any-{name}"), &[&[0], &std::fs::read(path).unwrap()]);
+    }
+    write("foreign_filter", "any-empty", &[&[0]]);
+    write("foreign_filter", "any-six-zeros", &[&[0; 7]]);
+    // Bits per key in five-hundredths, the first key, the number of keys; then edits.
+    let ten_bits: &[u8] = &[0x88, 0x13, 1, 2, 3, 4];
+    let kinds: [(&str, u8); 6] =
+        [("leveldb", 1), ("parquet", 43), ("legacy", 4), ("fast-local", 5), ("for-memory", 133), ("ribbon", 6)];
+    for (name, choice) in kinds {
+        write("foreign_filter", &format!("sound-{name}"), &[&[choice], ten_bits, &[200, 1]]);
+        write("foreign_filter", &format!("no-keys-{name}"), &[&[choice], ten_bits, &[0, 0]]);
+        // Each of the trailer's bytes in turn, and bytes of the payload.
+        let edits: &[u8] = &[3, 4, 31, 3, 2, 2, 0, 40, 0, 8, 9, 30, 1];
+        write("foreign_filter", &format!("edited-{name}"), &[&[choice], ten_bits, &[44, 1], edits]);
+    }
+    for (name, bits) in [("half-a-bit", [0xfa, 0]), ("many-bits", [0xff, 0xff]), ("no-bits", [0, 0])] {
+        write("foreign_filter", name, &[&[6], &bits, &[0, 0, 0, 0, 44, 1]]);
+    }
 }
