@@ -24,7 +24,8 @@ pub struct FilterInfo {
     pub fill: Option<f64>,
     /// How many different keys the bits look like, or the size.
     pub estimated_keys: Option<f64>,
-    /// The share of absent keys that the filter would let pass.
+    /// The share of absent keys that the filter would let pass, if their hashes were random: LevelDB's are not for keys that
+    /// differ in few places.
     pub expected_rate: f64,
 }
 

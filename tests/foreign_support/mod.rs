@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 pub mod forge;
+pub mod formulas;
 
 use std::fs;
 use std::path::PathBuf;

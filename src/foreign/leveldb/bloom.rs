@@ -2,8 +2,8 @@
 //! probes.
 //!
 //! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits`, with a hash of 32 bits. For keys that differ
-//! in the last byte of an aligned word only, the low bits of hash and step are the same, so that small filters of decimal
-//! counters let many neighbours pass: 8.7 % instead of 0.8 % in a table of the golden data.
+//! in the last byte of an aligned word only, the low bits of hash and step are the same, so that filters of counters let many
+//! of their neighbours pass; docs/FOREIGN.md has an example.
 
 use crate::filter::prefetch;
 use crate::foreign::FilterInfo;

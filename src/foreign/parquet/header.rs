@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn headers_have_the_bytes_of_the_format_and_are_read_back() {
         assert_eq!(encode(32)[..2], [0x15, 0x40]);
-        for (len, header_len) in [(32, 15), (64, 16), (4096, 16), (8192, 17), (1 << 20, 17)] {
+        for (len, header_len) in [(32, 15), (64, 16), (4096, 16), (8192, 17), ((1 << 20) - 32, 17), (1 << 20, 18)] {
             let mut bytes = encode(len);
             assert_eq!(bytes.len(), header_len, "{len}");
             bytes.resize(header_len + len + 7, 0xab);

@@ -175,8 +175,8 @@ impl SplitBlockBuilder {
         self.blocks.len()
     }
 
-    /// Halves the filter as often as it may be halved for a share of at most `rate` of absent values to pass, as they do where
-    /// bits lie at random.
+    /// Halves the filter as often as it may be halved for a share of at most `rate` of absent values to pass, if all blocks were
+    /// as full as they are on average: at small rates somewhat more pass, since some are fuller.
     ///
     /// Halving joins neighbours, since the block is the high half of the hash times the number of blocks. The result is the
     /// filter that a smaller builder would have made.

@@ -66,7 +66,40 @@ impl<'a> LegacyBloom<'a> {
     }
 
     pub(super) fn info(&self, len: usize) -> FilterInfo {
-        FilterInfo::blocked(FilterKind::LegacyBloom.name(), len, self.payload, self.line_len, 1, self.probes.into())
+        let kind = FilterKind::LegacyBloom.name();
+        let info = FilterInfo::blocked(kind, len, self.payload, self.line_len, 1, self.probes.into());
+        let keys_per_line = info.estimated_keys.zip(info.blocks).map_or(0.0, |(keys, lines)| keys / lines as f64);
+        let lines = self.payload.chunks_exact(self.line_len);
+        let num_lines = lines.len() as f64;
+        let expected_rate = lines.map(|line| self.line_rate(line, keys_per_line)).sum::<f64>() / num_lines;
+        FilterInfo { expected_rate, ..info }
+    }
+
+    /// The rate of a line, which is far from that of bits at random where bits per key are many: at 18 of them, 0.28 % and not
+    /// 0.03 %.
+    ///
+    /// A step that is a multiple of `2^j` comes back to its first bit after `m / 2^j` probes of `m` bits, and a key has only as
+    /// many. And a line of `m` bits tells apart no more than `m^2` pairs of first bit and step: to the pair of a present key
+    /// comes that which goes through its bits from the end, and of both those that begin a few steps away, whose other bits
+    /// are set by chance.
+    fn line_rate(&self, line: &[u8], keys: f64) -> f64 {
+        let bits = line.len() as u64 * 8;
+        let ones = line.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+        let fill = ones as f64 / bits as f64;
+        if ones == bits {
+            return 1.0;
+        }
+        let of_steps = |j: u32| {
+            let distinct = (bits >> j).min(self.probes.into());
+            let share = if bits >> j == 1 { 1.0 / (bits as f64) } else { (-f64::from(j + 1)).exp2() };
+            #[expect(clippy::cast_possible_truncation, reason = "at most 127 probes")]
+            {
+                share * fill.powi(distinct as i32)
+            }
+        };
+        let at_random: f64 = (0..=bits.ilog2()).map(of_steps).sum();
+        let of_a_pair = keys * 2.0 * (1.0 + 2.0 * fill / (1.0 - fill)) / (bits as f64).powi(2);
+        (at_random + of_a_pair).min(1.0)
     }
 }
 
