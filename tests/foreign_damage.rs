@@ -28,7 +28,11 @@ fn leveldb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
     let mut keys = Vec::new();
     let read = table.for_each_key(|key| Ok(keys.push(key.to_vec())));
     let (_, _) = (table.filters(), table.key_form());
-    Ok(Said { denied, keys: read.ok().map(|()| keys), verified: table.verify().is_ok_and(|found| found.denied_keys == 0) })
+    Ok(Said {
+        denied,
+        keys: read.ok().map(|()| keys),
+        verified: table.verify().is_ok_and(|found| found.denied_keys == 0),
+    })
 }
 
 fn rocksdb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
@@ -39,7 +43,11 @@ fn rocksdb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
     for place in table.filters() {
         table.filter(&place).unwrap();
     }
-    Ok(Said { denied, keys: read.ok().map(|()| keys), verified: table.verify().is_ok_and(|found| found.denied_keys == 0) })
+    Ok(Said {
+        denied,
+        keys: read.ok().map(|()| keys),
+        verified: table.verify().is_ok_and(|found| found.denied_keys == 0),
+    })
 }
 
 /// Turns each byte of a file in one of three ways. Whatever still opens denies no key; what still verifies says the same
@@ -245,22 +253,29 @@ fn indexes_that_name_themselves_or_blocks_twice_end() {
     assert_eq!(rocksdb::Table::open(&two_levels[..]).unwrap().verify().unwrap().keys, 4);
     let twice = |partition: Handle| block(&[(b"b", partition.bytes()), (b"c", partition.bytes())]);
     let wrong: [(&str, Vec<u8>); 4] = [
-        ("a partition twice", rocksdb_table(2, &plain_blocks(), |forge, handles| {
-            let partition = forge.block(&index_of(handles), 0);
-            forge.block(&twice(partition), 0)
-        })),
-        ("data blocks in two partitions", rocksdb_table(2, &plain_blocks(), |forge, handles| {
-            let (a, b) = (forge.block(&index_of(handles), 0), forge.block(&index_of(handles), 0));
-            forge.block(&block(&[(b"d", a.bytes()), (b"e", b.bytes())]), 0)
-        })),
-        ("itself", rocksdb_table(2, &plain_blocks(), |forge, _| {
-            let place = Handle { offset: forge.bytes.len() as u64, len: 0 };
-            let len = block(&[(b"e", Handle { len: 30, ..place }.bytes())]).len() as u64;
-            forge.block(&block(&[(b"e", Handle { len, ..place }.bytes())]), 0)
-        })),
-        ("a data block twice", rocksdb_table(0, &plain_blocks(), |forge, handles| {
-            forge.block(&twice(handles[0]), 0)
-        })),
+        (
+            "a partition twice",
+            rocksdb_table(2, &plain_blocks(), |forge, handles| {
+                let partition = forge.block(&index_of(handles), 0);
+                forge.block(&twice(partition), 0)
+            }),
+        ),
+        (
+            "data blocks in two partitions",
+            rocksdb_table(2, &plain_blocks(), |forge, handles| {
+                let (a, b) = (forge.block(&index_of(handles), 0), forge.block(&index_of(handles), 0));
+                forge.block(&block(&[(b"d", a.bytes()), (b"e", b.bytes())]), 0)
+            }),
+        ),
+        (
+            "itself",
+            rocksdb_table(2, &plain_blocks(), |forge, _| {
+                let place = Handle { offset: forge.bytes.len() as u64, len: 0 };
+                let len = block(&[(b"e", Handle { len: 30, ..place }.bytes())]).len() as u64;
+                forge.block(&block(&[(b"e", Handle { len, ..place }.bytes())]), 0)
+            }),
+        ),
+        ("a data block twice", rocksdb_table(0, &plain_blocks(), |forge, handles| forge.block(&twice(handles[0]), 0))),
     ];
     for (name, bytes) in wrong {
         let table = rocksdb::Table::open(&bytes[..]).unwrap();

@@ -24,7 +24,10 @@ fn open(name: &str, n: u64) -> Table<Vec<u8>> {
     let has_filter = !table.filters().is_empty();
     // A table of the reverse order has all its partitions asked.
     let most = if name.contains("reverse") { 1_500 } else { 200 };
-    assert!(if has_filter { passing < most } else { passing == 10_000 }, "{name}: {passing} of 10,000 absent keys pass");
+    assert!(
+        if has_filter { passing < most } else { passing == 10_000 },
+        "{name}: {passing} of 10,000 absent keys pass"
+    );
     table
 }
 
@@ -95,9 +98,7 @@ fn partitions_of_another_order_are_all_asked() {
 fn data_blocks_that_are_not_read_are_named_and_their_filter_answers() {
     for (name, n, compression) in [("fv6-bz2.sst", 200, 3), ("fv6-zstd-dictionary.sst", 600, 7)] {
         let table = open(name, n);
-        let is_named = |error: &Error| {
-            matches!(error, Error::Unsupported { field: Field::Compression, found } if *found == compression)
-        };
+        let is_named = |error: &Error| matches!(error, Error::Unsupported { field: Field::Compression, found } if *found == compression);
         assert!(keys(&table).is_err_and(|error| is_named(&error)), "{name}");
         assert!(table.verify().is_err_and(|error| is_named(&error)), "{name}");
     }

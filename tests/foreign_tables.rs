@@ -28,8 +28,7 @@ fn answers_of_absent_keys_agree(case: &Case, answers: &[u8], may_contain: impl F
 }
 
 fn leveldb_cases() -> Vec<Case> {
-    let cases: Vec<Case> =
-        ["table", "db_table"].iter().flat_map(|wanted| cases_of_type("leveldb", wanted)).collect();
+    let cases: Vec<Case> = ["table", "db_table"].iter().flat_map(|wanted| cases_of_type("leveldb", wanted)).collect();
     assert_eq!(cases.len(), 11);
     cases
 }
@@ -120,10 +119,12 @@ fn seeks_under_a_prefix_answer_as_rocksdb() {
 
 #[test]
 fn filters_of_rocksdb_lie_where_the_table_says() {
-    for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table")) {
+    for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
+    {
         let table = rocksdb::Table::open(case.bytes()).unwrap();
         let filters = table.filters();
-        let is_partitioned = matches!(table.filter_layout(), rocksdb::FilterLayout::Partitioned(n) if n == filters.len() as u64);
+        let is_partitioned =
+            matches!(table.filter_layout(), rocksdb::FilterLayout::Partitioned(n) if n == filters.len() as u64);
         assert_eq!(is_partitioned, case.is("partition_filters"), "{}", case.name());
         assert!(is_partitioned || table.filter_layout() == rocksdb::FilterLayout::Full && filters.len() == 1);
         let kinds = [table.filter(&filters[0]).unwrap().kind().unwrap()];

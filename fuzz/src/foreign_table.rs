@@ -47,7 +47,10 @@ fn check_any(bytes: &[u8]) {
         let _ = file.verify();
         for chunk in file.column_chunks() {
             let answers = ASKED.map(|value| file.may_contain(chunk, value));
-            assert!(file.filter(chunk).is_ok_and(|filter| filter.is_some()) || answers == [true; 4], "an error says no");
+            assert!(
+                file.filter(chunk).is_ok_and(|filter| filter.is_some()) || answers == [true; 4],
+                "an error says no"
+            );
         }
     }
 }
@@ -134,7 +137,9 @@ impl Parts {
                 handle.len = handle.len.wrapping_add_signed(len.into());
             }
         }
-        let last = |keys: &Vec<Vec<u8>>| if is_internal { internal(&keys[keys.len() - 1], 5) } else { keys[keys.len() - 1].clone() };
+        let last = |keys: &Vec<Vec<u8>>| {
+            if is_internal { internal(&keys[keys.len() - 1], 5) } else { keys[keys.len() - 1].clone() }
+        };
         let entries: Vec<_> = self.keys.iter().map(last).zip(handles.iter().map(|handle| handle.bytes())).collect();
         let mut content = block(&entries);
         self.index_edits.iter().for_each(|edit| edit.apply(&mut content));

@@ -197,8 +197,11 @@ impl<'a> BlockCursor<'a> {
     fn following(&self, cursor: &mut Cursor<'_>) -> Result<BlockHandle> {
         let coded = cursor.take_varint(Field::Handle)?;
         let (half, is_negative) = (coded >> 1, coded & 1 == 1);
-        let len_bytes =
-            if is_negative { self.handle.len_bytes.checked_sub(half + 1) } else { self.handle.len_bytes.checked_add(half) };
+        let len_bytes = if is_negative {
+            self.handle.len_bytes.checked_sub(half + 1)
+        } else {
+            self.handle.len_bytes.checked_add(half)
+        };
         match (self.handle.end(), len_bytes) {
             (Some(offset), Some(len_bytes)) => Ok(BlockHandle { offset, len_bytes }),
             _ => Err(cursor.corrupt(Field::Handle)),
@@ -247,9 +250,7 @@ impl<'a> BlockCursor<'a> {
     pub(crate) fn handle(&self) -> Result<BlockHandle> {
         match self.block.values {
             Values::Handles { .. } => Ok(self.handle),
-            Values::WithLength => {
-                BlockHandle::parse(self.value, 0).map_err(|_| self.block.corrupt(Field::Handle))
-            }
+            Values::WithLength => BlockHandle::parse(self.value, 0).map_err(|_| self.block.corrupt(Field::Handle)),
         }
     }
 }

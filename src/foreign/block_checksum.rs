@@ -62,9 +62,9 @@ impl BlockChecksum {
             ChecksumKind::Crc32c => masked_crc32c(bytes),
             ChecksumKind::Xxh32 => xxh32(bytes, 0),
             ChecksumKind::Xxh64 => low_half(xxh64(bytes, 0)),
-            ChecksumKind::Xxh3 => bytes.split_last().map_or(0, |(&last, front)| {
-                low_half(xxh3_64(front)) ^ u32::from(last).wrapping_mul(XXH3_LAST_BYTE)
-            }),
+            ChecksumKind::Xxh3 => bytes
+                .split_last()
+                .map_or(0, |(&last, front)| low_half(xxh3_64(front)) ^ u32::from(last).wrapping_mul(XXH3_LAST_BYTE)),
         }
     }
 

@@ -49,7 +49,9 @@ impl Codec {
         let (stated, expansion) = match self {
             Self::Snappy => (Some(snap::raw::decompress_len(packed).map_err(|_| corrupt())?), MAX_SNAPPY_EXPANSION),
             Self::Lz4 => (Some(stated_len(len_bytes).ok_or_else(corrupt)?), MAX_LZ4_EXPANSION),
-            Self::Zstd => (len_bytes.map(|_| stated_len(len_bytes).ok_or_else(corrupt)).transpose()?, MAX_ZSTD_EXPANSION),
+            Self::Zstd => {
+                (len_bytes.map(|_| stated_len(len_bytes).ok_or_else(corrupt)).transpose()?, MAX_ZSTD_EXPANSION)
+            }
         };
         let limit = packed.len().saturating_mul(expansion).min(MAX_BLOCK_LEN_BYTES);
         if stated.is_some_and(|len| len > limit) {

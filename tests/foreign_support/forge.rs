@@ -26,9 +26,9 @@ pub fn varint(mut value: u64) -> Vec<u8> {
 
 /// CRC-32C bit by bit, apart from the crate that the readers use, and masked.
 fn masked_crc32c(bytes: &[u8]) -> u32 {
-    let crc = bytes.iter().fold(u32::MAX, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ (0x82f6_3b78 * (crc & 1)))
-    });
+    let crc = bytes
+        .iter()
+        .fold(u32::MAX, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ (0x82f6_3b78 * (crc & 1))));
     (!crc).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 

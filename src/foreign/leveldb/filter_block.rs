@@ -206,7 +206,9 @@ mod tests {
     #[test]
     fn ends_that_make_no_sense_answer_maybe() {
         // Offsets beyond the block, a base beyond 64 bits, bounds out of order, bounds past the filters.
-        for bytes in [&[][..], &[0; 4], &[9, 0, 0, 0, 11], &[0, 0, 0, 0, 0, 0, 0, 0, 64], &[0, 0, 0, 0, 0, 0, 0, 0, 255]] {
+        for bytes in
+            [&[][..], &[0; 4], &[9, 0, 0, 0, 11], &[0, 0, 0, 0, 0, 0, 0, 0, 64], &[0, 0, 0, 0, 0, 0, 0, 0, 255]]
+        {
             assert!(FilterBlock::new(bytes).may_contain(5000, b"k"), "{bytes:?}");
         }
         let crossed = [6, 5, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 11];

@@ -216,7 +216,8 @@ impl<D: AsRef<[u8]>> Table<D> {
     fn find_block(&self, form: KeyForm, user_key: &[u8]) -> Result<Option<BlockHandle>> {
         let index = self.index()?;
         // The newest version of a key comes before all others, so that user keys decide alone.
-        let is_before = |key: &[u8]| form.user_key(key).map(|key| key < user_key).ok_or_else(|| index.corrupt(Field::Key));
+        let is_before =
+            |key: &[u8]| form.user_key(key).map(|key| key < user_key).ok_or_else(|| index.corrupt(Field::Key));
         index.seek(is_before)?.map(|cursor| cursor.handle()).transpose()
     }
 

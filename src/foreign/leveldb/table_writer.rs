@@ -194,7 +194,10 @@ mod tests {
         assert_eq!(successor(KeyForm::User, b"\xff\xff"), b"\xff\xff");
         let tag = u64_bytes(7 << 8 | 1);
         let key = |user: &[u8]| [user, &tag].concat();
-        assert_eq!(separator(KeyForm::Internal, &key(b"abcd"), &key(b"abzz")), [&b"abd"[..], &[1], &[0xff; 7]].concat());
+        assert_eq!(
+            separator(KeyForm::Internal, &key(b"abcd"), &key(b"abzz")),
+            [&b"abd"[..], &[1], &[0xff; 7]].concat()
+        );
         assert_eq!(separator(KeyForm::Internal, &key(b"a"), &key(b"c")), key(b"a"), "no shorter");
     }
 

@@ -102,7 +102,8 @@ impl<D: AsRef<[u8]>> File<D> {
         let metadata = metadata_range(file)?;
         let metadata_offset = metadata.start;
         let found = file.get(metadata.clone()).unwrap_or_default();
-        let (num_row_groups, chunks) = read_metadata(&mut Reader::new(found, metadata.start as u64, Field::FileMetadata))?;
+        let (num_row_groups, chunks) =
+            read_metadata(&mut Reader::new(found, metadata.start as u64, Field::FileMetadata))?;
         Ok(Self { bytes, metadata_offset, num_row_groups, chunks })
     }
 

@@ -67,7 +67,8 @@ impl Footer {
         let unknown = || Error::Unsupported { field: Field::ChecksumKind, found: u64::from(kind) };
         let kind = ChecksumKind::from_rocksdb(kind).ok_or_else(unknown)?;
         if version < FIRST_WITH_CONTEXT {
-            let mut handles = Cursor::new(handles.rest().get(..HANDLES_LEN_BYTES).unwrap_or_default(), handles.offset());
+            let mut handles =
+                Cursor::new(handles.rest().get(..HANDLES_LEN_BYTES).unwrap_or_default(), handles.offset());
             let metaindex = BlockHandle::take(&mut handles)?;
             let index = Some(BlockHandle::take(&mut handles)?);
             let checksum = BlockChecksum { kind, base_context: 0 };
