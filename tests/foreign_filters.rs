@@ -1,6 +1,6 @@
 //! Filters of other engines: every answer is the engine's own, and so is every byte that is written.
 #![cfg(feature = "foreign")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod foreign_support;
 

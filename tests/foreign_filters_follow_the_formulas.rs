@@ -169,7 +169,7 @@ fn any_bytes_are_a_filter_that_costs_no_memory_to_read() {
 
 /// Keys of eight bytes in ascending order, as a table adds them.
 fn keys(random: &mut SplitMix, n: usize) -> Vec<[u8; 8]> {
-    let mut keys: Vec<[u8; 8]> = (0..n).map(|_| random.next().to_be_bytes()).collect();
+    let mut keys: Vec<[u8; 8]> = (0..n).map(|_| random.next().to_le_bytes()).collect();
     keys.sort_unstable();
     keys
 }
@@ -252,7 +252,7 @@ fn what_the_bits_tell_of_keys_and_rate_is_true() {
     const ABSENT: usize = 200_000;
     let mut random = SplitMix(6);
     let keys = keys(&mut random, KEYS);
-    let absent: Vec<[u8; 8]> = (0..ABSENT).map(|_| random.next().to_be_bytes()).collect();
+    let absent: Vec<[u8; 8]> = (0..ABSENT).map(|_| random.next().to_le_bytes()).collect();
     let check = |info: filterblock::foreign::FilterInfo, may_contain: &dyn Fn(&[u8]) -> bool| {
         let found = absent.iter().filter(|key| may_contain(*key)).count() as f64;
         let expected = info.expected_rate * ABSENT as f64;
@@ -318,7 +318,7 @@ fn options_without_sense_give_a_filter_that_denies_nothing() {
     }
     let filter_of = |bits_per_key| {
         let mut builder = FilterBuilder::new(FilterOptions { bits_per_key, ..FilterOptions::default() });
-        (0..100u64).for_each(|i| builder.add(&i.to_be_bytes()));
+        (0..100u64).for_each(|i| builder.add(&i.to_le_bytes()));
         builder.finish()
     };
     for (given, meant) in [(0.5, 1.0), (0.99, 1.0), (100.1, 100.0), (f64::INFINITY, 100.0), (f64::NAN, 100.0)] {

@@ -112,7 +112,7 @@ pub(super) fn all_set(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -
 }
 
 /// The same for any number and multipliers.
-#[inline]
+#[inline(always)]
 pub(super) fn products_set(
     line: &[u8; LINE_LEN_BYTES],
     probes: u32,

@@ -1,6 +1,7 @@
 //! Filters of other engines by the letter of their formulas, bit by bit, for keys of eight bytes: what the readers, kernels
 //! and writers of the crate are compared with. Nothing here is the crate's.
 #![allow(dead_code, reason = "every test file uses its own part")]
+#![allow(clippy::cast_possible_truncation, reason = "hashes are cut, as the formulas say")]
 
 const P64_1: u64 = 0x9e37_79b1_85eb_ca87;
 const P64_2: u64 = 0xc2b2_ae3d_27d4_eb4f;
@@ -47,7 +48,7 @@ pub fn leveldb(filter: &[u8], key: u64) -> bool {
     }
     let (bits, probes) = ((filter.len() as u64 - 1) * 8, filter[filter.len() - 1]);
     let mut h = hash32(key);
-    let delta = h >> 17 | h << 15;
+    let delta = h.rotate_right(17);
     for _ in 0..probes {
         if probes > 30 {
             return true;
@@ -76,12 +77,12 @@ pub fn rocksdb(filter: &[u8], key: u64) -> bool {
 fn legacy_bloom(payload: &[u8], trailer: &[u8], mut h: u32) -> bool {
     let lines = trailer[1..].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
     let len = payload.len() as u64;
-    if lines == 0 || len % lines != 0 || (len / lines).count_ones() != 1 {
+    if lines == 0 || !len.is_multiple_of(lines) || (len / lines).count_ones() != 1 {
         return true;
     }
     let line_len = len / lines;
     let start = u64::from(h) % lines * line_len;
-    let delta = h >> 17 | h << 15;
+    let delta = h.rotate_right(17);
     (0..trailer[0]).all(|_| {
         let set = bit(payload, start * 8 + u64::from(h) % (line_len * 8));
         h = h.wrapping_add(delta);
@@ -94,7 +95,7 @@ fn fast_local_bloom(payload: &[u8], trailer: &[u8], h: u64) -> bool {
     if trailer[1] != 0 || trailer[2] >= 32 || !(1..=30).contains(&probes) || trailer[3..] != [0, 0] || lines == 0 {
         return true;
     }
-    let start = (h & 0xffff_ffff) * lines >> 32;
+    let start = ((h & 0xffff_ffff) * lines) >> 32;
     let mut x = (h >> 32) as u32;
     (0..probes).all(|_| {
         let set = bit(payload, start * 512 + u64::from(x >> 23));
@@ -122,7 +123,7 @@ fn ribbon(payload: &[u8], trailer: &[u8], h: u64) -> bool {
     let upper_start = columns * blocks - segments;
     let first_of = |block: u64| block * columns - block.min(upper_start);
     let h2 = (h ^ ribbon_seed(trailer[1])).wrapping_mul(0x6193_d459_236a_3a0d);
-    let start = (u128::from(h2) * u128::from(blocks * 128 - 127) >> 64) as u64;
+    let start = ((u128::from(h2) * u128::from(blocks * 128 - 127)) >> 64) as u64;
     let a = h2.wrapping_mul(0xc28f_8282_2b65_0bed);
     let row = u128::from(a) << 64 | u128::from(a ^ 0xc367_844a_6e52_731d) | 1;
     let result = a.swap_bytes();
@@ -140,10 +141,10 @@ pub fn split_block(bits: &[u8], key: u64) -> bool {
     const SALT: [u32; 8] =
         [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
     let blocks = bits.len() as u64 / 32;
-    if blocks == 0 || bits.len() % 32 != 0 {
+    if blocks == 0 || !bits.len().is_multiple_of(32) {
         return true;
     }
     let h = xxh64(key);
-    let start = (h >> 32) * blocks >> 32;
+    let start = ((h >> 32) * blocks) >> 32;
     (0..).zip(SALT).all(|(i, salt)| bit(bits, start * 256 + i * 32 + u64::from((h as u32).wrapping_mul(salt) >> 27)))
 }

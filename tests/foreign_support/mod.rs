@@ -1,5 +1,6 @@
 //! What other engines wrote and answered: the cases of tests/golden/foreign with their keys, answers and vectors.
 #![allow(dead_code, reason = "every test file uses its own part")]
+#![allow(clippy::cast_possible_truncation, reason = "bytes of numbers are cut, as the schemes say")]
 
 pub mod forge;
 pub mod formulas;
@@ -79,8 +80,8 @@ impl Case {
     fn key_of(&self, v: u64, i: u64) -> Vec<u8> {
         match self.fields["keys"]["kind"].as_str().unwrap() {
             "dec" => format!("{}{v:08}", self.fields["keys"]["prefix"].as_str().unwrap()).into_bytes(),
-            "be64" => v.to_be_bytes().to_vec(),
-            "short" => v.to_be_bytes().into_iter().skip_while(|&byte| byte == 0).collect(),
+            "be64" => v.swap_bytes().to_le_bytes().to_vec(),
+            "short" => v.swap_bytes().to_le_bytes().into_iter().skip_while(|&byte| byte == 0).collect(),
             "var" => {
                 let seed = self.scheme("seed");
                 let len = 6 + (i * 7919 + seed) % 331;
@@ -144,7 +145,7 @@ impl Case {
             "i64" => Some(v.to_le_bytes().to_vec()),
             "i32" => Some((v as u32).to_le_bytes().to_vec()),
             "f64" => Some((v as f64).to_le_bytes().to_vec()),
-            "flba" => Some(v.to_be_bytes().to_vec()),
+            "flba" => Some(v.swap_bytes().to_le_bytes().to_vec()),
             _ => None,
         }
     }

@@ -11,15 +11,16 @@ use crate::filter::{Isa, prefetch, products_in_block};
 use crate::foreign::FilterInfo;
 
 /// Bytes of a block.
-pub(super) const BLOCK_LEN_BYTES: usize = LANES * 4;
-const LANES: usize = 8;
+pub(super) const BLOCK_LEN_BYTES: usize = SALT.len() * 4;
+/// Lanes, and so bits of a value.
+const LANES: u32 = 8;
 /// Most blocks: their length is a number of 32 bits with a sign.
 const MAX_BLOCKS: usize = i32::MAX as usize / BLOCK_LEN_BYTES;
 /// What the crate `parquet` and Arrow keep the bits between, at a power of two.
 const WRITTEN_LEN_BYTES: std::ops::RangeInclusive<usize> = 32..=128 << 20;
 
 /// Multipliers of the lanes.
-const SALT: [u32; LANES] =
+const SALT: [u32; LANES as usize] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
 /// Values whose blocks are fetched before the first is asked.
 const BATCH: usize = 32;
@@ -31,10 +32,9 @@ fn hash(value: &[u8]) -> u64 {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "below the number of blocks")]
 fn block_number(hash: u64, blocks: usize) -> usize {
     // Blocks are fewer than 2^31, so that the product fits.
-    ((hash >> 32) * blocks as u64 >> 32) as usize
+    (((hash >> 32) * blocks as u64) >> 32) as usize
 }
 
 #[inline]
@@ -112,7 +112,7 @@ impl<'a> SplitBlockFilter<'a> {
         if self.blocks.is_empty() {
             return FilterInfo::constant(KIND, self.len, 1.0);
         }
-        FilterInfo::blocked(KIND, self.len, self.bits(), BLOCK_LEN_BYTES, LANES as u32, LANES as u32)
+        FilterInfo::blocked(KIND, self.len, self.bits(), BLOCK_LEN_BYTES, LANES, LANES)
     }
 }
 
@@ -150,7 +150,7 @@ impl SplitBlockBuilder {
             });
         }
         // All eight bits of a value that is absent are set.
-        let bits = -(LANES as f64) * num_values as f64 / (1.0 - rate.powf(1.0 / LANES as f64)).ln();
+        let bits = -f64::from(LANES) * num_values as f64 / (1.0 - rate.powf(1.0 / f64::from(LANES))).ln();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number out of range is clamped")]
         let len = (bits as usize / 8).clamp(*WRITTEN_LEN_BYTES.start(), *WRITTEN_LEN_BYTES.end());
         Self::with_blocks(len.next_power_of_two() / BLOCK_LEN_BYTES)
@@ -185,7 +185,7 @@ impl SplitBlockBuilder {
         let clear = 1.0 - ones as f64 / (self.blocks.len() * BLOCK_LEN_BYTES * 8) as f64;
         let rate_after = |halvings: u32| {
             let joined = f64::from(halvings).exp2();
-            (1.0 - clear.powf(joined)).powi(LANES as i32)
+            (1.0 - clear.powf(joined)).powi(LANES.cast_signed())
         };
         let most = self.blocks.len().trailing_zeros();
         let halvings = (1..=most).take_while(|&halvings| rate_after(halvings) <= rate).last().unwrap_or(0);

@@ -14,15 +14,15 @@ use crate::foreign::FilterInfo;
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
 const MAX_PROBES: u8 = 30;
 /// Probes that a kernel asks at once.
-const ROUND: usize = 16;
+const ROUND: u32 = 16;
 /// The longest payload that RocksDB builds.
 const MAX_LEN_BYTES: u64 = 0xffff_ffc0;
 
 /// The multipliers of the first sixteen probes.
-const POWERS: [u32; ROUND] = {
-    let mut powers = [1u32; ROUND];
+const POWERS: [u32; ROUND as usize] = {
+    let mut powers = [1u32; ROUND as usize];
     let mut i = 1;
-    while i < ROUND {
+    while i < powers.len() {
         #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
         {
             powers[i] = powers[i - 1].wrapping_mul(GOLDEN_RATIO);
@@ -32,7 +32,7 @@ const POWERS: [u32; ROUND] = {
     powers
 };
 /// What x is multiplied by after sixteen probes.
-const NEXT_ROUND: u32 = POWERS[ROUND - 1].wrapping_mul(GOLDEN_RATIO);
+const NEXT_ROUND: u32 = GOLDEN_RATIO.wrapping_pow(ROUND);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FastLocalBloom<'a> {
@@ -65,8 +65,8 @@ impl<'a> FastLocalBloom<'a> {
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let Some(line) = self.lines.get(line_number(hash, self.lines.len())) else { return true };
         let (x, probes) = (high_half(hash), u32::from(self.probes));
-        let in_round = |x, probes: u32| products_in_line(self.isa, line, probes.min(ROUND as u32), x, &POWERS);
-        in_round(x, probes) && (probes <= ROUND as u32 || in_round(x.wrapping_mul(NEXT_ROUND), probes - ROUND as u32))
+        let in_round = |x, probes: u32| products_in_line(self.isa, line, probes.min(ROUND), x, &POWERS);
+        in_round(x, probes) && (probes <= ROUND || in_round(x.wrapping_mul(NEXT_ROUND), probes - ROUND))
     }
 
     pub(super) fn info(&self, len: usize) -> FilterInfo {
@@ -84,9 +84,8 @@ fn high_half(hash: u64) -> u32 {
 
 /// The line of a key, of fewer than 2^32, by the low half of its hash.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "below the number of lines")]
 fn line_number(hash: u64, lines: usize) -> usize {
-    ((hash & u64::from(u32::MAX)) * lines as u64 >> 32) as usize
+    (((hash & u64::from(u32::MAX)) * lines as u64) >> 32) as usize
 }
 
 /// Bytes of the lines of `num_keys` keys.

@@ -60,7 +60,6 @@ impl<'a> LegacyBloom<'a> {
         let mask = self.line_len as u64 * 8 - 1;
         probe_sequence(hash, self.probes.into()).all(|number| {
             let bit = u64::from(number) & mask;
-            #[expect(clippy::cast_possible_truncation, reason = "within a line, whose length is a usize")]
             line.get((bit / 8) as usize).is_none_or(|byte| byte >> (bit % 8) & 1 == 1)
         })
     }
@@ -126,7 +125,6 @@ pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
             let start = line.of(hash) as usize * LINE_LEN_BYTES;
             for number in probe_sequence(hash, probes.into()) {
                 let bit = u64::from(number) % LINE_BITS;
-                #[expect(clippy::cast_possible_truncation, reason = "below 512")]
                 if let Some(byte) = filter.get_mut(start + (bit / 8) as usize) {
                     *byte |= 1 << (bit % 8);
                 }

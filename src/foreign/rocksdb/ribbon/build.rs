@@ -12,6 +12,8 @@ const MAX_KEYS: u64 = 950_000_000;
 /// Fewer slots are tried first as a Bloom filter.
 const SMALL_SLOTS: u64 = 1024;
 const LINE_BITS: f64 = 512.0;
+/// As RocksDB writes it.
+#[expect(clippy::approx_constant, reason = "the digits that RocksDB has")]
 const LOG2_E: f64 = 1.442_695_040_9;
 
 /// How many keys fit in 2^8 to 2^17 slots with one failure in twenty, as RocksDB's authors measured.
