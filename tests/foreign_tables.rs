@@ -4,7 +4,7 @@
 
 mod foreign_support;
 
-use filterblock::foreign::KeyForm;
+use filterblock::foreign::{FileKind, KeyForm};
 use filterblock::foreign::{leveldb, parquet, rocksdb};
 use foreign_support::{Case, cases, cases_of_type, value};
 
@@ -172,4 +172,17 @@ fn parquet_columns_answer_as_parquet() {
         chunks += 1;
     }
     assert_eq!(chunks, 20);
+}
+
+#[test]
+fn files_are_known_by_their_ends() {
+    let kind = |folder, name| FileKind::of(&foreign_support::file(folder, name));
+    assert_eq!(kind("leveldb", "tbl-n1.ldb"), Some(FileKind::LevelDbTable));
+    assert_eq!(kind("rocksdb-7.8.3", "fv2-legacy-n1000.sst"), Some(FileKind::RocksDbTable));
+    assert_eq!(kind("rocksdb-11.8.1", "fv7-bloom-n1.sst"), Some(FileKind::RocksDbTable));
+    assert_eq!(kind("parquet", "rs.parquet"), Some(FileKind::ParquetFile));
+    // Filters alone say nothing.
+    assert_eq!(kind("parquet", "raw-var.sbbf"), None);
+    assert_eq!(kind("leveldb", "raw-n7-b10.filter"), None);
+    assert_eq!(FileKind::of(b""), None);
 }

@@ -100,8 +100,7 @@ impl<'a> Block<'a> {
         // The last restart point before the target, or the first of all.
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            cursor.restart(middle)?;
-            if is_before(cursor.key())? { low = middle } else { high = middle }
+            if is_before(self.restart_key(middle)?)? { low = middle } else { high = middle }
         }
         cursor.next = self.restart(low).unwrap_or(0);
         while cursor.advance()? {
@@ -116,7 +115,19 @@ impl<'a> Block<'a> {
         usize::try_from(u32_at(self.restarts, 4 * number)?).ok()
     }
 
-    /// Walks the whole block; `order` says whether a key may follow another. After this no search meets an error.
+    /// The key at a restart point, which lies there whole.
+    fn restart_key(&self, number: usize) -> Result<&'a [u8]> {
+        let corrupt = || self.corrupt(Field::Restarts);
+        let start = self.restart(number).ok_or_else(corrupt)?;
+        let mut cursor = Cursor::new(self.entries.get(start..).ok_or_else(corrupt)?, self.offset);
+        let (shared, unshared) = (cursor.take_varint(Field::Entry)?, cursor.take_varint_usize(Field::Entry)?);
+        if self.values == Values::WithLength {
+            cursor.take_varint(Field::Entry)?;
+        }
+        if shared == 0 { cursor.take(unshared, Field::Key) } else { Err(corrupt()) }
+    }
+
+    /// Walks the whole block, and calls `each` at every entry. After this no search meets an error.
     ///
     /// # Errors
     /// `Corrupt` for the first entry or restart point that does not hold.
@@ -221,12 +232,6 @@ impl<'a> BlockCursor<'a> {
         self.spelled.extend_from_slice(suffix);
         self.stored = None;
         Ok(())
-    }
-
-    /// Moves to the entry at a restart point.
-    fn restart(&mut self, number: usize) -> Result<()> {
-        self.next = self.block.restart(number).ok_or_else(|| self.block.corrupt(Field::Restarts))?;
-        if self.advance()? && self.stored.is_some() { Ok(()) } else { Err(self.block.corrupt(Field::Restarts)) }
     }
 
     pub(crate) fn key(&self) -> &[u8] {

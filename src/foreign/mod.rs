@@ -11,6 +11,7 @@
 mod block;
 mod block_checksum;
 mod compression;
+mod detect;
 mod hash32;
 mod index;
 mod info;
@@ -22,6 +23,7 @@ mod xxph3;
 
 pub use block_checksum::ChecksumKind;
 pub use compression::MAX_BLOCK_LEN_BYTES;
+pub use detect::FileKind;
 pub use index::KeyForm;
 pub use info::FilterInfo;
 pub use stored::Verified;

@@ -7,5 +7,6 @@ mod table_writer;
 
 pub use bloom::{BloomBuilder, BloomFilter};
 pub use filter_block::{FilterBlock, FilterBlockBuilder};
+pub(super) use table::has_magic;
 pub use table::{FilterRange, Table};
 pub use table_writer::{TableOptions, TableWriter};

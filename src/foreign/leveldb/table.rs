@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use crate::codec::Cursor;
+use crate::codec::{Cursor, u64_from};
 use crate::error::{Error, Field, Result};
 use crate::foreign::block::Block;
 use crate::foreign::block_checksum::BlockChecksum;
@@ -323,6 +323,11 @@ impl<D: AsRef<[u8]>> Table<D> {
         // Metaindex and index, which were checked when the table was opened, as was the filter block.
         Ok(Verified { blocks: data_blocks + 2 + u64::from(self.filter.is_some()), keys, denied_keys })
     }
+}
+
+/// Whether a file ends as a table does.
+pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
+    file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }
 
 /// The name of the filter policy, and the filter block when the policy is known.

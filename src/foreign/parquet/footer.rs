@@ -167,6 +167,11 @@ impl<D: AsRef<[u8]>> File<D> {
     }
 }
 
+/// Whether a file begins and ends as a Parquet file does.
+pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
+    [MAGIC, MAGIC_ENCRYPTED].iter().any(|magic| file.starts_with(*magic) && file.ends_with(*magic))
+}
+
 fn metadata_range(file: &[u8]) -> Result<Range<usize>> {
     let corrupt = |field, offset: usize| Error::Corrupt { field, offset: offset as u64 };
     let (front, magic) = file.split_last_chunk::<4>().ok_or_else(|| corrupt(Field::Length, 0))?;

@@ -5,5 +5,6 @@ mod header;
 mod split_block;
 mod thrift;
 
+pub(super) use footer::has_magic;
 pub use footer::{ColumnChunk, File, FilterRange, PhysicalType};
 pub use split_block::{SplitBlockBuilder, SplitBlockFilter};

@@ -10,7 +10,7 @@
 //! ```
 //! From version 6 on the metaindex ends where the footer begins, and the index is found by it.
 
-use crate::codec::{Cursor, put_u32};
+use crate::codec::{Cursor, put_u32, u64_from};
 use crate::error::{Error, Field, Result};
 use crate::foreign::block_checksum::{BlockChecksum, ChecksumKind};
 use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
@@ -29,6 +29,11 @@ const UNCHECKED_LEN_BYTES: usize = 16;
 const VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
 /// The first version with context checksums.
 const FIRST_WITH_CONTEXT: u32 = 6;
+
+/// Whether a file ends as a block-based table does.
+pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
+    file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
+}
 
 /// A footer that holds.
 #[derive(Debug, Clone, Copy)]

@@ -13,6 +13,7 @@ mod table;
 
 pub use builder::{FilterBuilder, FilterOptions};
 pub use filter::{Filter, FilterKind};
+pub(super) use footer::has_magic;
 pub use prefix::PrefixExtractor;
 pub use properties::{IndexKind, Properties};
 pub use table::{FilterLayout, FilterRange, Table};
