@@ -228,7 +228,8 @@ mod tests {
                     panic!("{row}")
                 };
                 let digits: Vec<_> = input.chars().map(|c| c.to_digit(16).unwrap()).collect();
-                let input: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+                let input: Vec<u8> =
+                    digits.chunks(2).map(|pair| u8::try_from(pair[0] << 4 | pair[1]).unwrap()).collect();
                 let number = |text| u64::from_str_radix(text, 16).unwrap();
                 assert_eq!(hash(&input), number(of_zero), "{row}");
                 assert_eq!(hash_with_seed(&input, number(seed)), number(of_seed), "{row}");
