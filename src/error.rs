@@ -269,6 +269,7 @@ fields! {
     BaseContext = "base of the context checksums",
     BlockFeatures = "features of a block",
     IndexKind = "index type",
+    UserDefinedIndex = "user-defined index",
     FileMetadata = "file metadata",
     // Of the filters of other engines.
     FilterHeader = "filter header",

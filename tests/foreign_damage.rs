@@ -1,6 +1,6 @@
 //! Damaged and hostile files of other engines: an error, or no key is denied; no panic, no memory for what is only said.
 #![cfg(feature = "foreign")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "allocation/of_thread.rs"]
 mod allocation;
@@ -26,7 +26,10 @@ fn leveldb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
     let table = leveldb::Table::open(bytes)?;
     let denied = present.iter().filter(|key| !table.may_contain(key)).count();
     let mut keys = Vec::new();
-    let read = table.for_each_key(|key| Ok(keys.push(key.to_vec())));
+    let read = table.for_each_key(|key| {
+        keys.push(key.to_vec());
+        Ok(())
+    });
     let (_, _) = (table.filters(), table.key_form());
     Ok(Said {
         denied,
@@ -39,7 +42,10 @@ fn rocksdb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
     let table = rocksdb::Table::open(bytes)?;
     let denied = present.iter().filter(|key| !table.may_contain(key) || !table.prefix_may_match(key)).count();
     let mut keys = Vec::new();
-    let read = table.for_each_key(|key| Ok(keys.push(key.to_vec())));
+    let read = table.for_each_key(|key| {
+        keys.push(key.to_vec());
+        Ok(())
+    });
     for place in table.filters() {
         table.filter(&place).unwrap();
     }
@@ -129,8 +135,11 @@ fn no_turned_byte_of_parquet_metadata_panics() {
     }
 }
 
+/// The keys of an index, and the blocks that they name.
+type Index = Vec<(Vec<u8>, Handle)>;
+
 /// A table of LevelDB with a data block for each key, a filter over all, and an index that `change` may change.
-fn leveldb_table(keys: &[&[u8]], change: impl FnOnce(&mut Vec<(Vec<u8>, Handle)>)) -> Vec<u8> {
+fn leveldb_table(keys: &[&[u8]], change: impl FnOnce(&mut Index)) -> Vec<u8> {
     let mut forge = Forge::default();
     let mut builder = leveldb::FilterBlockBuilder::new(10);
     let mut index = Vec::new();
@@ -156,7 +165,7 @@ fn handles_that_point_outside_overlap_or_turn_back_are_errors() {
     assert!(KEYS.iter().all(|key| table.may_contain(key)) && table.verify().unwrap().denied_keys == 0);
     assert_eq!(table.key_form(), Some(KeyForm::Internal));
     assert!(!table.may_contain(b"apricot") && !table.may_contain(b"zebra"));
-    let wrong: [fn(&mut Vec<(Vec<u8>, Handle)>); 8] = [
+    let wrong: [fn(&mut Index); 8] = [
         |index| index[1].1.offset = u64::MAX,
         |index| index[3].1.len = u64::MAX,
         |index| index[3].1.offset = u64::MAX - 4,
@@ -335,7 +344,12 @@ fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
     let mut keys = 0;
     let held = peak(|| {
         let table = rocksdb::Table::open(&bytes[..]).unwrap();
-        table.for_each_key(|_| Ok(keys += 1)).unwrap();
+        table
+            .for_each_key(|_| {
+                keys += 1;
+                Ok(())
+            })
+            .unwrap();
     });
     assert_eq!(keys, 1, "they are all the same");
     assert!(held < 1 << 20, "{held} bytes are held");
@@ -354,7 +368,12 @@ fn packed_blocks_are_read_and_a_wrong_length_is_an_error() {
     let bytes = rocksdb_table(0, &packed, |forge, handles| forge.block(&zstd(&index_of(handles)), 7));
     let table = rocksdb::Table::open(&bytes[..]).unwrap();
     let mut keys = Vec::new();
-    table.for_each_key(|key| Ok(keys.push(key.to_vec()))).unwrap();
+    table
+        .for_each_key(|key| {
+            keys.push(key.to_vec());
+            Ok(())
+        })
+        .unwrap();
     assert_eq!(keys, KEYS);
     for number in [0, 1] {
         for step in [-1i8, 1] {

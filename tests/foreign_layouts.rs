@@ -33,7 +33,12 @@ fn open(name: &str, n: u64) -> Table<Vec<u8>> {
 
 fn keys(table: &Table<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
     let mut keys = Vec::new();
-    table.for_each_key(|key| Ok(keys.push(key.to_vec()))).map(|()| keys)
+    table
+        .for_each_key(|key| {
+            keys.push(key.to_vec());
+            Ok(())
+        })
+        .map(|()| keys)
 }
 
 #[test]

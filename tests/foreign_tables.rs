@@ -1,6 +1,6 @@
 //! Files of other engines: every answer is the engine's own, and LevelDB's tables are written byte for byte.
 #![cfg(feature = "foreign")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod foreign_support;
 
@@ -51,7 +51,12 @@ fn leveldb_tables_answer_as_leveldb() {
         let told = leveldb::Table::open_as(case.bytes(), form).unwrap();
         answers_agree(&case, |key| told.may_contain(key));
         let mut keys = Vec::new();
-        table.for_each_key(|key| Ok(keys.push(key.to_vec()))).unwrap();
+        table
+            .for_each_key(|key| {
+                keys.push(key.to_vec());
+                Ok(())
+            })
+            .unwrap();
         assert!(keys == case.keys(), "{}", case.name());
         let verified = table.verify().unwrap();
         assert_eq!(verified.denied_keys, 0);
@@ -94,7 +99,12 @@ fn rocksdb_tables_answer_as_rocksdb() {
             assert_eq!(u64::from(table.format_version()), case.number("format_version"), "{}", case.name());
             answers_agree(&case, |key| table.may_contain(key));
             let mut keys = Vec::new();
-            table.for_each_key(|key| Ok(keys.push(key.to_vec()))).unwrap();
+            table
+                .for_each_key(|key| {
+                    keys.push(key.to_vec());
+                    Ok(())
+                })
+                .unwrap();
             assert!(keys == case.keys(), "{}", case.name());
             assert!(keys.iter().all(|key| table.prefix_may_match(key)), "{}", case.name());
             let verified = table.verify().unwrap();

@@ -235,7 +235,7 @@ impl<D: AsRef<[u8]>> Table<D> {
     fn for_each_data_block(&self, mut each: impl FnMut(BlockHandle) -> Result<()>) -> Result<u64> {
         let (blocks, kind) = (self.blocks(), self.properties.index_kind);
         if !self.properties.has_own_index {
-            return Err(Error::Unsupported { field: Field::IndexKind, found: u64::from(u32::MAX) });
+            return Err(Error::Unsupported { field: Field::UserDefinedIndex, found: 1 });
         }
         let missing = || Error::Corrupt { field: Field::IndexBlock, offset: self.footer.metaindex.offset };
         let index = self.index.ok_or_else(missing)?;
@@ -369,4 +369,45 @@ fn unpack(stored: StoredBlock<'_>, has_dictionary: bool) -> Result<Content> {
     let mut cursor = Cursor::new(stored.content, stored.offset);
     let len_bytes = cursor.take_varint(Field::Compression)?;
     codec.unpack(cursor.rest(), Some(len_bytes), stored.offset).map(Content::Unpacked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_blocks_with_any_byte_turned_or_cut_are_unpacked_or_refused() {
+        let names = ["fv6-zstd", "fv3-zstd", "fv6-lz4-index-restarts", "fv5-lz4hc", "fv4-snappy-partitions"];
+        for name in names {
+            let file = std::fs::read(format!("tests/golden/foreign/rocksdb-9.8.4-layouts/{name}.sst")).unwrap();
+            let table = Table::open(&file[..]).unwrap();
+            let (blocks, mut handles) = (table.blocks(), Vec::new());
+            table
+                .for_each_data_block(|handle| {
+                    handles.push(handle);
+                    Ok(())
+                })
+                .unwrap();
+            let mut packed = 0;
+            for handle in handles.into_iter().step_by(11) {
+                let stored = blocks.read(handle, Field::DataBlock).unwrap();
+                packed += usize::from(stored.compression != 0);
+                let Content::Unpacked(sound) = unpack(stored, false).unwrap() else { continue };
+                let mut content = stored.content.to_vec();
+                for (at, turn) in (0..content.len()).flat_map(|at| [1, 0x80, 0xff].map(|turn| (at, turn))) {
+                    content[at] ^= turn;
+                    if let Ok(Content::Unpacked(other)) = unpack(StoredBlock { content: &content, ..stored }, false) {
+                        // The length is in the first bytes.
+                        assert!(at < 3 || other.len() == sound.len(), "{name}: {} bytes", other.len());
+                    }
+                    content[at] ^= turn;
+                }
+                for len in 0..content.len() {
+                    let cut = unpack(StoredBlock { content: &content[..len], ..stored }, false);
+                    assert!(cut.is_err(), "{name}: cut at {len} of {}", content.len());
+                }
+            }
+            assert!(packed > 0, "{name}");
+        }
+    }
 }
