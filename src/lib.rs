@@ -52,6 +52,6 @@ pub fn instruction_set() -> &'static str {
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[cfg(all(doctest, feature = "foreign"))]
+#[cfg(all(doctest, feature = "foreign", feature = "mmap"))]
 #[doc = include_str!("../docs/FOREIGN.md")]
 struct ForeignDocument;

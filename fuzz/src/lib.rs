@@ -3,6 +3,7 @@
 
 mod bytes;
 mod foreign_filter;
+mod foreign_table;
 mod input;
 mod kernels;
 mod log_and_manifest;
@@ -15,6 +16,7 @@ mod table;
 mod table_parts;
 
 pub use foreign_filter::foreign_filter;
+pub use foreign_table::foreign_table;
 pub use input::Input;
 pub use kernels::kernels;
 pub use log_and_manifest::log_and_manifest;

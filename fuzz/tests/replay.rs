@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 use filterblock_fuzz::{
-    foreign_filter, kernels, log_and_manifest, open_block, patch_block, roundtrip, store_ops, table,
+    foreign_filter, foreign_table, kernels, log_and_manifest, open_block, patch_block, roundtrip, store_ops, table,
 };
 
 thread_local! {
@@ -179,4 +179,9 @@ fn no_kernel_panics_on_any_bytes() {
 #[test]
 fn filters_of_other_engines_of_any_bytes_answer_by_the_formulas() {
     replay("foreign_filter", |data| drop(foreign_filter(data)), 10_000);
+}
+
+#[test]
+fn files_of_other_engines_of_any_bytes_are_refused_or_deny_no_key() {
+    replay("foreign_table", foreign_table, 10_000);
 }

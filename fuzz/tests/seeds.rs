@@ -1,6 +1,6 @@
-//! Writes the seeds of the targets `table`, `log_and_manifest`, `store_ops` and `foreign_filter`:
+//! Writes the seeds of the targets `table`, `log_and_manifest`, `store_ops`, `foreign_filter` and `foreign_table`:
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`. The same bytes each time.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::Path;
 
@@ -162,5 +162,53 @@ fn seeds_of_foreign_filter() {
     }
     for (name, bits) in [("half-a-bit", [0xfa, 0]), ("many-bits", [0xff, 0xff]), ("no-bits", [0, 0])] {
         write("foreign_filter", name, &[&[6], &bits, &[0, 0, 0, 0, 44, 1]]);
+    }
+}
+
+/// A Parquet file of one column and one row, that is nothing but its filter and the metadata that name it.
+fn parquet_of(filter: &[u8]) -> Vec<u8> {
+    let mut metadata = vec![0x49, 0x1c, 0x19, 0x1c, 0x3c, 0x15, 12, 0x29, 0x18, 1, b'k', 0x26, 2, 0x96, 8, 0x15];
+    metadata.extend([filter.len() as u8 * 2, 0, 0, 0, 0]);
+    [b"PAR1", filter, &metadata, &[metadata.len() as u8, 0, 0, 0], b"PAR1"].concat()
+}
+
+#[test]
+#[ignore = "writes the seeds"]
+fn seeds_of_foreign_table() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/foreign");
+    for name in [
+        "leveldb/tbl-n1.ldb",
+        "leveldb/tbl-n100.ldb",
+        "rocksdb-7.8.3/fv5-bloom-n1.sst",
+        "rocksdb-9.8.4/fv6-bloom-n1.sst",
+        "rocksdb-11.8.1/fv7-bloom-n1.sst",
+        "rocksdb-9.8.4-layouts/fv6-no-filter.sst",
+        "rocksdb-9.8.4-layouts/fv6-zstd.sst",
+    ] {
+        let bytes = std::fs::read(golden.join(name)).unwrap();
+        write("foreign_table", &format!("any-{}", name.replace('/', "-")), &[&[0], &bytes]);
+    }
+    let filter = std::fs::read(golden.join("parquet/raw-n1-fpp0.01.sbbf")).unwrap();
+    write("foreign_table", "any-parquet", &[&[0], &parquet_of(&filter)]);
+    // 50 keys, 4 in a block, one filter or a partition a block; then edits.
+    let edits: [(&str, &[u8]); 9] = [
+        ("sound", &[]),
+        ("data-xor", &[0, 3, 0, 0, 9, 0, 7]),
+        ("data-length", &[1, 2, 0, 4, 1, 0, 3, 255, 255, 255]),
+        ("compression", &[3, 1, 0, 7, 3, 2, 0, 1, 3, 3, 0, 4]),
+        ("filter", &[4, 3, 1, 9]),
+        ("index", &[5, 0, 12, 0, 3, 5, 3, 0, 200]),
+        ("handle", &[6, 4, 0, 251, 0, 6, 5, 0, 0, 9]),
+        ("index-packed", &[7, 7]),
+        ("damage", &[0, 5, 0, 0, 1, 0, 1, 8, 8, 8, 0, 40, 1, 0, 9]),
+    ];
+    for (engine, choice) in [("leveldb", 2), ("rocksdb", 3)] {
+        for (name, edit) in edits {
+            for (layout, how) in [("whole", 0), ("partitions", 1)] {
+                if choice == 3 || how == 0 {
+                    write("foreign_table", &format!("{engine}-{layout}-{name}"), &[&[choice, 50, 0, 3, how], edit]);
+                }
+            }
+        }
     }
 }

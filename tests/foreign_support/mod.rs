@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 #![allow(clippy::cast_possible_truncation, reason = "bytes of numbers are cut, as the schemes say")]
 
+pub mod forge;
 pub mod formulas;
 
 use std::fs;
