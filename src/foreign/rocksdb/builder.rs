@@ -124,3 +124,17 @@ fn clamped(bits_per_key: f64) -> Option<f64> {
 fn millibits(bits_per_key: f64) -> u32 {
     (bits_per_key * 1000.0 + 0.500_001) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_per_key_are_rounded_to_thousandths_and_not_cut() {
+        for millibits_given in 1_000..=100_000 {
+            // Many a thousandth is a little less in binary.
+            assert_eq!(millibits(f64::from(millibits_given) / 1000.0), millibits_given);
+        }
+        assert_eq!((millibits(10.000_4), millibits(10.000_5)), (10_000, 10_001));
+    }
+}

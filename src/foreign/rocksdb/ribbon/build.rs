@@ -168,4 +168,16 @@ mod tests {
             assert!(num_slots(most_keys(slots)) <= slots && num_slots(most_keys(slots) + 1) > slots, "{keys}");
         }
     }
+
+    #[test]
+    fn the_first_hash_decides_where_the_columns_of_a_block_are_in_doubt() {
+        let words = |num_keys, first_hash| RibbonSizes::new(num_keys, 10.0, 6, first_hash).unwrap().words;
+        let doubtful: Vec<u64> = (1..2_000).map(|i| i * 130).filter(|&n| words(n, 0) != words(n, u64::MAX)).collect();
+        // A start more or less changes a block of 128.
+        assert!((4..60).contains(&doubtful.len()), "{doubtful:?}");
+        for num_keys in doubtful {
+            assert_eq!(words(num_keys, 0), words(num_keys, u64::MAX) + 1, "{num_keys}");
+            assert_eq!(words(num_keys, 0), words(num_keys, u64::from(u32::MAX)), "{num_keys}: by the high half alone");
+        }
+    }
 }
