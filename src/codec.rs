@@ -22,7 +22,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// What has not been read yet.
-    #[cfg(feature = "lsm")]
+    #[cfg(any(feature = "lsm", feature = "foreign"))]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

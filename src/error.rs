@@ -274,4 +274,14 @@ fields! {
     LogHeader = "log header",
     StoreId = "store id",
     Padding = "padding",
+    // Files of other engines.
+    Metaindex = "metaindex block",
+    ChecksumKind = "checksum type",
+    BaseContext = "base of the context checksums",
+    BlockFeatures = "features of a block",
+    IndexKind = "index type",
+    UserDefinedIndex = "user-defined index",
+    FileMetadata = "file metadata",
+    // Of the filters of other engines.
+    FilterHeader = "filter header",
 }

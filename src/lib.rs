@@ -3,6 +3,7 @@
 //!
 //! * [`FilterBuilder`] collects the hashes of a file's keys and encodes a checksummed block.
 //! * [`FilterBlock`] reads such a block in place, from a slice, a vector or a memory map, and is safe on any bytes.
+//! * `foreign` (feature `foreign`) reads and writes the filters of LevelDB, RocksDB and Parquet.
 //! * `lsm` (feature `lsm`) is a small log-structured store whose reads consult those blocks.
 //!
 //! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
@@ -14,6 +15,8 @@ pub mod cli;
 mod codec;
 mod error;
 mod filter;
+#[cfg(feature = "foreign")]
+pub mod foreign;
 mod hash;
 #[cfg(feature = "lsm")]
 pub mod lsm;
@@ -48,3 +51,7 @@ pub fn instruction_set() -> &'static str {
 #[cfg(all(doctest, feature = "lsm"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(all(doctest, feature = "foreign", feature = "mmap"))]
+#[doc = include_str!("../docs/FOREIGN.md")]
+struct ForeignDocument;

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod bytes;
+mod foreign_filter;
+mod foreign_table;
 mod input;
 mod kernels;
 mod log_and_manifest;
@@ -13,6 +15,8 @@ mod store_ops;
 mod table;
 mod table_parts;
 
+pub use foreign_filter::foreign_filter;
+pub use foreign_table::foreign_table;
 pub use input::Input;
 pub use kernels::kernels;
 pub use log_and_manifest::log_and_manifest;

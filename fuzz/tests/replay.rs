@@ -11,7 +11,9 @@ use std::cell::Cell;
 use std::path::Path;
 use std::process::Command;
 
-use filterblock_fuzz::{kernels, log_and_manifest, open_block, patch_block, roundtrip, store_ops, table};
+use filterblock_fuzz::{
+    foreign_filter, foreign_table, kernels, log_and_manifest, open_block, patch_block, roundtrip, store_ops, table,
+};
 
 thread_local! {
     // By thread, because others allocate too.
@@ -132,13 +134,13 @@ fn a_store_agrees_with_its_model_through_faults_and_crashes() {
 }
 
 /// A sum over the answers of every seed and of mutations of them.
-fn digest_of_answers() -> String {
-    let seeds = corpus("kernels");
+fn digest_of_answers(target: &str, function: fn(&[u8]) -> Vec<bool>) -> String {
+    let seeds = corpus(target);
     let (mut answers, mut random) = (Vec::new(), SplitMix(0));
     for seed in seeds.iter().cycle().take(600) {
         let mut data = seed.clone();
         mutate(&mut data, &seeds[random.below(seeds.len())], &mut random);
-        answers.extend([seed, &data].into_iter().flat_map(|data| kernels(data)).map(u8::from));
+        answers.extend([seed, &data].into_iter().flat_map(|data| function(data)).map(u8::from));
     }
     let maybe = answers.iter().filter(|&&answer| answer == 1).count();
     assert!(maybe > answers.len() / 100 && maybe < answers.len(), "{maybe} of {} tell nothing", answers.len());
@@ -150,7 +152,8 @@ fn every_instruction_set_answers_alike_from_any_bytes() {
     // The kernels are chosen once for a process, so each set has its own: this test again, as a child.
     const CHILD: &str = "FILTERBLOCK_FUZZ_CHILD";
     if std::env::var_os(CHILD).is_some() {
-        println!("\ndigest {}", digest_of_answers());
+        let foreign = digest_of_answers("foreign_filter", foreign_filter);
+        println!("\ndigest {}, {foreign}", digest_of_answers("kernels", kernels));
         return;
     }
     let name = "every_instruction_set_answers_alike_from_any_bytes";
@@ -171,4 +174,14 @@ fn every_instruction_set_answers_alike_from_any_bytes() {
 #[test]
 fn no_kernel_panics_on_any_bytes() {
     replay("kernels", |data| drop(kernels(data)), 2_000);
+}
+
+#[test]
+fn filters_of_other_engines_of_any_bytes_answer_by_the_formulas() {
+    replay("foreign_filter", |data| drop(foreign_filter(data)), 10_000);
+}
+
+#[test]
+fn files_of_other_engines_of_any_bytes_are_refused_or_deny_no_key() {
+    replay("foreign_table", foreign_table, 10_000);
 }

@@ -1,6 +1,6 @@
-//! Writes the seeds of the targets `table`, `log_and_manifest` and `store_ops`:
+//! Writes the seeds of the targets `table`, `log_and_manifest`, `store_ops`, `foreign_filter` and `foreign_table`:
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`. The same bytes each time.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::Path;
 
@@ -128,4 +128,87 @@ fn seeds_of_store_ops() {
     write("store_ops", "failed-writes-and-crashes", &[&[1, 0, 0], &puts, &failing]);
     let rot: Vec<u8> = (0..6u8).flat_map(|after| [27, 5 + after % 2, after, 20, 0, 0, 0, 0, 0, 22, 60, 1]).collect();
     write("store_ops", "bytes-that-read-wrong", &[&[1, 16, 3], &puts, &[15], &rot]);
+}
+
+#[test]
+#[ignore = "writes the seeds"]
+fn seeds_of_foreign_filter() {
+    for golden in [
+        "leveldb/raw-n7-b10.filter",
+        "leveldb/raw-n100-b10.filter",
+        "rocksdb-7.8.3/raw-legacy-n100-b10.filter",
+        "rocksdb-7.8.3/raw-fastlocal-n200-b50.1.filter",
+        "rocksdb-11.8.1/raw-fastlocal-n70-b10-offm.filter",
+        "rocksdb-7.8.3/raw-ribbon-n300-b10.filter",
+        "rocksdb-7.8.3/raw-ribbon-n1200-b2.filter",
+        "parquet/raw-n100-fpp0.01.sbbf",
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/foreign").join(golden);
+        let name = golden.replace('/', "-");
+        write("foreign_filter", &format!("any-{name}"), &[&[0], &std::fs::read(path).unwrap()]);
+    }
+    write("foreign_filter", "any-empty", &[&[0]]);
+    write("foreign_filter", "any-six-zeros", &[&[0; 7]]);
+    // Bits per key in five-hundredths, the first key, the number of keys; then edits.
+    let ten_bits: &[u8] = &[0x88, 0x13, 1, 2, 3, 4];
+    let kinds: [(&str, u8); 6] =
+        [("leveldb", 1), ("parquet", 43), ("legacy", 4), ("fast-local", 5), ("for-memory", 133), ("ribbon", 6)];
+    for (name, choice) in kinds {
+        write("foreign_filter", &format!("sound-{name}"), &[&[choice], ten_bits, &[200, 1]]);
+        write("foreign_filter", &format!("no-keys-{name}"), &[&[choice], ten_bits, &[0, 0]]);
+        // Each of the trailer's bytes in turn, and bytes of the payload.
+        let edits: &[u8] = &[3, 4, 31, 3, 2, 2, 0, 40, 0, 8, 9, 30, 1];
+        write("foreign_filter", &format!("edited-{name}"), &[&[choice], ten_bits, &[44, 1], edits]);
+    }
+    for (name, bits) in [("half-a-bit", [0xfa, 0]), ("many-bits", [0xff, 0xff]), ("no-bits", [0, 0])] {
+        write("foreign_filter", name, &[&[6], &bits, &[0, 0, 0, 0, 44, 1]]);
+    }
+}
+
+/// A Parquet file of one column and one row, that is nothing but its filter and the metadata that name it.
+fn parquet_of(filter: &[u8]) -> Vec<u8> {
+    let mut metadata = vec![0x49, 0x1c, 0x19, 0x1c, 0x3c, 0x15, 12, 0x29, 0x18, 1, b'k', 0x26, 2, 0x96, 8, 0x15];
+    metadata.extend([filter.len() as u8 * 2, 0, 0, 0, 0]);
+    [b"PAR1", filter, &metadata, &[metadata.len() as u8, 0, 0, 0], b"PAR1"].concat()
+}
+
+#[test]
+#[ignore = "writes the seeds"]
+fn seeds_of_foreign_table() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/foreign");
+    for name in [
+        "leveldb/tbl-n1.ldb",
+        "leveldb/tbl-n100.ldb",
+        "rocksdb-7.8.3/fv5-bloom-n1.sst",
+        "rocksdb-9.8.4/fv6-bloom-n1.sst",
+        "rocksdb-11.8.1/fv7-bloom-n1.sst",
+        "rocksdb-9.8.4-layouts/fv6-no-filter.sst",
+        "rocksdb-9.8.4-layouts/fv6-zstd.sst",
+    ] {
+        let bytes = std::fs::read(golden.join(name)).unwrap();
+        write("foreign_table", &format!("any-{}", name.replace('/', "-")), &[&[0], &bytes]);
+    }
+    let filter = std::fs::read(golden.join("parquet/raw-n1-fpp0.01.sbbf")).unwrap();
+    write("foreign_table", "any-parquet", &[&[0], &parquet_of(&filter)]);
+    // 50 keys, 4 in a block, one filter or a partition a block; then edits.
+    let edits: [(&str, &[u8]); 9] = [
+        ("sound", &[]),
+        ("data-xor", &[0, 3, 0, 0, 9, 0, 7]),
+        ("data-length", &[1, 2, 0, 4, 1, 0, 3, 255, 255, 255]),
+        ("compression", &[3, 1, 0, 7, 3, 2, 0, 1, 3, 3, 0, 4]),
+        ("filter", &[4, 3, 1, 9]),
+        ("index", &[5, 0, 12, 0, 3, 5, 3, 0, 200]),
+        ("handle", &[6, 4, 0, 251, 0, 6, 5, 0, 0, 9]),
+        ("index-packed", &[7, 7]),
+        ("damage", &[0, 5, 0, 0, 1, 0, 1, 8, 8, 8, 0, 40, 1, 0, 9]),
+    ];
+    for (engine, choice) in [("leveldb", 2), ("rocksdb", 3)] {
+        for (name, edit) in edits {
+            for (layout, how) in [("whole", 0), ("partitions", 1)] {
+                if choice == 3 || how == 0 {
+                    write("foreign_table", &format!("{engine}-{layout}-{name}"), &[&[choice, 50, 0, 3, how], edit]);
+                }
+            }
+        }
+    }
 }

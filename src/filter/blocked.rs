@@ -73,8 +73,12 @@ pub(super) fn line_within<const LEN: usize>(padded: &[u8], len: usize, hash: Key
 
 /// The word and the bit within it of each probe.
 fn positions(hash: KeyHash, probes: u32) -> impl Iterator<Item = (usize, u32)> {
-    let folded = fold(hash);
-    MULTIPLIERS.iter().take(probes as usize).map(move |&multiplier| {
+    positions_of(fold(hash), &MULTIPLIERS, probes)
+}
+
+/// The same for any number and multipliers.
+fn positions_of(folded: u32, multipliers: &[u32; 16], probes: u32) -> impl Iterator<Item = (usize, u32)> {
+    multipliers.iter().take(probes as usize).map(move |&multiplier| {
         let product = folded.wrapping_mul(multiplier);
         ((product >> 28) as usize, product >> 23 & 31)
     })
@@ -104,8 +108,20 @@ pub(super) fn may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash, 
 /// The reference for every kernel: one probe after the other, in safe code.
 #[inline]
 pub(super) fn all_set(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
+    products_set(line, probes, fold(hash), &MULTIPLIERS)
+}
+
+/// The same for any number and multipliers.
+#[inline(always)]
+pub(super) fn products_set(
+    line: &[u8; LINE_LEN_BYTES],
+    probes: u32,
+    folded: u32,
+    multipliers: &[u32; MULTIPLIERS.len()],
+) -> bool {
     let (words, _) = line.as_chunks::<4>();
-    positions(hash, probes).all(|(word, bit)| words.get(word).is_none_or(|word| u32_from(word) >> bit & 1 == 1))
+    positions_of(folded, multipliers, probes)
+        .all(|(word, bit)| words.get(word).is_none_or(|word| u32_from(word) >> bit & 1 == 1))
 }
 
 #[cfg(test)]

@@ -20,9 +20,13 @@ use std::fmt;
 use std::num::NonZeroUsize;
 
 pub(crate) use arch::{Ask, Isa};
+#[cfg(feature = "foreign")]
+pub(crate) use arch::{prefetch, products_in_block, products_in_line};
 pub(crate) use blocked::LINE_LEN_BYTES;
 pub use bumped_ribbon::Columns;
 pub(crate) use guard::{Checked, Guard};
+#[cfg(feature = "foreign")]
+pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
 pub use spec::FilterSpec;
 use split_block::Lanes;
 

@@ -19,6 +19,9 @@ mod banding;
 
 use std::fmt;
 
+#[cfg(feature = "foreign")]
+pub(crate) use banding::solve;
+
 use super::arch::{self, Isa};
 use super::guard::{Guard, or_maybe};
 use super::{FilterKind, FilterSpec, Rounding, Shape};
@@ -54,10 +57,10 @@ pub(crate) struct Geometry {
 }
 
 /// A key's equation.
-struct Row {
-    start: u64,
-    coefficients: u128,
-    fingerprint: u32,
+pub(crate) struct Row {
+    pub(crate) start: u64,
+    pub(crate) coefficients: u128,
+    pub(crate) fingerprint: u32,
 }
 
 impl fmt::Display for Geometry {
@@ -97,13 +100,19 @@ impl Geometry {
         Ok(Self { columns, narrow, blocks, seed })
     }
 
+    /// Blocks of `columns` words, of which the first `narrow` have one less: the layout alone, for rows made elsewhere.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn of_layout(columns: u32, narrow: u64, blocks: u64) -> Self {
+        Self { columns, narrow, blocks, seed: 0 }
+    }
+
     /// The most columns that a query asks.
     pub(super) fn columns(&self) -> u32 {
         self.columns
     }
 
     /// The number of slots at which a row may start: it must end with the last.
-    fn starts(&self) -> u64 {
+    pub(crate) fn starts(&self) -> u64 {
         (self.blocks - 1) * WIDTH + 1
     }
 
@@ -138,7 +147,7 @@ impl Geometry {
     /// Where a block begins in the payload, and its columns.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "an offset within the payload, whose length is a usize")]
-    fn block(&self, number: u64) -> (usize, usize) {
+    pub(crate) fn block(&self, number: u64) -> (usize, usize) {
         let is_narrow = number < self.narrow;
         let word = number * u64::from(self.columns) - number.min(self.narrow);
         (word as usize * WORD_LEN_BYTES, self.columns as usize - usize::from(is_narrow))
@@ -147,7 +156,12 @@ impl Geometry {
     /// Whether a key's row gives its fingerprint. A block that is not sound counts as giving it.
     #[inline]
     pub(super) fn may_contain(&self, isa: Isa, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
-        let row = self.row(hash);
+        self.holds(isa, payload, &self.row(hash), guard)
+    }
+
+    /// The same of a row made elsewhere, which starts at one of the starts, in a block that has columns.
+    #[inline(always)]
+    pub(crate) fn holds(&self, isa: Isa, payload: &[u8], row: &Row, guard: &impl Guard) -> bool {
         let (number, shift) = (row.start / WIDTH, (row.start % WIDTH) as u32);
         let (offset, columns) = self.block(number);
         let len = columns * WORD_LEN_BYTES;

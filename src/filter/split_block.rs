@@ -70,8 +70,14 @@ pub(super) fn multipliers() -> &'static [u32; LANES] {
 /// The byte of the block and the bit within it of each lane.
 #[inline]
 fn positions(lanes: Lanes, hash: KeyHash) -> impl Iterator<Item = (usize, u32)> {
-    let (folded, width) = (fold(hash), lanes.bits());
-    multipliers().iter().enumerate().map(move |(lane, &multiplier)| {
+    positions_of(lanes, fold(hash), multipliers())
+}
+
+/// The same for any number and multipliers.
+#[inline]
+fn positions_of(lanes: Lanes, folded: u32, multipliers: &[u32; LANES]) -> impl Iterator<Item = (usize, u32)> {
+    let width = lanes.bits();
+    multipliers.iter().enumerate().map(move |(lane, &multiplier)| {
         let bit = folded.wrapping_mul(multiplier) >> (32 - width.ilog2());
         (lane * (width / 8) as usize + (bit / 8) as usize, bit % 8)
     })
@@ -104,6 +110,13 @@ pub(super) fn narrow_all_set(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> b
     all_set(Lanes::Narrow, block, hash)
 }
 
+/// The same for any number and multipliers.
+#[cfg(feature = "foreign")]
+#[inline]
+pub(super) fn narrow_products_set(block: &[u8; NARROW_LEN_BYTES], folded: u32, multipliers: &[u32; LANES]) -> bool {
+    are_set(block, positions_of(Lanes::Narrow, folded, multipliers))
+}
+
 /// The reference for every kernel of wide lanes.
 #[inline]
 pub(super) fn wide_all_set(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
@@ -112,5 +125,10 @@ pub(super) fn wide_all_set(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool 
 
 #[inline]
 fn all_set(lanes: Lanes, block: &[u8], hash: KeyHash) -> bool {
-    positions(lanes, hash).all(|(byte, bit)| block.get(byte).is_none_or(|byte| byte >> bit & 1 == 1))
+    are_set(block, positions(lanes, hash))
+}
+
+#[inline]
+fn are_set(block: &[u8], mut positions: impl Iterator<Item = (usize, u32)>) -> bool {
+    positions.all(|(byte, bit)| block.get(byte).is_none_or(|byte| byte >> bit & 1 == 1))
 }

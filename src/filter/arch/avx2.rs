@@ -81,6 +81,28 @@ impl Avx2 {
         unsafe { wide_batch(payload, hashes, answers) }
     }
 
+    /// See [`super::products_in_line`].
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(super) fn products_in_line(
+        self,
+        line: &[u8; LINE_LEN_BYTES],
+        probes: u32,
+        folded: u32,
+        multipliers: &[u32; 16],
+    ) -> bool {
+        // SAFETY: as in line.
+        unsafe { products_in_line(line, probes, folded, multipliers) }
+    }
+
+    /// See [`super::products_in_block`].
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(super) fn products_in_block(self, block: &[u8; NARROW_LEN_BYTES], folded: u32, multipliers: &[u32; 8]) -> bool {
+        // SAFETY: as in line.
+        unsafe { products_in_block(block, folded, multipliers) }
+    }
+
     /// See [`super::ribbon_may_contain`].
     #[inline]
     pub(super) fn ribbon(self, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
@@ -106,9 +128,15 @@ fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn line(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
-    let folded = _mm256_set1_epi32(fold(hash).cast_signed());
+    products_in_line(line, probes, fold(hash), &MULTIPLIERS)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn products_in_line(line: &[u8; LINE_LEN_BYTES], probes: u32, folded: u32, multipliers: &[u32; 16]) -> bool {
+    let folded = _mm256_set1_epi32(folded.cast_signed());
     let (low, high) = line.split_at(LINE_LEN_BYTES / 2);
-    let (first, second) = MULTIPLIERS.split_at(8);
+    let (first, second) = multipliers.split_at(8);
     let (low, high) = (load(low), load(high));
     let mut all_set = probe_eight(low, high, _mm256_mullo_epi32(folded, load(first)), probes);
     if probes > 8 {
@@ -157,7 +185,13 @@ fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
-    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(hash)));
+    products_in_block(block, fold(hash), multipliers())
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn products_in_block(block: &[u8; NARROW_LEN_BYTES], folded: u32, multipliers: &[u32; 8]) -> bool {
+    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(folded, multipliers)));
     _mm256_testc_si256(load(block), wanted) == 1
 }
 
@@ -166,7 +200,7 @@ fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
 #[target_feature(enable = "avx2")]
 fn wide(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
     let (low, high) = block.split_at(WIDE_LEN_BYTES / 2);
-    let bits = _mm256_srli_epi32::<26>(lane_products(hash));
+    let bits = _mm256_srli_epi32::<26>(lane_products(fold(hash), multipliers()));
     let one = _mm256_set1_epi64x(1);
     let low_wanted = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_castsi256_si128(bits)));
     let high_wanted = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(bits)));
@@ -178,8 +212,8 @@ fn wide(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn lane_products(hash: KeyHash) -> __m256i {
-    _mm256_mullo_epi32(_mm256_set1_epi32(fold(hash).cast_signed()), load(multipliers()))
+fn lane_products(folded: u32, multipliers: &[u32; 8]) -> __m256i {
+    _mm256_mullo_epi32(_mm256_set1_epi32(folded.cast_signed()), load(multipliers))
 }
 
 /// The portable code, with what counts ones in one instruction.

@@ -85,6 +85,28 @@ impl Avx512 {
         unsafe { wide_batch(payload, hashes, answers) }
     }
 
+    /// See [`super::products_in_line`].
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(super) fn products_in_line(
+        self,
+        line: &[u8; LINE_LEN_BYTES],
+        probes: u32,
+        folded: u32,
+        multipliers: &[u32; 16],
+    ) -> bool {
+        // SAFETY: as in line.
+        unsafe { products_in_line(line, probes, folded, multipliers) }
+    }
+
+    /// See [`super::products_in_block`].
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(super) fn products_in_block(self, block: &[u8; NARROW_LEN_BYTES], folded: u32, multipliers: &[u32; 8]) -> bool {
+        // SAFETY: as in line.
+        unsafe { products_in_block(block, folded, multipliers) }
+    }
+
     /// See [`super::ribbon_may_contain`].
     #[inline]
     pub(super) fn ribbon(self, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
@@ -110,7 +132,13 @@ fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) 
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn line(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
-    let products = _mm512_mullo_epi32(_mm512_set1_epi32(fold(hash).cast_signed()), load(&MULTIPLIERS));
+    products_in_line(line, probes, fold(hash), &MULTIPLIERS)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn products_in_line(line: &[u8; LINE_LEN_BYTES], probes: u32, folded: u32, multipliers: &[u32; 16]) -> bool {
+    let products = _mm512_mullo_epi32(_mm512_set1_epi32(folded.cast_signed()), load(multipliers));
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(products), load(line));
     let wanted = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
     #[expect(clippy::cast_possible_truncation, reason = "one bit for each of up to sixteen probes")]
@@ -141,7 +169,13 @@ fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
-    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(hash)));
+    products_in_block(block, fold(hash), multipliers())
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn products_in_block(block: &[u8; NARROW_LEN_BYTES], folded: u32, multipliers: &[u32; 8]) -> bool {
+    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(lane_products(folded, multipliers)));
     _mm256_testc_si256(load_half(block), wanted) == 1
 }
 
@@ -149,15 +183,15 @@ fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn wide(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
-    let bits = _mm512_cvtepu32_epi64(_mm256_srli_epi32::<26>(lane_products(hash)));
+    let bits = _mm512_cvtepu32_epi64(_mm256_srli_epi32::<26>(lane_products(fold(hash), multipliers())));
     let wanted = _mm512_sllv_epi64(_mm512_set1_epi64(1), bits);
     _mm512_testn_epi64_mask(load(block), wanted) == 0
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
-fn lane_products(hash: KeyHash) -> __m256i {
-    _mm256_mullo_epi32(_mm256_set1_epi32(fold(hash).cast_signed()), load_half(multipliers()))
+fn lane_products(folded: u32, multipliers: &[u32; 8]) -> __m256i {
+    _mm256_mullo_epi32(_mm256_set1_epi32(folded.cast_signed()), load_half(multipliers))
 }
 
 /// Thirty-two bytes as a vector; `T` is `u8` or `u32`.

@@ -18,9 +18,11 @@ mod tests;
 use std::sync::OnceLock;
 
 pub(crate) use ask::Ask;
-pub(super) use prefetch::prefetch;
+pub(crate) use prefetch::prefetch;
 
 use super::Geometry;
+#[cfg(feature = "foreign")]
+use super::blocked::LINE_LEN_BYTES;
 use super::blocked::{self, line_of};
 use super::bumped_ribbon::{Geometry as Ribbon, Parities, Portable as Plain};
 use super::ribbon;
@@ -115,6 +117,35 @@ fn kernel(isa: Isa, geometry: &Geometry) -> Option<ask::Kernel> {
 pub(super) fn line_may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash) -> bool {
     let Some(line) = line_of(payload, hash) else { return true };
     dispatch!(isa, line(line, probes, hash), blocked::all_set(line, probes, hash))
+}
+
+/// Whether the bits of a line are set that the products of `folded` and the first `probes` multipliers name: by the top
+/// four bits a word, by the next five a bit of it.
+#[cfg(feature = "foreign")]
+#[inline]
+pub(crate) fn products_in_line(
+    isa: Isa,
+    line: &[u8; LINE_LEN_BYTES],
+    probes: u32,
+    folded: u32,
+    multipliers: &[u32; 16],
+) -> bool {
+    dispatch!(
+        isa,
+        products_in_line(line, probes, folded, multipliers),
+        blocked::products_set(line, probes, folded, multipliers)
+    )
+}
+
+/// Whether in each lane of a block the bit is set that the top five bits of a product of `folded` name.
+#[cfg(feature = "foreign")]
+#[inline]
+pub(crate) fn products_in_block(isa: Isa, block: &[u8; 32], folded: u32, multipliers: &[u32; 8]) -> bool {
+    dispatch!(
+        isa,
+        products_in_block(block, folded, multipliers),
+        split_block::narrow_products_set(block, folded, multipliers)
+    )
 }
 
 /// Answers for many keys of a blocked Bloom filter; one choice of kernel for all.

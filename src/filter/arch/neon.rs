@@ -77,6 +77,28 @@ impl Neon {
         unsafe { wide_batch(payload, hashes, answers) }
     }
 
+    /// See [`super::products_in_line`].
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(super) fn products_in_line(
+        self,
+        line: &[u8; LINE_LEN_BYTES],
+        probes: u32,
+        folded: u32,
+        multipliers: &[u32; 16],
+    ) -> bool {
+        // SAFETY: as in line.
+        unsafe { products_in_line(line, probes, folded, multipliers) }
+    }
+
+    /// See [`super::products_in_block`].
+    #[cfg(feature = "foreign")]
+    #[inline]
+    pub(super) fn products_in_block(self, block: &[u8; NARROW_LEN_BYTES], folded: u32, multipliers: &[u32; 8]) -> bool {
+        // SAFETY: as in line.
+        unsafe { products_in_block(block, folded, multipliers) }
+    }
+
     /// See [`super::ribbon_may_contain`].
     #[inline]
     pub(super) fn ribbon(self, ribbon: &Ribbon, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
@@ -102,11 +124,17 @@ fn lines(payload: &[u8], probes: u32, hashes: &[KeyHash], answers: &mut [bool]) 
 #[inline]
 #[target_feature(enable = "neon")]
 fn line(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
+    products_in_line(line, probes, fold(hash), &MULTIPLIERS)
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn products_in_line(line: &[u8; LINE_LEN_BYTES], probes: u32, folded: u32, multipliers: &[u32; 16]) -> bool {
     let line = load_line(line);
-    let (first, second) = MULTIPLIERS.split_at(8);
-    let mut missing = missing_of_eight(line, first, probes, hash);
+    let (first, second) = multipliers.split_at(8);
+    let mut missing = missing_of_eight(line, first, probes, folded);
     if probes > 8 {
-        missing |= missing_of_eight(line, second, probes - 8, hash);
+        missing |= missing_of_eight(line, second, probes - 8, folded);
     }
     missing == 0
 }
@@ -114,9 +142,8 @@ fn line(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
 /// Not zero if one of the first `probes` bits of eight is not set.
 #[inline]
 #[target_feature(enable = "neon")]
-fn missing_of_eight(line: uint8x16x4_t, multipliers: &[u32], probes: u32, hash: KeyHash) -> u8 {
+fn missing_of_eight(line: uint8x16x4_t, multipliers: &[u32], probes: u32, folded: u32) -> u8 {
     let (low, high) = multipliers.split_at(4);
-    let folded = fold(hash);
     let (low, high) = (vmulq_n_u32(load(low), folded), vmulq_n_u32(load(high), folded));
     let byte = vqtbl4_u8(line, low_bytes(vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high)));
     // Only the lowest byte of a lane survives the narrowing; a shift by more than seven would leave zero, and the mask
@@ -172,8 +199,14 @@ fn wide_batch(payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
 #[inline]
 #[target_feature(enable = "neon")]
 fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
+    products_in_block(block, fold(hash), multipliers())
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn products_in_block(block: &[u8; NARROW_LEN_BYTES], folded: u32, multipliers: &[u32; 8]) -> bool {
     let (low, high) = block.split_at(NARROW_LEN_BYTES / 2);
-    let (low_products, high_products) = lane_products(hash);
+    let (low_products, high_products) = lane_products(folded, multipliers);
     let one = vdupq_n_u32(1);
     let low_wanted = vshlq_u32(one, vreinterpretq_s32_u32(vshrq_n_u32::<27>(low_products)));
     let high_wanted = vshlq_u32(one, vreinterpretq_s32_u32(vshrq_n_u32::<27>(high_products)));
@@ -188,7 +221,7 @@ fn narrow(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
 #[inline]
 #[target_feature(enable = "neon")]
 fn wide(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
-    let (low, high) = lane_products(hash);
+    let (low, high) = lane_products(fold(hash), multipliers());
     let (low, high) = (vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high));
     let bits = [vmovl_u32(vget_low_u32(low)), vmovl_high_u32(low), vmovl_u32(vget_low_u32(high)), vmovl_high_u32(high)];
     let mut missing = vdupq_n_u8(0);
@@ -201,9 +234,9 @@ fn wide(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn lane_products(hash: KeyHash) -> (uint32x4_t, uint32x4_t) {
-    let (low, high) = multipliers().split_at(4);
-    (vmulq_n_u32(load(low), fold(hash)), vmulq_n_u32(load(high), fold(hash)))
+fn lane_products(folded: u32, multipliers: &[u32; 8]) -> (uint32x4_t, uint32x4_t) {
+    let (low, high) = multipliers.split_at(4);
+    (vmulq_n_u32(load(low), folded), vmulq_n_u32(load(high), folded))
 }
 
 #[inline]

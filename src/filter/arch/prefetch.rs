@@ -6,7 +6,7 @@
 
 /// Asks the processor to bring the line of `values` at an index into its cache; no effect on any answer.
 #[inline]
-pub(in super::super) fn prefetch<T>(values: &[T], index: usize) {
+pub(crate) fn prefetch<T>(values: &[T], index: usize) {
     let Some(rest) = values.get(index..) else { return };
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing and cannot fault; SSE is part of every x86-64 processor.

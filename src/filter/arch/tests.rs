@@ -91,6 +91,30 @@ fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
     assert!(positives > 2_000, "the comparison must see both answers, saw {positives} positives");
 }
 
+#[cfg(feature = "foreign")]
+#[test]
+fn every_kernel_answers_as_the_portable_one_does_for_products_of_any_multipliers() {
+    let (mut state, mut positives) = (11, 0);
+    for round in 0..300 {
+        for bytes in payloads(LINE_LEN_BYTES, &mut state) {
+            let line: &[u8; LINE_LEN_BYTES] = bytes.first_chunk().unwrap();
+            let (block, multipliers) = (bytes.first_chunk().unwrap(), [0; 16].map(|_| splitmix(&mut state) as u32));
+            let (folded, lanes) = (splitmix(&mut state) as u32, multipliers.first_chunk().unwrap());
+            for probes in 1..=16 {
+                let expected = products_in_line(Isa::PORTABLE, line, probes, folded, &multipliers);
+                let of_block = products_in_block(Isa::PORTABLE, block, folded, lanes);
+                for isa in Isa::available() {
+                    let name = isa.name();
+                    assert_eq!(products_in_line(isa, line, probes, folded, &multipliers), expected, "{name}, {probes}");
+                    assert_eq!(products_in_block(isa, block, folded, lanes), of_block, "{name}, {round}");
+                }
+                positives += usize::from(expected) + usize::from(of_block);
+            }
+        }
+    }
+    assert!((5_000..50_000).contains(&positives), "{positives} of 57,600 tell nothing");
+}
+
 #[test]
 fn every_kernel_gives_the_bits_of_a_ribbon_that_the_portable_one_does() {
     let mut state = 3;

@@ -5,7 +5,7 @@
 //! coefficient, and the sum goes to the slot of its first coefficient that is left. A row that vanishes was a sum of
 //! others: fine if its fingerprint vanished as well, otherwise the system has no solution.
 
-use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, SMASH, WIDTH, WORD_LEN_BYTES, parity};
+use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, Row, SMASH, WIDTH, WORD_LEN_BYTES, parity};
 use crate::codec::u128_bytes;
 use crate::filter::FilterSpec;
 use crate::filter::zeros;
@@ -68,12 +68,16 @@ fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
 
 /// The payload of distinct sorted `hashes`; `None` if the system has no solution, or does not fit in memory.
 pub(super) fn build(geometry: &Geometry, hashes: &[KeyHash]) -> Option<Vec<u8>> {
+    solve(geometry, hashes.iter().map(|&hash| geometry.row(hash)))
+}
+
+/// The payload that gives each of `equations` its fingerprint.
+pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -> Option<Vec<u8>> {
     let slots = usize::try_from(geometry.blocks * WIDTH).ok()?;
     let len_bytes = usize::try_from(geometry.words()).ok()?.checked_mul(WORD_LEN_BYTES)?;
     let mut rows = vec![0u128; slots];
     let mut fingerprints = vec![0u32; slots];
-    for &hash in hashes {
-        let row = geometry.row(hash);
+    for row in equations {
         let (mut slot, mut coefficients) = (usize::try_from(row.start).ok()?, row.coefficients);
         let mut fingerprint = row.fingerprint;
         loop {

@@ -1,0 +1,10 @@
+//! Files of other engines, of any bytes or put together from edited parts under right checksums.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| filterblock_fuzz::foreign_table(data));
+
+#[cfg(not(fuzzing))]
+fn main() {
+    filterblock_fuzz::run_files(filterblock_fuzz::foreign_table);
+}

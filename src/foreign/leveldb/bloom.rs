@@ -1,0 +1,165 @@
+//! LevelDB's Bloom filter, `leveldb.BuiltinBloomFilter2`: an array of bits, and behind it one byte with the number of
+//! probes.
+//!
+//! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits`, with a hash of 32 bits. For keys that differ
+//! in the last byte of an aligned word only, the low bits of hash and step are the same, so that filters of counters let many
+//! of their neighbours pass; docs/FOREIGN.md has an example.
+
+use crate::filter::prefetch;
+use crate::foreign::FilterInfo;
+use crate::foreign::hash32::{self, Remainder, probe_sequence};
+
+/// Most probes; a greater number is reserved for later formats and means "maybe".
+const MAX_PROBES: u8 = 30;
+const MIN_BITS: usize = 64;
+/// Probes for each bit per key: ln 2, as LevelDB rounds it.
+const PROBES_PER_BIT: f64 = 0.69;
+/// Keys whose first bytes are fetched before the first is asked.
+const BATCH: usize = 32;
+
+/// A filter of LevelDB, read in place. Any bytes are one.
+#[derive(Debug, Clone, Copy)]
+pub struct BloomFilter<'a> {
+    rule: Rule<'a>,
+    len: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Rule<'a> {
+    No,
+    Maybe,
+    Probe { bits: &'a [u8], position: Remainder, probes: u32 },
+}
+
+impl<'a> BloomFilter<'a> {
+    /// The filter in `bytes`, which begin at its first bit and end with the number of probes.
+    ///
+    /// Fewer than two bytes hold no key. More than 30 probes, or none, answer "maybe".
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let rule = match bytes.split_last() {
+            None | Some((_, [])) => Rule::No,
+            Some((&probes, bits)) => match Remainder::by(bits.len() as u64 * 8) {
+                Some(position) if (1..=MAX_PROBES).contains(&probes) => {
+                    Rule::Probe { bits, position, probes: u32::from(probes) }
+                }
+                _ => Rule::Maybe,
+            },
+        };
+        Self { rule, len: bytes.len() }
+    }
+
+    /// Whether `key` may be among the keys that were added.
+    #[must_use]
+    #[inline]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        match self.rule {
+            Rule::No => false,
+            Rule::Maybe => true,
+            Rule::Probe { .. } => self.may_contain_hash(hash32::leveldb(key)),
+        }
+    }
+
+    #[inline]
+    fn may_contain_hash(&self, hash: u32) -> bool {
+        match self.rule {
+            Rule::No => false,
+            Rule::Maybe => true,
+            Rule::Probe { bits, position, probes } => probe_sequence(hash, probes).all(|number| {
+                let bit = position.of(number);
+                bits.get(bit as usize / 8).is_none_or(|byte| byte >> (bit % 8) & 1 == 1)
+            }),
+        }
+    }
+
+    /// Answers for many keys, in their order, as many as there are of both.
+    pub fn may_contain_batch(&self, keys: &[&[u8]], answers: &mut [bool]) {
+        let mut hashes = [0; BATCH];
+        for (keys, answers) in keys.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = hash32::leveldb(key);
+                if let Rule::Probe { bits, position, .. } = self.rule {
+                    prefetch(bits, position.of(*hash) as usize / 8);
+                }
+            }
+            for ((answer, _), &hash) in answers.iter_mut().zip(keys).zip(&hashes) {
+                *answer = self.may_contain_hash(hash);
+            }
+        }
+    }
+
+    /// What the bytes say of the filter; all of them are read.
+    #[must_use]
+    pub fn info(&self) -> FilterInfo {
+        const KIND: &str = "leveldb-bloom";
+        match self.rule {
+            Rule::No => FilterInfo::constant(KIND, self.len, 0.0),
+            Rule::Maybe => FilterInfo::constant(KIND, self.len, 1.0),
+            Rule::Probe { bits, probes, .. } => FilterInfo {
+                blocks: None,
+                block_len_bytes: None,
+                ..FilterInfo::blocked(KIND, self.len, bits, bits.len(), 1, probes)
+            },
+        }
+    }
+}
+
+/// Builds a filter as LevelDB does, byte for byte.
+#[derive(Debug, Clone)]
+pub struct BloomBuilder {
+    bits_per_key: u32,
+    hashes: Vec<u32>,
+}
+
+impl BloomBuilder {
+    /// A filter of `bits_per_key` bits for each key.
+    #[must_use]
+    pub fn new(bits_per_key: u32) -> Self {
+        Self { bits_per_key, hashes: Vec::new() }
+    }
+
+    /// Adds a key: in a database a user key, without sequence number and type. Every version of a key counts.
+    pub fn add(&mut self, key: &[u8]) {
+        self.hashes.push(hash32::leveldb(key));
+    }
+
+    /// How many keys were added.
+    #[must_use]
+    pub fn num_keys(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The filter's bytes, and an empty builder with the same bits per key.
+    #[must_use]
+    pub fn finish(&mut self) -> Vec<u8> {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
+        #[expect(clippy::cast_sign_loss, reason = "the product of two positive numbers")]
+        let probes = ((f64::from(self.bits_per_key) * PROBES_PER_BIT) as u8).clamp(1, MAX_PROBES);
+        let bits = self.hashes.len().saturating_mul(self.bits_per_key as usize).max(MIN_BITS);
+        let mut filter = vec![0; bits.div_ceil(8)];
+        if let Some(position) = Remainder::by(filter.len() as u64 * 8) {
+            for bit in self.hashes.iter().flat_map(|&hash| probe_sequence(hash, u32::from(probes))) {
+                let bit = position.of(bit);
+                if let Some(byte) = filter.get_mut(bit as usize / 8) {
+                    *byte |= 1 << (bit % 8);
+                }
+            }
+        }
+        filter.push(probes);
+        self.hashes.clear();
+        filter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_of_one_key_has_the_bits_of_leveldb() {
+        let mut builder = BloomBuilder::new(10);
+        builder.add(b"key-00000000");
+        assert_eq!(builder.finish(), [0x20, 0x08, 0x02, 0, 0, 0, 0x08, 0x82, 6]);
+        assert_eq!(builder.finish(), [0, 0, 0, 0, 0, 0, 0, 0, 6], "without keys");
+    }
+}

@@ -1,0 +1,219 @@
+//! LevelDB's filter block: a filter for each 2 KiB of the file, of the keys of all data blocks that begin there.
+//!
+//! ```text
+//! filter*  offset of each filter (u32)*  offset of the offsets (u32)  base (u8)
+//! ```
+//! Filter `i` has the keys of the data blocks at offsets `i << base` up to `(i + 1) << base`, as they lie in the file; it
+//! ends where the next begins, and is empty where no block begins. So a query needs the offset of the block that the
+//! index gives for the key.
+
+use std::ops::Range;
+
+use crate::codec::{put_u32, u32_at};
+use crate::error::{Error, Result};
+
+use super::bloom::{BloomBuilder, BloomFilter};
+
+/// 2 KiB a filter: the only base that LevelDB writes.
+const BASE: u8 = 11;
+
+/// A filter block, read in place. Any bytes are one.
+#[derive(Debug, Clone, Copy)]
+pub struct FilterBlock<'a> {
+    filters: &'a [u8],
+    /// The offset of each filter, four bytes each, and where the last one ends.
+    offsets: &'a [u8],
+    base: u8,
+}
+
+impl<'a> FilterBlock<'a> {
+    /// The block in `bytes`. One whose end makes no sense has no filters, so that it answers "maybe".
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self::parse(bytes).unwrap_or(Self { filters: &[], offsets: &[], base: BASE })
+    }
+
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (&base, rest) = bytes.split_last()?;
+        let end = rest.len().checked_sub(4)?;
+        let offsets_at = usize::try_from(u32_at(rest, end)?).ok().filter(|&at| at <= end)?;
+        Some(Self { filters: rest.get(..offsets_at)?, offsets: rest.get(offsets_at..)?, base })
+    }
+
+    /// How many filters there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        (self.offsets.len() / 4).saturating_sub(1)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the data block at `block_offset` may contain `key`, by the rules of the original: an empty filter holds no
+    /// key, and what points outside answers "maybe".
+    #[must_use]
+    pub fn may_contain(&self, block_offset: u64, key: &[u8]) -> bool {
+        // A base of 64 or more is undefined in the original.
+        let number = block_offset.checked_shr(u32::from(self.base)).and_then(|number| usize::try_from(number).ok());
+        match number.and_then(|number| self.bounds(number)) {
+            None => true,
+            Some((start, limit)) => match self.filters.get(start..limit) {
+                Some(filter) => BloomFilter::new(filter).may_contain(key),
+                None => start != limit,
+            },
+        }
+    }
+
+    /// Where filter `number` begins and ends by the offsets.
+    fn bounds(&self, number: usize) -> Option<(usize, usize)> {
+        if number >= self.len() {
+            return None;
+        }
+        let bound = |number: usize| usize::try_from(u32_at(self.offsets, 4 * number)?).ok();
+        Some((bound(number)?, bound(number + 1)?))
+    }
+
+    /// Where filter `number` lies in the block; `None` when there is none such.
+    #[must_use]
+    pub fn range(&self, number: usize) -> Option<Range<usize>> {
+        let (start, limit) = self.bounds(number)?;
+        (start <= limit && limit <= self.filters.len()).then_some(start..limit)
+    }
+
+    /// Filter `number`; `None` when there is none such.
+    #[must_use]
+    pub fn filter(&self, number: usize) -> Option<BloomFilter<'a>> {
+        self.filters.get(self.range(number)?).map(BloomFilter::new)
+    }
+
+    /// The offsets of data blocks whose keys filter `number` has.
+    #[must_use]
+    pub fn covers(&self, number: usize) -> Range<u64> {
+        let edge = |number: u64| {
+            let shift = u32::from(self.base);
+            number.checked_shl(shift).filter(|edge| edge.checked_shr(shift) == Some(number)).unwrap_or(u64::MAX)
+        };
+        edge(number as u64)..edge(number as u64 + 1)
+    }
+}
+
+/// Builds a filter block as LevelDB does, byte for byte.
+///
+/// For each data block [`Self::start_block`], then [`Self::add`] for each of its keys.
+#[derive(Debug)]
+pub struct FilterBlockBuilder {
+    filters: Vec<u8>,
+    offsets: Vec<u32>,
+    /// The keys of the blocks in the range that has no filter yet.
+    pending: BloomBuilder,
+}
+
+impl FilterBlockBuilder {
+    /// A block of filters of `bits_per_key` bits for each key.
+    #[must_use]
+    pub fn new(bits_per_key: u32) -> Self {
+        Self { filters: Vec::new(), offsets: Vec::new(), pending: BloomBuilder::new(bits_per_key) }
+    }
+
+    /// What is added from now on are keys of the data block at `offset`; offsets ascend.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the filters exceed 4 GiB.
+    pub fn start_block(&mut self, offset: u64) -> Result<()> {
+        while (self.offsets.len() as u64) < offset >> BASE {
+            self.end_filter()?;
+        }
+        Ok(())
+    }
+
+    /// Adds a user's key to the data block begun last.
+    pub fn add(&mut self, key: &[u8]) {
+        self.pending.add(key);
+    }
+
+    fn end_filter(&mut self) -> Result<()> {
+        self.offsets.push(position(self.filters.len())?);
+        if self.pending.num_keys() > 0 {
+            self.filters.extend_from_slice(&self.pending.finish());
+        }
+        Ok(())
+    }
+
+    /// The block.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the filters exceed 4 GiB.
+    pub fn finish(mut self) -> Result<Vec<u8>> {
+        if self.pending.num_keys() > 0 {
+            self.end_filter()?;
+        }
+        let offsets_at = position(self.filters.len())?;
+        let mut block = self.filters;
+        self.offsets.into_iter().chain([offsets_at]).for_each(|offset| put_u32(&mut block, offset));
+        block.push(BASE);
+        Ok(block)
+    }
+}
+
+fn position(len: usize) -> Result<u32> {
+    u32::try_from(len).map_err(|_| Error::InvalidArgument {
+        what: "table",
+        reason: "its filters exceed 4 GiB; the format has 32 bits for a place among them".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_block_has_no_filters_and_answers_maybe() {
+        let block = FilterBlockBuilder::new(10).finish().unwrap();
+        assert_eq!(block, [0, 0, 0, 0, 11]);
+        let block = FilterBlock::new(&block);
+        assert!(block.is_empty());
+        assert!(block.may_contain(0, b"k") && block.may_contain(u64::MAX, b"k"));
+    }
+
+    #[test]
+    fn ranges_without_a_block_have_an_empty_filter_that_holds_no_key() {
+        let mut builder = FilterBlockBuilder::new(10);
+        builder.start_block(0).unwrap();
+        builder.add(b"foo");
+        builder.start_block(2000).unwrap();
+        builder.add(b"bar");
+        builder.start_block(3100).unwrap();
+        builder.add(b"box");
+        builder.start_block(9000).unwrap();
+        builder.add(b"hello");
+        let bytes = builder.finish().unwrap();
+        let block = FilterBlock::new(&bytes);
+        assert_eq!(block.len(), 5);
+        let asked = |offset| [&b"foo"[..], b"bar", b"box", b"hello"].map(|key| block.may_contain(offset, key));
+        assert_eq!(asked(0), [true, true, false, false]);
+        assert_eq!(asked(2047), [true, true, false, false]);
+        assert_eq!(asked(3100), [false, false, true, false]);
+        assert_eq!(asked(4100), [false; 4]);
+        assert_eq!(asked(9000), [false, false, false, true]);
+        assert_eq!(asked(10240), [true; 4]);
+        assert_eq!(block.range(2).map(|range| range.is_empty()), Some(true));
+        assert_eq!(block.covers(4), 8192..10240);
+    }
+
+    #[test]
+    fn ends_that_make_no_sense_answer_maybe() {
+        // Offsets beyond the block, a base beyond 64 bits, bounds out of order, bounds past the filters.
+        for bytes in
+            [&[][..], &[0; 4], &[9, 0, 0, 0, 11], &[0, 0, 0, 0, 0, 0, 0, 0, 64], &[0, 0, 0, 0, 0, 0, 0, 0, 255]]
+        {
+            assert!(FilterBlock::new(bytes).may_contain(5000, b"k"), "{bytes:?}");
+        }
+        let crossed = [6, 5, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 11];
+        assert!(FilterBlock::new(&crossed).may_contain(0, b"k"));
+        let equal_but_outside = [1, 9, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 11];
+        assert!(!FilterBlock::new(&equal_but_outside).may_contain(0, b"k"), "the original calls it empty");
+    }
+}

@@ -1,0 +1,377 @@
+//! LevelDB's tables (`.ldb`, once `.sst`): where the filters lie, and which of them to ask for a key.
+//!
+//! ```text
+//! data block*  filter block  metaindex block  index block  footer
+//! footer = metaindex handle  index handle  zeros, 40 bytes in all  magic (8)
+//! ```
+//! A lookup asks the index for the data block of a key, and then the filter of the 2 KiB where that block begins.
+//!
+//! A table says neither how its keys are ordered nor whether it is of a database, whose keys carry eight bytes more than
+//! the user's, which the filters have not. A wrong guess would deny keys that are there, so nothing is guessed: each form
+//! that the index, the first data block and the filter allow is asked, and one "maybe" is enough. Where keys do not
+//! ascend bytewise, all filters of the table are asked.
+
+use std::ops::Range;
+
+use crate::codec::{Cursor, u64_from};
+use crate::error::{Error, Field, Result};
+use crate::foreign::block::Block;
+use crate::foreign::block_checksum::BlockChecksum;
+use crate::foreign::compression::Codec;
+use crate::foreign::index::{IndexCheck, KeyForm, check_index};
+use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
+
+use super::filter_block::FilterBlock;
+
+/// What the last eight bytes of a table are.
+pub(super) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+pub(super) const FOOTER_LEN_BYTES: usize = 48;
+pub(super) const HANDLES_LEN_BYTES: usize = 40;
+
+/// The key of the filter block in the metaindex is this and the policy's name.
+pub(super) const FILTER_PREFIX: &str = "filter.";
+/// The policy of the filters in this module.
+pub(super) const POLICY: &str = "leveldb.BuiltinBloomFilter2";
+
+/// A table of LevelDB over `bytes`, which may be a memory map; filters and index are read in place.
+///
+/// Footer, metaindex, index and filter block are checked when it is opened, the data blocks by [`Self::verify`] only.
+#[derive(Debug, Clone)]
+pub struct Table<D> {
+    bytes: D,
+    footer_offset: usize,
+    index: Content,
+    index_offset: u64,
+    num_data_blocks: u64,
+    policy: Option<String>,
+    filter: Option<Range<usize>>,
+    /// The forms that keys may have; none when the filter has none of the first block's keys in any of them.
+    readings: Vec<Reading>,
+}
+
+/// A form of the keys, and whether they ascend in it.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    form: KeyForm,
+    is_ascending: bool,
+}
+
+/// One filter of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterRange {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its length; an empty filter holds no key.
+    pub len_bytes: u64,
+    /// The offsets of the data blocks whose keys it has.
+    pub data_blocks: Range<u64>,
+}
+
+impl<D: AsRef<[u8]>> Table<D> {
+    /// Opens a table, and finds out which form its keys have.
+    ///
+    /// # Errors
+    /// `Corrupt` or `ChecksumMismatch` when footer, metaindex, index or filter block do not hold, `Unsupported` for a
+    /// compression of theirs that is not known.
+    pub fn open(bytes: D) -> Result<Self> {
+        let mut table = Self::open_unread(bytes)?;
+        table.readings = table.find_readings()?;
+        Ok(table)
+    }
+
+    /// Opens a table whose keys have the form given.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and `Corrupt` for a key of the index without that form.
+    pub fn open_as(bytes: D, form: KeyForm) -> Result<Self> {
+        let mut table = Self::open_unread(bytes)?;
+        let is_ascending = table.check_index(form)?.is_ascending && table.first_keys_ascend(form).unwrap_or(true);
+        table.readings = vec![Reading { form, is_ascending }];
+        Ok(table)
+    }
+
+    fn open_unread(bytes: D) -> Result<Self> {
+        let file = bytes.as_ref();
+        let corrupt = |field| Error::Corrupt { field, offset: 0 };
+        let footer_offset = file.len().checked_sub(FOOTER_LEN_BYTES).ok_or_else(|| corrupt(Field::Length))?;
+        let mut footer = Cursor::new(file.get(footer_offset..).unwrap_or_default(), footer_offset as u64);
+        let mut handles = Cursor::new(footer.take(HANDLES_LEN_BYTES, Field::Footer)?, footer_offset as u64);
+        let magic = footer.clone();
+        if footer.take_u64(Field::Magic)? != MAGIC {
+            return Err(magic.corrupt(Field::Magic));
+        }
+        let (metaindex, index) = (BlockHandle::take(&mut handles)?, BlockHandle::take(&mut handles)?);
+        let blocks = Blocks::new(file, footer_offset, BlockChecksum::LEVELDB);
+        let (policy, filter) = find_filter(&blocks, metaindex)?;
+        let filter = match filter {
+            Some(handle) => Some(blocks.read(handle, Field::FilterBlock)?.plain_range()?),
+            None => None,
+        };
+        let index_content = unpack(blocks.read(index, Field::IndexBlock)?)?;
+        let mut table = Self {
+            footer_offset,
+            index: index_content,
+            index_offset: index.offset,
+            num_data_blocks: 0,
+            policy,
+            filter,
+            readings: Vec::new(),
+            bytes,
+        };
+        table.num_data_blocks = table.check_index(KeyForm::User)?.len;
+        Ok(table)
+    }
+
+    fn check_index(&self, form: KeyForm) -> Result<IndexCheck> {
+        check_index(self.index()?, form, 0, self.footer_offset as u64, |_| Ok(()))
+    }
+
+    fn index(&self) -> Result<Block<'_>> {
+        Block::leveldb(self.index.of(self.bytes.as_ref()), self.index_offset)
+    }
+
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks::new(self.bytes.as_ref(), self.footer_offset, BlockChecksum::LEVELDB)
+    }
+
+    /// The content of a data block.
+    fn data_block(&self, handle: BlockHandle) -> Result<Content> {
+        unpack(self.blocks().read(handle, Field::DataBlock)?)
+    }
+
+    /// Calls `each` with every key of a data block, as it is stored.
+    fn block_keys(&self, handle: BlockHandle, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let content = self.data_block(handle)?;
+        let block = Block::leveldb(content.of(self.bytes.as_ref()), handle.offset)?;
+        block.check(|cursor| each(cursor.key()))
+    }
+
+    fn first_handle(&self) -> Result<Option<BlockHandle>> {
+        let mut cursor = self.index()?.cursor();
+        if cursor.advance()? { cursor.handle().map(Some) } else { Ok(None) }
+    }
+
+    /// Whether the keys of the first data block ascend; an error where it cannot be read.
+    fn first_keys_ascend(&self, form: KeyForm) -> Result<bool> {
+        let Some(handle) = self.first_handle()? else { return Ok(true) };
+        let (mut last, mut is_ascending) = (None::<Vec<u8>>, true);
+        self.block_keys(handle, |key| {
+            is_ascending &= last.as_ref().is_none_or(|last| form.order(last, key).is_lt());
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+            Ok(())
+        })?;
+        Ok(is_ascending)
+    }
+
+    /// The forms that nothing speaks against. A first block that cannot be read speaks against none.
+    fn find_readings(&self) -> Result<Vec<Reading>> {
+        let mut looks_internal = true;
+        check_index(self.index()?, KeyForm::User, 0, self.footer_offset as u64, |cursor| {
+            looks_internal &= KeyForm::looks_internal(cursor.key());
+            Ok(())
+        })?;
+        let mut fits = [looks_internal, true];
+        let forms = [KeyForm::Internal, KeyForm::User];
+        if let Some(handle) = self.first_handle()? {
+            let asked = self.block_keys(handle, |key| {
+                fits[0] &= KeyForm::looks_internal(key);
+                for (fits, form) in fits.iter_mut().zip(forms) {
+                    let user_key = form.user_key(key);
+                    *fits = *fits && user_key.is_some_and(|key| self.block_may_contain(handle, key));
+                }
+                Ok(())
+            });
+            if asked.is_err() {
+                fits = [looks_internal, true];
+            }
+        }
+        let mut readings = Vec::new();
+        for (form, _) in forms.into_iter().zip(fits).filter(|(_, fits)| *fits) {
+            let is_ascending = self.check_index(form)?.is_ascending && self.first_keys_ascend(form).unwrap_or(true);
+            readings.push(Reading { form, is_ascending });
+        }
+        Ok(readings)
+    }
+
+    /// Whether the table may contain `user_key`, as LevelDB would find out with its bytewise comparator: "no" for a key
+    /// behind the last data block, else by the filter of the block where the key would lie. No error becomes "no".
+    #[must_use]
+    pub fn may_contain(&self, user_key: &[u8]) -> bool {
+        self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))
+    }
+
+    fn ask(&self, reading: Reading, user_key: &[u8]) -> bool {
+        if !reading.is_ascending {
+            return self.ask_all(user_key);
+        }
+        match self.find_block(reading.form, user_key) {
+            Ok(None) => false,
+            Ok(Some(handle)) => self.block_may_contain(handle, user_key),
+            Err(_) => true,
+        }
+    }
+
+    fn find_block(&self, form: KeyForm, user_key: &[u8]) -> Result<Option<BlockHandle>> {
+        let index = self.index()?;
+        // The newest version of a key comes before all others, so that user keys decide alone.
+        let is_before =
+            |key: &[u8]| form.user_key(key).map(|key| key < user_key).ok_or_else(|| index.corrupt(Field::Key));
+        index.seek(is_before)?.map(|cursor| cursor.handle()).transpose()
+    }
+
+    fn block_may_contain(&self, handle: BlockHandle, user_key: &[u8]) -> bool {
+        self.filter_block().is_none_or(|filter| filter.may_contain(handle.offset, user_key))
+    }
+
+    fn ask_all(&self, user_key: &[u8]) -> bool {
+        let Some(block) = self.filter_block() else { return true };
+        block.is_empty()
+            || (0..block.len()).any(|number| block.filter(number).is_none_or(|filter| filter.may_contain(user_key)))
+    }
+
+    /// The filter block; `None` when the table has none, or of a policy that is not known.
+    #[must_use]
+    pub fn filter_block(&self) -> Option<FilterBlock<'_>> {
+        self.bytes.as_ref().get(self.filter.clone()?).map(FilterBlock::new)
+    }
+
+    /// The name of the filter policy, known or not; `None` when there are no filters.
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        self.policy.as_deref()
+    }
+
+    /// The form of the keys; `None` when the filter has none of the first keys in any form.
+    #[must_use]
+    pub fn key_form(&self) -> Option<KeyForm> {
+        self.readings.first().map(|reading| reading.form)
+    }
+
+    /// How many data blocks the table has.
+    #[must_use]
+    pub fn num_data_blocks(&self) -> u64 {
+        self.num_data_blocks
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// Where each filter lies, empty ones too, in the order of the file. See [`FilterBlock::filter`] for what it says.
+    #[must_use]
+    pub fn filters(&self) -> Vec<FilterRange> {
+        let (Some(block), Some(place)) = (self.filter_block(), &self.filter) else { return Vec::new() };
+        let of = |number| {
+            let range = block.range(number)?;
+            let (offset, len_bytes) = ((place.start + range.start) as u64, range.len() as u64);
+            Some(FilterRange { offset, len_bytes, data_blocks: block.covers(number) })
+        };
+        (0..block.len()).filter_map(of).collect()
+    }
+
+    /// Calls `each` with every user key of the table, in its order; versions of one key that follow each other count once.
+    ///
+    /// # Errors
+    /// When a data block does not hold, when the form of the keys cannot be told, and what `each` returns.
+    pub fn for_each_key(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut last = None::<Vec<u8>>;
+        self.for_each_version(|key| {
+            if last.as_deref() == Some(key) {
+                return Ok(());
+            }
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+            each(key)
+        })
+        .map(|_| ())
+    }
+
+    /// Calls `each` with every user key, as often as it is stored; gives the number of data blocks.
+    fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
+        let form = self.key_form().ok_or_else(|| Error::InvalidArgument {
+            what: "table",
+            reason: "its filter denies its first keys in every form that they may have; say which".to_owned(),
+        })?;
+        let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
+        while cursor.advance()? {
+            let handle = cursor.handle()?;
+            self.block_keys(handle, |key| {
+                let corrupt = || Error::Corrupt { field: Field::Key, offset: handle.offset };
+                each(form.user_key(key).ok_or_else(corrupt)?)
+            })?;
+            blocks += 1;
+        }
+        Ok(blocks)
+    }
+
+    /// Reads every block and asks the table for every key in it.
+    ///
+    /// # Errors
+    /// For the first block that does not hold.
+    pub fn verify(&self) -> Result<Verified> {
+        let (mut keys, mut denied_keys) = (0, 0);
+        let data_blocks = self.for_each_version(|key| {
+            keys += 1;
+            denied_keys += u64::from(!self.may_contain(key));
+            Ok(())
+        })?;
+        // Metaindex and index, which were checked when the table was opened, as was the filter block.
+        Ok(Verified { blocks: data_blocks + 2 + u64::from(self.filter.is_some()), keys, denied_keys })
+    }
+}
+
+/// Whether a file ends as a table does.
+pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
+    file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
+}
+
+/// The name of the filter policy, and the filter block when the policy is known.
+fn find_filter(blocks: &Blocks<'_>, metaindex: BlockHandle) -> Result<(Option<String>, Option<BlockHandle>)> {
+    let content = unpack(blocks.read(metaindex, Field::Metaindex)?)?;
+    let (mut policy, mut filter) = (None, None);
+    Block::leveldb(content.of(blocks.bytes()), metaindex.offset)?.check(|cursor| {
+        if let Some(name) = cursor.key().strip_prefix(FILTER_PREFIX.as_bytes()) {
+            policy = Some(String::from_utf8_lossy(name).into_owned());
+            if name == POLICY.as_bytes() {
+                filter = Some(cursor.handle()?);
+            }
+        }
+        Ok(())
+    })?;
+    Ok((policy, filter))
+}
+
+fn unpack(stored: StoredBlock<'_>) -> Result<Content> {
+    let codec = match stored.compression {
+        0 => return stored.plain_range().map(Content::InFile),
+        1 => Codec::Snappy,
+        2 => Codec::Zstd,
+        other => return Err(Error::Unsupported { field: Field::Compression, found: u64::from(other) }),
+    };
+    codec.unpack(stored.content, None, stored.offset).map(Content::Unpacked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foreign::leveldb::{TableOptions, TableWriter};
+
+    #[test]
+    fn a_table_of_a_database_is_written_as_by_leveldb() {
+        let golden = std::fs::read("tests/golden/foreign/leveldb/db-n1500.ldb").unwrap();
+        let table = Table::open(&golden[..]).unwrap();
+        let mut writer = TableWriter::new(Vec::new(), TableOptions::default());
+        let mut index = table.index().unwrap().cursor();
+        while index.advance().unwrap() {
+            let content = table.data_block(index.handle().unwrap()).unwrap();
+            let block = Block::leveldb(content.of(&golden), 0).unwrap();
+            block.check(|entry| writer.add(entry.key(), entry.value())).unwrap();
+        }
+        assert!(writer.finish().unwrap().0 == golden, "written otherwise");
+    }
+}

@@ -1,0 +1,216 @@
+//! Writes LevelDB's tables, whole and byte for byte as LevelDB 1.23 does without compression.
+
+use std::io::Write;
+
+use crate::codec::{put_u32, put_u64, u64_bytes};
+use crate::error::{Error, Result};
+use crate::foreign::block::BlockBuilder;
+use crate::foreign::block_checksum::masked_crc32c;
+use crate::foreign::index::KeyForm;
+use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
+
+use super::filter_block::FilterBlockBuilder;
+use super::table::{FILTER_PREFIX, FOOTER_LEN_BYTES, HANDLES_LEN_BYTES, MAGIC, POLICY};
+
+/// The greatest sequence number, and the type of a value: what stands behind a user key that no write has.
+const SEEK_TAG: u64 = u64::MAX << 8 | 1;
+
+/// How a table is written. The default is LevelDB's, with a filter of 10 bits for each key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableOptions {
+    /// A data block ends with the entry that makes it so long or longer.
+    pub block_size_bytes: usize,
+    /// Every so many keys of a data block one is stored whole.
+    pub restart_interval: usize,
+    /// The filters' size; `None` for a table without.
+    pub bits_per_key: Option<u32>,
+    /// What the keys look like that are added; filters have the user's.
+    pub keys: KeyForm,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self { block_size_bytes: 4096, restart_interval: 16, bits_per_key: Some(10), keys: KeyForm::Internal }
+    }
+}
+
+/// Writes a table to `out`, as keys come: [`Self::add`] in ascending order, then [`Self::finish`].
+#[derive(Debug)]
+pub struct TableWriter<W> {
+    out: W,
+    options: TableOptions,
+    offset: u64,
+    data: BlockBuilder,
+    index: BlockBuilder,
+    filter: Option<FilterBlockBuilder>,
+    last_key: Option<Vec<u8>>,
+    /// The data block that the index has not got yet: its key depends on the next block's first.
+    unindexed: Option<BlockHandle>,
+}
+
+impl<W: Write> TableWriter<W> {
+    /// A table that has no keys yet.
+    #[must_use]
+    pub fn new(out: W, options: TableOptions) -> Self {
+        Self {
+            out,
+            options,
+            offset: 0,
+            data: BlockBuilder::new(options.restart_interval),
+            index: BlockBuilder::new(1),
+            filter: options.bits_per_key.map(FilterBlockBuilder::new),
+            last_key: None,
+            unindexed: None,
+        }
+    }
+
+    /// Adds a key, of the form that the options say, and its value.
+    ///
+    /// # Errors
+    /// `OutOfOrder` unless keys ascend, `InvalidArgument` for a key without the form or a table beyond the format's
+    /// bounds, and what `out` reports.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let form = self.options.keys;
+        let user_key = form.user_key(key).ok_or_else(|| Error::InvalidArgument {
+            what: "key",
+            reason: "a key of a database ends with eight bytes of sequence number and type".to_owned(),
+        })?;
+        if self.last_key.as_ref().is_some_and(|last| form.order(last, key).is_ge()) {
+            return Err(Error::OutOfOrder);
+        }
+        if let (Some(handle), Some(last)) = (self.unindexed.take(), &self.last_key) {
+            add_handle(&mut self.index, &separator(form, last, key), handle)?;
+        }
+        if let Some(filter) = &mut self.filter {
+            filter.add(user_key);
+        }
+        let last = self.last_key.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        self.data.add(key, value)?;
+        if self.data.len_bytes() >= self.options.block_size_bytes { self.end_block() } else { Ok(()) }
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        self.unindexed = Some(write_block(&mut self.out, &mut self.offset, self.data.finish())?);
+        self.data.clear();
+        self.filter.as_mut().map_or(Ok(()), |filter| filter.start_block(self.offset))
+    }
+
+    /// Ends the table; gives back `out` and the table's length.
+    ///
+    /// # Errors
+    /// What `out` reports, and `InvalidArgument` for a table beyond the format's bounds.
+    pub fn finish(mut self) -> Result<(W, u64)> {
+        self.end_block()?;
+        let mut metaindex = BlockBuilder::new(self.options.restart_interval);
+        if let Some(filter) = self.filter.take() {
+            let handle = write_block(&mut self.out, &mut self.offset, &filter.finish()?)?;
+            add_handle(&mut metaindex, format!("{FILTER_PREFIX}{POLICY}").as_bytes(), handle)?;
+        }
+        let metaindex = write_block(&mut self.out, &mut self.offset, metaindex.finish())?;
+        if let (Some(handle), Some(last)) = (self.unindexed.take(), &self.last_key) {
+            add_handle(&mut self.index, &successor(self.options.keys, last), handle)?;
+        }
+        let index = write_block(&mut self.out, &mut self.offset, self.index.finish())?;
+        let mut footer = Vec::with_capacity(FOOTER_LEN_BYTES);
+        metaindex.put(&mut footer);
+        index.put(&mut footer);
+        footer.resize(HANDLES_LEN_BYTES, 0);
+        put_u64(&mut footer, MAGIC);
+        self.out.write_all(&footer)?;
+        self.out.flush()?;
+        Ok((self.out, self.offset + footer.len() as u64))
+    }
+}
+
+fn add_handle(block: &mut BlockBuilder, key: &[u8], handle: BlockHandle) -> Result<()> {
+    let mut value = Vec::new();
+    handle.put(&mut value);
+    block.add(key, &value)
+}
+
+/// Writes a block as it is, with its trailer.
+fn write_block(out: &mut impl Write, offset: &mut u64, content: &[u8]) -> Result<BlockHandle> {
+    let handle = BlockHandle { offset: *offset, len_bytes: content.len() as u64 };
+    let mut stored = Vec::with_capacity(content.len() + 5);
+    stored.extend_from_slice(content);
+    stored.push(0);
+    let sum = masked_crc32c(&stored);
+    put_u32(&mut stored, sum);
+    out.write_all(&stored)?;
+    *offset += handle.len_bytes + TRAILER_LEN_BYTES;
+    Ok(handle)
+}
+
+/// A short key from `last` on and before `next`, which is greater.
+fn separator(form: KeyForm, last: &[u8], next: &[u8]) -> Vec<u8> {
+    shortened(form, last, |last| {
+        let next = form.user_key(next).unwrap_or_default();
+        let (at, (low, high)) = last.iter().zip(next).enumerate().find(|(_, (low, high))| low != high)?;
+        (low.checked_add(1)? < *high).then_some(at)
+    })
+}
+
+/// A short key from `last` on.
+fn successor(form: KeyForm, last: &[u8]) -> Vec<u8> {
+    shortened(form, last, |last| last.iter().position(|&byte| byte != u8::MAX))
+}
+
+/// The key cut behind the byte that `find` chooses of its user's part, and that byte raised by one. A key of a database
+/// stays whole where that makes the user's part no shorter.
+fn shortened(form: KeyForm, key: &[u8], find: impl Fn(&[u8]) -> Option<usize>) -> Vec<u8> {
+    let user_key = form.user_key(key).unwrap_or_default();
+    let cut = find(user_key).and_then(|at| user_key.get(..=at)).map(|front| {
+        let mut cut = front.to_vec();
+        if let Some(last) = cut.last_mut() {
+            *last = last.wrapping_add(1);
+        }
+        cut
+    });
+    match (cut, form) {
+        (Some(cut), KeyForm::User) => cut,
+        (Some(cut), KeyForm::Internal) if cut.len() < user_key.len() => [&cut[..], &u64_bytes(SEEK_TAG)].concat(),
+        _ => key.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_between_blocks_are_as_short_as_leveldb_makes_them() {
+        let between = |last: &[u8], next: &[u8]| separator(KeyForm::User, last, next);
+        assert_eq!(between(b"abcd", b"abzz"), b"abd");
+        assert_eq!(between(b"abc", b"abcd"), b"abc", "the one begins the other");
+        assert_eq!(between(b"ab1", b"ab2"), b"ab1", "nothing lies between");
+        assert_eq!(between(b"a\xff1", b"b"), b"a\xff1");
+        assert_eq!(successor(KeyForm::User, b"\xff\xffab"), b"\xff\xffb");
+        assert_eq!(successor(KeyForm::User, b"\xff\xff"), b"\xff\xff");
+        let tag = u64_bytes(7 << 8 | 1);
+        let key = |user: &[u8]| [user, &tag].concat();
+        assert_eq!(
+            separator(KeyForm::Internal, &key(b"abcd"), &key(b"abzz")),
+            [&b"abd"[..], &[1], &[0xff; 7]].concat()
+        );
+        assert_eq!(separator(KeyForm::Internal, &key(b"a"), &key(b"c")), key(b"a"), "no shorter");
+    }
+
+    #[test]
+    fn keys_that_do_not_ascend_are_refused() {
+        let options = TableOptions { keys: KeyForm::User, ..TableOptions::default() };
+        let mut writer = TableWriter::new(Vec::new(), options);
+        writer.add(b"b", b"").unwrap();
+        assert!(matches!(writer.add(b"b", b""), Err(Error::OutOfOrder)));
+        let mut writer = TableWriter::new(Vec::new(), TableOptions::default());
+        assert!(writer.add(b"short", b"").is_err(), "no tag");
+        writer.add(&[b"k", &u64_bytes(2 << 8 | 1)[..]].concat(), b"").unwrap();
+        writer.add(&[b"k", &u64_bytes(1 << 8 | 1)[..]].concat(), b"").unwrap();
+        assert!(matches!(writer.add(&[b"k", &u64_bytes(3 << 8 | 1)[..]].concat(), b""), Err(Error::OutOfOrder)));
+    }
+}

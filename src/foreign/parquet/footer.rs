@@ -1,0 +1,282 @@
+//! Parquet files: which column chunks have a filter, and where it lies.
+//!
+//! ```text
+//! "PAR1"  pages, indexes, filters  file metadata (Thrift)  its length (u32)  "PAR1"
+//! ```
+//! There are no checksums over metadata and filters: what is damaged but still makes sense goes unnoticed.
+//!
+//! The metadata are read by hand, because of them three lists are wanted and the bounds are the crate's own; the crate
+//! `parquet`, with all its features off, brings 26 packages (docs/DESIGN.md).
+
+use std::ops::Range;
+
+use crate::codec::u32_from;
+use crate::error::{Error, Field, Result};
+
+use super::SplitBlockFilter;
+use super::thrift::{Reader, Type};
+
+const MAGIC: &[u8; 4] = b"PAR1";
+/// The magic of a file whose metadata are encrypted.
+const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
+
+/// The physical type of a column, which says how a value is encoded before it is hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PhysicalType {
+    /// One bit; such columns have no filter.
+    Boolean,
+    /// Four bytes, little endian.
+    Int32,
+    /// Eight bytes, little endian.
+    Int64,
+    /// Twelve bytes; deprecated.
+    Int96,
+    /// Four bytes, IEEE 754, little endian.
+    Float,
+    /// Eight bytes, IEEE 754, little endian.
+    Double,
+    /// The bytes alone, without their length.
+    ByteArray,
+    /// The bytes alone.
+    FixedLenByteArray,
+}
+
+impl PhysicalType {
+    fn from_number(number: i64) -> Option<Self> {
+        const TYPES: [PhysicalType; 8] = [
+            PhysicalType::Boolean,
+            PhysicalType::Int32,
+            PhysicalType::Int64,
+            PhysicalType::Int96,
+            PhysicalType::Float,
+            PhysicalType::Double,
+            PhysicalType::ByteArray,
+            PhysicalType::FixedLenByteArray,
+        ];
+        TYPES.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
+/// The part of a column in one row group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ColumnChunk {
+    /// The number of the row group, from 0.
+    pub row_group: usize,
+    /// The names from the schema's root to the column, joined by dots.
+    pub path: String,
+    /// How values are encoded; `None` for a type that is not known.
+    pub physical_type: Option<PhysicalType>,
+    /// Values, and nulls.
+    pub num_values: u64,
+    /// Where its filter lies; `None` when it has none.
+    pub filter: Option<FilterRange>,
+}
+
+/// Where a column chunk's filter lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterRange {
+    /// Where the header begins.
+    pub offset: u64,
+    /// The length of header and bits; files of older writers do not say.
+    pub len_bytes: Option<u64>,
+}
+
+/// A Parquet file over `bytes`, which may be a memory map; filters are read in place.
+#[derive(Debug, Clone)]
+pub struct File<D> {
+    bytes: D,
+    metadata_offset: usize,
+    num_row_groups: usize,
+    chunks: Vec<ColumnChunk>,
+}
+
+impl<D: AsRef<[u8]>> File<D> {
+    /// Opens a file and reads its metadata.
+    ///
+    /// # Errors
+    /// `Corrupt` when the metadata do not hold, `Unsupported` when they are encrypted.
+    pub fn open(bytes: D) -> Result<Self> {
+        let file = bytes.as_ref();
+        let metadata = metadata_range(file)?;
+        let metadata_offset = metadata.start;
+        let found = file.get(metadata.clone()).unwrap_or_default();
+        let (num_row_groups, chunks) =
+            read_metadata(&mut Reader::new(found, metadata.start as u64, Field::FileMetadata))?;
+        Ok(Self { bytes, metadata_offset, num_row_groups, chunks })
+    }
+
+    /// Every column chunk, with and without a filter, by row groups.
+    #[must_use]
+    pub fn column_chunks(&self) -> &[ColumnChunk] {
+        &self.chunks
+    }
+
+    /// How many row groups there are.
+    #[must_use]
+    pub fn num_row_groups(&self) -> usize {
+        self.num_row_groups
+    }
+
+    /// The chunk of the column at `path` in a row group.
+    #[must_use]
+    pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ColumnChunk> {
+        self.chunks.iter().find(|chunk| chunk.row_group == row_group && chunk.path == path)
+    }
+
+    /// The filter of a chunk; `None` when it has none.
+    ///
+    /// # Errors
+    /// `Corrupt` for a place or a header that does not hold, `Unsupported` for a filter of another kind.
+    pub fn filter(&self, chunk: &ColumnChunk) -> Result<Option<SplitBlockFilter<'_>>> {
+        let Some(place) = chunk.filter else { return Ok(None) };
+        let corrupt = || Error::Corrupt { field: Field::FilterBlock, offset: place.offset };
+        let start = usize::try_from(place.offset).map_err(|_| corrupt())?;
+        let end = match place.len_bytes {
+            None => self.metadata_offset,
+            Some(len) => usize::try_from(len).ok().and_then(|len| start.checked_add(len)).ok_or_else(corrupt)?,
+        };
+        let bytes = self.bytes.as_ref().get(..self.metadata_offset).and_then(|before| before.get(start..end));
+        let parsed = SplitBlockFilter::parse(bytes.ok_or_else(corrupt)?);
+        parsed.map(Some).map_err(|error| error.moved_by(place.offset))
+    }
+
+    /// Whether a chunk may contain a value, given as the plain encoding has it. No error becomes "no".
+    #[must_use]
+    pub fn may_contain(&self, chunk: &ColumnChunk, plain_value: &[u8]) -> bool {
+        self.filter(chunk).ok().flatten().is_none_or(|filter| filter.may_contain(plain_value))
+    }
+
+    /// Reads the header of every filter; gives their number. A Parquet file has no checksums over filters.
+    ///
+    /// # Errors
+    /// For the first filter that does not hold.
+    pub fn verify(&self) -> Result<u64> {
+        let mut filters = 0;
+        for chunk in &self.chunks {
+            filters += u64::from(self.filter(chunk)?.is_some());
+        }
+        Ok(filters)
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+/// Whether a file begins and ends as a Parquet file does.
+pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
+    [MAGIC, MAGIC_ENCRYPTED].iter().any(|magic| file.starts_with(*magic) && file.ends_with(*magic))
+}
+
+fn metadata_range(file: &[u8]) -> Result<Range<usize>> {
+    let corrupt = |field, offset: usize| Error::Corrupt { field, offset: offset as u64 };
+    let (front, magic) = file.split_last_chunk::<4>().ok_or_else(|| corrupt(Field::Length, 0))?;
+    if magic == MAGIC_ENCRYPTED {
+        return Err(Error::Unsupported { field: Field::FileMetadata, found: u64::from(u32_from(magic)) });
+    }
+    if magic != MAGIC {
+        return Err(corrupt(Field::Magic, front.len()));
+    }
+    let (front, len) = front.split_last_chunk::<4>().ok_or_else(|| corrupt(Field::Length, 0))?;
+    let len = usize::try_from(u32_from(len)).map_err(|_| corrupt(Field::Length, front.len()))?;
+    let start = front.len().checked_sub(len).filter(|&start| start >= MAGIC.len());
+    let start = start.ok_or_else(|| corrupt(Field::Length, front.len()))?;
+    if !file.starts_with(MAGIC) {
+        return Err(corrupt(Field::Magic, 0));
+    }
+    Ok(start..front.len())
+}
+
+/// The number of row groups and their column chunks, of `FileMetaData`.
+fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ColumnChunk>)> {
+    let (mut last, mut num_row_groups, mut chunks) = (0, 0, Vec::new());
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        if (number, kind) != (4, Type::List) {
+            reader.skip(kind)?;
+            continue;
+        }
+        for _ in 0..structs(reader)? {
+            read_row_group(reader, num_row_groups, &mut chunks)?;
+            num_row_groups += 1;
+        }
+    }
+    Ok((num_row_groups, chunks))
+}
+
+/// How many elements a list of structs has. Each is a byte at least, and what is kept of it is kept when it was read.
+fn structs(reader: &mut Reader<'_>) -> Result<usize> {
+    match reader.list()? {
+        (Type::Struct, len) => Ok(len),
+        (_, 0) => Ok(0),
+        _ => Err(reader.corrupt()),
+    }
+}
+
+fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<ColumnChunk>) -> Result<()> {
+    let mut last = 0;
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        if (number, kind) != (1, Type::List) {
+            reader.skip(kind)?;
+            continue;
+        }
+        for _ in 0..structs(reader)? {
+            chunks.push(read_chunk(reader, row_group)?);
+        }
+    }
+    Ok(())
+}
+
+/// A `ColumnChunk`. One that lies in another file, or whose metadata are encrypted, has no filter here.
+fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ColumnChunk> {
+    let mut chunk = ColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
+    let (mut last, mut is_elsewhere) = (0, false);
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        match (number, kind) {
+            (1, Type::Binary) => is_elsewhere = !reader.binary()?.is_empty(),
+            (3, Type::Struct) => read_column_metadata(reader, &mut chunk)?,
+            _ => reader.skip(kind)?,
+        }
+    }
+    chunk.filter = chunk.filter.filter(|_| !is_elsewhere);
+    Ok(chunk)
+}
+
+/// A `ColumnMetaData`.
+fn read_column_metadata(reader: &mut Reader<'_>, chunk: &mut ColumnChunk) -> Result<()> {
+    let (mut last, mut offset, mut len_bytes) = (0, None, None);
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        match (number, kind) {
+            (1, Type::Int) => chunk.physical_type = PhysicalType::from_number(reader.int()?),
+            (3, Type::List) => chunk.path = read_path(reader)?,
+            (5, Type::Int) => chunk.num_values = unsigned(reader)?,
+            (14, Type::Int) => offset = Some(unsigned(reader)?),
+            (15, Type::Int) => len_bytes = Some(unsigned(reader)?),
+            _ => reader.skip(kind)?,
+        }
+    }
+    chunk.filter = offset.map(|offset| FilterRange { offset, len_bytes });
+    Ok(())
+}
+
+fn unsigned(reader: &mut Reader<'_>) -> Result<u64> {
+    u64::try_from(reader.int()?).map_err(|_| reader.corrupt())
+}
+
+fn read_path(reader: &mut Reader<'_>) -> Result<String> {
+    let (kind, len) = reader.list()?;
+    if kind != Type::Binary && len > 0 {
+        return Err(reader.corrupt());
+    }
+    let mut path = String::new();
+    for number in 0..len {
+        if number > 0 {
+            path.push('.');
+        }
+        path.push_str(&String::from_utf8_lossy(reader.binary()?));
+    }
+    Ok(path)
+}

@@ -1,0 +1,116 @@
+//! What lies before the bits of a Parquet Bloom filter: their length, and three unions that name one thing each.
+
+use super::split_block::BLOCK_LEN_BYTES;
+use super::thrift::{Reader, Type};
+use crate::codec::put_varint;
+use crate::error::{Error, Field, Result};
+
+/// What follows the length: the unions, each with an empty struct as its first field, and the end.
+const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];
+/// A first field of 32 bits.
+const LEN_FIELD: u8 = 0x15;
+
+/// The number that each union has for what is known: split blocks, XXH64, uncompressed.
+const KNOWN: i16 = 1;
+
+/// Splits a header from what follows it: gives the bits, and how long the header was.
+///
+/// # Errors
+/// `Corrupt` where the header breaks off, a part is missing, or the bits are not whole blocks or not all there;
+/// `Unsupported` for another algorithm, hash or compression.
+pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
+    let mut reader = Reader::new(bytes, 0, Field::FilterHeader);
+    let (mut last, mut len) = (0, None);
+    let mut unions = [None; 3];
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        let union = usize::try_from(number - 2).ok().and_then(|i| unions.get_mut(i));
+        match (number, kind, union) {
+            (1, Type::Int, _) => len = Some(reader.int()?),
+            (_, Type::Struct, Some(union)) => *union = Some(member(&mut reader)?),
+            _ => reader.skip(kind)?,
+        }
+    }
+    for (union, field) in unions.into_iter().zip([Field::Kind, Field::HashId, Field::Compression]) {
+        match union {
+            Some(KNOWN) => {}
+            Some(found) => return Err(Error::Unsupported { field, found: found.cast_unsigned().into() }),
+            None => return Err(reader.corrupt()),
+        }
+    }
+    let header_len = usize::try_from(reader.offset()).map_err(|_| reader.corrupt())?;
+    let whole = |len: &usize| *len > 0 && len.is_multiple_of(BLOCK_LEN_BYTES);
+    let bits = len
+        // The format counts in 32 bits with a sign.
+        .and_then(|len| i32::try_from(len).ok())
+        .and_then(|len| usize::try_from(len).ok())
+        .filter(whole)
+        .and_then(|len| bytes.get(header_len..)?.get(..len));
+    bits.map(|bits| (bits, header_len)).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })
+}
+
+/// The number of a union's member, whose value is passed over.
+fn member(reader: &mut Reader<'_>) -> Result<i16> {
+    let (mut last, mut found) = (0, None);
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        reader.skip(kind)?;
+        // One member, no more.
+        if found.replace(number).is_some() {
+            return Err(reader.corrupt());
+        }
+    }
+    found.ok_or_else(|| reader.corrupt())
+}
+
+/// The header before so many bytes of bits.
+pub(super) fn encode(bits_len_bytes: usize) -> Vec<u8> {
+    let mut header = vec![LEN_FIELD];
+    put_varint(&mut header, bits_len_bytes as u64 * 2);
+    header.extend_from_slice(&UNIONS);
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_have_the_bytes_of_the_format_and_are_read_back() {
+        assert_eq!(encode(32)[..2], [0x15, 0x40]);
+        for (len, header_len) in [(32, 15), (64, 16), (4096, 16), (8192, 17), ((1 << 20) - 32, 17), (1 << 20, 18)] {
+            let mut bytes = encode(len);
+            assert_eq!(bytes.len(), header_len, "{len}");
+            bytes.resize(header_len + len + 7, 0xab);
+            let (bits, found) = parse(&bytes).unwrap();
+            assert_eq!((bits.len(), found), (len, header_len));
+            assert!(parse(&bytes[..header_len + len - 1]).is_err(), "a byte short");
+        }
+    }
+
+    #[test]
+    fn whatever_else_a_header_may_say_is_an_error() {
+        let with = |at: usize, byte: u8| {
+            let mut bytes = [encode(32), vec![0; 32]].concat();
+            bytes[at] = byte;
+            bytes
+        };
+        for len in [0u8, 2, 62, 66, 0x41] {
+            let error = parse(&with(1, len)).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { field: Field::PayloadLen, .. }), "{len}: {error}");
+        }
+        for (at, field) in [(3, Field::Kind), (7, Field::HashId), (11, Field::Compression)] {
+            let error = parse(&with(at, 0x2c)).unwrap_err();
+            assert!(matches!(error, Error::Unsupported { field: found, found: 2 } if found == field), "{error}");
+        }
+        for at in 0..15 {
+            for byte in 0..=255 {
+                // Whatever it is, it is no panic, and no other length than the one there is.
+                if let Ok((bits, _)) = parse(&with(at, byte)) {
+                    assert_eq!(bits.len(), 32, "{at}: {byte:#x}");
+                }
+            }
+        }
+        // A field that is not known is passed over.
+        let longer = [&encode(32)[..14], &[0x15, 8, 0][..], &[0; 32]].concat();
+        assert_eq!(parse(&longer).unwrap().1, 17);
+    }
+}

@@ -1,0 +1,10 @@
+//! Apache Parquet: the split-block Bloom filter of a column chunk, and the files in which it lies.
+
+mod footer;
+mod header;
+mod split_block;
+mod thrift;
+
+pub(super) use footer::has_magic;
+pub use footer::{ColumnChunk, File, FilterRange, PhysicalType};
+pub use split_block::{SplitBlockBuilder, SplitBlockFilter};

@@ -1,0 +1,211 @@
+//! The Bloom filter of a Parquet column chunk: blocks of eight lanes of 32 bits, one bit of a value in each lane.
+//!
+//! The layout of [`FilterKind::SplitBlock`](crate::FilterKind), with other multipliers and another hash: XXH64 of the value's plain
+//! encoding, whose high half chooses the block.
+
+use xxhash_rust::xxh64::xxh64;
+
+use super::header;
+use crate::error::{Error, Result};
+use crate::filter::{Isa, prefetch, products_in_block};
+use crate::foreign::FilterInfo;
+
+/// Bytes of a block.
+pub(super) const BLOCK_LEN_BYTES: usize = SALT.len() * 4;
+/// Lanes, and so bits of a value.
+const LANES: u32 = 8;
+/// Most blocks: their length is a number of 32 bits with a sign.
+const MAX_BLOCKS: usize = i32::MAX as usize / BLOCK_LEN_BYTES;
+/// What the crate `parquet` and Arrow keep the bits between, at a power of two.
+const WRITTEN_LEN_BYTES: std::ops::RangeInclusive<usize> = 32..=128 << 20;
+
+/// Multipliers of the lanes.
+const SALT: [u32; LANES as usize] =
+    [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
+/// Values whose blocks are fetched before the first is asked.
+const BATCH: usize = 32;
+
+/// The hash of a value's plain encoding: of a byte array its bytes without the length, of a number its little-endian bytes.
+#[inline]
+fn hash(value: &[u8]) -> u64 {
+    xxh64(value, 0)
+}
+
+#[inline]
+fn block_number(hash: u64, blocks: usize) -> usize {
+    // Blocks are fewer than 2^31, so that the product fits.
+    (((hash >> 32) * blocks as u64) >> 32) as usize
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+fn low_half(hash: u64) -> u32 {
+    hash as u32
+}
+
+/// A split-block Bloom filter, read in place.
+#[derive(Debug, Clone, Copy)]
+pub struct SplitBlockFilter<'a> {
+    /// None where every value has to pass.
+    blocks: &'a [[u8; BLOCK_LEN_BYTES]],
+    len: usize,
+    isa: Isa,
+}
+
+impl<'a> SplitBlockFilter<'a> {
+    /// The filter of these bits, without a header. Bits that are no whole blocks answer "maybe".
+    #[must_use]
+    pub fn new(bits: &'a [u8]) -> Self {
+        let (blocks, rest) = bits.as_chunks();
+        let blocks = if rest.is_empty() && blocks.len() <= MAX_BLOCKS { blocks } else { &[] };
+        Self { blocks, len: bits.len(), isa: Isa::detect() }
+    }
+
+    /// The filter behind its header, at the front of `bytes`; what follows it is passed over.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where the header is broken or the bits are not all there, [`Error::Unsupported`] for another algorithm,
+    /// hash or compression.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let (bits, header_len) = header::parse(bytes)?;
+        Ok(Self { len: header_len + bits.len(), ..Self::new(bits) })
+    }
+
+    /// Whether the chunk may have the value of this plain encoding: of a byte array its bytes without the length, of a number its
+    /// little-endian bytes.
+    #[must_use]
+    #[inline]
+    pub fn may_contain(&self, plain_encoded_value: &[u8]) -> bool {
+        self.may_contain_hash(hash(plain_encoded_value))
+    }
+
+    #[inline]
+    fn may_contain_hash(&self, hash: u64) -> bool {
+        let block = self.blocks.get(block_number(hash, self.blocks.len()));
+        block.is_none_or(|block| products_in_block(self.isa, block, low_half(hash), &SALT))
+    }
+
+    /// Answers for many values, in their order, as many as there are of both.
+    pub fn may_contain_batch(&self, plain_encoded_values: &[&[u8]], answers: &mut [bool]) {
+        let mut hashes = [0; BATCH];
+        for (values, answers) in plain_encoded_values.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            for (slot, value) in hashes.iter_mut().zip(values) {
+                *slot = hash(value);
+                prefetch(self.blocks, block_number(*slot, self.blocks.len()));
+            }
+            for ((answer, _), &hash) in answers.iter_mut().zip(values).zip(&hashes) {
+                *answer = self.may_contain_hash(hash);
+            }
+        }
+    }
+
+    /// The bits, without the header.
+    #[must_use]
+    pub fn bits(&self) -> &'a [u8] {
+        self.blocks.as_flattened()
+    }
+
+    /// What the bytes say of the filter; all of them are read.
+    #[must_use]
+    pub fn info(&self) -> FilterInfo {
+        const KIND: &str = "parquet-split-block";
+        if self.blocks.is_empty() {
+            return FilterInfo::constant(KIND, self.len, 1.0);
+        }
+        FilterInfo::blocked(KIND, self.len, self.bits(), BLOCK_LEN_BYTES, LANES, LANES)
+    }
+}
+
+/// Builds a split-block Bloom filter, bit for bit as the crate `parquet` and Arrow do.
+#[derive(Debug, Clone)]
+pub struct SplitBlockBuilder {
+    blocks: Vec<[u8; BLOCK_LEN_BYTES]>,
+}
+
+impl SplitBlockBuilder {
+    /// A filter of so many blocks of 32 bytes; the writers known take powers of two.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for none, and for 2 GiB or more.
+    pub fn with_blocks(num_blocks: usize) -> Result<Self> {
+        if !(1..=MAX_BLOCKS).contains(&num_blocks) {
+            return Err(Error::InvalidArgument {
+                what: "number of blocks",
+                reason: format!("{num_blocks} is none of 1 to {MAX_BLOCKS}"),
+            });
+        }
+        Ok(Self { blocks: vec![[0; BLOCK_LEN_BYTES]; num_blocks] })
+    }
+
+    /// A filter for `num_values` different values that lets a share `rate` of others pass, rounded up to a power of two of
+    /// bytes, from 32 to 128 MiB.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rate that does not lie between 0 and 1.
+    pub fn for_values(num_values: u64, rate: f64) -> Result<Self> {
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(Error::InvalidArgument {
+                what: "false-positive rate",
+                reason: format!("{rate} does not lie between 0 and 1"),
+            });
+        }
+        // All eight bits of a value that is absent are set.
+        let bits = -f64::from(LANES) * num_values as f64 / (1.0 - rate.powf(1.0 / f64::from(LANES))).ln();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number out of range is clamped")]
+        let len = (bits as usize / 8).clamp(*WRITTEN_LEN_BYTES.start(), *WRITTEN_LEN_BYTES.end());
+        Self::with_blocks(len.next_power_of_two() / BLOCK_LEN_BYTES)
+    }
+
+    /// Adds a value by its plain encoding: of a byte array its bytes without the length, of a number its little-endian bytes.
+    pub fn add(&mut self, plain_encoded_value: &[u8]) {
+        let hash = hash(plain_encoded_value);
+        let number = block_number(hash, self.blocks.len());
+        let Some(block) = self.blocks.get_mut(number) else { return };
+        for (lane, salt) in block.as_chunks_mut::<4>().0.iter_mut().zip(SALT) {
+            let bit = low_half(hash).wrapping_mul(salt) >> 27;
+            if let Some(byte) = lane.get_mut(bit as usize / 8) {
+                *byte |= 1 << (bit % 8);
+            }
+        }
+    }
+
+    /// The blocks that there are.
+    #[must_use]
+    pub fn num_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Halves the filter as often as it may be halved for a share of at most `rate` of absent values to pass, if all blocks were
+    /// as full as they are on average: at small rates somewhat more pass, since some are fuller.
+    ///
+    /// Halving joins neighbours, since the block is the high half of the hash times the number of blocks. The result is the
+    /// filter that a smaller builder would have made.
+    pub fn fold(&mut self, rate: f64) {
+        let ones: u64 = self.blocks.as_flattened().iter().map(|byte| u64::from(byte.count_ones())).sum();
+        let clear = 1.0 - ones as f64 / (self.blocks.len() * BLOCK_LEN_BYTES * 8) as f64;
+        let rate_after = |halvings: u32| {
+            let joined = f64::from(halvings).exp2();
+            (1.0 - clear.powf(joined)).powi(LANES.cast_signed())
+        };
+        let most = self.blocks.len().trailing_zeros();
+        let halvings = (1..=most).take_while(|&halvings| rate_after(halvings) <= rate).last().unwrap_or(0);
+        let group = 1 << halvings;
+        let joined = self.blocks.chunks(group).map(|group| {
+            let mut all = [0; BLOCK_LEN_BYTES];
+            for block in group {
+                all.iter_mut().zip(block).for_each(|(byte, more)| *byte |= more);
+            }
+            all
+        });
+        self.blocks = joined.collect();
+    }
+
+    /// Header and bits.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        let bits = self.blocks.as_flattened();
+        let mut bytes = header::encode(bits.len());
+        bytes.extend_from_slice(bits);
+        bytes
+    }
+}

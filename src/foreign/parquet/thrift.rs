@@ -1,0 +1,221 @@
+//! What Parquet's metadata is written in: Thrift's compact protocol, as far as reading it needs.
+//!
+//! A struct is fields and a zero byte. A field is one byte, by how much its number is greater than the last (4 bits) and a type
+//! (4 bits), then the value; where the difference does not fit, it is 0 and the number follows.
+
+use crate::codec::Cursor;
+use crate::error::{Error, Field, Result};
+
+/// How deep structs and lists may lie in each other. Parquet's own are seven deep.
+const MAX_DEPTH: u32 = 32;
+
+/// The types of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    /// A flag: as a field its value is in the type, in a list it is a byte.
+    Bool(bool),
+    I8,
+    /// Of 16, 32 or 64 bits: all are varints.
+    Int,
+    Double,
+    Binary,
+    /// A list or a set.
+    List,
+    Map,
+    Struct,
+    Uuid,
+}
+
+impl Type {
+    fn new(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Bool(true),
+            2 => Self::Bool(false),
+            3 => Self::I8,
+            4..=6 => Self::Int,
+            7 => Self::Double,
+            8 => Self::Binary,
+            9 | 10 => Self::List,
+            11 => Self::Map,
+            12 => Self::Struct,
+            13 => Self::Uuid,
+            _ => return None,
+        })
+    }
+}
+
+/// Reads values one after the other; an error names the field of the file that was wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Reader<'a> {
+    cursor: Cursor<'a>,
+    /// The part of the file that is read, for errors.
+    part: Field,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes`, which lie at `base` of the file.
+    pub(super) fn new(bytes: &'a [u8], base: u64, part: Field) -> Self {
+        Self { cursor: Cursor::new(bytes, base), part }
+    }
+
+    /// Where the next value lies in the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.cursor.offset()
+    }
+
+    /// The error that the value before does not hold.
+    pub(super) fn corrupt(&self) -> Error {
+        self.cursor.corrupt(self.part)
+    }
+
+    /// The next field of a struct, whose last one had the number `last`; `None` at its end.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end of the bytes, for an unknown type, and for numbers beyond 16 bits.
+    pub(super) fn field(&mut self, last: &mut i16) -> Result<Option<(i16, Type)>> {
+        let byte = self.cursor.take_u8(self.part)?;
+        if byte == 0 {
+            return Ok(None);
+        }
+        let number = match byte >> 4 {
+            0 => i16::try_from(self.int()?).ok(),
+            delta => last.checked_add(delta.into()),
+        };
+        let (Some(number), Some(kind)) = (number, Type::new(byte & 15)) else { return Err(self.corrupt()) };
+        *last = number;
+        Ok(Some((number, kind)))
+    }
+
+    /// An integer of any width: its sign is its lowest bit.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end of the bytes, or when it exceeds 64 bits.
+    pub(super) fn int(&mut self) -> Result<i64> {
+        let zigzag = self.cursor.take_varint(self.part)?;
+        Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
+    }
+
+    /// A byte string, or a text.
+    ///
+    /// # Errors
+    /// `Corrupt` when fewer bytes are left than its length says.
+    pub(super) fn binary(&mut self) -> Result<&'a [u8]> {
+        self.cursor.take_bytes(self.part)
+    }
+
+    /// The type and number of the elements of a list, which follow. Nobody has compared the number with the bytes left.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end of the bytes, and for an unknown type.
+    pub(super) fn list(&mut self) -> Result<(Type, usize)> {
+        let byte = self.cursor.take_u8(self.part)?;
+        let kind = Type::new(byte & 15).ok_or_else(|| self.corrupt())?;
+        let len = match byte >> 4 {
+            15 => self.cursor.take_varint_usize(self.part)?,
+            len => len.into(),
+        };
+        Ok((kind, len))
+    }
+
+    /// Passes over the value of a field.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end of the bytes, and for what lies too deep.
+    pub(super) fn skip(&mut self, kind: Type) -> Result<()> {
+        match kind {
+            Type::Bool(_) => Ok(()),
+            _ => self.skip_element(kind, MAX_DEPTH),
+        }
+    }
+
+    /// Each element takes a byte or more, so that a false number of them ends at the end of the bytes.
+    fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
+        let deeper = depth.checked_sub(1).ok_or_else(|| self.corrupt())?;
+        match kind {
+            Type::Bool(_) | Type::I8 => self.cursor.take(1, self.part).map(drop),
+            Type::Int => self.int().map(drop),
+            Type::Double => self.cursor.take(8, self.part).map(drop),
+            Type::Uuid => self.cursor.take(16, self.part).map(drop),
+            Type::Binary => self.binary().map(drop),
+            Type::List => {
+                let (kind, len) = self.list()?;
+                (0..len).try_for_each(|_| self.skip_element(kind, deeper))
+            }
+            Type::Map => {
+                let len = self.cursor.take_varint_usize(self.part)?;
+                if len == 0 {
+                    return Ok(());
+                }
+                let kinds = self.cursor.take_u8(self.part)?;
+                let (Some(key), Some(value)) = (Type::new(kinds >> 4), Type::new(kinds & 15)) else {
+                    return Err(self.corrupt());
+                };
+                (0..len).try_for_each(|_| {
+                    self.skip_element(key, deeper)?;
+                    self.skip_element(value, deeper)
+                })
+            }
+            Type::Struct => {
+                let mut last = 0;
+                while let Some((_, kind)) = self.field(&mut last)? {
+                    if !matches!(kind, Type::Bool(_)) {
+                        self.skip_element(kind, deeper)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(bytes: &[u8]) -> Reader<'_> {
+        Reader::new(bytes, 100, Field::FilterHeader)
+    }
+
+    #[test]
+    fn fields_of_every_type_are_passed_over() {
+        // flag, byte, integer, double, text, list of two flags, list of twenty integers, map, struct with a struct, id
+        let mut bytes =
+            vec![0x11, 0x13, 7, 0x15, 0x80, 0x01, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0x18, 2, b'a', b'b', 0x19, 0x21, 1];
+        bytes.extend([2, 0x19, 0xf5, 20]);
+        bytes.extend([1; 20]);
+        bytes.extend([0x1b, 1, 0x58, 3, 1, b'x', 0x1b, 0, 0x1c, 0x1c, 0, 0, 0x1d]);
+        bytes.extend([0; 16]);
+        bytes.extend([0x05, 0xd0, 0x0f, 42, 0]);
+        let mut reader = reader(&bytes);
+        let (mut last, mut seen) = (0, Vec::new());
+        while let Some((number, kind)) = reader.field(&mut last).unwrap() {
+            seen.push(number);
+            reader.skip(kind).unwrap();
+        }
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1000]);
+        assert_eq!(reader.offset(), 100 + bytes.len() as u64);
+        for len in 0..bytes.len() {
+            let mut cut = Reader::new(&bytes[..len], 0, Field::FilterHeader);
+            assert!(cut.skip(Type::Struct).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn integers_have_their_sign_in_the_lowest_bit() {
+        for (bytes, expected) in [(&[0][..], 0), (&[1], -1), (&[2], 1), (&[0x80, 0x01], 64)] {
+            assert_eq!(reader(bytes).int().unwrap(), expected);
+        }
+        let extreme = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(reader(&extreme).int().unwrap(), i64::MIN);
+    }
+
+    #[test]
+    fn what_lies_too_deep_or_has_no_end_is_an_error() {
+        assert!(reader(&[0x1c; 1000]).skip(Type::Struct).is_err(), "structs in structs");
+        assert!(reader(&[0x19; 1000]).skip(Type::List).is_err(), "lists in lists");
+        let endless = [0xf1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 1];
+        assert!(reader(&endless).skip(Type::List).is_err(), "2^64 - 1 flags");
+        assert!(reader(&[0x1e]).field(&mut 0).is_err(), "no such type");
+        assert!(reader(&[0x15]).field(&mut { i16::MAX }).is_err(), "no such number");
+    }
+}

@@ -1,0 +1,140 @@
+//! Builds filters as RocksDB does, byte for byte.
+
+use super::fast_local_bloom;
+use super::filter::{ALWAYS_MAYBE, FilterKind, NEW_BLOOM, TRAILER_LEN_BYTES};
+use super::legacy_bloom;
+use super::ribbon::RibbonSizes;
+use crate::foreign::{hash32, xxph3};
+
+/// Fewer bits per key are none.
+const LEAST_BITS_PER_KEY: f64 = 0.5;
+const MOST_BITS_PER_KEY: f64 = 100.0;
+
+/// Which filter RocksDB would build.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FilterOptions {
+    /// The layout. A ribbon filter becomes a Bloom filter for few keys, as in RocksDB.
+    pub kind: FilterKind,
+    /// Bits for each key, as the policy is given them: 1 to 100, to a thousandth. A ribbon filter has the rate of a Bloom
+    /// filter of so many bits, and fewer bits. At less than 0.5 RocksDB writes no filter; here it is one that holds all keys.
+    pub bits_per_key: f64,
+    /// `optimize_filters_for_memory`, the default from RocksDB 9.2 on: a Bloom filter has the probes that suit its length after
+    /// rounding. What RocksDB does besides where its allocator tells the usable size of memory is not done.
+    pub optimize_for_memory: bool,
+    /// Of no keys a Bloom filter is its trailer alone, as of RocksDB 7.8.3, and not nothing, as of RocksDB 11.8.1.
+    pub trailer_without_keys: bool,
+}
+
+impl Default for FilterOptions {
+    fn default() -> Self {
+        Self {
+            kind: FilterKind::FastLocalBloom,
+            bits_per_key: 10.0,
+            optimize_for_memory: false,
+            trailer_without_keys: false,
+        }
+    }
+}
+
+/// Builds a full filter, or one partition.
+#[derive(Debug, Clone)]
+pub struct FilterBuilder {
+    options: FilterOptions,
+    hashes: Vec<u64>,
+}
+
+impl FilterBuilder {
+    /// A filter by `options`.
+    #[must_use]
+    pub fn new(options: FilterOptions) -> Self {
+        Self { options, hashes: Vec::new() }
+    }
+
+    /// Adds a key or a prefix, in the order of the table: the first decides the seed of a ribbon filter, and of equal ones
+    /// side by side only one counts.
+    pub fn add(&mut self, key: &[u8]) {
+        let hash = match self.options.kind {
+            FilterKind::LegacyBloom => hash32::rocksdb(key).into(),
+            FilterKind::FastLocalBloom | FilterKind::Ribbon128 => xxph3::hash(key),
+        };
+        if self.hashes.last() != Some(&hash) {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// How many entries count.
+    #[must_use]
+    pub fn num_entries(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The filter's bytes with its trailer, and an empty builder of the same options.
+    #[must_use]
+    pub fn finish(&mut self) -> Vec<u8> {
+        let Some(bits_per_key) = clamped(self.options.bits_per_key) else {
+            self.hashes.clear();
+            return ALWAYS_MAYBE.to_vec();
+        };
+        let filter = self.build(bits_per_key);
+        self.hashes.clear();
+        filter
+    }
+
+    fn build(&self, bits_per_key: f64) -> Vec<u8> {
+        let (options, hashes) = (&self.options, &self.hashes[..]);
+        let millibits = millibits(bits_per_key);
+        let whole_bits = (millibits + 500) / 1000;
+        let probes = fast_local_bloom::probes(millibits.into());
+        let Some(&first) = hashes.first() else {
+            return match options.kind {
+                FilterKind::LegacyBloom if options.trailer_without_keys => legacy_bloom::build(&[], whole_bits),
+                FilterKind::FastLocalBloom if options.trailer_without_keys => vec![NEW_BLOOM, 0, probes, 0, 0],
+                _ => Vec::new(),
+            };
+        };
+        let num_keys = hashes.len() as u64;
+        match options.kind {
+            FilterKind::LegacyBloom => legacy_bloom::build(hashes, whole_bits),
+            FilterKind::FastLocalBloom => fast_local_bloom::build(hashes, millibits, options.optimize_for_memory),
+            FilterKind::Ribbon128 => {
+                let bloom_len = fast_local_bloom::payload_len_bytes(num_keys, millibits) + TRAILER_LEN_BYTES as u64;
+                RibbonSizes::new(num_keys, bits_per_key, probes, first)
+                    .filter(|sizes| !sizes.lose_to(bloom_len))
+                    .and_then(|sizes| sizes.build(hashes))
+                    .unwrap_or_else(|| fast_local_bloom::build(hashes, millibits, options.optimize_for_memory))
+            }
+        }
+    }
+}
+
+/// Bits per key as RocksDB takes them; `None` for no filter.
+fn clamped(bits_per_key: f64) -> Option<f64> {
+    if bits_per_key < LEAST_BITS_PER_KEY {
+        None
+    } else if bits_per_key < MOST_BITS_PER_KEY {
+        Some(bits_per_key.max(1.0))
+    } else {
+        // What is no number too.
+        Some(MOST_BITS_PER_KEY)
+    }
+}
+
+/// Thousandths of a bit; the last digit of a half is that of RocksDB.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1,000 to 100,000")]
+fn millibits(bits_per_key: f64) -> u32 {
+    (bits_per_key * 1000.0 + 0.500_001) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_per_key_are_rounded_to_thousandths_and_not_cut() {
+        for millibits_given in 1_000..=100_000 {
+            // Many a thousandth is a little less in binary.
+            assert_eq!(millibits(f64::from(millibits_given) / 1000.0), millibits_given);
+        }
+        assert_eq!((millibits(10.000_4), millibits(10.000_5)), (10_000, 10_001));
+    }
+}

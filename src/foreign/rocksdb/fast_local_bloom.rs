@@ -1,0 +1,167 @@
+//! RocksDB's Bloom filter of tables of `format_version` 5 and newer, `FastLocalBloom`.
+//!
+//! ```text
+//! hash ──low half × lines──▶ line of 512 bits
+//!      ──high half──▶ x: its top 9 bits are a bit of the line; the next probe's x is the product with the golden ratio
+//! ```
+//! Which is the layout of [`FilterKind::BlockedBloom`](crate::FilterKind) with other multipliers: the powers of one number.
+
+use super::filter::{FilterKind, NEW_BLOOM};
+use crate::filter::{Isa, LINE_LEN_BYTES, prefetch, products_in_line};
+use crate::foreign::FilterInfo;
+
+/// From one probe to the next: 2^32 over the golden ratio.
+const GOLDEN_RATIO: u32 = 0x9e37_79b9;
+const MAX_PROBES: u8 = 30;
+/// Probes that a kernel asks at once.
+const ROUND: u32 = 16;
+/// The longest payload that RocksDB builds.
+const MAX_LEN_BYTES: u64 = 0xffff_ffc0;
+
+/// The multipliers of the first sixteen probes.
+const POWERS: [u32; ROUND as usize] = {
+    let mut powers = [1u32; ROUND as usize];
+    let mut i = 1;
+    while i < powers.len() {
+        #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+        {
+            powers[i] = powers[i - 1].wrapping_mul(GOLDEN_RATIO);
+        }
+        i += 1;
+    }
+    powers
+};
+/// What x is multiplied by after sixteen probes.
+const NEXT_ROUND: u32 = GOLDEN_RATIO.wrapping_pow(ROUND);
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FastLocalBloom<'a> {
+    lines: &'a [[u8; LINE_LEN_BYTES]],
+    payload_len: usize,
+    probes: u8,
+    isa: Isa,
+}
+
+impl<'a> FastLocalBloom<'a> {
+    /// `None` where lines are not of 64 bytes, there is none or they are more than RocksDB counts, or the number of
+    /// probes is none of 1 to 30. Bytes behind the last whole line are passed over.
+    pub(super) fn new(payload: &'a [u8], line_and_probes: u8) -> Option<Self> {
+        // The upper three bits are the length of a line, 0 for 64 bytes, so that a longer one counts as too many probes.
+        let probes = (1..=MAX_PROBES).contains(&line_and_probes).then_some(line_and_probes)?;
+        u32::try_from(payload.len()).ok()?;
+        let (lines, _) = payload.as_chunks();
+        (!lines.is_empty()).then_some(Self { lines, payload_len: payload.len(), probes, isa: Isa::detect() })
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        let line = line_number(hash, self.lines.len());
+        // A line in a file begins anywhere, so that it may lie in two lines of the cache.
+        prefetch(self.lines.as_flattened(), line * LINE_LEN_BYTES);
+        prefetch(self.lines.as_flattened(), line * LINE_LEN_BYTES + LINE_LEN_BYTES - 1);
+    }
+
+    #[inline]
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        let Some(line) = self.lines.get(line_number(hash, self.lines.len())) else { return true };
+        let (x, probes) = (high_half(hash), u32::from(self.probes));
+        let in_round = |x, probes: u32| products_in_line(self.isa, line, probes.min(ROUND), x, &POWERS);
+        in_round(x, probes) && (probes <= ROUND || in_round(x.wrapping_mul(NEXT_ROUND), probes - ROUND))
+    }
+
+    pub(super) fn info(&self, len: usize) -> FilterInfo {
+        let lines = self.lines.as_flattened();
+        let info =
+            FilterInfo::blocked(FilterKind::FastLocalBloom.name(), len, lines, LINE_LEN_BYTES, 1, self.probes.into());
+        FilterInfo { payload_len_bytes: self.payload_len as u64, ..info }
+    }
+}
+
+#[inline]
+fn high_half(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// The line of a key, of fewer than 2^32, by the low half of its hash.
+#[inline]
+fn line_number(hash: u64, lines: usize) -> usize {
+    (((hash & u64::from(u32::MAX)) * lines as u64) >> 32) as usize
+}
+
+/// Bytes of the lines of `num_keys` keys.
+pub(super) fn payload_len_bytes(num_keys: u64, millibits_per_key: u32) -> u64 {
+    let bytes = u128::from(num_keys) * u128::from(millibits_per_key);
+    let bytes = u64::try_from(bytes.div_ceil(8000)).unwrap_or(u64::MAX).min(MAX_LEN_BYTES);
+    bytes.next_multiple_of(LINE_LEN_BYTES as u64)
+}
+
+/// The probes at thousandths of a bit per key, as RocksDB's simulations chose them.
+pub(super) fn probes(millibits_per_key: u64) -> u8 {
+    const STEPS: [u64; 12] = [2080, 3580, 5100, 6640, 8300, 10070, 11720, 14001, 16050, 18300, 22001, 25501];
+    let step = STEPS.iter().zip(1..).find(|&(&most, _)| millibits_per_key <= most);
+    match step {
+        Some((_, probes)) => probes,
+        #[expect(clippy::cast_possible_truncation, reason = "at most 23")]
+        None if millibits_per_key <= 50_000 => ((millibits_per_key - 1) / 2000 - 1) as u8,
+        None => 24,
+    }
+}
+
+/// The filter of `hashes`, with its trailer.
+///
+/// `optimize_for_memory` takes the probes for the bits per key that there are after rounding up to lines.
+pub(super) fn build(hashes: &[u64], millibits_per_key: u32, optimize_for_memory: bool) -> Vec<u8> {
+    let len = payload_len_bytes(hashes.len() as u64, millibits_per_key);
+    let probes = match len.saturating_mul(8000).checked_div(hashes.len() as u64) {
+        Some(millibits) if optimize_for_memory => probes(millibits),
+        _ => probes(millibits_per_key.into()),
+    };
+    // A length that no address has is refused by the allocator, as it refuses one that is merely too long.
+    let mut filter = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    let (lines, _) = filter.as_chunks_mut::<LINE_LEN_BYTES>();
+    let num_lines = lines.len();
+    for &hash in hashes {
+        let Some(line) = lines.get_mut(line_number(hash, num_lines)) else { continue };
+        let mut x = high_half(hash);
+        for _ in 0..probes {
+            let bit = x >> 23;
+            if let Some(byte) = line.get_mut(bit as usize / 8) {
+                *byte |= 1 << (bit % 8);
+            }
+            x = x.wrapping_mul(GOLDEN_RATIO);
+        }
+    }
+    filter.extend_from_slice(&[NEW_BLOOM, 0, probes, 0, 0]);
+    filter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multipliers_are_the_powers_that_a_chain_of_products_gives() {
+        assert_eq!(POWERS[..4], [1, 0x9e37_79b9, 0xe35e_67b1, 0x7342_97e9]);
+        assert_eq!(POWERS[8], 0xab25_f4c1, "which RocksDB goes on from after eight probes");
+        assert_eq!((0..ROUND).fold(1u32, |x, _| x.wrapping_mul(GOLDEN_RATIO)), NEXT_ROUND);
+    }
+
+    #[test]
+    fn probes_change_at_the_bits_per_key_of_rocksdb() {
+        for (millibits, expected) in [
+            (0, 1),
+            (2080, 1),
+            (2081, 2),
+            (10_000, 6),
+            (10_071, 7),
+            (25_501, 12),
+            (25_502, 11),
+            (28_001, 13),
+            (50_000, 23),
+            (50_001, 24),
+            (u64::MAX, 24),
+        ] {
+            assert_eq!(probes(millibits), expected, "{millibits}");
+        }
+    }
+}

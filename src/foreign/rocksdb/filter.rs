@@ -1,0 +1,201 @@
+//! Any filter of RocksDB: the five bytes of its trailer say how to read what lies before them.
+//!
+//! | First byte | Kind | The other four |
+//! |---|---|---|
+//! | 1 to 127 | Bloom, legacy; so many probes | lines, 32 bits |
+//! | 0 | always "maybe" | |
+//! | 0xff | Bloom, fast local if the next byte is 0 | probes in five bits under the length of a line in three; 0, 0 |
+//! | 0xfe | Ribbon | number of the seed; blocks, 24 bits |
+//! | others | reserved: "maybe" | |
+
+use super::fast_local_bloom::FastLocalBloom;
+use super::legacy_bloom::LegacyBloom;
+use super::ribbon::Ribbon;
+use crate::foreign::{FilterInfo, hash32, xxph3};
+
+/// Bytes of a trailer.
+pub(super) const TRAILER_LEN_BYTES: usize = 5;
+/// A filter that holds every key, as RocksDB writes it where it could not build another.
+pub(super) const ALWAYS_MAYBE: [u8; 6] = [0; 6];
+/// First bytes of trailers.
+pub(super) const NEW_BLOOM: u8 = 0xff;
+pub(super) const RIBBON: u8 = 0xfe;
+/// Keys whose first bytes are fetched before the first is asked.
+const BATCH: usize = 32;
+
+/// The layouts of a full filter in RocksDB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FilterKind {
+    /// The Bloom filter of tables of `format_version` 4 and older, and of Pebble: in lines of 64 bytes, by a hash of 32 bits.
+    LegacyBloom,
+    /// `FastLocalBloom`: the Bloom filter of tables of `format_version` 5 and newer, in lines of 64 bytes.
+    FastLocalBloom,
+    /// `Standard128Ribbon`: a ribbon filter with rows of 128 bits.
+    Ribbon128,
+}
+
+impl FilterKind {
+    /// The name, as the command prints it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LegacyBloom => "rocksdb-legacy-bloom",
+            Self::FastLocalBloom => "rocksdb-bloom",
+            Self::Ribbon128 => "rocksdb-ribbon",
+        }
+    }
+}
+
+/// A full filter of RocksDB, or one partition of a partitioned one, read in place. Any bytes are one.
+#[derive(Debug, Clone, Copy)]
+pub struct Filter<'a> {
+    rule: Rule<'a>,
+    len: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Rule<'a> {
+    No,
+    Maybe,
+    Legacy(LegacyBloom<'a>),
+    FastLocal(FastLocalBloom<'a>),
+    Ribbon(Ribbon<'a>),
+}
+
+impl<'a> Filter<'a> {
+    /// The filter in `bytes`, which end with its trailer, without that of the block around it.
+    ///
+    /// Five bytes and fewer hold no key. What is reserved, or does not fit together, answers "maybe".
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let rule = match bytes.split_last_chunk::<TRAILER_LEN_BYTES>() {
+            None | Some(([], _)) => Rule::No,
+            Some((payload, trailer)) => Self::rule(payload, *trailer).unwrap_or(Rule::Maybe),
+        };
+        Self { rule, len: bytes.len() }
+    }
+
+    fn rule(payload: &'a [u8], trailer: [u8; TRAILER_LEN_BYTES]) -> Option<Rule<'a>> {
+        match trailer {
+            [probes @ 1..=127, lines @ ..] => LegacyBloom::new(payload, probes, lines).map(Rule::Legacy),
+            [NEW_BLOOM, 0, line_and_probes, 0, 0] => FastLocalBloom::new(payload, line_and_probes).map(Rule::FastLocal),
+            [RIBBON, seed, blocks @ ..] => Ribbon::new(payload, seed, blocks).map(Rule::Ribbon),
+            _ => None,
+        }
+    }
+
+    /// The layout; `None` where every key has the same answer.
+    #[must_use]
+    pub fn kind(&self) -> Option<FilterKind> {
+        match self.rule {
+            Rule::No | Rule::Maybe => None,
+            Rule::Legacy(_) => Some(FilterKind::LegacyBloom),
+            Rule::FastLocal(_) => Some(FilterKind::FastLocalBloom),
+            Rule::Ribbon(_) => Some(FilterKind::Ribbon128),
+        }
+    }
+
+    /// Whether `key` may be among the keys that were added: a user key without timestamp, or a prefix of one if the table's
+    /// filter has prefixes.
+    #[must_use]
+    #[inline]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        match self.rule {
+            Rule::No => false,
+            Rule::Maybe => true,
+            Rule::Legacy(filter) => filter.may_contain(hash32::rocksdb(key)),
+            Rule::FastLocal(filter) => filter.may_contain(xxph3::hash(key)),
+            Rule::Ribbon(filter) => filter.may_contain(xxph3::hash(key)),
+        }
+    }
+
+    /// Answers for many keys, in their order, as many as there are of both.
+    pub fn may_contain_batch(&self, keys: &[&[u8]], answers: &mut [bool]) {
+        match self.rule {
+            Rule::No => answers.iter_mut().zip(keys).for_each(|(answer, _)| *answer = false),
+            Rule::Maybe => answers.iter_mut().zip(keys).for_each(|(answer, _)| *answer = true),
+            Rule::Legacy(filter) => in_batches(
+                keys,
+                answers,
+                hash32::rocksdb,
+                |hash| filter.prefetch(hash),
+                |hash| filter.may_contain(hash),
+            ),
+            Rule::FastLocal(filter) => {
+                in_batches(keys, answers, xxph3::hash, |hash| filter.prefetch(hash), |hash| filter.may_contain(hash));
+            }
+            Rule::Ribbon(filter) => {
+                in_batches(keys, answers, xxph3::hash, |hash| filter.prefetch(hash), |hash| filter.may_contain(hash));
+            }
+        }
+    }
+
+    /// What the bytes say of the filter; all of them are read.
+    #[must_use]
+    pub fn info(&self) -> FilterInfo {
+        match self.rule {
+            Rule::No => FilterInfo::constant("rocksdb-no-keys", self.len, 0.0),
+            Rule::Maybe => FilterInfo::constant("rocksdb-always-maybe", self.len, 1.0),
+            Rule::Legacy(filter) => filter.info(self.len),
+            Rule::FastLocal(filter) => filter.info(self.len),
+            Rule::Ribbon(filter) => filter.info(self.len),
+        }
+    }
+}
+
+/// Hashes 32 keys and asks for their bytes before it looks at the first.
+#[inline(always)]
+fn in_batches<H: Copy + Default>(
+    keys: &[&[u8]],
+    answers: &mut [bool],
+    hash: impl Fn(&[u8]) -> H,
+    prefetch: impl Fn(H),
+    may_contain: impl Fn(H) -> bool,
+) {
+    let mut hashes = [H::default(); BATCH];
+    for (keys, answers) in keys.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+        for (slot, key) in hashes.iter_mut().zip(keys) {
+            *slot = hash(key);
+            prefetch(*slot);
+        }
+        for ((answer, _), &hash) in answers.iter_mut().zip(keys).zip(&hashes) {
+            *answer = may_contain(hash);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_bytes_and_fewer_hold_no_key_and_six_zeros_hold_all() {
+        for len in 0..=5 {
+            for byte in [0, 1, 6, NEW_BLOOM, RIBBON] {
+                assert!(!Filter::new(&vec![byte; len]).may_contain(b"key"), "{len} bytes of {byte:#x}");
+            }
+        }
+        assert!(Filter::new(&ALWAYS_MAYBE).may_contain(b"key"));
+        assert_eq!(Filter::new(&ALWAYS_MAYBE).info().expected_rate, 1.0);
+    }
+
+    #[test]
+    fn whatever_is_reserved_holds_all() {
+        let payload = [0u8; 256];
+        for trailer in [[0x80, 0, 6, 0, 0], [0xfd, 0, 6, 0, 0], [NEW_BLOOM, 1, 6, 0, 0], [NEW_BLOOM, 0, 0x26, 0, 0]]
+            .into_iter()
+            .chain([
+                [NEW_BLOOM, 0, 0, 0, 0],
+                [NEW_BLOOM, 0, 31, 0, 0],
+                [NEW_BLOOM, 0, 6, 1, 0],
+                [NEW_BLOOM, 0, 6, 0, 1],
+            ])
+            .chain([[RIBBON, 0, 0, 0, 0], [RIBBON, 0, 1, 0, 0], [6, 0, 0, 0, 0], [6, 3, 0, 0, 0]])
+        {
+            let bytes = [&payload[..], &trailer].concat();
+            let filter = Filter::new(&bytes);
+            assert!(filter.kind().is_none(), "{trailer:x?}");
+            assert!((0..100).all(|i| filter.may_contain(format!("key-{i}").as_bytes())), "{trailer:x?}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The last 53 bytes of RocksDB's tables.
+//!
+//! ```text
+//!                  format version up to 5        from 6 on
+//!  0  u8           checksum type                 the same
+//!  1  40 bytes     metaindex handle              mark (4)  checksum of the footer (u32)  base context (u32)
+//!                  index handle, zeros           length of the metaindex (u32)  zeros (24)
+//! 41  u32          format version                the same
+//! 45  u64          magic                         the same
+//! ```
+//! From version 6 on the metaindex ends where the footer begins, and the index is found by it.
+
+use crate::codec::{Cursor, put_u32, u64_from};
+use crate::error::{Error, Field, Result};
+use crate::foreign::block_checksum::{BlockChecksum, ChecksumKind};
+use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
+
+/// What the last eight bytes of a block-based table are.
+const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
+const LEN_BYTES: usize = 53;
+const HANDLES_LEN_BYTES: usize = 40;
+/// Where the footer's own checksum lies in it.
+const CHECKSUM_AT: usize = 5;
+const MARK: [u8; 4] = [0x3e, 0, 0x7a, 0];
+/// Not checked by the engine, so not here.
+const UNCHECKED_LEN_BYTES: usize = 16;
+
+/// The format versions that are read. 0 and 1 pack blocks otherwise, and RocksDB 11 refuses them itself.
+const VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
+/// The first version with context checksums.
+const FIRST_WITH_CONTEXT: u32 = 6;
+
+/// Whether a file ends as a block-based table does.
+pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
+    file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
+}
+
+/// A footer that holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Footer {
+    pub(super) version: u32,
+    pub(super) checksum: BlockChecksum,
+    /// Where it begins.
+    pub(super) offset: usize,
+    pub(super) metaindex: BlockHandle,
+    /// `None` where the metaindex has it.
+    pub(super) index: Option<BlockHandle>,
+}
+
+impl Footer {
+    /// The footer of a file.
+    ///
+    /// # Errors
+    /// `Corrupt` or `ChecksumMismatch` for bytes that are none, `Unsupported` for a version or a checksum not known.
+    pub(super) fn read(file: &[u8]) -> Result<Self> {
+        let too_short = || Error::Corrupt { field: Field::Length, offset: 0 };
+        let offset = file.len().checked_sub(LEN_BYTES).ok_or_else(too_short)?;
+        let bytes = file.get(offset..).ok_or_else(too_short)?;
+        let mut cursor = Cursor::new(bytes, offset as u64);
+        let kind = cursor.take_u8(Field::ChecksumKind)?;
+        let handles = cursor.clone();
+        cursor.take(HANDLES_LEN_BYTES, Field::Footer)?;
+        let version = cursor.take_u32(Field::Version)?;
+        let at_magic = cursor.clone();
+        // The magic first: without it nothing else means anything.
+        if cursor.take_u64(Field::Magic)? != MAGIC {
+            return Err(at_magic.corrupt(Field::Magic));
+        }
+        if !VERSIONS.contains(&version) {
+            return Err(Error::Unsupported { field: Field::Version, found: u64::from(version) });
+        }
+        let unknown = || Error::Unsupported { field: Field::ChecksumKind, found: u64::from(kind) };
+        let kind = ChecksumKind::from_rocksdb(kind).ok_or_else(unknown)?;
+        if version < FIRST_WITH_CONTEXT {
+            let mut handles =
+                Cursor::new(handles.rest().get(..HANDLES_LEN_BYTES).unwrap_or_default(), handles.offset());
+            let metaindex = BlockHandle::take(&mut handles)?;
+            let index = Some(BlockHandle::take(&mut handles)?);
+            let checksum = BlockChecksum { kind, base_context: 0 };
+            return Ok(Self { version, checksum, offset, metaindex, index });
+        }
+        Self::with_context(bytes, handles, kind, version, offset)
+    }
+
+    fn with_context(
+        bytes: &[u8],
+        mut cursor: Cursor<'_>,
+        kind: ChecksumKind,
+        version: u32,
+        offset: usize,
+    ) -> Result<Self> {
+        let start = cursor.clone();
+        if cursor.take_array::<4>(Field::Footer)? != MARK {
+            return Err(start.corrupt(Field::Footer));
+        }
+        let stored = cursor.take_u32(Field::Checksum)?;
+        let at_base = cursor.clone();
+        let base_context = cursor.take_u32(Field::BaseContext)?;
+        if base_context == 0 {
+            return Err(at_base.corrupt(Field::BaseContext));
+        }
+        let checksum = BlockChecksum { kind, base_context };
+        let computed = checksum.of(&without_checksum(bytes), offset as u64);
+        if stored != computed {
+            return Err(Error::ChecksumMismatch { field: Field::Footer, offset: offset as u64, stored, computed });
+        }
+        let at_len = cursor.clone();
+        let len_bytes = u64::from(cursor.take_u32(Field::Metaindex)?);
+        cursor.take(UNCHECKED_LEN_BYTES, Field::Footer)?;
+        let at_zeros = cursor.clone();
+        if cursor.take_u64(Field::Footer)? != 0 {
+            return Err(at_zeros.corrupt(Field::Footer));
+        }
+        let start = (offset as u64).checked_sub(TRAILER_LEN_BYTES).and_then(|end| end.checked_sub(len_bytes));
+        let metaindex = BlockHandle { offset: start.ok_or_else(|| at_len.corrupt(Field::Metaindex))?, len_bytes };
+        Ok(Self { version, checksum, offset, metaindex, index: None })
+    }
+}
+
+/// The footer as it is summed: with zeros for the sum.
+fn without_checksum(bytes: &[u8]) -> Vec<u8> {
+    let mut summed = bytes.get(..CHECKSUM_AT).unwrap_or_default().to_vec();
+    put_u32(&mut summed, 0);
+    summed.extend_from_slice(bytes.get(CHECKSUM_AT + 4..).unwrap_or_default());
+    summed
+}

@@ -1,0 +1,19 @@
+//! RocksDB: the filters of its block-based tables, whole or of one partition, and the tables in which they lie.
+
+mod builder;
+mod fast_local_bloom;
+mod filter;
+mod footer;
+mod legacy_bloom;
+mod partitioned;
+mod prefix;
+mod properties;
+mod ribbon;
+mod table;
+
+pub use builder::{FilterBuilder, FilterOptions};
+pub use filter::{Filter, FilterKind};
+pub(super) use footer::has_magic;
+pub use prefix::PrefixExtractor;
+pub use properties::{IndexKind, Properties};
+pub use table::{FilterLayout, FilterRange, Table};

@@ -1,0 +1,102 @@
+//! Filters in partitions: an index whose entries name the last key of a partition, or one between it and the next.
+
+use std::ops::Range;
+
+use crate::error::{Field, Result};
+use crate::foreign::block::{Block, Values};
+use crate::foreign::index::{KeyForm, check_index};
+use crate::foreign::stored::{BlockHandle, Blocks, Content};
+
+use super::filter::Filter;
+
+/// The index of a table's filter partitions, all of which were verified.
+#[derive(Debug, Clone)]
+pub(super) struct PartitionIndex {
+    content: Content,
+    offset: u64,
+    values: Values,
+    keys: KeyForm,
+    /// Whether keys ascend bytewise; if not, all partitions are asked.
+    is_searchable: bool,
+    len: u64,
+    last: Option<BlockHandle>,
+}
+
+impl PartitionIndex {
+    /// The index at `handle` and the partitions that it names, of which each checksum is compared.
+    ///
+    /// # Errors
+    /// `Corrupt`, `ChecksumMismatch`, or `Unsupported` for compressed blocks, which no writer makes here.
+    pub(super) fn read(
+        blocks: &Blocks<'_>,
+        handle: BlockHandle,
+        values: Values,
+        keys: KeyForm,
+        is_bytewise: bool,
+    ) -> Result<Self> {
+        let content = Content::InFile(blocks.read(handle, Field::PartitionIndex)?.plain_range()?);
+        let block = Block::rocksdb(content.of(blocks.bytes()), values, handle.offset)?;
+        let mut last = None;
+        let found = check_index(block, keys, 0, blocks.bytes().len() as u64, |cursor| {
+            let partition = cursor.handle()?;
+            blocks.read(partition, Field::Partition)?.plain_range()?;
+            last = Some(partition);
+            Ok(())
+        })?;
+        let is_searchable = is_bytewise && found.is_ascending;
+        Ok(Self { content, offset: handle.offset, values, keys, is_searchable, len: found.len, last })
+    }
+
+    fn block<'a>(&'a self, file: &'a [u8]) -> Result<Block<'a>> {
+        Block::rocksdb(self.content.of(file), self.values, self.offset)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the filters may contain `entry`, a key or a prefix, for whoever seeks `key`: the partition is the key's.
+    /// Behind the last partition the last one answers, because the prefix may be in it. Without partitions, "maybe".
+    pub(super) fn may_contain(&self, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
+        self.ask(file, entry, key).unwrap_or(true)
+    }
+
+    fn ask(&self, file: &[u8], entry: &[u8], key: &[u8]) -> Result<bool> {
+        let block = self.block(file)?;
+        let Some(last) = self.last else { return Ok(true) };
+        if self.is_searchable {
+            let is_before = |found: &[u8]| {
+                self.keys.user_key(found).map(|found| found < key).ok_or_else(|| block.corrupt(Field::Key))
+            };
+            let handle = block.seek(is_before)?.map(|cursor| cursor.handle()).transpose()?.unwrap_or(last);
+            return Ok(filter_at(file, handle).is_none_or(|filter| filter.may_contain(entry)));
+        }
+        let mut cursor = block.cursor();
+        while cursor.advance()? {
+            if filter_at(file, cursor.handle()?).is_none_or(|filter| filter.may_contain(entry)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Calls `each` with the place of every partition and the key up to which it reaches, in the user's form.
+    pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8])) -> Result<()> {
+        let mut cursor = self.block(file)?.cursor();
+        while cursor.advance()? {
+            if let Some(place) = range_of(cursor.handle()?) {
+                each(place, self.keys.user_key(cursor.key()).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn range_of(handle: BlockHandle) -> Option<Range<usize>> {
+    let start = usize::try_from(handle.offset).ok()?;
+    Some(start..start.checked_add(usize::try_from(handle.len_bytes).ok()?)?)
+}
+
+fn filter_at(file: &[u8], handle: BlockHandle) -> Option<Filter<'_>> {
+    file.get(range_of(handle)?).map(Filter::new)
+}

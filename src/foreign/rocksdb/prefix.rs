@@ -1,0 +1,56 @@
+//! What part of a key RocksDB puts into a filter for seeks under a prefix.
+
+/// A prefix extractor of RocksDB's own; those of applications are known by name only, and no filter is asked for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PrefixExtractor {
+    /// `rocksdb.FixedPrefix.N`: the first so many bytes; a shorter key has no prefix.
+    Fixed(usize),
+    /// `rocksdb.CappedPrefix.N`: the first so many bytes, or the whole of a shorter key.
+    Capped(usize),
+    /// `rocksdb.Noop`: the whole key.
+    Whole,
+}
+
+impl PrefixExtractor {
+    /// By the name that a table's properties give.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        if name == "rocksdb.Noop" {
+            return Some(Self::Whole);
+        }
+        let (kind, len) = name.strip_prefix("rocksdb.")?.split_once('.')?;
+        // As RocksDB writes a number: a sign or a leading zero would be another name.
+        let len = len.parse().ok().filter(|parsed: &usize| parsed.to_string() == len)?;
+        match kind {
+            "FixedPrefix" => Some(Self::Fixed(len)),
+            "CappedPrefix" => Some(Self::Capped(len)),
+            _ => None,
+        }
+    }
+
+    /// The prefix of `key`; `None` for a key that has none.
+    #[must_use]
+    pub fn prefix(self, key: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Fixed(len) => key.get(..len),
+            Self::Capped(len) => Some(key.get(..len).unwrap_or(key)),
+            Self::Whole => Some(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_known_extractors_are_believed() {
+        assert_eq!(PrefixExtractor::from_name("rocksdb.FixedPrefix.10"), Some(PrefixExtractor::Fixed(10)));
+        assert_eq!(PrefixExtractor::from_name("rocksdb.CappedPrefix.9"), Some(PrefixExtractor::Capped(9)));
+        for name in ["", "nullptr", "rocksdb.FixedPrefix", "rocksdb.FixedPrefix.+1", "rocksdb.FixedPrefix.01", "my.1"] {
+            assert_eq!(PrefixExtractor::from_name(name), None, "{name}");
+        }
+        assert_eq!(PrefixExtractor::Fixed(3).prefix(b"ab"), None);
+        assert_eq!(PrefixExtractor::Capped(3).prefix(b"ab"), Some(&b"ab"[..]));
+    }
+}

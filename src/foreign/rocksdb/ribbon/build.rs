@@ -1,0 +1,183 @@
+//! How large RocksDB makes a ribbon filter, and the filter itself.
+//!
+//! Sizes come from floating-point numbers, rounded as RocksDB rounds them. Its `exp`, `ln` and `pow` are those of its
+//! platform, as ours are: one that rounds the last digit otherwise could change a size by a block, never an answer.
+
+use super::{BLOCK_SLOTS, MAX_COLUMNS, Rows, WORD_LEN_BYTES, trailer};
+use crate::filter::{RibbonLayout, solve_ribbon};
+use crate::foreign::rocksdb::filter::TRAILER_LEN_BYTES;
+
+/// RocksDB writes a Bloom filter for more.
+const MAX_KEYS: u64 = 950_000_000;
+/// Fewer slots are tried first as a Bloom filter.
+const SMALL_SLOTS: u64 = 1024;
+const LINE_BITS: f64 = 512.0;
+/// As RocksDB writes it.
+#[expect(clippy::approx_constant, reason = "the digits that RocksDB has")]
+const LOG2_E: f64 = 1.442_695_040_9;
+
+/// How many keys fit in 2^8 to 2^17 slots with one failure in twenty, as RocksDB's authors measured.
+const KEYS_BY_LOG2_SLOTS: [f64; 10] =
+    [248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126506.0];
+const FIRST_LOG2: u32 = 8;
+/// By what each further doubling raises slots per key.
+const GROWTH: f64 = 0.0038;
+
+/// The keys that fit in so many slots; 0 for fewer than 256.
+fn keys_of_power(log2_slots: u32) -> f64 {
+    let Some(i) = log2_slots.checked_sub(FIRST_LOG2) else { return 0.0 };
+    if let Some(&keys) = KEYS_BY_LOG2_SLOTS.get(i as usize) {
+        return keys;
+    }
+    let slots_per_key = 131_072.0 / 126_506.0 - 17.0 * GROWTH + f64::from(log2_slots) * GROWTH;
+    f64::from(log2_slots).exp2() / slots_per_key
+}
+
+/// The slots for a number of keys, at least one: whole blocks, two or more.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "logarithms and rounded sizes are small")]
+fn num_slots(num_keys: u64) -> u64 {
+    let keys = num_keys as f64;
+    let mut log2 = (keys.ln() * LOG2_E + 0.5) as u32;
+    let here = keys_of_power(log2);
+    let slots = if here == 0.0 {
+        256
+    } else {
+        let (lower, upper) = if keys < here {
+            log2 -= 1;
+            (keys_of_power(log2), here)
+        } else {
+            (here, keys_of_power(log2 + 1))
+        };
+        let power = f64::from(log2).exp2();
+        let share = (keys - lower) / (upper - lower);
+        (share * power + power + 0.999_999_999) as u64
+    };
+    slots.next_multiple_of(BLOCK_SLOTS).max(2 * BLOCK_SLOTS)
+}
+
+/// The most keys for which RocksDB would take so many slots, or fewer.
+pub(super) fn most_keys(slots: u64) -> u64 {
+    let (mut fits, mut too_many) = (0, slots + 1);
+    while fits + 1 < too_many {
+        let middle = fits.midpoint(too_many);
+        if num_slots(middle) <= slots { fits = middle } else { too_many = middle }
+    }
+    fits
+}
+
+/// The rate of RocksDB's Bloom filter at so many bits per key: the mean of lines that are a standard deviation fuller and
+/// emptier than the average.
+fn bloom_rate(bits_per_key: f64, probes: u8) -> f64 {
+    let probes = f64::from(probes);
+    let rate = |keys: f64| (1.0 - (-probes / (LINE_BITS / keys)).exp()).powf(probes);
+    let keys = LINE_BITS / bits_per_key;
+    let deviation = keys.sqrt();
+    (rate(keys + deviation) + rate(keys - deviation)) / 2.0
+}
+
+/// The sizes of a ribbon filter that has the rate of a Bloom filter.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct RibbonSizes {
+    slots: u64,
+    words: u64,
+}
+
+impl RibbonSizes {
+    /// For keys, of which the first has this hash: its high half decides whether the columns of one more block are cut.
+    ///
+    /// `None` where no ribbon filter is wanted: for no keys and for very many.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares of the number of blocks")]
+    pub(in super::super) fn new(num_keys: u64, bits_per_key: f64, bloom_probes: u8, first_hash: u64) -> Option<Self> {
+        if !(1..=MAX_KEYS).contains(&num_keys) {
+            return None;
+        }
+        let slots = num_slots(num_keys);
+        let blocks = slots / BLOCK_SLOTS;
+        let rate = bloom_rate(bits_per_key, bloom_probes);
+        let one_in = 1.0 / rate;
+        if one_in > f64::from(u32::MAX) {
+            return Some(Self { slots, words: blocks * MAX_COLUMNS });
+        }
+        let columns = u64::from((one_in as u64).max(1).ilog2());
+        let (most, least) = ((-(columns as f64)).exp2(), (-((columns + 1) as f64)).exp2());
+        // RocksDB goes from the rate to its inverse and back.
+        let share = (1.0 / one_in - least) / (most - least);
+        let rounding = ((first_hash >> 32) as f64 + 0.5) / 4_294_967_296.0;
+        let starts = slots - (BLOCK_SLOTS - 1);
+        let narrow = ((share * starts as f64 + rounding) / BLOCK_SLOTS as f64) as u64;
+        Some(Self { slots, words: blocks * columns + blocks.saturating_sub(narrow) })
+    }
+
+    /// Whether a Bloom filter of this length, with its trailer, is written instead.
+    pub(in super::super) fn lose_to(&self, bloom_len_bytes: u64) -> bool {
+        self.slots < SMALL_SLOTS && bloom_len_bytes < self.len_bytes()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.words * WORD_LEN_BYTES as u64 + TRAILER_LEN_BYTES as u64
+    }
+
+    /// The filter of `hashes`, with its trailer; `None` if none of the 256 seeds has a solution.
+    ///
+    /// The first seed to try is the low byte of the first hash.
+    #[expect(clippy::cast_possible_truncation, reason = "columns are at most 32, blocks fit 24 bits, a byte is meant")]
+    pub(in super::super) fn build(&self, hashes: &[u64]) -> Option<Vec<u8>> {
+        let blocks = self.slots / BLOCK_SLOTS;
+        let columns = self.words.div_ceil(blocks);
+        let layout = RibbonLayout::of_layout(columns as u32, columns * blocks - self.words, blocks);
+        let first_seed = *hashes.first()? as u8;
+        (0..=u8::MAX).find_map(|i| {
+            let seed = first_seed.wrapping_add(i);
+            let rows = Rows::new(seed, layout.starts());
+            let mut filter = solve_ribbon(&layout, hashes.iter().map(|&hash| rows.of(hash)))?;
+            filter.extend_from_slice(&trailer(seed, blocks as u32));
+            Some(filter)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foreign::rocksdb::fast_local_bloom::probes;
+
+    #[test]
+    fn rates_and_sizes_are_those_of_rocksdb() {
+        for (bits, one_in) in [
+            (10u32, 104.902_353_487_828_18),
+            (5, 10.788_342_018_508_663),
+            (16, 1_255.053_208_612_682_3),
+            (1, 1.582_876_459_968_701_7),
+        ] {
+            let rate = bloom_rate(bits.into(), probes(u64::from(bits) * 1000));
+            assert_eq!(1.0 / rate, one_in, "{bits}");
+        }
+        for (keys, slots, bytes) in [
+            (300, 384, 336),
+            (1000, 1024, 880),
+            (5000, 5120, 4352),
+            (20_000, 20_608, 17_472),
+            (126_507, 131_200, 111_200),
+            (1_000_000, 1_047_552, 887_792),
+        ] {
+            let sizes = RibbonSizes::new(keys, 10.0, 6, 0).unwrap();
+            let bias = RibbonSizes::new(keys, 10.0, 6, u64::MAX).unwrap();
+            assert_eq!(sizes.slots, slots, "{keys}");
+            let range = bias.words * 16..=sizes.words * 16;
+            assert!(range.contains(&bytes), "{keys}: {bytes} of {range:?}");
+            assert!(num_slots(most_keys(slots)) <= slots && num_slots(most_keys(slots) + 1) > slots, "{keys}");
+        }
+    }
+
+    #[test]
+    fn the_first_hash_decides_where_the_columns_of_a_block_are_in_doubt() {
+        let words = |num_keys, first_hash| RibbonSizes::new(num_keys, 10.0, 6, first_hash).unwrap().words;
+        let doubtful: Vec<u64> = (1..2_000).map(|i| i * 130).filter(|&n| words(n, 0) != words(n, u64::MAX)).collect();
+        // A start more or less changes a block of 128.
+        assert!((4..60).contains(&doubtful.len()), "{doubtful:?}");
+        for num_keys in doubtful {
+            assert_eq!(words(num_keys, 0), words(num_keys, u64::MAX) + 1, "{num_keys}");
+            assert_eq!(words(num_keys, 0), words(num_keys, u64::from(u32::MAX)), "{num_keys}: by the high half alone");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! RocksDB's block-based tables (`.sst`), format versions 2 to 7: where the filters lie, and what they are asked.
+//!
+//! ```text
+//! data block*  filter | (filter partition* partition index)  index  dictionary  range deletions  properties
+//! metaindex  footer
+//! ```
+//! Not every table has every part. The metaindex names them; the properties say whether filters hold whole keys, prefixes
+//! or both.
+
+use std::ops::Range;
+
+use crate::codec::Cursor;
+use crate::error::{Error, Field, Result};
+use crate::foreign::ChecksumKind;
+use crate::foreign::block::{Block, Values};
+use crate::foreign::compression::Codec;
+use crate::foreign::index::check_index;
+use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
+
+use super::filter::Filter;
+use super::footer::Footer;
+use super::partitioned::PartitionIndex;
+use super::properties::{IndexKind, Properties};
+
+/// The name of RocksDB's own filters, Bloom and Ribbon; how they are laid out is for their last bytes to say.
+const POLICY: &str = "rocksdb.BuiltinBloomFilter";
+const FULL_PREFIX: &str = "fullfilter.";
+const PARTITIONED_PREFIX: &str = "partitionedfilter.";
+const BLOCK_BASED_PREFIX: &str = "filter.";
+
+/// A block-based table of RocksDB over `bytes`, which may be a memory map; filters are read in place.
+///
+/// Footer, metaindex, properties and all filters are checked when it is opened, the rest by [`Self::verify`] only.
+#[derive(Debug, Clone)]
+pub struct Table<D> {
+    bytes: D,
+    footer: Footer,
+    properties: Properties,
+    index: Option<BlockHandle>,
+    has_dictionary: bool,
+    filter: Place,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Nowhere(FilterLayout),
+    Full(Range<usize>),
+    Partitioned(PartitionIndex),
+}
+
+/// How a table keeps its filters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterLayout {
+    /// It has none.
+    None,
+    /// One of all keys.
+    Full,
+    /// So many partitions.
+    Partitioned(u64),
+    /// A filter for each data block, which RocksDB itself no longer reads: all keys are "maybe".
+    BlockBased,
+    /// By a policy of the application's, of this name in the metaindex: all keys are "maybe".
+    Unknown(String),
+}
+
+/// One filter of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterRange {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its length.
+    pub len_bytes: u64,
+    /// The user key up to which a partition reaches; `None` for a filter of the whole table. A key behind the last
+    /// partition's is asked of that.
+    pub up_to: Option<Vec<u8>>,
+}
+
+/// What the metaindex names.
+#[derive(Debug, Default)]
+struct Metaindex {
+    properties: Option<BlockHandle>,
+    index: Option<BlockHandle>,
+    has_dictionary: bool,
+    filter: Option<(String, BlockHandle)>,
+}
+
+impl<D: AsRef<[u8]>> Table<D> {
+    /// Opens a table.
+    ///
+    /// # Errors
+    /// `Corrupt` or `ChecksumMismatch` when footer, metaindex, properties or a filter do not hold, `Unsupported` for a
+    /// version, a checksum or a layout that is not known.
+    pub fn open(bytes: D) -> Result<Self> {
+        let file = bytes.as_ref();
+        let footer = Footer::read(file)?;
+        let blocks = Blocks::new(file, footer.offset, footer.checksum);
+        let names = Metaindex::read(&blocks, footer.metaindex)?;
+        let missing = || Error::Corrupt { field: Field::Properties, offset: footer.metaindex.offset };
+        let properties = Properties::read(&blocks, names.properties.ok_or_else(missing)?)?;
+        let filter = match names.filter {
+            None => Place::Nowhere(FilterLayout::None),
+            Some((name, handle)) => Place::read(&blocks, name, handle, &properties)?,
+        };
+        let (index, has_dictionary) = (footer.index.or(names.index), names.has_dictionary);
+        Ok(Self { footer, properties, index, has_dictionary, filter, bytes })
+    }
+
+    /// Whether the table may contain `user_key`, as a read of one key finds out: by the whole key where the filters have
+    /// it, else by its prefix. Key without timestamp. No error becomes "no".
+    #[must_use]
+    pub fn may_contain(&self, user_key: &[u8]) -> bool {
+        if self.properties.whole_key_filtering { self.ask(user_key, user_key) } else { self.prefix_may_match(user_key) }
+    }
+
+    /// Whether the table may contain a key with the prefix of `seek_key`, as an iterator that keeps to the prefix finds
+    /// out; "maybe" where the key has none or the filters have no prefixes.
+    #[must_use]
+    pub fn prefix_may_match(&self, seek_key: &[u8]) -> bool {
+        let prefix = self.properties.extractor().and_then(|extractor| extractor.prefix(seek_key));
+        prefix.is_none_or(|prefix| self.ask(prefix, seek_key))
+    }
+
+    fn ask(&self, entry: &[u8], key: &[u8]) -> bool {
+        let file = self.bytes.as_ref();
+        match &self.filter {
+            Place::Nowhere(_) => true,
+            Place::Full(place) => file.get(place.clone()).is_none_or(|filter| Filter::new(filter).may_contain(entry)),
+            Place::Partitioned(index) => index.may_contain(file, entry, key),
+        }
+    }
+
+    /// The filter at a place that [`Self::filters`] gives; `None` for a place outside the file.
+    #[must_use]
+    pub fn filter(&self, place: &FilterRange) -> Option<Filter<'_>> {
+        let start = usize::try_from(place.offset).ok()?;
+        let end = start.checked_add(usize::try_from(place.len_bytes).ok()?)?;
+        self.bytes.as_ref().get(start..end).map(Filter::new)
+    }
+
+    /// Where each filter lies, in the order of keys.
+    #[must_use]
+    pub fn filters(&self) -> Vec<FilterRange> {
+        let of = |place: Range<usize>, up_to| FilterRange {
+            offset: place.start as u64,
+            len_bytes: place.len() as u64,
+            up_to,
+        };
+        match &self.filter {
+            Place::Nowhere(_) => Vec::new(),
+            Place::Full(place) => vec![of(place.clone(), None)],
+            Place::Partitioned(index) => {
+                let mut found = Vec::new();
+                let add = |place, key: &[u8]| found.push(of(place, Some(key.to_vec())));
+                // What was walked through when the table was opened.
+                index.for_each(self.bytes.as_ref(), add).unwrap_or_default();
+                found
+            }
+        }
+    }
+
+    /// How the table keeps its filters.
+    #[must_use]
+    pub fn filter_layout(&self) -> FilterLayout {
+        match &self.filter {
+            Place::Nowhere(layout) => layout.clone(),
+            Place::Full(_) => FilterLayout::Full,
+            Place::Partitioned(index) => FilterLayout::Partitioned(index.len()),
+        }
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The version of the format, 2 to 7.
+    #[must_use]
+    pub fn format_version(&self) -> u32 {
+        self.footer.version
+    }
+
+    /// How blocks are summed.
+    #[must_use]
+    pub fn checksum_kind(&self) -> ChecksumKind {
+        self.footer.checksum.kind
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks::new(self.bytes.as_ref(), self.footer.offset, self.footer.checksum)
+    }
+
+    /// Calls `each` with every user key of the table, without timestamp, in its order; versions of one key that follow
+    /// each other count once.
+    ///
+    /// # Errors
+    /// When the index or a data block does not hold or is laid out or compressed in a way that is not read, and what
+    /// `each` returns.
+    pub fn for_each_key(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut last = None::<Vec<u8>>;
+        self.for_each_version(|key| {
+            if last.as_deref() == Some(key) {
+                return Ok(());
+            }
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+            each(key)
+        })
+        .map(|_| ())
+    }
+
+    /// Calls `each` with every user key, as often as it is stored; gives the number of data blocks and index partitions.
+    fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
+        let (blocks, mut data_blocks) = (self.blocks(), 0);
+        let partitions = self.for_each_data_block(|handle| {
+            data_blocks += 1;
+            let stored = blocks.read(handle, Field::DataBlock)?;
+            let content = unpack(stored, self.has_dictionary)?;
+            let block = Block::rocksdb(content.of(blocks.bytes()), Values::WithLength, handle.offset)?;
+            block.check(|entry| each(self.properties.user_key(entry.key()).ok_or_else(|| block.corrupt(Field::Key))?))
+        })?;
+        Ok(partitions + data_blocks)
+    }
+
+    /// Calls `each` with every data block that the index names; gives the number of index partitions.
+    fn for_each_data_block(&self, mut each: impl FnMut(BlockHandle) -> Result<()>) -> Result<u64> {
+        let (blocks, kind) = (self.blocks(), self.properties.index_kind);
+        if !self.properties.has_own_index {
+            return Err(Error::Unsupported { field: Field::UserDefinedIndex, found: 1 });
+        }
+        let missing = || Error::Corrupt { field: Field::IndexBlock, offset: self.footer.metaindex.offset };
+        let index = self.index.ok_or_else(missing)?;
+        let values = self.properties.index_values(kind == IndexKind::BinaryWithFirstKey);
+        let (keys, limit) = (self.properties.index_keys, blocks.bytes().len() as u64);
+        let content = unpack(blocks.read(index, Field::IndexBlock)?, false)?;
+        let top = Block::rocksdb(content.of(blocks.bytes()), values, index.offset)?;
+        if kind != IndexKind::TwoLevel {
+            check_index(top, keys, 0, limit, |cursor| each(cursor.handle()?))?;
+            return Ok(0);
+        }
+        let mut data_end = 0;
+        let found = check_index(top, keys, 0, limit, |cursor| {
+            let handle = cursor.handle()?;
+            let content = unpack(blocks.read(handle, Field::IndexBlock)?, false)?;
+            let block = Block::rocksdb(content.of(blocks.bytes()), values, handle.offset)?;
+            data_end = check_index(block, keys, data_end, limit, |cursor| each(cursor.handle()?))?.end;
+            Ok(())
+        })?;
+        Ok(found.len)
+    }
+
+    /// Reads every block and asks the table for every key in it.
+    ///
+    /// # Errors
+    /// For the first block that does not hold, or is laid out or compressed in a way that is not read.
+    pub fn verify(&self) -> Result<Verified> {
+        let (mut keys, mut denied_keys) = (0, 0);
+        let walked = self.for_each_version(|key| {
+            keys += 1;
+            denied_keys += u64::from(!self.may_contain(key));
+            Ok(())
+        })?;
+        let partitions = if let Place::Partitioned(index) = &self.filter { index.len() } else { 0 };
+        Ok(Verified { blocks: self.verify_named_blocks()? + walked + partitions, keys, denied_keys })
+    }
+
+    /// Compares the checksums of the metaindex and of all blocks that it names, and of the index; gives their number.
+    fn verify_named_blocks(&self) -> Result<u64> {
+        let blocks = self.blocks();
+        let mut handles = vec![self.footer.metaindex];
+        handles.extend(self.footer.index);
+        let mut properties = None;
+        Metaindex::for_each(&blocks, self.footer.metaindex, |name, handle| {
+            // Already read, and summed in its own way.
+            if name == b"rocksdb.properties" {
+                properties = Some(handle);
+            }
+            handles.push(handle);
+            Ok(())
+        })?;
+        handles.sort_by_key(|handle| handle.offset);
+        let mut end = 0;
+        for &handle in &handles {
+            // Blocks that overlap would be summed more than once, any number of times.
+            if handle.offset < end {
+                return Err(Error::Corrupt { field: Field::Handle, offset: handle.offset });
+            }
+            end = handle.end().unwrap_or(u64::MAX);
+            if Some(handle) != properties {
+                blocks.read(handle, Field::Metaindex)?;
+            }
+        }
+        Ok(handles.len() as u64)
+    }
+}
+
+impl Place {
+    fn read(blocks: &Blocks<'_>, name: String, handle: BlockHandle, properties: &Properties) -> Result<Self> {
+        if name == format!("{FULL_PREFIX}{POLICY}") {
+            return Ok(Self::Full(blocks.read(handle, Field::FilterBlock)?.plain_range()?));
+        }
+        if name == format!("{PARTITIONED_PREFIX}{POLICY}") {
+            let (values, keys) = (properties.index_values(false), properties.index_keys);
+            let index = PartitionIndex::read(blocks, handle, values, keys, properties.is_bytewise())?;
+            return Ok(Self::Partitioned(index));
+        }
+        Ok(Self::Nowhere(match name.strip_prefix(BLOCK_BASED_PREFIX) {
+            Some(_) => FilterLayout::BlockBased,
+            None => FilterLayout::Unknown(name),
+        }))
+    }
+}
+
+impl Metaindex {
+    fn read(blocks: &Blocks<'_>, handle: BlockHandle) -> Result<Self> {
+        let mut found = Self::default();
+        Self::for_each(blocks, handle, |name, handle| {
+            match name {
+                b"rocksdb.properties" => found.properties = Some(handle),
+                b"rocksdb.index" => found.index = Some(handle),
+                b"rocksdb.compression_dict" => found.has_dictionary = true,
+                _ => {
+                    let prefixes = [FULL_PREFIX, PARTITIONED_PREFIX, BLOCK_BASED_PREFIX];
+                    if prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes())) {
+                        found.filter = Some((String::from_utf8_lossy(name).into_owned(), handle));
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn for_each(
+        blocks: &Blocks<'_>,
+        handle: BlockHandle,
+        mut each: impl FnMut(&[u8], BlockHandle) -> Result<()>,
+    ) -> Result<()> {
+        let stored = blocks.read(handle, Field::Metaindex)?;
+        stored.plain_range()?;
+        let block = Block::rocksdb(stored.content, Values::WithLength, handle.offset)?;
+        block.check(|entry| each(entry.key(), entry.handle()?))
+    }
+}
+
+/// The block's content; data blocks may be packed with a dictionary, which is not read.
+fn unpack(stored: StoredBlock<'_>, has_dictionary: bool) -> Result<Content> {
+    let unsupported = || Error::Unsupported { field: Field::Compression, found: u64::from(stored.compression) };
+    let codec = match stored.compression {
+        0 => return stored.plain_range().map(Content::InFile),
+        // Snappy has the length itself, and no dictionary.
+        1 => return Codec::Snappy.unpack(stored.content, None, stored.offset).map(Content::Unpacked),
+        4 | 5 => Codec::Lz4,
+        7 => Codec::Zstd,
+        _ => return Err(unsupported()),
+    };
+    if has_dictionary {
+        return Err(unsupported());
+    }
+    let mut cursor = Cursor::new(stored.content, stored.offset);
+    let len_bytes = cursor.take_varint(Field::Compression)?;
+    codec.unpack(cursor.rest(), Some(len_bytes), stored.offset).map(Content::Unpacked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_blocks_with_any_byte_turned_or_cut_are_unpacked_or_refused() {
+        let names = ["fv6-zstd", "fv3-zstd", "fv6-lz4-index-restarts", "fv5-lz4hc", "fv4-snappy-partitions"];
+        for name in names {
+            let file = std::fs::read(format!("tests/golden/foreign/rocksdb-9.8.4-layouts/{name}.sst")).unwrap();
+            let table = Table::open(&file[..]).unwrap();
+            let (blocks, mut handles) = (table.blocks(), Vec::new());
+            table
+                .for_each_data_block(|handle| {
+                    handles.push(handle);
+                    Ok(())
+                })
+                .unwrap();
+            let mut packed = 0;
+            for handle in handles.into_iter().step_by(11) {
+                let stored = blocks.read(handle, Field::DataBlock).unwrap();
+                packed += usize::from(stored.compression != 0);
+                let Content::Unpacked(sound) = unpack(stored, false).unwrap() else { continue };
+                let mut content = stored.content.to_vec();
+                for (at, turn) in (0..content.len()).flat_map(|at| [1, 0x80, 0xff].map(|turn| (at, turn))) {
+                    content[at] ^= turn;
+                    if let Ok(Content::Unpacked(other)) = unpack(StoredBlock { content: &content, ..stored }, false) {
+                        // The length is in the first bytes.
+                        assert!(at < 3 || other.len() == sound.len(), "{name}: {} bytes", other.len());
+                    }
+                    content[at] ^= turn;
+                }
+                for len in 0..content.len() {
+                    let cut = unpack(StoredBlock { content: &content[..len], ..stored }, false);
+                    assert!(cut.is_err(), "{name}: cut at {len} of {}", content.len());
+                }
+            }
+            assert!(packed > 0, "{name}");
+        }
+    }
+}

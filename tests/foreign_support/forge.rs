@@ -1,0 +1,113 @@
+//! Tables of LevelDB and RocksDB put together from any parts, with right checksums: what damage alone never reaches.
+#![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "every user takes its own part")]
+
+/// Where a block lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle {
+    pub offset: u64,
+    pub len: u64,
+}
+
+impl Handle {
+    pub fn bytes(self) -> Vec<u8> {
+        [varint(self.offset), varint(self.len)].concat()
+    }
+}
+
+pub fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// CRC-32C bit by bit, apart from the crate that the readers use, and masked.
+fn masked_crc32c(bytes: &[u8]) -> u32 {
+    let crc = bytes
+        .iter()
+        .fold(u32::MAX, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ (0x82f6_3b78 * (crc & 1))));
+    (!crc).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// A block of entries, each with a restart point.
+pub fn block<K: AsRef<[u8]>, V: AsRef<[u8]>>(entries: &[(K, V)]) -> Vec<u8> {
+    let (mut bytes, mut restarts) = (Vec::new(), Vec::new());
+    for (key, value) in entries {
+        restarts.push(bytes.len() as u32);
+        let (key, value) = (key.as_ref(), value.as_ref());
+        bytes.extend([varint(0), varint(key.len() as u64), varint(value.len() as u64)].concat());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+    }
+    if restarts.is_empty() {
+        restarts.push(0);
+    }
+    restarts.iter().for_each(|restart| bytes.extend(restart.to_le_bytes()));
+    bytes.extend((restarts.len() as u32).to_le_bytes());
+    bytes
+}
+
+/// A user's key as a database stores it: a value of sequence number `number`.
+pub fn internal(user_key: &[u8], number: u64) -> Vec<u8> {
+    [user_key, &(number << 8 | 1).to_le_bytes()].concat()
+}
+
+/// Block after block; the end makes a table of one engine or the other of it.
+#[derive(Debug, Default, Clone)]
+pub struct Forge {
+    pub bytes: Vec<u8>,
+}
+
+impl Forge {
+    pub fn block(&mut self, content: &[u8], compression: u8) -> Handle {
+        let handle = Handle { offset: self.bytes.len() as u64, len: content.len() as u64 };
+        let covered = [content, &[compression]].concat();
+        self.bytes.extend_from_slice(&covered);
+        self.bytes.extend(masked_crc32c(&covered).to_le_bytes());
+        handle
+    }
+
+    fn handles(&mut self, metaindex: Handle, index: Handle) {
+        let end = self.bytes.len() + 40;
+        self.bytes.extend(metaindex.bytes());
+        self.bytes.extend(index.bytes());
+        self.bytes.resize(end, 0);
+    }
+
+    pub fn leveldb(mut self, metaindex: Handle, index: Handle) -> Vec<u8> {
+        self.handles(metaindex, index);
+        self.bytes.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
+        self.bytes
+    }
+
+    pub fn rocksdb(mut self, version: u32, metaindex: Handle, index: Handle) -> Vec<u8> {
+        // CRC-32C.
+        self.bytes.push(1);
+        self.handles(metaindex, index);
+        self.bytes.extend(version.to_le_bytes());
+        self.bytes.extend(0x88e2_41b7_85f4_cff7_u64.to_le_bytes());
+        self.bytes
+    }
+
+    /// The metaindex and properties of RocksDB: plain values, user keys in the index, kind `index_kind`.
+    pub fn rocksdb_metaindex(&mut self, index_kind: u32, filter: Option<(&str, Handle)>) -> Handle {
+        let kind = index_kind.to_le_bytes();
+        let properties: [(&str, &[u8]); 4] = [
+            ("rocksdb.block.based.table.index.type", &kind),
+            ("rocksdb.comparator", b"leveldb.BytewiseComparator"),
+            ("rocksdb.index.key.is.user.key", &[1]),
+            ("rocksdb.index.value.is.delta.encoded", &[0]),
+        ];
+        let properties = self.block(&block(&properties), 0);
+        let mut entries: Vec<(&str, Vec<u8>)> = filter.iter().map(|(name, handle)| (*name, handle.bytes())).collect();
+        entries.push(("rocksdb.properties", properties.bytes()));
+        self.block(&block(&entries), 0)
+    }
+}
+
+pub const LEVELDB_FILTER: &str = "filter.leveldb.BuiltinBloomFilter2";
+pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
+pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";

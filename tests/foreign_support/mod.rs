@@ -1,0 +1,193 @@
+//! What other engines wrote and answered: the cases of tests/golden/foreign with their keys, answers and vectors.
+#![allow(dead_code, reason = "every test file uses its own part")]
+#![allow(clippy::cast_possible_truncation, reason = "bytes of numbers are cut, as the schemes say")]
+
+pub mod forge;
+pub mod formulas;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+pub const FOLDERS: [&str; 5] = ["leveldb", "rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1", "parquet"];
+
+/// A file of the golden data.
+pub fn file(folder: &str, name: &str) -> Vec<u8> {
+    let path = path(folder, name);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub fn path(folder: &str, name: &str) -> PathBuf {
+    ["tests/golden/foreign", folder, name].iter().collect()
+}
+
+/// One object of `cases.json`.
+pub struct Case {
+    pub folder: &'static str,
+    pub fields: Value,
+}
+
+/// All cases of a folder.
+pub fn cases(folder: &'static str) -> Vec<Case> {
+    let list: Value = serde_json::from_slice(&file(folder, "cases.json")).unwrap();
+    let Value::Array(list) = list else { panic!("{folder}: cases are a list") };
+    list.into_iter().map(|fields| Case { folder, fields }).collect()
+}
+
+/// The cases of a folder of one `type`: `raw_filter`, `table`, `db_table`.
+pub fn cases_of_type(folder: &'static str, wanted: &str) -> Vec<Case> {
+    cases(folder).into_iter().filter(|case| case.fields["type"] == wanted).collect()
+}
+
+impl Case {
+    /// Folder and name, for messages.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.folder, self.text("name"))
+    }
+
+    pub fn text(&self, field: &str) -> &str {
+        self.fields[field].as_str().unwrap_or_else(|| panic!("{:?} has no text {field}", self.fields))
+    }
+
+    pub fn number(&self, field: &str) -> u64 {
+        self.fields[field].as_u64().unwrap_or_else(|| panic!("{} has no number {field}", self.name()))
+    }
+
+    pub fn float(&self, field: &str) -> f64 {
+        self.fields[field].as_f64().unwrap_or_else(|| panic!("{} has no number {field}", self.name()))
+    }
+
+    pub fn is(&self, field: &str) -> bool {
+        self.fields[field].as_bool().unwrap_or_else(|| panic!("{} has no flag {field}", self.name()))
+    }
+
+    /// The bytes of the case's `file`.
+    pub fn bytes(&self) -> Vec<u8> {
+        file(self.folder, self.text("file"))
+    }
+
+    fn scheme(&self, field: &str) -> u64 {
+        self.fields["keys"][field].as_u64().unwrap()
+    }
+
+    /// The number that key `i` is made of.
+    pub fn v(&self, i: u64) -> u64 {
+        self.scheme("start").wrapping_add(self.scheme("step").wrapping_mul(i))
+    }
+
+    /// The key of `v`; `i` counts for keys of varying length only.
+    fn key_of(&self, v: u64, i: u64) -> Vec<u8> {
+        match self.fields["keys"]["kind"].as_str().unwrap() {
+            "dec" => format!("{}{v:08}", self.fields["keys"]["prefix"].as_str().unwrap()).into_bytes(),
+            "be64" => v.swap_bytes().to_le_bytes().to_vec(),
+            "short" => v.swap_bytes().to_le_bytes().into_iter().skip_while(|&byte| byte == 0).collect(),
+            "var" => {
+                let seed = self.scheme("seed");
+                let len = 6 + (i * 7919 + seed) % 331;
+                let mut key = format!("{i:06}").into_bytes();
+                key.extend((6..len).map(|j| (i * 31 + j * 17 + 11 + seed) as u8));
+                key
+            }
+            kind => panic!("{} has keys of kind {kind}", self.name()),
+        }
+    }
+
+    /// Key `i`, before sorting.
+    pub fn key(&self, i: u64) -> Vec<u8> {
+        self.key_of(self.v(i), i)
+    }
+
+    /// The present keys with their indices before sorting, in the order of a table.
+    pub fn keys_and_indices(&self) -> Vec<(Vec<u8>, u64)> {
+        let mut keys: Vec<_> = (0..self.number("n")).map(|i| (self.key(i), i)).collect();
+        keys.sort();
+        keys
+    }
+
+    /// The present keys in the order of a table.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        self.keys_and_indices().into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// The index and number that absent key `j` is made of; the number is `None` where it is made of a present key.
+    fn absent_parts(&self, j: u64) -> (u64, Option<u64>) {
+        let base = j * self.number("n") / self.number("absent_count");
+        match self.text("absent") {
+            "tilde" => (base, None),
+            _ => (base, Some(self.v(base).wrapping_add(1 + j % (self.scheme("step") - 1)))),
+        }
+    }
+
+    /// The absent keys, as many as there are answers.
+    pub fn absent_keys(&self) -> Vec<Vec<u8>> {
+        let absent = |j| match self.absent_parts(j) {
+            (base, Some(v)) => self.key_of(v, base),
+            (base, None) => [self.key(base), format!("~{j}").into_bytes()].concat(),
+        };
+        (0..self.number("absent_count")).map(absent).collect()
+    }
+
+    /// The plain encodings of the present values of a Parquet column.
+    pub fn plain_values(&self) -> Vec<Vec<u8>> {
+        (0..self.number("n")).map(|i| self.plain(self.v(i)).unwrap_or_else(|| self.key(i))).collect()
+    }
+
+    /// The plain encodings of the absent values of a Parquet column.
+    pub fn absent_plain_values(&self) -> Vec<Vec<u8>> {
+        let absent = |(j, key)| self.absent_parts(j).1.and_then(|v| self.plain(v)).unwrap_or(key);
+        (0..).zip(self.absent_keys()).map(absent).collect()
+    }
+
+    /// A number as its column stores it; `None` for a column of bytes.
+    fn plain(&self, v: u64) -> Option<Vec<u8>> {
+        match self.text("column") {
+            "i64" => Some(v.to_le_bytes().to_vec()),
+            "i32" => Some((v as u32).to_le_bytes().to_vec()),
+            "f64" => Some((v as f64).to_le_bytes().to_vec()),
+            "flba" => Some(v.swap_bytes().to_le_bytes().to_vec()),
+            _ => None,
+        }
+    }
+
+    /// The answers for the absent keys: `1`, `0` or `-`.
+    pub fn answers(&self) -> Vec<u8> {
+        self.answers_in("absent")
+    }
+
+    /// The answers for seeks under a prefix.
+    pub fn prefix_answers(&self) -> Vec<u8> {
+        self.answers_in("prefix")
+    }
+
+    fn answers_in(&self, list: &str) -> Vec<u8> {
+        let text = file(self.folder, &format!("{}.{list}.txt", self.text("name")));
+        let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.starts_with(b"#"));
+        let answers: Vec<u8> = lines.flatten().copied().collect();
+        assert_eq!(answers.len() as u64, self.number("absent_count"), "{}", self.name());
+        answers
+    }
+}
+
+/// The value of key `i`: `len` bytes.
+pub fn value(i: u64, len: usize) -> Vec<u8> {
+    format!("v{i:08}-").into_bytes().into_iter().cycle().take(len).collect()
+}
+
+/// The rows of a file of vectors, with columns as text.
+pub fn rows(folder: &str, name: &str) -> Vec<Vec<String>> {
+    let text = String::from_utf8(file(folder, name)).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+/// The bytes that pairs of hexadecimal digits stand for.
+pub fn from_hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
+    digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+}
+
+/// A number in hexadecimal digits.
+pub fn hex_number(text: &str) -> u64 {
+    u64::from_str_radix(text, 16).unwrap()
+}
