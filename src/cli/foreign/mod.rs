@@ -1,0 +1,11 @@
+//! Files and filters of other engines: opened, asked, inspected and checked.
+
+pub mod ask;
+pub mod file;
+pub mod inspect;
+pub mod value;
+pub mod verify;
+
+pub use ask::Asked;
+pub use file::{FileArguments, Foreign};
+pub use value::ValueType;
