@@ -128,6 +128,30 @@ fn seeks_under_a_prefix_answer_as_rocksdb() {
 }
 
 #[test]
+fn behind_the_last_partition_the_last_one_answers() {
+    let mut asked = 0;
+    for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
+    {
+        let table = rocksdb::Table::open(case.bytes()).unwrap();
+        let filters = table.filters();
+        let Some(last_partition) = filters.last().filter(|place| place.up_to.is_some()) else { continue };
+        let last_key = case.keys().pop().unwrap();
+        let behind = |i: u32| [&last_key[..], format!("~{i}").as_bytes()].concat();
+        for key in (0..500).map(behind) {
+            assert!(last_partition.up_to.as_ref().unwrap() < &key, "{}", case.name());
+            // Its prefix is that of the last key, which is there.
+            assert!(table.prefix_may_match(&key), "{}: {key:?}", case.name());
+            if case.is("whole_key_filtering") {
+                let answer = table.filter(last_partition).unwrap().may_contain(&key);
+                assert_eq!(table.may_contain(&key), answer, "{}: {key:?}", case.name());
+            }
+        }
+        asked += 1;
+    }
+    assert_eq!(asked, 15);
+}
+
+#[test]
 fn filters_of_rocksdb_lie_where_the_table_says() {
     for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
     {
