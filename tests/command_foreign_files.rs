@@ -146,6 +146,7 @@ fn questions_that_do_not_fit_are_refused_with_what_would() {
     refused(&["query", "file", "7"], &["file", "--column is missing", "i64", "bytes"]);
     refused(&["query", "file", "--column", "id", "7"], &["no column \"id\"", "i64"]);
     refused(&["query", "file", "--column", "i64", "--row-group", "2", "7"], &["no row group 2", "there are 2"]);
+    refused(&["verify", "file", "--column", "id"], &["no column \"id\""]);
     refused(&["query", "file", "--column", "i64", "--type", "utf8", "7"], &["i64", "Int64", "--type utf8"]);
     refused(&["query", "file", "--column", "i64", "seven"], &["argument \"seven\"", "int64"]);
     refused(&["query", "file", "--column", "i32", "2147483648"], &["2147483648", "int32"]);
@@ -273,7 +274,7 @@ fn what_if_compares_every_native_kind_at_the_same_rate() {
         {
             let row = filters.iter().find(|row| row["filter"].as_str().unwrap().starts_with(&format!("{kind}:")));
             let row = row.unwrap_or_else(|| panic!("no {kind} in {what_if}"));
-            assert!(row["expected_false_positive_rate"].as_f64().unwrap() <= rate * 1.001, "{name}: {row}");
+            assert!(row["expected_false_positive_rate"].as_f64().unwrap() <= rate * 1.01, "{name}: {row}");
         }
         let text = shell.run(&["inspect", "file", "--what-if"]).exits(0);
         assert!(text.contains("of the present size") && text.contains("(present)"), "{text}");
@@ -355,4 +356,61 @@ fn a_converted_block_holds_every_key_of_its_table() {
     let shell = shell_with_file("rocksdb-9.8.4-layouts", "fv6-bz2.sst");
     shell.run(&["convert", "file", "-o", "block"]).fails_with(&["file", "compression"]);
     assert_eq!(shell.files(), ["file"], "nothing is left");
+}
+
+/// Processor time of this process's ended children, in seconds; 0 where the system does not tell it so.
+fn time_of_children() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // Behind the name: user and system time are fields 14 and 15 of 52, in hundredths.
+    let ticks = |number: usize| fields.get(number).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or_default();
+    (ticks(13) + ticks(14)) / 100.0
+}
+
+/// Asks a million keys, half of which are there, of `file`, and prints what it took.
+fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64) {
+    let (wall, cpu) = (std::time::Instant::now(), time_of_children());
+    let counts = shell.run(&[&["query", "file", "--count", "--json", "--keys", "keys"], arguments].concat()).json(0);
+    let (wall, cpu) = (wall.elapsed().as_secs_f64(), time_of_children() - cpu);
+    println!("{what}: 1,000,000 keys in {cpu:.2} s of processor time, {wall:.2} s in all; {counts}");
+    assert!(counts["maybe"].as_u64().unwrap() >= present_at_least);
+}
+
+#[test]
+#[ignore = "a measurement; run it with --release and --nocapture"]
+fn a_million_keys_take_about_a_second() {
+    use filterblock::foreign::{KeyForm, leveldb, parquet, rocksdb};
+
+    let keys: Vec<String> = (0..1_000_000).map(|i| format!("key-{:016x}", i * 0x9e37_79b9_u64)).collect();
+    let shell = Shell::new();
+    shell.write("keys", keys.join("\n"));
+    let mut present: Vec<&String> = keys.iter().step_by(2).collect();
+    present.sort();
+    let mut options = leveldb::TableOptions::default();
+    (options.bits_per_key, options.keys) = (Some(10), KeyForm::User);
+    let mut table = leveldb::TableWriter::new(Vec::new(), options);
+    let mut columns = parquet::SplitBlockBuilder::for_values(500_000, 0.01).unwrap();
+    for key in &present {
+        table.add(key.as_bytes(), b"value").unwrap();
+        columns.add(key.as_bytes());
+    }
+    shell.write("file", table.finish().unwrap().0);
+    measure(&shell, "LevelDB table", &[], 500_000);
+    for kind in [rocksdb::FilterKind::FastLocalBloom, rocksdb::FilterKind::Ribbon128] {
+        let mut builder = rocksdb::FilterBuilder::new(rocksdb::FilterOptions {
+            kind,
+            bits_per_key: 10.0,
+            ..rocksdb::FilterOptions::default()
+        });
+        present.iter().for_each(|key| builder.add(key.as_bytes()));
+        shell.write("file", builder.finish());
+        measure(&shell, kind.name(), &["--format", "rocksdb-filter"], 500_000);
+    }
+    shell.write("file", columns.finish());
+    measure(&shell, "Parquet filter", &["--format", "parquet-sbbf", "--type", "utf8"], 500_000);
+    // Files that somebody else made, with the same keys.
+    for name in std::env::var("FILTERBLOCK_FILES").iter().flat_map(|names| names.split(':')) {
+        fs::copy(name, shell.path("file")).unwrap();
+        measure(&shell, name, &[], 500_000);
+    }
 }

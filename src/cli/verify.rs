@@ -8,7 +8,7 @@ use super::block_file::{self, BlockFile};
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::ask::Question;
 use super::foreign::verify::{self as foreign_verify, Walked};
-use super::foreign::{Asked, FileArguments, ValueType};
+use super::foreign::{Asked, FileArguments, Foreign, ValueType};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::output::{self, message};
 use super::secret::SecretArguments;
@@ -94,6 +94,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
         BlockFile::Foreign(file) => {
             report.kind = Some(file.kind());
             arguments.secret.refuse(path)?;
+            if let Foreign::Parquet(file) = &file {
+                // All filters are checked; a column that is not there is a mistake nevertheless.
+                arguments.foreign.chunks(path, file)?;
+            }
             match foreign_verify::walk(path, &file)? {
                 Ok(walked) => {
                     report.sound = true;

@@ -45,7 +45,7 @@ pub struct Present {
 #[derive(Debug, Serialize)]
 pub struct WhatIf {
     keys: u64,
-    /// The rate that every kind was asked for, and that none exceeds.
+    /// The present rate, from which the one asked for is rounded down; small ribbons may exceed it by a hundredth of it.
     false_positive_rate: f64,
     filters: Vec<Choice>,
 }
@@ -146,7 +146,7 @@ impl fmt::Display for WhatIf {
             column.set_cell_alignment(CellAlignment::Right);
         }
         let (keys, rate) = (thousands(self.keys), percent(self.false_positive_rate));
-        writeln!(f, "{keys} keys at a rate of at most {rate}, by kind, checksums included:\n\n{table}")
+        writeln!(f, "{keys} keys at a rate of {rate}, by kind, checksums included:\n\n{table}")
     }
 }
 

@@ -137,7 +137,7 @@ impl<'a> Asked<'a> {
         };
         (!has_filter).then_some(match self {
             Self::Values { .. } => "a chunk of the column has no filter",
-            _ => "the table has no filter",
+            _ => "the table has no filter that is known",
         })
     }
 }

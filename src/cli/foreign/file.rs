@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::text::printable;
 use crate::block::{Mapped, Populate};
 use crate::error::{Error, Field, Result};
 use crate::foreign::parquet::{self, ColumnChunk};
@@ -202,8 +203,8 @@ fn columns<'a>(chunks: impl Iterator<Item = &'a ColumnChunk>) -> String {
         }
         if names.len() > NAMES_MAX {
             names.pop();
-            return format!("{}, ...", names.join(", "));
+            return format!("{}, ...", printable(&names.join(", ")));
         }
     }
-    names.join(", ")
+    printable(&names.join(", "))
 }

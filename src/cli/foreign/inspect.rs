@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::failure::Outcome;
 use super::super::output::message;
-use super::super::text::{self, count, percent, significant, thousands};
+use super::super::text::{self, count, percent, printable, significant, thousands};
 use super::super::what_if::{Present, WhatIf};
 use super::file::{FileArguments, Foreign, RawFormat};
 use crate::block::Mapped;
@@ -272,13 +272,13 @@ impl Report {
         let mut out = format!("{}: {}, {}\n\n", self.file, self.kind, count(self.file_len_bytes, "byte"));
         let mut line = |name: &str, value: &str| {
             // Writing to a String cannot fail.
-            let _ = writeln!(out, "{:<18}{value}", name.replace('_', " "));
+            let _ = writeln!(out, "{:<30}{value}", name.replace('_', " "));
         };
         for (name, value) in &self.properties {
             let shown = match value {
                 Value::String(value) if value.is_empty() => continue,
                 Value::Null => continue,
-                Value::String(value) => value.clone(),
+                Value::String(value) => printable(value),
                 Value::Number(value) => value.as_u64().map_or_else(|| value.to_string(), thousands),
                 other => other.to_string(),
             };
@@ -412,7 +412,7 @@ impl Holds {
                     false => format!("keys up to 0x{up_to_hex}"),
                 }
             }
-            Self::Chunk { row_group, column, .. } => format!("row group {row_group}, {column}"),
+            Self::Chunk { row_group, column, .. } => format!("row group {row_group}, {}", printable(column)),
         }
     }
 }
