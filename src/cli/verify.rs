@@ -82,7 +82,10 @@ struct Report {
 pub fn run(arguments: &Arguments) -> Outcome {
     let mut report = Report { file: arguments.file.display().to_string(), ..Report::default() };
     let path = &arguments.file;
-    match block_file::check(path, &arguments.foreign)? {
+    let bar = progress::spinner("reading the filter");
+    let checked = block_file::check(path, &arguments.foreign);
+    bar.finish_and_clear();
+    match checked? {
         BlockFile::Sound(filter) => {
             report.sound = true;
             if let Some(keys) = &arguments.against {
@@ -98,7 +101,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 // All filters are checked; a column that is not there is a mistake nevertheless.
                 arguments.foreign.chunks(path, file)?;
             }
-            match foreign_verify::walk(path, &file)? {
+            let bar = progress::spinner("reading every block");
+            let walked = foreign_verify::walk(path, &file);
+            bar.finish_and_clear();
+            match walked? {
                 Ok(walked) => {
                     report.sound = true;
                     report.walked = Some(walked);

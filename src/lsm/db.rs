@@ -113,7 +113,8 @@ impl Db {
     ///
     /// # Errors
     /// I/O errors of the log, after which the store takes no more writes until it is reopened
-    /// ([`Error::Poisoned`]): what became of the failed write is then known again.
+    /// ([`Error::Poisoned`]): what became of the failed write is then known again. [`Error::OutOfNumbers`] after some
+    /// 4.6 * 10^18 writes, or from a manifest that claims as many.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.shared.write(batch, self.shared.options.durability)
     }
@@ -237,12 +238,14 @@ impl Db {
     /// of the other.
     ///
     /// # Errors
-    /// When `dir` exists and is not empty, as [`Db::flush`], and I/O errors; an unfinished checkpoint is no store.
+    /// When `dir` exists and is not empty, as [`Db::flush`], I/O errors, and [`Error::OutOfNumbers`] as for [`Db::write`];
+    /// an unfinished checkpoint is no store.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
         let storage = self.shared.options.storage.as_ref();
+        self.shared.check_numbers()?;
         self.flush()?;
-        if storage.exists(dir) && !storage.list(dir)?.is_empty() {
+        if storage.exists(dir)? && !storage.list(dir)?.is_empty() {
             return Err(Error::NotAStore.in_file(dir));
         }
         open::create_dir_durably(storage, dir)?;

@@ -20,6 +20,8 @@ mod log_file;
 mod log_reader;
 mod manifest;
 mod memtable;
+#[cfg(test)]
+mod number_tests;
 mod open;
 mod options;
 mod recovery;
@@ -37,9 +39,9 @@ mod write;
 
 pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 pub use db::{Db, Snapshot};
-pub use log_reader::LogRecovery;
+pub use log_reader::{LogRecovery, LogTail};
 pub use options::{Durability, FilterUse, Options};
 pub use repair::{LOST, RepairMode, RepairReport};
 pub use scan::Scan;
 pub use stats::{LevelStats, Stats};
-pub use verify::VerifyReport;
+pub use verify::{Progress, VerifyReport};

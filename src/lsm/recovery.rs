@@ -18,6 +18,10 @@ use crate::storage::Storage;
 /// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
 pub(super) const MAX_NUMBER: u64 = u64::MAX / 2;
 
+/// Beyond this no write is taken, so that a store that was written to can be opened: what is left up to [`MAX_NUMBER`] is
+/// for what was acknowledged already, for flushes, compactions and reopening, which at a billion a second take 146 years.
+pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
+
 /// Brings the writes of all logs that are still needed into tables of level 0.
 ///
 /// # Errors
@@ -99,10 +103,7 @@ impl Replay<'_> {
         let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
         let storage = shared.options.storage.as_ref();
         let end = read_log(storage, &path, id, shared.options.recovery, &mut |record| self.take(&record, &path))?;
-        if end.torn_tail_bytes > 0 {
-            let (len, offset) = (end.torn_tail_bytes, end.valid_len_bytes);
-            shared.reports.add(format!("{}: {len} bytes from {offset} on were cut off by a crash", path.display()));
-        }
+        shared.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
             shared.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
         }
@@ -142,6 +143,9 @@ impl Replay<'_> {
         let mut sequence = record.sequence;
         for op in BatchOps::new(record.payload, record.payload_offset) {
             let op = op?;
+            if sequence > MAX_NUMBER {
+                return Err(Error::Corrupt { field: Field::LogSequence, offset: record.payload_offset });
+            }
             // A recovery that was itself interrupted has brought the first writes into tables.
             if sequence > self.last_sequence {
                 let hash = self.shared.hasher.of(op.key());

@@ -27,6 +27,7 @@ use super::log_reader::LogRecovery;
 use super::manifest::Manifest;
 use super::open::{its_hasher, new_hasher, open_locked, random_u64};
 use super::options::Options;
+use super::verify::Progress;
 use super::version_edit::StoreState;
 use crate::codec::u64_bytes;
 use crate::error::{Error, Result};
@@ -106,14 +107,27 @@ impl Db {
     /// like as for [`Db::open`], [`Error::Unsupported`] for files of a newer version, and I/O errors: a file that cannot be
     /// read is not taken for lost. Damage is no error but in the report.
     pub fn repair(path: impl AsRef<Path>, options: Options, mode: RepairMode) -> Result<RepairReport> {
+        Self::repair_with(path, options, mode, &mut |_| {})
+    }
+
+    /// [`Self::repair`], telling now and then how far it has come with looking at the tables, which takes longest.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn repair_with(
+        path: impl AsRef<Path>,
+        options: Options,
+        mode: RepairMode,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<RepairReport> {
         let dir = path.as_ref();
-        repair(dir, options, mode).map_err(|error| error.in_file(dir))
+        repair(dir, options, mode, progress).map_err(|error| error.in_file(dir))
     }
 }
 
-fn repair(dir: &Path, options: Options, mode: RepairMode) -> Result<RepairReport> {
+fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnMut(Progress)) -> Result<RepairReport> {
     let storage = options.storage.as_ref();
-    if !storage.exists(dir) {
+    if !storage.exists(dir)? {
         return Err(missing(dir));
     }
     // Before the lock, whose file a directory of somebody else is not to get.
@@ -123,7 +137,7 @@ fn repair(dir: &Path, options: Options, mode: RepairMode) -> Result<RepairReport
     let lock = storage.lock(&dir.join(LOCK))?;
     let listing = Listing::of(storage, dir)?;
     let evidence = ManifestEvidence::gather(storage, dir, &listing)?;
-    let plan = Plan::make(dir, &options, mode, listing, evidence)?;
+    let plan = Plan::make(dir, &options, mode, listing, evidence, progress)?;
     let report = plan.carry_out(dir, options, mode)?;
     drop(lock);
     Ok(report)
@@ -145,6 +159,7 @@ impl Plan {
         mode: RepairMode,
         listing: Listing,
         mut evidence: ManifestEvidence,
+        progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
         let storage = options.storage.as_ref();
         let named: BTreeSet<u64> = evidence.named().into_keys().collect();
@@ -165,8 +180,11 @@ impl Plan {
         let hasher = identify(dir, options, &listing, &found, &mut evidence.state, is_known)?;
         let mut report = RepairReport { losses: std::mem::take(&mut evidence.losses), ..RepairReport::default() };
         let next_number = listing.next_number.max(evidence.state.next_file_number);
+        let total_bytes = found.iter().map(|table| table.len_bytes).sum();
+        let done = Progress { done_bytes: 0, total_bytes };
+        let (report_to, aside) = (&mut report, Vec::new());
         let mut tables =
-            Tables { dir, options, mode, hasher: &hasher, next_number, report: &mut report, aside: Vec::new() };
+            Tables { dir, options, mode, hasher: &hasher, next_number, report: report_to, aside, done, progress };
         let mut state = match by_manifest {
             true => tables.by_manifest(&evidence, &found)?,
             false => tables.by_themselves(&evidence, &found)?,
@@ -209,7 +227,7 @@ impl Plan {
         if !self.aside.is_empty() {
             storage.create_dir_all(&lost)?;
             for (from, to) in &self.report.set_aside {
-                if !storage.exists(to) {
+                if !storage.exists(to)? {
                     storage.link_or_copy(from, to)?;
                 }
             }
@@ -221,8 +239,10 @@ impl Plan {
             self.state.next_file_number = number + 1;
             drop(Manifest::create(storage, dir, number, &self.state.snapshot())?);
         }
-        for (path, _) in self.aside.iter().filter(|(path, must_go)| *must_go && storage.exists(path)) {
-            storage.remove(path)?;
+        for (path, _) in self.aside.iter().filter(|(_, must_go)| *must_go) {
+            if storage.exists(path)? {
+                storage.remove(path)?;
+            }
         }
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
         drop(open_locked(dir, options)?);
@@ -236,7 +256,7 @@ fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf>
     let content = storage.read(path)?;
     for nth in 1u64.. {
         let to = lost.join(if nth == 1 { name.clone() } else { format!("{name}.{nth}") });
-        if !storage.exists(&to) || storage.read(&to)? == content {
+        if !storage.exists(&to)? || storage.read(&to)? == content {
             return Ok(to);
         }
     }

@@ -1,7 +1,8 @@
 //! What the handles and threads of one open store share, and how its state changes.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use arc_swap::ArcSwap;
@@ -77,8 +78,8 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     /// Whether the handle is gone, and with it the right to change the directory. Snapshots may live on.
     pub(super) closed: Arc<Mutex<bool>>,
-    /// Whether the background has stopped to compact, because a table is damaged.
-    pub(super) has_given_up: AtomicBool,
+    /// The numbers of tables that a compaction found to be damaged.
+    pub(super) left_out: Mutex<BTreeSet<u64>>,
     pub(super) cache: Option<Arc<BlockCache>>,
     pub(super) counters: Counters,
     pub(super) reports: Reports,

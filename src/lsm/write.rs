@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use super::batch::WriteBatch;
 use super::options::Durability;
+use super::recovery::MAX_WRITTEN_NUMBER;
 use super::reports::lock;
 use super::shared::{LogState, Shared};
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
 
 /// Batches that are written as one record have so many bytes in all, unless one alone has more.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
@@ -76,11 +77,13 @@ impl Shared {
     /// Writes a batch: all of it or nothing.
     ///
     /// # Errors
-    /// That of the log, after which the store refuses writes; [`Error::Poisoned`] from then on.
+    /// That of the log, after which the store refuses writes; [`Error::Poisoned`] from then on;
+    /// [`Error::OutOfNumbers`].
     pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
         }
+        self.check_numbers()?;
         let sync = durability == Durability::Sync;
         let mut queue = lock(&self.queue.inner);
         if !queue.has_leader && queue.waiting.is_empty() {
@@ -109,6 +112,21 @@ impl Shared {
             queue = self.queue.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             queue.sleepers -= 1;
         }
+    }
+
+    /// Not exact to the last write: others may be under way, and there is room for them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfNumbers`].
+    pub(super) fn check_numbers(&self) -> Result<()> {
+        let last_sequence = self.visible.load(Ordering::Relaxed);
+        let last_file = self.next_file_number.load(Ordering::Relaxed) - 1;
+        for (field, last) in [(Field::LogSequence, last_sequence), (Field::FileNumber, last_file)] {
+            if last > MAX_WRITTEN_NUMBER {
+                return Err(Error::OutOfNumbers { field, last });
+            }
+        }
+        Ok(())
     }
 
     fn lead(&self, group: &[Arc<Ticket>]) {
@@ -196,6 +214,6 @@ impl Shared {
         // Whatever the settings, nobody waits for a flush or a compaction that is not going to come.
         let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
         state.waiting.len() >= self.options.max_waiting_buffers.max(1)
-            || self.compacts_by_itself() && l0_tables >= l0_limit
+            || l0_tables >= l0_limit && self.compacts_level_0(&state.version)
     }
 }

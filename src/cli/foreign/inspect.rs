@@ -1,15 +1,13 @@
 //! What `inspect` tells of a file of another engine: what it is, and of each filter where it lies and what its bytes say.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
-use comfy_table::{CellAlignment, Table as TextTable, presets};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::super::failure::Outcome;
 use super::super::output::message;
-use super::super::text::{self, count, percent, printable, significant, thousands};
+use super::super::text::{self, thousands};
 use super::super::what_if::{Present, WhatIf};
 use super::file::{FileArguments, Foreign, RawFormat};
 use crate::block::Mapped;
@@ -17,40 +15,36 @@ use crate::error::Error;
 use crate::foreign::rocksdb::FilterLayout;
 use crate::foreign::{FilterInfo, leveldb, parquet, rocksdb};
 
-/// So many filters are shown one by one, and of more the first and the last ones.
-const SHOWN_MAX: usize = 12;
-const SHOWN_OF_MANY: usize = 5;
-
 /// A file of another engine.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    file: String,
-    kind: &'static str,
-    file_len_bytes: u64,
+    pub(super) file: String,
+    pub(super) kind: &'static str,
+    pub(super) file_len_bytes: u64,
     /// What the file says of itself, by engine.
     #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
-    properties: Vec<(&'static str, Value)>,
+    pub(super) properties: Vec<(&'static str, Value)>,
     /// In the table; `None` where nothing says.
-    keys: Option<u64>,
+    pub(super) keys: Option<u64>,
     /// All filters together; `None` when there are none.
-    summary: Option<Summary>,
-    filters: Vec<FilterReport>,
+    pub(super) summary: Option<Summary>,
+    pub(super) filters: Vec<FilterReport>,
     /// What a reader should know besides.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_if: Option<WhatIf>,
 }
 
 /// All filters of a file together.
 #[derive(Debug, Serialize)]
-struct Summary {
-    filters: u64,
-    len_bytes: u64,
-    estimated_keys: Option<f64>,
-    bits_per_key: Option<f64>,
-    fill: Option<f64>,
+pub(super) struct Summary {
+    pub(super) filters: u64,
+    pub(super) len_bytes: u64,
+    pub(super) estimated_keys: Option<f64>,
+    pub(super) bits_per_key: Option<f64>,
+    pub(super) fill: Option<f64>,
     /// The mean of the filters', each as often as it has keys.
-    expected_false_positive_rate: f64,
+    pub(super) expected_false_positive_rate: f64,
 }
 
 /// One filter.
@@ -58,24 +52,24 @@ struct Summary {
 pub struct FilterReport {
     pub offset: u64,
     pub len_bytes: u64,
-    kind: &'static str,
-    probes: Option<u32>,
-    blocks: Option<u64>,
-    block_len_bytes: Option<u64>,
-    columns: Option<f64>,
-    seed: Option<u32>,
-    fill: Option<f64>,
-    estimated_keys: Option<f64>,
-    bits_per_key: Option<f64>,
-    expected_false_positive_rate: f64,
+    pub(super) kind: &'static str,
+    pub(super) probes: Option<u32>,
+    pub(super) blocks: Option<u64>,
+    pub(super) block_len_bytes: Option<u64>,
+    pub(super) columns: Option<f64>,
+    pub(super) seed: Option<u32>,
+    pub(super) fill: Option<f64>,
+    pub(super) estimated_keys: Option<f64>,
+    pub(super) bits_per_key: Option<f64>,
+    pub(super) expected_false_positive_rate: f64,
     #[serde(flatten)]
-    holds: Holds,
+    pub(super) holds: Holds,
 }
 
 /// Whose keys a filter has.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Holds {
+pub(super) enum Holds {
     /// Those of the whole table.
     Everything {},
     /// Those of data blocks at these offsets.
@@ -267,82 +261,6 @@ impl Report {
         }
     }
 
-    /// As text.
-    pub fn describe(&self) -> String {
-        let mut out = format!("{}: {}, {}\n\n", self.file, self.kind, count(self.file_len_bytes, "byte"));
-        let mut line = |name: &str, value: &str| {
-            // Writing to a String cannot fail.
-            let _ = writeln!(out, "{:<30}{value}", name.replace('_', " "));
-        };
-        for (name, value) in &self.properties {
-            let shown = match value {
-                Value::String(value) if value.is_empty() => continue,
-                Value::Null => continue,
-                Value::String(value) => printable(value),
-                Value::Number(value) => value.as_u64().map_or_else(|| value.to_string(), thousands),
-                other => other.to_string(),
-            };
-            line(name, &shown);
-        }
-        if let Some(keys) = self.keys {
-            line("keys", &thousands(keys));
-        }
-        if let Some(summary) = &self.summary {
-            line("filters", &format!("{}, {}", thousands(summary.filters), count(summary.len_bytes, "byte")));
-            line("estimated keys", &summary.estimated_keys.map_or_else(|| "unknown".to_owned(), significant));
-            line("bits per key", &summary.bits_per_key.map_or_else(|| "unknown".to_owned(), significant));
-            if let Some(fill) = summary.fill {
-                line("fill", &percent(fill));
-            }
-            line("false positives", &format!("{} expected", percent(summary.expected_false_positive_rate)));
-        }
-        if !self.filters.is_empty() {
-            let _ = write!(out, "\n{}\n", self.table());
-        }
-        if self.filters.len() > SHOWN_MAX {
-            let hidden = self.filters.len() - 2 * SHOWN_OF_MANY;
-            let _ = writeln!(out, "and {} between them; --json tells all", count(hidden as u64, "filter"));
-        }
-        if let Some(what_if) = &self.what_if {
-            let _ = write!(out, "\n{what_if}");
-        }
-        out
-    }
-
-    /// The filters one by one, of many the first and the last.
-    fn table(&self) -> TextTable {
-        let mut table = TextTable::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["offset", "bytes", "kind", "probes", "seed", "fill", "keys, about", "rate", "of"]);
-        let dash = || "-".to_owned();
-        let many = self.filters.len() > SHOWN_MAX;
-        for (number, filter) in self.filters.iter().enumerate() {
-            if many && (SHOWN_OF_MANY..self.filters.len() - SHOWN_OF_MANY).contains(&number) {
-                continue;
-            }
-            let probes = match (filter.probes, filter.columns) {
-                (Some(probes), _) => probes.to_string(),
-                (None, Some(columns)) => format!("{} columns", significant(columns)),
-                (None, None) => dash(),
-            };
-            table.add_row([
-                filter.offset.to_string(),
-                filter.len_bytes.to_string(),
-                filter.kind.to_owned(),
-                probes,
-                filter.seed.map_or_else(dash, |seed| seed.to_string()),
-                filter.fill.map_or_else(dash, percent),
-                filter.estimated_keys.map_or_else(dash, significant),
-                percent(filter.expected_false_positive_rate),
-                filter.holds.describe(),
-            ]);
-        }
-        for column in table.column_iter_mut().take(2) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table
-    }
-
     /// What is to be said on stderr.
     pub fn tell_notes(&self) {
         for note in &self.notes {
@@ -394,25 +312,6 @@ impl FilterReport {
             bits_per_key: info.estimated_keys.filter(|&keys| keys > 0.0).map(|keys| bits / keys),
             expected_false_positive_rate: info.expected_rate,
             holds,
-        }
-    }
-}
-
-impl Holds {
-    fn describe(&self) -> String {
-        match self {
-            Self::Everything {} => "everything".to_owned(),
-            Self::DataBlocks { data_blocks_from, .. } => format!("data blocks from {data_blocks_from} on"),
-            Self::UpTo { up_to_hex } => {
-                let mut key = Vec::new();
-                let is_text = text::unhex(up_to_hex.as_bytes(), &mut key).is_ok()
-                    && key.iter().all(|byte| byte.is_ascii_graphic());
-                match is_text {
-                    true => format!("keys up to {}", String::from_utf8_lossy(&key)),
-                    false => format!("keys up to 0x{up_to_hex}"),
-                }
-            }
-            Self::Chunk { row_group, column, .. } => format!("row group {row_group}, {}", printable(column)),
         }
     }
 }

@@ -180,8 +180,10 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
         (state.hash.kind, state.hash.fingerprint) = (kind, Some(fingerprint));
     }
     state.log_number = edit.log_number.unwrap_or(state.log_number);
-    state.next_file_number = edit.next_file_number.unwrap_or(state.next_file_number);
-    state.last_sequence = edit.last_sequence.unwrap_or(state.last_sequence);
+    // With a number that no store gives out none would open.
+    let believed = |number: Option<u64>| number.filter(|&number| number <= MAX_NUMBER);
+    state.next_file_number = believed(edit.next_file_number).unwrap_or(state.next_file_number);
+    state.last_sequence = believed(edit.last_sequence).unwrap_or(state.last_sequence);
     let gone: BTreeSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
     let again: BTreeSet<u64> = edit.added.iter().map(|(_, meta)| meta.number).collect();
     for tables in &mut state.levels {
@@ -204,13 +206,14 @@ pub(super) fn missing(path: &Path) -> Error {
 #[derive(Debug)]
 pub(super) struct FoundTable {
     pub(super) number: u64,
+    pub(super) len_bytes: u64,
     pub(super) peek: Peek,
 }
 
 impl FoundTable {
     /// Where it says that it comes from.
     pub(super) fn origin(&self) -> Option<TableOrigin> {
-        self.peek.properties.as_ref()?.origin
+        self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
     }
 }
 
@@ -221,7 +224,7 @@ impl FoundTable {
 pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeSet<u64>) -> Result<Vec<FoundTable>> {
     let look = |&number: &u64| {
         let bytes = storage.read(&dir.join(table_name(number)))?;
-        Ok(FoundTable { number, peek: Peek::at(&bytes) })
+        Ok(FoundTable { number, len_bytes: bytes.len() as u64, peek: Peek::at(&bytes) })
     };
     numbers.iter().map(look).collect()
 }

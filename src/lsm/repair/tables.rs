@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::super::file_name::table_name;
 use super::super::flush::{origin, table_meta};
 use super::super::options::Options;
+use super::super::recovery::MAX_NUMBER;
 use super::super::shared::table_id;
+use super::super::verify::Progress;
 use super::super::version_edit::{StoreState, TableMeta};
 use super::evidence::{FoundTable, ManifestEvidence, missing};
 use super::order::{Candidate, Place, doubtful, newest_first};
@@ -27,6 +29,9 @@ pub(super) struct Tables<'a> {
     pub(super) report: &'a mut RepairReport,
     /// Files to be kept aside, and whether they must be gone before the store is opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
+    /// How far it has come, and who is told.
+    pub(super) done: Progress,
+    pub(super) progress: &'a mut dyn FnMut(Progress),
 }
 
 impl Tables<'_> {
@@ -106,7 +111,8 @@ impl Tables<'_> {
                 is_exact: false,
             });
             let place = from_manifest.or(from_origin);
-            last_sequence = last_sequence.max(place.map_or(0, |place| place.largest_sequence));
+            let largest = place.map(|place| place.largest_sequence).filter(|&largest| largest <= MAX_NUMBER);
+            last_sequence = last_sequence.max(largest.unwrap_or_default());
             let level = place.map_or(0, |place| usize::from(place.level));
             if let Some(meta) = self.examine(evidence.state.store_id, table, level, known.map(|(_, meta)| meta))? {
                 candidates.push(Candidate { meta, number: table.number, place });
@@ -148,8 +154,22 @@ impl Tables<'_> {
         self.report.tables_lost += 1;
     }
 
-    /// The table as the store is to have it: as it is if everything about it is sound, else written anew.
+    /// [`Self::look_at`], telling how far it has come.
     fn examine(
+        &mut self,
+        store_id: [u8; 16],
+        found: &FoundTable,
+        level: usize,
+        meta: Option<&TableMeta>,
+    ) -> Result<Option<TableMeta>> {
+        let kept = self.look_at(store_id, found, level, meta)?;
+        self.done.done_bytes += found.len_bytes;
+        (self.progress)(self.done);
+        Ok(kept)
+    }
+
+    /// The table as the store is to have it: as it is if everything about it is sound, else written anew.
+    fn look_at(
         &mut self,
         store_id: [u8; 16],
         found: &FoundTable,
@@ -165,7 +185,9 @@ impl Tables<'_> {
         let mut errors = Vec::new();
         match Table::open(self.options.storage.as_ref(), &path, options) {
             Ok(table) => {
-                let check = table.verify()?;
+                let Progress { done_bytes, total_bytes } = self.done;
+                let mut tell = |within| (self.progress)(Progress { done_bytes: done_bytes + within, total_bytes });
+                let check = table.verify_with(&mut tell)?;
                 let summary = TableSummary {
                     len_bytes: table.len_bytes(),
                     num_entries: table.properties().num_entries,
