@@ -7,6 +7,7 @@ mod shell;
 
 use std::fs;
 
+use foreign_support::forge::{self, Forge};
 use foreign_support::{Case, cases};
 use serde_json::Value;
 use shell::Shell;
@@ -257,6 +258,28 @@ fn verify_finds_damage_wherever_a_checksum_covers_it() {
 }
 
 #[test]
+fn filters_that_overlap_are_told_of_once() {
+    // Every other one of these is the whole array of bits.
+    let (bits, filters) = (vec![0x55; 1 << 20], 1 << 16);
+    let mut block = bits.clone();
+    for number in 0..=filters {
+        let offset: u32 = if number % 2 == 0 { 0 } else { 1 << 20 };
+        block.extend(offset.to_le_bytes());
+    }
+    block.extend((bits.len() as u32).to_le_bytes());
+    block.push(11);
+    let mut forge = Forge::default();
+    let filter = forge.block(&block, 0);
+    let metaindex = forge.block(&forge::block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&forge::block::<&[u8], &[u8]>(&[]), 0);
+    let shell = Shell::new();
+    shell.write("file", forge.leveldb(metaindex, index));
+    let inspected = shell.run(&["inspect", "file", "--json"]);
+    assert!(inspected.stderr.contains("overlap"), "{inspected:?}");
+    assert_eq!(inspected.json(0)["filters"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn what_if_compares_every_native_kind_at_the_same_rate() {
     for (folder, name) in
         [("rocksdb-7.8.3", "fv5-bloom-n2500.sst"), ("leveldb", "tbl-n10000.ldb"), ("parquet", "rs.parquet")]
@@ -377,7 +400,7 @@ fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64)
 }
 
 #[test]
-#[ignore = "a measurement; run it with --release and --nocapture"]
+#[ignore = "a measurement; run it with --nocapture"]
 fn a_million_keys_take_about_a_second() {
     use filterblock::foreign::{KeyForm, leveldb, parquet, rocksdb};
 
@@ -408,9 +431,4 @@ fn a_million_keys_take_about_a_second() {
     }
     shell.write("file", columns.finish());
     measure(&shell, "Parquet filter", &["--format", "parquet-sbbf", "--type", "utf8"], 500_000);
-    // Files that somebody else made, with the same keys.
-    for name in std::env::var("FILTERBLOCK_FILES").iter().flat_map(|names| names.split(':')) {
-        fs::copy(name, shell.path("file")).unwrap();
-        measure(&shell, name, &[], 500_000);
-    }
 }

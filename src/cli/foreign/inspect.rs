@@ -33,6 +33,9 @@ pub struct Report {
     pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_if: Option<WhatIf>,
+    /// Of the filters so far.
+    #[serde(skip)]
+    told_len_bytes: u64,
 }
 
 /// All filters of a file together.
@@ -99,6 +102,7 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
         filters: Vec::new(),
         notes: Vec::new(),
         what_if: None,
+        told_len_bytes: 0,
     };
     let in_file = |error: Error| error.in_file(path);
     match file {
@@ -119,6 +123,19 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
 }
 
 impl Report {
+    /// Tells of one more filter, of which all bytes are read; `false`, and why, once filters must overlap: then each could
+    /// be as long as the file, and there could be any number of them.
+    fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> FilterInfo, holds: Holds) -> bool {
+        self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
+        if self.told_len_bytes > self.file_len_bytes {
+            let len = thousands(self.filters.len() as u64);
+            self.notes.push(format!("its filters overlap, which no engine writes; told are the first {len}"));
+            return false;
+        }
+        self.filters.push(FilterReport::new(offset, &info(), holds));
+        true
+    }
+
     fn add_leveldb(&mut self, table: &leveldb::Table<Mapped>) {
         self.properties = vec![
             ("filter_policy", json!(table.policy())),
@@ -145,7 +162,9 @@ impl Report {
                         data_blocks_from: place.data_blocks.start,
                         data_blocks_below: place.data_blocks.end,
                     };
-                    self.filters.push(FilterReport::new(place.offset, &filter.info(), holds));
+                    if !self.add(place.offset, place.len_bytes, || filter.info(), holds) {
+                        break;
+                    }
                 }
                 _ => empty += 1,
             }
@@ -192,7 +211,9 @@ impl Report {
                 None => Holds::Everything {},
                 Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
             };
-            self.filters.push(FilterReport::new(place.offset, &filter.info(), holds));
+            if !self.add(place.offset, place.len_bytes, || filter.info(), holds) {
+                break;
+            }
         }
         match table.filter_layout() {
             FilterLayout::None => self.notes.push("the table has no filter".to_owned()),
@@ -218,7 +239,9 @@ impl Report {
                 physical_type: chunk.physical_type.map(|of| format!("{of:?}")),
                 num_values: chunk.num_values,
             };
-            self.filters.push(FilterReport::new(place.offset, &filter.info(), holds));
+            if !self.add(place.offset, filter.bits().len() as u64, || filter.info(), holds) {
+                break;
+            }
         }
         self.properties = vec![
             ("row_groups", json!(file.num_row_groups())),
