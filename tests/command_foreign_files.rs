@@ -340,6 +340,7 @@ fn an_exported_filter_answers_like_its_file() {
     let bytes = fs::read(shell.path("out")).unwrap();
     assert!(fs::read(shell.path("file")).unwrap()[offset..].starts_with(&bytes));
     shell.run(&["export", "file", "-o", "out", "--number", "3"]).fails_with(&["out", "--force"]);
+    shell.run(&["export", "file", "-o", "-", "--number", "3"]).fails_with(&["--output"]);
     shell.run(&["export", "file", "-o", "new", "--number", "100000"]).fails_with(&["no filter 100000"]);
     shell.write("keys", "a\nb\n");
     shell.run(&["build", "-o", "block", "keys"]).exits(0);
@@ -376,6 +377,11 @@ fn a_converted_block_holds_every_key_of_its_table() {
         let inspected = shell.run(&["inspect", "file", "--json"]).json(0);
         assert_eq!(told["distinct_keys"], inspected["keys"], "{name}");
     }
+    let shell = shell_with_file("leveldb", "tbl-n100.ldb");
+    // The index of a table without a database has keys that are shorter than what a database adds.
+    shell.run(&["convert", "file", "-o", "block", "--key-form", "internal"]).fails_with(&["file", "key at offset"]);
+    let told = shell.run(&["convert", "file", "-o", "block", "--key-form", "user", "--json"]).json(0);
+    assert_eq!(told["distinct_keys"], 100);
     let shell = shell_with_file("rocksdb-9.8.4-layouts", "fv6-bz2.sst");
     shell.run(&["convert", "file", "-o", "block"]).fails_with(&["file", "compression"]);
     assert_eq!(shell.files(), ["file"], "nothing is left");

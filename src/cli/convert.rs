@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::block_file::{self, FilterFile};
 use super::failure::{Failure, Outcome};
+use super::foreign::file::Form;
 use super::foreign::{FileArguments, Foreign};
 use super::new_block::BlockArguments;
 use super::progress;
@@ -30,16 +31,20 @@ pub struct Arguments {
     table: PathBuf,
     #[command(flatten)]
     block: BlockArguments,
-    #[command(flatten)]
-    foreign: FileArguments,
+    /// Keys of a LevelDB table are as the user gave them (user), or followed by eight bytes of a database (internal)
+    /// [default: what fits its filter]
+    #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
+    key_form: Option<Form>,
 }
 
 /// Runs `filterblock convert`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.table;
     let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
-    let table = match block_file::open(path, &arguments.foreign)? {
+    let foreign = FileArguments { key_form: arguments.key_form, ..FileArguments::default() };
+    let table = match block_file::open(path, &foreign)? {
         FilterFile::Native(_) => return refused("a filter block has hashes of keys, and no keys to convert"),
+        // Without a format none is one.
         FilterFile::Foreign(Foreign::Raw(..)) => return refused("a filter alone has no keys to convert"),
         FilterFile::Foreign(Foreign::Parquet(_)) => return refused("values of a Parquet file are not converted"),
         FilterFile::Foreign(table) => table,

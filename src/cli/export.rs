@@ -82,6 +82,9 @@ struct BlockParameters {
 /// Runs `filterblock export`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
+    if arguments.output.as_os_str() == "-" {
+        return Err(Failure::Message("the parameters go to standard output; give --output a file".to_owned()));
+    }
     match block_file::open(path, &arguments.foreign)? {
         FilterFile::Native(block) => export_block(arguments, &block),
         FilterFile::Foreign(file) => export_foreign(arguments, &file),

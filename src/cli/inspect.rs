@@ -38,7 +38,7 @@ block of so many is scaled up. Filters of a table become one block, each column 
 
 Exit status: 0 printed; 2 an error.";
 
-/// Explain every field of a filter block file
+/// Explain every field of a filter block file, or the filters of another engine's file
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
