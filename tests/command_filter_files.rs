@@ -181,7 +181,7 @@ fn damage_is_told_from_files_that_cannot_be_read() {
     assert_eq!(shell.run(&["verify", "fruit.filter"]).exits(0), "fruit.filter: sound\n");
     let mut flipped = sound.clone();
     flipped[0] ^= 1;
-    let no_block = "not a filter block (no magic at its end), or cut: ";
+    let no_block = "not a filter block nor a file of another engine that is known (no magic at its end), or cut: ";
     let damaged = [
         ("flipped", flipped, "damaged: "),
         ("cut", sound[1..].to_vec(), "damaged: "),

@@ -1,10 +1,11 @@
-//! Opening a filter block file, with a plain word for what is none.
+//! Opening a filter block file or a file of another engine, with a plain word for what is neither.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::failure::{Failure, Outcome};
+use super::foreign::{FileArguments, Foreign};
 use super::secret::SecretArguments;
 use super::text;
 use crate::block::layout::{MAGIC, TRAILER_LEN_BYTES};
@@ -17,12 +18,22 @@ use crate::sstable::HeapBytes;
 pub enum BlockFile {
     /// A sound filter block, which may take a secret to be asked.
     Sound(LockedBlock<HeapBytes>),
-    /// Bytes that are no filter block, or a damaged one, and why.
+    /// A file or filter of another engine, of which everything was checked that an answer rests on.
+    Foreign(Foreign),
+    /// Bytes that are neither, or damaged, and why.
     Damaged(String),
 }
 
-/// Reads the file, rather than mapping it: whoever cuts it meanwhile must not end the command.
-pub fn check(path: &Path) -> Outcome<BlockFile> {
+/// A file that holds, ready to be unlocked or asked.
+#[derive(Debug)]
+pub enum FilterFile {
+    Native(LockedBlock<HeapBytes>),
+    Foreign(Foreign),
+}
+
+/// Finds out what a file is. Reads a filter block, rather than mapping it: whoever cuts it meanwhile must not end the
+/// command.
+pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     // A directory or device fails with words that do not help, and a pipe is waited for.
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {
@@ -35,11 +46,13 @@ pub fn check(path: &Path) -> Outcome<BlockFile> {
         file.seek(SeekFrom::Start(found.len().saturating_sub(MAGIC.len() as u64)))?;
         file.read_exact(&mut magic).map(|()| magic)
     };
-    if found.len() < TRAILER_LEN_BYTES as u64 || read_magic().map_err(|error| Failure::file(path, error))? != MAGIC {
-        let len = text::count(found.len(), "byte");
-        let reason = format!("{}: not a filter block (no magic at its end), or cut: {len}", path.display());
-        return Ok(BlockFile::Damaged(reason));
+    let is_block = arguments.format.is_none()
+        && found.len() >= TRAILER_LEN_BYTES as u64
+        && read_magic().map_err(|error| Failure::file(path, error))? == MAGIC;
+    if !is_block {
+        return check_foreign(path, arguments, found.len());
     }
+    arguments.check(path, None)?;
     let content = HeapBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
@@ -48,10 +61,29 @@ pub fn check(path: &Path) -> Outcome<BlockFile> {
     }
 }
 
+fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outcome<BlockFile> {
+    match Foreign::open(path, arguments) {
+        Ok(Some(file)) => {
+            arguments.check(path, Some(&file))?;
+            Ok(BlockFile::Foreign(file))
+        }
+        Ok(None) => {
+            let (path, len) = (path.display(), text::count(len_bytes, "byte"));
+            Ok(BlockFile::Damaged(format!(
+                "{path}: not a filter block nor a file of another engine that is known (no magic at its end), or cut: \
+                 {len}"
+            )))
+        }
+        Err(error) if error.is_damage() && !is_newer(&error) => Ok(BlockFile::Damaged(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Opens a file that must be sound, without asking it for keys.
-pub fn open_locked(path: &Path) -> Outcome<LockedBlock<HeapBytes>> {
-    match check(path)? {
-        BlockFile::Sound(filter) => Ok(filter),
+pub fn open(path: &Path, arguments: &FileArguments) -> Outcome<FilterFile> {
+    match check(path, arguments)? {
+        BlockFile::Sound(filter) => Ok(FilterFile::Native(filter)),
+        BlockFile::Foreign(file) => Ok(FilterFile::Foreign(file)),
         BlockFile::Damaged(reason) => Err(Failure::Message(reason)),
     }
 }

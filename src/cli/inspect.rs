@@ -1,12 +1,15 @@
-//! `filterblock inspect`: every field of a filter block file, and what it means.
+//! `filterblock inspect`: every field of a filter block file, and what it means; the filters of another engine's file.
 
 use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::failure::{Exit, Outcome};
+use super::block_file::FilterFile;
+use super::failure::{Exit, Failure, Outcome};
+use super::foreign::{self, FileArguments, Foreign};
 use super::text::{self, count, percent, significant, thousands};
+use super::what_if::{Present, WhatIf};
 use super::{block_file, output};
 use crate::block::layout::{FIELDS, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES};
 use crate::block::{Added, FilterInfo, LockedBlock};
@@ -20,23 +23,36 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock inspect names.filter
   filterblock inspect --json names.filter | jq .estimated_keys
+  filterblock inspect 000012.sst
+  filterblock inspect --what-if 000012.sst
+  filterblock inspect rows.parquet --column user.id
 
 No secret is needed to look at a block whose keys were hashed under one. The block is checked first; one that is damaged is an error that names the field (see `filterblock verify`). The \
 fields are those of the trailer, the block's last bytes. Offsets count from the start of the file. Fields are little \
 endian; docs/FORMAT.md is the specification.
 
+Of a table of LevelDB or RocksDB, a Parquet file or a filter alone (--format), each filter is told: where it lies, its kind, \
+probes, seed, fill, how many keys it looks like, and the rate that follows from its bits. --what-if builds a native \
+block of each kind for as many keys at the same rate (1 % where there is no filter) and compares sizes; above 262,144 keys a \
+block of so many is scaled up. Filters of a table become one block, each column chunk of Parquet has its own.
+
 Exit status: 0 printed; 2 an error.";
 
-/// Explain every field of a filter block file
+/// Explain every field of a filter block file, or the filters of another engine's file
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// The filter block file
+    /// The filter block file, or a file of another engine
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Also tell what each native kind of filter would take for the same keys at the same rate
+    #[arg(long)]
+    what_if: bool,
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    foreign: FileArguments,
 }
 
 #[derive(Debug, Serialize)]
@@ -58,6 +74,8 @@ struct Report {
     secret_fingerprint: Option<String>,
     table_id: String,
     fields: Vec<FieldReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what_if: Option<WhatIf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,9 +90,50 @@ struct FieldReport {
 
 /// Runs `filterblock inspect`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    match block_file::open(&arguments.file, &arguments.foreign)? {
+        FilterFile::Native(block) => inspect_block(arguments, &block),
+        FilterFile::Foreign(file) => inspect_foreign(arguments, &file),
+    }
+}
+
+fn inspect_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
+    let mut report = foreign::inspect::report(&arguments.file, file, &arguments.foreign)?;
+    if arguments.what_if {
+        report.what_if = compare(arguments, report.present())?;
+    }
+    report.tell_notes();
+    match arguments.json {
+        true => output::print_json(&report)?,
+        false => output::print(&report.describe())?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The comparison that was asked for.
+fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
+    let Some(present) = present else {
+        let path = arguments.file.display();
+        return Err(Failure::Message(format!("{path}: --what-if: nothing says how many keys there are")));
+    };
+    let found = WhatIf::new(&present)?;
+    if found.is_none() {
+        let path = arguments.file.display();
+        output::message(format_args!("{path}: a filter without keys, or one that lets all pass, compares with none"));
+    }
+    Ok(found)
+}
+
+fn inspect_block(arguments: &Arguments, block: &LockedBlock<HeapBytes>) -> Outcome {
     let in_file = |error: Error| error.in_file(&arguments.file);
-    let block = block_file::open_locked(&arguments.file)?;
     let (info, hash) = (block.info(), block.hash());
+    let present = Present {
+        kind: info.kind.to_string(),
+        keys: info.num_keys,
+        blocks: 1,
+        len_bytes: info.block_len_bytes,
+        expected_rate: Some(info.expected_false_positive_rate),
+    };
+    let what_if = if arguments.what_if { compare(arguments, Some(present))? } else { None };
     let report = Report {
         file: arguments.file.display().to_string(),
         kind: info.kind.to_string(),
@@ -91,7 +150,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         hash_seed: hash.seed.0,
         secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
         table_id: text::hex(&block.table_id()),
-        fields: fields(&block, &info).map_err(in_file)?,
+        fields: fields(block, &info).map_err(in_file)?,
+        what_if,
     };
     match arguments.json {
         true => output::print_json(&report)?,
@@ -196,7 +256,7 @@ fn describe(report: &Report) -> String {
     for column in table.column_iter_mut().take(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!(
+    let mut text = format!(
         "{file}: sound, {bytes}\n\n{table}\n\n\
          filter           {kind}, {probes} a query\n\
          keys             {keys}; {estimated} estimated from the fill\n\
@@ -212,5 +272,9 @@ fn describe(report: &Report) -> String {
         bits = significant(report.bits_per_key),
         fill = percent(report.fill),
         rate = percent(report.expected_false_positive_rate),
-    )
+    );
+    if let Some(what_if) = &report.what_if {
+        text += &format!("\n{what_if}");
+    }
+    text
 }

@@ -3,18 +3,23 @@
 mod bench;
 mod block_file;
 mod build;
+mod convert;
 mod db;
+mod export;
 mod failure;
 mod filter_choice;
+mod foreign;
 mod inspect;
 mod interrupt;
 mod keys;
+mod new_block;
 mod output;
 mod progress;
 mod query;
 mod secret;
 mod text;
 mod verify;
+mod what_if;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,6 +34,8 @@ Examples:
   filterblock query names.filter serde tokio
   filterblock inspect names.filter
   filterblock verify names.filter --against names.txt
+  filterblock inspect --what-if 000012.sst
+  filterblock convert -o 000012.filter --filter bumped-ribbon:fpr=0.01 000012.sst
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
 
@@ -51,6 +58,8 @@ enum Command {
     Query(query::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
+    Convert(convert::Arguments),
+    Export(export::Arguments),
     Bench(bench::Arguments),
     Db(db::Arguments),
 }
@@ -64,6 +73,8 @@ pub fn main() -> ExitCode {
     };
     let outcome = match &arguments.command {
         Command::Build(arguments) => build::run(arguments),
+        Command::Convert(arguments) => convert::run(arguments),
+        Command::Export(arguments) => export::run(arguments),
         Command::Query(arguments) => query::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, Outcome};
 use super::text;
@@ -45,6 +45,17 @@ impl SecretArguments {
             _ => {
                 let path = path.display();
                 Err(Failure::Message(format!("{path}: not a secret, which is 32 or 64 hexadecimal digits")))
+            }
+        }
+    }
+
+    /// Refuses a secret for a file whose keys are hashed without one.
+    pub fn refuse(&self, path: &Path) -> Outcome<()> {
+        match &self.secret_file {
+            None => Ok(()),
+            Some(_) => {
+                let path = path.display();
+                Err(Failure::Message(format!("{path}: --secret-file: keys of this file are hashed without a secret")))
             }
         }
     }

@@ -59,6 +59,12 @@ pub fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A text of a file that somebody else wrote, for a terminal: what is no visible character is spelled out.
+pub fn printable(text: &str) -> String {
+    let spell = |c: char| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() };
+    text.chars().map(spell).collect()
+}
+
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -97,6 +103,11 @@ mod tests {
         }
         assert_eq!(percent(0.0095), "0.950 %");
         assert_eq!((count(1, "table"), count(0, "key")), ("1 table".into(), "0 keys".into()));
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelled_out() {
+        assert_eq!(printable("naïve \u{1b}[31m\n"), "naïve \\u{1b}[31m\\u{a}");
     }
 
     #[test]

@@ -1,0 +1,440 @@
+//! The command `filterblock` on files and filters of other engines: the engines' answers, what is told, and what is made.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod foreign_support;
+mod shell;
+
+use std::fs;
+
+use foreign_support::forge::{self, Forge};
+use foreign_support::{Case, cases};
+use serde_json::Value;
+use shell::Shell;
+
+/// A case of golden data by its name.
+fn case(folder: &'static str, name: &str) -> Case {
+    cases(folder).into_iter().find(|case| case.text("name") == name).unwrap()
+}
+
+/// A shell with the case's file as `file`.
+fn shell_with(case: &Case) -> Shell {
+    let shell = Shell::new();
+    shell.write("file", case.bytes());
+    shell
+}
+
+fn shell_with_file(folder: &str, name: &str) -> Shell {
+    let shell = Shell::new();
+    shell.write("file", foreign_support::file(folder, name));
+    shell
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hex_lines(keys: &[Vec<u8>]) -> String {
+    // The empty key is an empty line.
+    keys.iter().map(|key| format!("{}\n", hex(key))).collect()
+}
+
+/// The answers of `query` for keys in hexadecimal digits: `1` maybe, `0` absent.
+fn query(shell: &Shell, more: &[&str], keys: &[Vec<u8>]) -> Vec<u8> {
+    let arguments = [&["query", "file", "--hex", "--keep-empty", "-"], more].concat();
+    let run = shell.run_with(&arguments, hex_lines(keys).as_bytes());
+    assert!(run.status < 2, "{run:?}");
+    let lines = String::from_utf8(run.stdout).unwrap();
+    lines.lines().map(|line| if line.starts_with("maybe\t") { b'1' } else { b'0' }).collect()
+}
+
+/// Expects the engine's answers for absent keys, and "maybe" for all present ones.
+fn answers_agree(case: &Case, shell: &Shell, more: &[&str], present: &[Vec<u8>], absent: &[Vec<u8>]) {
+    let answers = query(shell, more, absent);
+    assert_eq!(answers.len(), absent.len());
+    for ((key, found), expected) in absent.iter().zip(answers).zip(case.answers()) {
+        // What the engine did not ask a filter for has no answer.
+        assert!(expected == b'-' || found == expected, "{}: {key:?} is {}", case.name(), found as char);
+    }
+    assert!(query(shell, more, present).iter().all(|&answer| answer == b'1'), "{} denies a key", case.name());
+}
+
+#[test]
+fn tables_answer_as_their_engines() {
+    for (folder, name) in [
+        ("leveldb", "tbl-snappy"),
+        ("leveldb", "db-n1500"),
+        ("rocksdb-7.8.3", "fv5-ribbon-n2500"),
+        ("rocksdb-7.8.3", "fv2-part-legacy"),
+        ("rocksdb-7.8.3", "fv5-prefix-only"),
+        ("rocksdb-9.8.4", "fv6-part-bloom-decoupled"),
+    ] {
+        let case = case(folder, name);
+        answers_agree(&case, &shell_with(&case), &[], &case.keys(), &case.absent_keys());
+    }
+}
+
+#[test]
+fn filters_alone_answer_when_their_format_is_named() {
+    for (folder, name, format) in [
+        ("leveldb", "raw-short-n3000-b8", "leveldb-bloom"),
+        ("rocksdb-11.8.1", "raw-ribbon-n2000-b10", "rocksdb-filter"),
+    ] {
+        let Some(case) = cases(folder).into_iter().find(|case| case.text("name") == name) else {
+            let names: Vec<String> = cases(folder).iter().map(Case::name).collect();
+            panic!("no {name} in {names:?}");
+        };
+        let shell = shell_with(&case);
+        answers_agree(&case, &shell, &["--format", format], &case.keys(), &case.absent_keys());
+        assert_eq!(shell.run(&["inspect", "file", "--format", format, "--json"]).json(0)["kind"], format);
+        shell.run(&["verify", "file", "--format", format]).exits(0);
+    }
+    let case = case("parquet", "raw-var");
+    let shell = shell_with(&case);
+    let raw = ["--format", "parquet-sbbf"];
+    answers_agree(&case, &shell, &raw, &case.plain_values(), &case.absent_plain_values());
+    shell.run(&["query", "file", "--format", "parquet-sbbf", "x"]).fails_with(&["file", "--type", "--hex"]);
+    let as_text = shell.run(&["query", "file", "--format", "parquet-sbbf", "--type", "utf8", "000000"]);
+    assert!(as_text.status < 2);
+}
+
+#[test]
+fn columns_answer_for_plain_encodings_and_for_text_of_their_type() {
+    for name in ["rs-rg1-i64", "pyarrow-rg0-f64", "rs-rg0-flba", "pyarrow-rg1-i32"] {
+        let case = case("parquet", name);
+        let shell = shell_with(&case);
+        let row_group = case.number("row_group").to_string();
+        let place = ["--column", case.text("column"), "--row-group", &row_group];
+        answers_agree(&case, &shell, &place, &case.plain_values(), &case.absent_plain_values());
+    }
+    for (name, typed) in [("rs-rg0-i64", "int64"), ("rs-rg0-i32", "int32"), ("rs-rg0-f64", "double")] {
+        let case = case("parquet", name);
+        let shell = shell_with(&case);
+        let values: String = (0..case.number("n")).map(|i| format!("{}\n", case.v(i))).collect();
+        for how in [&["--type", typed][..], &[]] {
+            let arguments =
+                [&["query", "file", "--count", "--json", "--column", case.text("column"), "-"][..], how].concat();
+            let counts = shell.run_with(&arguments, values.as_bytes()).json(0);
+            assert_eq!((&counts["maybe"], &counts["absent"]), (&case.number("n").into(), &0.into()), "{name}");
+        }
+        let report = [
+            &["verify", "file", "--json", "--against", "values", "--row-group", "0", "--column"][..],
+            &[case.text("column")],
+        ]
+        .concat();
+        shell.write("values", &values);
+        let report = shell.run(&report).json(0);
+        assert_eq!((&report["false_negatives"], &report["keys_asked"]), (&0.into(), &case.number("n").into()));
+    }
+}
+
+#[test]
+fn without_a_row_group_any_of_them_may_have_the_value() {
+    let (first, second) = (case("parquet", "rs-rg0-i64"), case("parquet", "rs-rg1-i64"));
+    let shell = shell_with(&first);
+    let both = [first.plain_values(), second.plain_values()].concat();
+    assert!(query(&shell, &["--column", "i64"], &both).iter().all(|&answer| answer == b'1'));
+    let of_second = query(&shell, &["--column", "i64", "--row-group", "1"], &first.plain_values());
+    assert!(of_second.iter().filter(|&&answer| answer == b'0').count() > 900);
+}
+
+#[test]
+fn questions_that_do_not_fit_are_refused_with_what_would() {
+    let shell = shell_with_file("parquet", "rs.parquet");
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        shell.run(arguments).fails_with(parts);
+    };
+    refused(&["query", "file", "7"], &["file", "--column is missing", "i64", "bytes"]);
+    refused(&["query", "file", "--column", "id", "7"], &["no column \"id\"", "i64"]);
+    refused(&["query", "file", "--column", "i64", "--row-group", "2", "7"], &["no row group 2", "there are 2"]);
+    refused(&["verify", "file", "--column", "id"], &["no column \"id\""]);
+    refused(&["query", "file", "--column", "i64", "--type", "utf8", "7"], &["i64", "Int64", "--type utf8"]);
+    refused(&["query", "file", "--column", "i64", "seven"], &["argument \"seven\"", "int64"]);
+    refused(&["query", "file", "--column", "i32", "2147483648"], &["2147483648", "int32"]);
+    refused(&["query", "file", "--column", "f64", "NaN"], &["NaN", "--hex"]);
+    refused(&["query", "file", "--column", "i64", "--hex", "0700"], &["2 bytes", "has 8"]);
+    refused(&["query", "file", "--column", "i64", "--prefixes", "7"], &["file", "prefixes"]);
+    let from_stdin = shell.run_with(&["query", "file", "--column", "i64", "-"], b"7\nx\n");
+    from_stdin.fails_with(&["standard input: line 2", "int64"]);
+    shell.write("table", foreign_support::file("leveldb", "tbl-n100.ldb"));
+    refused(&["query", "table", "--column", "i64", "7"], &["table", "--column", "leveldb-table"]);
+    refused(&["query", "table", "--type", "int64", "7"], &["table", "--type"]);
+    refused(&["query", "table", "--prefixes", "7"], &["table", "prefixes"]);
+    refused(&["convert", "-o", "out", "file"], &["file", "not converted"]);
+    shell.write("keys", "a\n");
+    shell.run(&["build", "-o", "block", "keys"]).exits(0);
+    refused(&["query", "block", "--row-group", "0", "a"], &["block", "--row-group", "filter block"]);
+    refused(&["convert", "-o", "out", "block"], &["block", "no keys"]);
+    assert!(!shell.files().contains(&"out".to_owned()));
+}
+
+#[test]
+fn inspect_tells_kind_place_and_rate_of_every_filter() {
+    let whole = case("rocksdb-7.8.3", "fv5-ribbon-n2500");
+    let report = shell_with(&whole).run(&["inspect", "file", "--json"]).json(0);
+    assert_eq!((&report["kind"], &report["keys"]), (&"rocksdb-table".into(), &2500.into()));
+    assert_eq!(report["properties"]["format_version"], 5);
+    let filter = &report["filters"][0];
+    assert_eq!(filter["kind"], "rocksdb-ribbon");
+    assert!(filter["seed"].is_u64() && filter["columns"].as_f64().unwrap() > 6.0);
+    assert!(close(&report["summary"]["expected_false_positive_rate"], 0.0095, 0.3), "{report}");
+    assert!(close(&report["summary"]["bits_per_key"], 7.2, 0.1), "{report}");
+
+    let partitions = case("rocksdb-7.8.3", "fv5-part-bloom");
+    let shell = shell_with(&partitions);
+    let report = shell.run(&["inspect", "file", "--json"]).json(0);
+    let filters = report["filters"].as_array().unwrap();
+    assert!(filters.len() > 2 && filters.iter().all(|filter| filter["up_to_hex"].is_string()));
+    assert!(filters.iter().all(|filter| filter["probes"] == 6));
+    assert!(close(&report["summary"]["estimated_keys"], 4000.0, 0.05), "{report}");
+
+    let blocks = shell_with_file("leveldb", "tbl-n10000.ldb");
+    let report = blocks.run(&["inspect", "file", "--json"]).json(0);
+    assert_eq!((&report["kind"], &report["keys"]), (&"leveldb-table".into(), &10_000.into()));
+    assert_eq!(report["properties"]["filter_policy"], "leveldb.BuiltinBloomFilter2");
+    assert!(close(&report["summary"]["bits_per_key"], 10.0, 0.1), "{report}");
+    let text = blocks.run(&["inspect", "file"]).exits(0);
+    for part in ["leveldb-table", "10,000", "leveldb-bloom", "data blocks from 0 on", "--json tells all", "expected"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+
+    let parquet = shell_with_file("parquet", "pyarrow.parquet");
+    let report = parquet.run(&["inspect", "file", "--json", "--column", "i64", "--row-group", "0"]).json(0);
+    let case = case("parquet", "pyarrow-rg0-i64");
+    assert_eq!(report["filters"].as_array().unwrap().len(), 1);
+    let filter = &report["filters"][0];
+    assert_eq!(filter["offset"], case.number("bloom_filter_offset"));
+    assert_eq!(filter["blocks"], case.number("blocks"));
+    assert_eq!((&filter["physical_type"], &filter["num_values"]), (&"Int64".into(), &1000.into()));
+    let all = parquet.run(&["inspect", "file", "--json"]).json(0);
+    assert_eq!(all["filters"].as_array().unwrap().len(), 10);
+}
+
+fn close(found: &Value, expected: f64, share: f64) -> bool {
+    (found.as_f64().unwrap() - expected).abs() <= expected * share
+}
+
+#[test]
+fn a_table_without_a_filter_says_so() {
+    let shell = shell_with_file("rocksdb-9.8.4-layouts", "fv6-no-filter.sst");
+    let inspected = shell.run(&["inspect", "file"]);
+    assert!(inspected.stderr.contains("the table has no filter"), "{inspected:?}");
+    inspected.exits(0);
+    let asked = shell.run(&["query", "file", "anything"]);
+    assert!(asked.stderr.contains("the table has no filter"), "{asked:?}");
+    assert_eq!(asked.exits(0), "maybe\tanything\n");
+    let report = shell.run(&["inspect", "file", "--what-if", "--json"]).json(0);
+    assert_eq!(report["what_if"]["false_positive_rate"], 0.01);
+    shell.run(&["export", "file", "-o", "out"]).fails_with(&["file", "no filter to export"]);
+}
+
+#[test]
+fn verify_finds_damage_wherever_a_checksum_covers_it() {
+    for (folder, name) in [("leveldb", "tbl-n100.ldb"), ("rocksdb-9.8.4", "fv6-bloom-n100.sst")] {
+        let shell = shell_with_file(folder, name);
+        let sound = foreign_support::file(folder, name);
+        let report = shell.run(&["verify", "file", "--json"]).json(0);
+        assert_eq!((&report["sound"], &report["keys"], &report["denied_keys"]), (&true.into(), &100.into(), &0.into()));
+        for at in [0, sound.len() / 3, sound.len() / 2, sound.len() - 60] {
+            let mut flipped = sound.clone();
+            flipped[at] ^= 4;
+            shell.write("flipped", flipped);
+            let report = shell.run(&["verify", "flipped", "--json"]).json(1);
+            let damage = report["damage"].as_str().unwrap();
+            assert!(damage.starts_with("flipped: damaged: ") && damage.contains("offset"), "{name} at {at}: {damage}");
+        }
+        shell.write("cut", &sound[..sound.len() - 1]);
+        shell.run(&["verify", "cut"]).exits(1);
+        shell.run(&["query", "cut", "key"]).fails_with(&["cut", "no magic"]);
+    }
+    let shell = shell_with_file("parquet", "rs.parquet");
+    assert_eq!(shell.run(&["verify", "file", "--json"]).json(0)["filters"], 10);
+    let case = case("parquet", "rs-rg0-i64");
+    let mut damaged = case.bytes();
+    damaged[case.number("bloom_filter_offset") as usize] = 0xff;
+    shell.write("damaged", damaged);
+    shell.run(&["verify", "damaged"]).exits(1);
+    shell.run(&["query", "damaged", "--column", "i64", "7"]).fails_with(&["damaged", "filter header"]);
+}
+
+#[test]
+fn filters_that_overlap_are_told_of_once() {
+    // Every other one of these is the whole array of bits.
+    let (bits, filters) = (vec![0x55; 1 << 20], 1 << 16);
+    let mut block = bits.clone();
+    for number in 0..=filters {
+        let offset: u32 = if number % 2 == 0 { 0 } else { 1 << 20 };
+        block.extend(offset.to_le_bytes());
+    }
+    block.extend((bits.len() as u32).to_le_bytes());
+    block.push(11);
+    let mut forge = Forge::default();
+    let filter = forge.block(&block, 0);
+    let metaindex = forge.block(&forge::block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&forge::block::<&[u8], &[u8]>(&[]), 0);
+    let shell = Shell::new();
+    shell.write("file", forge.leveldb(metaindex, index));
+    let inspected = shell.run(&["inspect", "file", "--json"]);
+    assert!(inspected.stderr.contains("overlap"), "{inspected:?}");
+    assert_eq!(inspected.json(0)["filters"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_if_compares_every_native_kind_at_the_same_rate() {
+    for (folder, name) in
+        [("rocksdb-7.8.3", "fv5-bloom-n2500.sst"), ("leveldb", "tbl-n10000.ldb"), ("parquet", "rs.parquet")]
+    {
+        let shell = Shell::new();
+        shell.write("file", foreign_support::file(folder, name));
+        let report = shell.run(&["inspect", "file", "--what-if", "--json"]).json(0);
+        let what_if = &report["what_if"];
+        let rate = what_if["false_positive_rate"].as_f64().unwrap();
+        let filters = what_if["filters"].as_array().unwrap();
+        assert_eq!(filters[0]["is_present"], true);
+        assert_eq!(filters[0]["len_bytes"], report["summary"]["len_bytes"]);
+        for kind in
+            ["bloom", "blocked-bloom", "split-block", "split-block-512", "bumped-ribbon", "ribbon", "binary-fuse"]
+        {
+            let row = filters.iter().find(|row| row["filter"].as_str().unwrap().starts_with(&format!("{kind}:")));
+            let row = row.unwrap_or_else(|| panic!("no {kind} in {what_if}"));
+            assert!(row["expected_false_positive_rate"].as_f64().unwrap() <= rate * 1.01, "{name}: {row}");
+        }
+        let text = shell.run(&["inspect", "file", "--what-if"]).exits(0);
+        assert!(text.contains("of the present size") && text.contains("(present)"), "{text}");
+    }
+    let shell = Shell::new();
+    shell.write("keys", (0..5000).map(|i| format!("key-{i}\n")).collect::<String>());
+    shell.run(&["build", "-o", "block", "--filter", "blocked-bloom:10", "keys"]).exits(0);
+    let report = shell.run(&["inspect", "block", "--what-if", "--json"]).json(0);
+    let filters = report["what_if"]["filters"].as_array().unwrap();
+    let ribbon = filters.iter().find(|row| row["filter"].as_str().unwrap().starts_with("bumped-ribbon:")).unwrap();
+    // What is told of a kind is what building it gives.
+    let spec = ribbon["filter"].as_str().unwrap();
+    let built = shell.run(&["build", "-o", "ribbon", "--filter", spec, "--json", "keys"]).json(0);
+    assert!(close(&built["block_len_bytes"], ribbon["len_bytes"].as_f64().unwrap(), 0.02), "{ribbon} {built}");
+    assert!(close(&ribbon["share_of_present_len"], 0.69, 0.06), "{ribbon}");
+}
+
+#[test]
+fn an_exported_filter_answers_like_its_file() {
+    for (folder, name, more) in [
+        ("rocksdb-7.8.3", "fv5-ribbon-n2500", &[][..]),
+        ("parquet", "rs-rg1-i64", &["--column", "i64", "--row-group", "1"]),
+    ] {
+        let case = case(folder, name);
+        let shell = shell_with(&case);
+        let told = shell.run(&[&["export", "file", "-o", "filter"], more].concat()).json(0);
+        assert_eq!(told["len_bytes"], fs::metadata(shell.path("filter")).unwrap().len());
+        fs::rename(shell.path("filter"), shell.path("file")).unwrap();
+        let format = ["--format", told["format"].as_str().unwrap()];
+        let (present, absent) = match folder {
+            "parquet" => (case.plain_values(), case.absent_plain_values()),
+            _ => (case.keys(), case.absent_keys()),
+        };
+        answers_agree(&case, &shell, &format, &present, &absent);
+    }
+    let shell = shell_with_file("leveldb", "tbl-n10000.ldb");
+    shell.run(&["export", "file", "-o", "out"]).fails_with(&["file", "--number"]);
+    let told = shell.run(&["export", "file", "-o", "out", "--number", "3"]).json(0);
+    let offset = told["offset"].as_u64().unwrap() as usize;
+    let bytes = fs::read(shell.path("out")).unwrap();
+    assert!(fs::read(shell.path("file")).unwrap()[offset..].starts_with(&bytes));
+    shell.run(&["export", "file", "-o", "out", "--number", "3"]).fails_with(&["out", "--force"]);
+    shell.run(&["export", "file", "-o", "-", "--number", "3"]).fails_with(&["--output"]);
+    shell.run(&["export", "file", "-o", "new", "--number", "100000"]).fails_with(&["no filter 100000"]);
+    shell.write("keys", "a\nb\n");
+    shell.run(&["build", "-o", "block", "keys"]).exits(0);
+    let told = shell.run(&["export", "block", "-o", "payload"]).json(0);
+    let payload = fs::read(shell.path("payload")).unwrap();
+    assert_eq!((&told["kind"], &told["keys"]), (&"blocked-bloom".into(), &2.into()));
+    assert!(fs::read(shell.path("block")).unwrap().starts_with(&payload) && payload.len() >= 64);
+}
+
+#[test]
+fn a_converted_block_holds_every_key_of_its_table() {
+    for (folder, name) in [
+        ("leveldb", "tbl-snappy.ldb"),
+        ("leveldb", "db-n1500.ldb"),
+        ("rocksdb-7.8.3", "fv5-bloom-snappy.sst"),
+        ("rocksdb-9.8.4", "fv6-part-ribbon-decoupled.sst"),
+    ] {
+        let case = cases(folder).into_iter().find(|case| case.text("file") == name).unwrap();
+        let shell = shell_with(&case);
+        let told =
+            shell.run(&["convert", "file", "-o", "block", "--filter", "bumped-ribbon:fpr=0.01", "--json"]).json(0);
+        assert_eq!(told["distinct_keys"], case.number("n"), "{name}");
+        shell.write("keys", hex_lines(&case.keys()));
+        let report = shell.run(&["verify", "block", "--hex", "--against", "keys", "--json"]).json(0);
+        assert_eq!(report["keys_asked"], case.number("n"));
+        // The same block as from the keys themselves.
+        let built = ["build", "-o", "built", "--hex", "--filter", "bumped-ribbon:fpr=0.01", "keys"];
+        shell.run(&built).exits(0);
+        assert!(fs::read(shell.path("block")).unwrap() == fs::read(shell.path("built")).unwrap(), "{name}");
+    }
+    for name in ["fv2-lz4.sst", "fv6-zstd.sst", "fv5-lz4hc.sst"] {
+        let shell = shell_with_file("rocksdb-9.8.4-layouts", name);
+        let told = shell.run(&["convert", "file", "-o", "block", "--json"]).json(0);
+        let inspected = shell.run(&["inspect", "file", "--json"]).json(0);
+        assert_eq!(told["distinct_keys"], inspected["keys"], "{name}");
+    }
+    let shell = shell_with_file("leveldb", "tbl-n100.ldb");
+    // The index of a table without a database has keys that are shorter than what a database adds.
+    shell.run(&["convert", "file", "-o", "block", "--key-form", "internal"]).fails_with(&["file", "key at offset"]);
+    let told = shell.run(&["convert", "file", "-o", "block", "--key-form", "user", "--json"]).json(0);
+    assert_eq!(told["distinct_keys"], 100);
+    let shell = shell_with_file("rocksdb-9.8.4-layouts", "fv6-bz2.sst");
+    shell.run(&["convert", "file", "-o", "block"]).fails_with(&["file", "compression"]);
+    assert_eq!(shell.files(), ["file"], "nothing is left");
+}
+
+/// Processor time of this process's ended children, in seconds; 0 where the system does not tell it so.
+fn time_of_children() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // Behind the name: user and system time are fields 14 and 15 of 52, in hundredths.
+    let ticks = |number: usize| fields.get(number).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or_default();
+    (ticks(13) + ticks(14)) / 100.0
+}
+
+/// Asks a million keys, half of which are there, of `file`, and prints what it took.
+fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64) {
+    let (wall, cpu) = (std::time::Instant::now(), time_of_children());
+    let counts = shell.run(&[&["query", "file", "--count", "--json", "--keys", "keys"], arguments].concat()).json(0);
+    let (wall, cpu) = (wall.elapsed().as_secs_f64(), time_of_children() - cpu);
+    println!("{what}: 1,000,000 keys in {cpu:.2} s of processor time, {wall:.2} s in all; {counts}");
+    assert!(counts["maybe"].as_u64().unwrap() >= present_at_least);
+}
+
+#[test]
+#[ignore = "a measurement; run it with --nocapture"]
+fn a_million_keys_take_about_a_second() {
+    use filterblock::foreign::{KeyForm, leveldb, parquet, rocksdb};
+
+    let keys: Vec<String> = (0..1_000_000).map(|i| format!("key-{:016x}", i * 0x9e37_79b9_u64)).collect();
+    let shell = Shell::new();
+    shell.write("keys", keys.join("\n"));
+    let mut present: Vec<&String> = keys.iter().step_by(2).collect();
+    present.sort();
+    let mut options = leveldb::TableOptions::default();
+    (options.bits_per_key, options.keys) = (Some(10), KeyForm::User);
+    let mut table = leveldb::TableWriter::new(Vec::new(), options);
+    let mut columns = parquet::SplitBlockBuilder::for_values(500_000, 0.01).unwrap();
+    for key in &present {
+        table.add(key.as_bytes(), b"value").unwrap();
+        columns.add(key.as_bytes());
+    }
+    shell.write("file", table.finish().unwrap().0);
+    measure(&shell, "LevelDB table", &[], 500_000);
+    for kind in [rocksdb::FilterKind::FastLocalBloom, rocksdb::FilterKind::Ribbon128] {
+        let mut builder = rocksdb::FilterBuilder::new(rocksdb::FilterOptions {
+            kind,
+            bits_per_key: 10.0,
+            ..rocksdb::FilterOptions::default()
+        });
+        present.iter().for_each(|key| builder.add(key.as_bytes()));
+        shell.write("file", builder.finish());
+        measure(&shell, kind.name(), &["--format", "rocksdb-filter"], 500_000);
+    }
+    shell.write("file", columns.finish());
+    measure(&shell, "Parquet filter", &["--format", "parquet-sbbf", "--type", "utf8"], 500_000);
+}
