@@ -104,6 +104,13 @@ pub enum Error {
         /// The one asked for.
         wanted: HashKind,
     },
+    /// The store takes no more writes, since the numbers that it gives out come to their end.
+    OutOfNumbers {
+        /// Which numbers.
+        field: Field,
+        /// The last one given out.
+        last: u64,
+    },
 }
 
 impl Error {
@@ -183,6 +190,10 @@ impl fmt::Display for Error {
                  given would be {given}"
             ),
             Self::WrongHash { found, wanted } => write!(f, "keys were hashed by {found}, not by {wanted}"),
+            Self::OutOfNumbers { field, last } => write!(
+                f,
+                "the store takes no more writes: {field} {last} is near the last there is; a new store can take its pairs"
+            ),
         }
     }
 }

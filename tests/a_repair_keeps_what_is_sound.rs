@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use common::{DIR, change, files, image, key, quiet, scan_all};
-use filterblock::lsm::{Durability, RepairMode, RepairReport};
+use filterblock::lsm::{Durability, Progress, RepairMode, RepairReport};
 use filterblock::storage::{Memory, Storage};
 use filterblock::{Db, Error, FilterSpec, Options, TableShape};
 
@@ -108,7 +108,18 @@ fn a_sound_store_stays_as_it_is() {
     let (report, changed) = repair(&storage, &content, "sound");
     assert!(report.was_sound() && report.is_complete() && changed.is_empty(), "{report}");
     assert!(report.tables_kept >= 4 && report.tables_rewritten == 0);
-    assert!(!storage.exists(&Path::new(DIR).join("lost")));
+    let reaches_its_end = |told: &[Progress]| {
+        let last = told.last().unwrap();
+        assert!(told.is_sorted_by_key(|progress| progress.done_bytes) && told.len() > 20, "{told:?}");
+        assert!(told.iter().all(|progress| progress.total_bytes == last.done_bytes), "{told:?}");
+    };
+    let mut told = Vec::new();
+    Db::repair_with(DIR, options(&storage), RepairMode::DryRun, &mut |progress| told.push(progress)).unwrap();
+    reaches_its_end(&told);
+    told.clear();
+    Db::open(DIR, options(&storage)).unwrap().verify_with(&mut |progress| told.push(progress)).unwrap();
+    reaches_its_end(&told);
+    assert!(!storage.exists(&Path::new(DIR).join("lost")).unwrap());
 }
 
 #[test]
@@ -167,6 +178,7 @@ fn a_bit_flipped_in_a_table_costs_at_most_the_keys_of_its_block() {
         let bytes = sound.read(&path).unwrap();
         let data_len = data_len(&bytes);
         let step = if every() { 1 } else { 7 };
+        println!("{}: {} flips", path.display(), bytes.len().div_ceil(step));
         for at in (0..bytes.len()).step_by(step) {
             let storage = image(&sound);
             change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
@@ -192,7 +204,9 @@ fn of_a_table_that_is_cut_the_whole_blocks_are_there() {
     for path in files(&sound, Path::new(DIR), ".sst") {
         let bytes = sound.read(&path).unwrap();
         let data_len = data_len(&bytes);
-        for cut in (0..bytes.len()).step_by(if every() { 1 } else { 13 }) {
+        let step = if every() { 1 } else { 13 };
+        println!("{}: {} cuts", path.display(), bytes.len().div_ceil(step));
+        for cut in (0..bytes.len()).step_by(step) {
             let storage = image(&sound);
             change(&storage, &path, |bytes| bytes.truncate(cut));
             let what = format!("{} cut at {cut}", path.display());

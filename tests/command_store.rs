@@ -152,6 +152,57 @@ fn a_damaged_log_is_an_error_that_names_salvage_which_keeps_what_is_sound() {
     shell.run(&["db", "verify", "copy"]).exits(0);
 }
 
+/// The end of the log of a store that was copied while open, its last record whole, cut, or changed.
+#[test]
+fn the_end_of_a_log_that_is_no_record_is_told_and_is_damage_unless_bytes_are_missing() {
+    use filterblock::lsm::{Db, Durability, Options};
+    let shell = Shell::new();
+    let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
+    for key in ["a", "b"] {
+        db.put(key.as_bytes(), &[b'x'; 200]).unwrap();
+    }
+    // Header, record header, operation, lengths, key, value.
+    let (begin, len) = (48 + 24 + 1 + 1 + 1 + 2 + 200, 24 + 1 + 1 + 1 + 2 + 200);
+    type Edit = fn(&mut Vec<u8>);
+    let cases: [(&str, Edit, u64, i32); 5] = [
+        ("whole", |_| {}, 0, 0),
+        ("cut", |log| log.truncate(log.len() - 10), len - 10, 0),
+        ("flipped", |log| *log.last_mut().unwrap() ^= 1, len, 1),
+        ("zeros", |log| log.extend([0; 100]), 100, 0),
+        ("noise", |log| log.extend([0x5a; 100]), 100, 1),
+    ];
+    for (name, edit, torn, status) in cases {
+        let copy = |to: &str| {
+            fs::create_dir(shell.path(to)).unwrap();
+            for entry in fs::read_dir(shell.path("store")).unwrap() {
+                let path = entry.unwrap().path();
+                let mut bytes = fs::read(&path).unwrap();
+                if path.extension().is_some_and(|end| end == "log") {
+                    edit(&mut bytes);
+                }
+                fs::write(shell.path(to).join(path.file_name().unwrap()), bytes).unwrap();
+            }
+        };
+        copy(name);
+        let report = shell.run(&["db", "verify", name, "--json"]).json(status);
+        assert_eq!(report["sound"], status == 0, "{name}: {report}");
+        let warnings = report["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), usize::from(torn > 0), "{name}: {report}");
+        for warning in warnings {
+            let offset = if matches!(name, "cut" | "flipped") { begin } else { begin + len };
+            assert_eq!((&warning["offset"], &warning["len_bytes"]), (&offset.into(), &torn.into()), "{name}: {report}");
+            assert_eq!(warning["suspect"], status == 1, "{name}: {report}");
+            assert!(warning["file"].as_str().unwrap().ends_with(".log"), "{name}: {report}");
+        }
+        assert!(report["reports"].as_array().unwrap().is_empty(), "told once, {name}: {report}");
+        let again = format!("{name} again");
+        copy(&again);
+        let said = shell.run(&["db", "verify", &again]).exits(status);
+        assert_eq!(said.contains("no whole record"), torn > 0, "{name}: {said}");
+        shell.run(&["db", "verify", &again]).exits(0);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_benchmark_leaves_nothing() {

@@ -20,7 +20,7 @@ use filterblock::{Db, Error, Options, Verify};
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 type Edit<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
 
-const KEYS: u64 = 400;
+const KEYS: u64 = 150;
 const PAGE: usize = 4096;
 
 fn options(storage: &Faulty) -> Options {
@@ -40,14 +40,14 @@ fn store() -> (Faulty, Db, Content) {
     (0..KEYS).for_each(|i| db.put(&key(i), &[b'a'; 40]).unwrap());
     db.flush().unwrap();
     // Edits that leave nothing behind but a long manifest.
-    for _ in 0..60 {
+    for _ in 0..30 {
         db.put(&key(0), &[b'b'; 40]).unwrap();
         db.flush().unwrap();
         db.compact_range(..).unwrap();
     }
-    (100..300).for_each(|i| db.put(&key(i), &[b'b'; 40]).unwrap());
+    (40..115).for_each(|i| db.put(&key(i), &[b'b'; 40]).unwrap());
     db.flush().unwrap();
-    (0..KEYS).step_by(5).for_each(|i| db.put(&key(i), &[b'c'; 40]).unwrap());
+    (0..KEYS).step_by(2).for_each(|i| db.put(&key(i), &[b'c'; 40]).unwrap());
     db.delete(&key(7)).unwrap();
     while files(&storage, ".log").len() > 1 {
         std::thread::yield_now();
@@ -129,18 +129,17 @@ fn edits(path: &Path, sound: &[u8], others: &[Vec<u8>]) -> Vec<(String, Edit<'st
     edits
 }
 
-/// The damages of a file that change it, and the file then.
-fn damages(storage: &Faulty, path: &Path) -> Vec<(String, Vec<u8>)> {
+/// The damages of a file that change it, and the file then. One after the other: all of them would be gigabytes.
+fn damages(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u8>)> {
     let sound = storage.read(path).unwrap();
     let kind = path.extension().map_or("none", |end| end.to_str().unwrap()).to_owned();
     let alike = store_files(storage).into_iter().filter(|other| other != path && is_kind(other, &kind));
     let others: Vec<Vec<u8>> = alike.map(|other| storage.read(&other).unwrap()).collect();
-    let damaged = edits(path, &sound, &others).into_iter().map(|(what, edit)| {
+    edits(path, &sound, &others).into_iter().filter_map(move |(what, edit)| {
         let mut bytes = sound.clone();
         edit(&mut bytes);
-        (what, bytes)
-    });
-    damaged.filter(|(_, bytes)| *bytes != sound).collect()
+        (bytes != sound).then_some((what, bytes))
+    })
 }
 
 /// Whether a log cut there ends as one that was never longer: where records end, nothing can tell.
@@ -179,7 +178,7 @@ fn what_changes_while_the_store_is_closed_is_found() {
     let mut tried = 0;
     for path in store_files(&image) {
         let sound = image.read(&path).unwrap();
-        for (nth, (what, bytes)) in damages(&image, &path).into_iter().enumerate() {
+        for (nth, (what, bytes)) in damages(&image, &path).enumerate() {
             let what = || format!("{}: {what}", path.display());
             let copy = image.after(Crash::Kept, 0);
             copy.damage(&path, |old| *old = bytes.clone()).unwrap();

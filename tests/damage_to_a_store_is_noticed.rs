@@ -83,7 +83,7 @@ fn failed(storage: &Memory, error: &Error) -> Outcome {
     // The file that the message begins with is, or was to be, one of the store.
     let (file, _) = message.split_once(": ").unwrap();
     assert!(file.starts_with(DIR) && file.len() > DIR.len(), "{message} names no file");
-    assert!(error.is_damage() || !storage.exists(Path::new(file)), "{error:?}");
+    assert!(error.is_damage() || !storage.exists(Path::new(file)).unwrap(), "{error:?}");
     Outcome::Failed(message)
 }
 

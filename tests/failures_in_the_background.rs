@@ -56,9 +56,6 @@ impl Storage for Hooked {
         let (file, path) = (self.inner.create(path)?, path.to_path_buf());
         Ok(Box::new(HookedFile { file, path, on_write: Arc::clone(&self.on_write) }))
     }
-    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        self.inner.append(path)
-    }
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         self.inner.read(path)
     }
@@ -72,8 +69,8 @@ impl Storage for Hooked {
         (self.on_remove)(path)?;
         self.inner.remove(path)
     }
-    fn exists(&self, path: &Path) -> bool {
-        !(self.hides)(path) && self.inner.exists(path)
+    fn exists(&self, path: &Path) -> Result<bool> {
+        Ok(!(self.hides)(path) && self.inner.exists(path)?)
     }
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         self.inner.list(dir)
@@ -377,6 +374,119 @@ fn a_compaction_that_meets_damage_is_reported_once_and_stops_neither_reads_nor_w
     assert!(reports.len() == 1 && reports[0].starts_with(damaged.to_str().unwrap()), "{reports:?}");
     assert!(db.compact_range(..).unwrap_err().is_damage());
     db.close().unwrap();
+}
+
+/// Level 1 has the keys of level 2 once more, in many tables; `damage` is done to one of level 1.
+fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
+    let memory = Memory::new();
+    let options = || Options { block_size_bytes: 1, table_size_bytes: 4_000, auto_compaction: true, ..quiet(&memory) };
+    let fill = |options: Options| {
+        let db = Db::open(DIR, options).unwrap();
+        (0..1_000).for_each(|i| db.put(&key(i), &[b'v'; 20]).unwrap());
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        db.close().unwrap();
+    };
+    let into_level_1 = || Options { l0_compaction_trigger: 1, ..options() };
+    fill(Options { level_base_bytes: 1, level_size_ratio: 1 << 40, ..into_level_1() });
+    let below = files(&memory, Path::new(DIR), ".sst");
+    fill(into_level_1());
+    let mut above = files(&memory, Path::new(DIR), ".sst").into_iter().filter(|path| !below.contains(path));
+    let damaged = above.nth(3).unwrap();
+    common::change(&memory, &damaged, damage);
+    (memory, damaged)
+}
+
+/// With one entry a block, the first key of the second block made the largest there is, and its sum made right.
+fn disorder(bytes: &mut [u8]) {
+    let (block_len, footer) = (3 + 9 + 20 + 8 + 5, bytes.len() - 112);
+    let table_id = bytes[footer..footer + 16].to_vec();
+    let block = &mut bytes[block_len..2 * block_len];
+    assert_eq!((block[..3].to_vec(), &block[3..6]), (vec![0, 9, 21], &b"key"[..]));
+    block[6] = b'9';
+    let (covered, sum) = block.split_at_mut(block_len - 4);
+    let offset = (block_len as u64).to_le_bytes();
+    sum.copy_from_slice(&crc32fast::hash(&[&table_id, &offset[..], covered].concat()).to_le_bytes());
+}
+
+#[test]
+fn a_table_that_is_damaged_or_in_disorder_is_left_out_and_the_others_are_compacted() {
+    let damages: [fn(&mut Vec<u8>); 2] = [|bytes| bytes[70] ^= 1, |bytes| disorder(bytes)];
+    for damage in damages {
+        let (memory, damaged) = two_levels(damage);
+        let options = Options {
+            auto_compaction: true,
+            level_base_bytes: 1,
+            level_size_ratio: 1 << 40,
+            l0_compaction_trigger: 2,
+            l0_stall_trigger: 2,
+            write_buffer_bytes: 2_000,
+            ..quiet(&memory)
+        };
+        let db = Db::open(DIR, options).unwrap();
+        db.wait_idle().unwrap();
+        let levels = db.stats().levels;
+        assert_eq!((levels[1].tables, levels[2].tables > 2), (1, true), "{levels:?}");
+        // Level 0 cannot be merged into the one below it, and nobody waits for that.
+        (0..200).for_each(|i| db.put(&key(i * 5), &[b'w'; 100]).unwrap());
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        let reports = db.stats().reports;
+        assert!(reports.len() == 1 && reports[0].starts_with(damaged.to_str().unwrap()), "{reports:?}");
+        assert_eq!(db.get(&key(10)).unwrap().unwrap(), [b'w'; 100]);
+        let verified = db.verify().unwrap();
+        let found = verified.damage[0].to_string();
+        assert!(verified.damage.len() == 1 && found.starts_with(damaged.to_str().unwrap()), "{verified:?}");
+        let error = db.compact_range(..).unwrap_err();
+        assert!(error.is_damage() && error.to_string().starts_with(damaged.to_str().unwrap()), "{error}");
+        assert!(db.scan(..).any(|pair| pair.is_err_and(|error| error.is_damage())));
+        assert!(db.scan(..).rev().any(|pair| pair.is_err_and(|error| error.is_damage())));
+        db.close().unwrap();
+        let report = Db::repair(DIR, quiet(&memory), filterblock::lsm::RepairMode::Write).unwrap();
+        assert_eq!((report.tables_rewritten, report.tables_lost), (1, 0), "{report}");
+        assert!(scan_all(&Db::open(DIR, quiet(&memory)).unwrap()).len() >= 1_000 - 1);
+    }
+}
+
+#[test]
+fn a_store_that_has_failed_removes_nothing_for_a_compaction_that_was_under_way() {
+    let memory = Memory::new();
+    let [is_held, is_waiting, is_broken] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+    let (held, waiting, broken) = (Arc::clone(&is_held), Arc::clone(&is_waiting), Arc::clone(&is_broken));
+    let mut storage = Hooked::new(&memory, move |path| {
+        if is_table(path) && held.load(Ordering::Relaxed) {
+            waiting.store(true, Ordering::Relaxed);
+            wait_until(|| !held.load(Ordering::Relaxed));
+        }
+        Ok(())
+    });
+    storage.on_write = Arc::new(move |path| match path.extension().is_some_and(|end| end == "log") {
+        true if broken.load(Ordering::Relaxed) => Err(Error::Io(std::io::ErrorKind::Other.into())),
+        _ => Ok(()),
+    });
+    let db = Arc::new(Db::open(DIR, options(&storage, &memory)).unwrap());
+    for value in [b"one", b"two"] {
+        (0..20).for_each(|i| db.put(&key(i), value).unwrap());
+        db.flush().unwrap();
+    }
+    let (tables, manifest) = (files(&memory, Path::new(DIR), ".sst"), files(&memory, Path::new(DIR), "MANIFEST-"));
+    let before = memory.read(&manifest[0]).unwrap();
+    is_held.store(true, Ordering::Relaxed);
+    let compacts = Arc::clone(&db);
+    let compaction = std::thread::spawn(move || compacts.compact_range(..));
+    wait_until(|| is_waiting.load(Ordering::Relaxed));
+    is_broken.store(true, Ordering::Relaxed);
+    let mut batch = WriteBatch::new();
+    batch.put(b"never there", b"").unwrap();
+    assert!(matches!(db.write_with(batch, Durability::Sync).unwrap_err().root(), Error::Io(_)));
+    is_held.store(false, Ordering::Relaxed);
+    assert!(matches!(compaction.join().unwrap().unwrap_err().root(), Error::Poisoned { .. }));
+    drop(db);
+    let left = files(&memory, Path::new(DIR), ".sst");
+    assert!(tables.iter().all(|table| left.contains(table)), "{left:?} of {tables:?}");
+    assert!(memory.read(&manifest[0]).unwrap() == before);
+    let db = Db::open(DIR, quiet(&memory)).unwrap();
+    assert!(scan_all(&db).iter().all(|(_, value)| value == b"two") && scan_all(&db).len() == 20);
 }
 
 #[test]

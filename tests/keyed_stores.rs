@@ -125,7 +125,7 @@ fn a_new_store_with_a_secret_takes_siphash_and_one_that_lacks_it_is_not_made() {
     }
     let error = Db::open(DIR, options(&storage, Some(HashKind::Xxh3), Some(1))).unwrap_err();
     assert!(matches!(error.root(), Error::InvalidArgument { what: "secret", .. }), "{error}");
-    assert!(!storage.exists(Path::new(DIR)));
+    assert!(!storage.exists(Path::new(DIR)).unwrap());
     Db::open(DIR, options(&storage, None, Some(1))).unwrap().close().unwrap();
     let error = Db::open(DIR, options(&storage, None, None)).unwrap_err();
     assert!(matches!(error.root(), Error::KeyNeeded { hash: HashKind::SipHash13 }), "{error}");

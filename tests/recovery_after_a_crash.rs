@@ -108,7 +108,7 @@ fn leftovers_go_when_the_store_opens_and_files_of_others_stay() {
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     assert_eq!((scan_all(&db).len(), db.stats().reports), (100, vec![]));
     for name in leftovers {
-        assert!(!storage.exists(&dir.join(name)), "{name} stays");
+        assert!(!storage.exists(&dir.join(name)).unwrap(), "{name} stays");
     }
     for name in foreign {
         assert_eq!(storage.read(&dir.join(name)).unwrap(), b"not ours", "{name}");
@@ -159,7 +159,7 @@ fn a_crash_between_any_two_files_of_the_first_creation_leaves_what_becomes_a_sto
         for storage in [crashed, again] {
             let db = Db::open(DIR, quiet(&storage)).unwrap();
             assert_eq!(db.get(b"key").unwrap().unwrap(), b"value", "crash after {count} files");
-            assert!(!storage.exists(&dir.join("CURRENT.tmp")));
+            assert!(!storage.exists(&dir.join("CURRENT.tmp")).unwrap());
         }
     }
     // The first manifest itself may be torn, as long as it is not in force.

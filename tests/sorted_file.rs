@@ -269,7 +269,7 @@ fn without_the_secret_or_with_another_every_answer_of_the_filter_is_maybe() {
     let model = numbers(100);
     let [secret, other] = [[1; 16], [2; 16]].map(|bytes| Secret::new(&bytes).unwrap());
     for of in [KeyHasher::xxh3_with_secret, KeyHasher::sip13] {
-        if storage.exists(path) {
+        if storage.exists(path).unwrap() {
             storage.remove(path).unwrap();
         }
         let hasher = of(HashSeed(7), &secret);

@@ -13,7 +13,7 @@ use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice::FilterChoice;
 use super::output::{self, message};
 use super::secret::{HashArguments, SecretArguments};
-use super::text;
+use super::{progress, text};
 use crate::error::{Error, Field};
 use crate::lsm::{Db, Durability, LogRecovery, Options};
 
@@ -154,7 +154,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Command::Compact { store, filter } => {
             let filter = Some(filter.filter.policy());
             let db = store.open_with(Options { create_if_missing: false, filter, ..Options::default() })?;
-            db.compact_range(..)?;
+            let bar = progress::spinner("compacting");
+            let compacted = db.compact_range(..);
+            bar.finish_and_clear();
+            compacted?;
             close(db)
         }
         Command::Stats(arguments) => stats::run(arguments),

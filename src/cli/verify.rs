@@ -63,7 +63,10 @@ struct Report {
 /// Runs `filterblock verify`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let mut report = Report { file: arguments.file.display().to_string(), ..Report::default() };
-    match block_file::check(&arguments.file)? {
+    let bar = progress::spinner("reading the filter");
+    let checked = block_file::check(&arguments.file);
+    bar.finish_and_clear();
+    match checked? {
         BlockFile::Sound(filter) => {
             report.sound = true;
             if let Some(keys) = &arguments.against {

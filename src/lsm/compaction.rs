@@ -1,7 +1,6 @@
 //! Levelled compaction: merges tables downwards, so that each level below 0 stays one sorted run and reads ask few.
 
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::file_name::table_name;
@@ -11,10 +10,11 @@ use super::scan::{Direction, Merge, RunCursor, Source};
 use super::shared::Shared;
 use super::version::{StoredTable, Version};
 use super::version_edit::{NUM_LEVELS, VersionEdit};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filter::FilterSpec;
 use crate::policy::TableShape;
 use crate::sstable::TableWriter;
+use crate::sync::atomic::Ordering;
 
 /// What to merge, and where to.
 #[derive(Debug)]
@@ -114,18 +114,18 @@ pub(super) fn run_compactions(shared: &Shared) {
             cursor.clone_from(&last.meta.largest);
         }
         let result = shared.compact(&compaction);
+        match &result {
+            // Nothing has changed, and what is sound can be read and written as before; trying again would not help.
+            Err(error) if error.is_damage() => shared.leave_out(&compaction, error),
+            _ => {}
+        }
         // The tables that it replaced go now, not when the next compaction begins.
         drop(compaction);
         drop(turn);
-        match result {
-            Ok(()) => {}
-            // Nothing has changed, and what is sound can be read and written as before; trying again would not help.
-            Err(error) if error.is_damage() => {
-                shared.has_given_up.store(true, Ordering::Relaxed);
-                shared.reports.add(format!("{error}; no compaction in the background until the store is reopened"));
-                shared.wake_all();
-            }
-            Err(error) => shared.fail(&error),
+        if let Err(error) = result
+            && !error.is_damage()
+        {
+            shared.fail(&error);
         }
     }
 }
@@ -136,29 +136,59 @@ impl Shared {
         self.pick_compaction(&[]).is_some()
     }
 
-    /// Whether compactions are to come without anybody's asking.
-    pub(super) fn compacts_by_itself(&self) -> bool {
-        self.options.auto_compaction && !self.has_given_up.load(Ordering::Relaxed)
+    /// Keeps the table that an error names out of compactions in the background.
+    fn leave_out(&self, compaction: &Compaction, error: &Error) {
+        let is_named = |table: &Arc<StoredTable>| matches!(error, Error::InFile { path, .. } if *path == table.path);
+        let is_any_named = compaction.inputs().any(is_named);
+        // Where it names none of them, what was written is damaged. Whatever it came from, the next attempt would fail.
+        let numbers =
+            compaction.inputs().filter(|table| !is_any_named || is_named(table)).map(|table| table.meta.number);
+        lock(&self.left_out).extend(numbers);
+        self.reports.add(format!("{error}; left out of compactions in the background until the store is reopened"));
+    }
+
+    /// Whether the background is to compact level 0, when it is full.
+    pub(super) fn compacts_level_0(&self, version: &Version) -> bool {
+        self.options.auto_compaction
+            && (lock(&self.left_out).is_empty() || self.compaction_of_level_0(version).is_some())
+    }
+
+    fn compaction_of_level_0(&self, version: &Version) -> Option<Compaction> {
+        let compaction = Compaction::of(version, 0, version.tables(0).cloned().collect())?;
+        self.is_left_in(&compaction).then_some(compaction)
+    }
+
+    /// Whether none of the tables is known to be damaged.
+    fn is_left_in(&self, compaction: &Compaction) -> bool {
+        let left_out = lock(&self.left_out);
+        compaction.inputs().all(|table| !left_out.contains(&table.meta.number))
     }
 
     /// The compaction that is needed most, if any.
     fn pick_compaction(&self, cursors: &[Vec<u8>]) -> Option<Compaction> {
-        if !self.compacts_by_itself() {
+        if !self.options.auto_compaction {
             return None;
         }
         let version = Arc::clone(&self.state.load().version);
-        let l0_tables: Vec<_> = version.tables(0).cloned().collect();
-        if l0_tables.len() >= self.options.l0_compaction_trigger.max(1) {
-            return Compaction::of(&version, 0, l0_tables);
+        if version.tables(0).count() >= self.options.l0_compaction_trigger.max(1)
+            && let Some(compaction) = self.compaction_of_level_0(&version)
+        {
+            return Some(compaction);
         }
         let mut limit = self.options.level_base_bytes;
         for level in 1..NUM_LEVELS - 1 {
             let bytes: u64 = version.tables(level).map(|table| table.meta.len_bytes).sum();
             if bytes > limit {
-                let after = cursors.get(level);
-                let next = version.tables(level).find(|table| after.is_none_or(|key| table.meta.smallest > *key));
-                let table = next.or_else(|| version.tables(level).next())?;
-                return Compaction::of(&version, level, vec![Arc::clone(table)]);
+                let is_next =
+                    |table: &&Arc<StoredTable>| cursors.get(level).is_none_or(|after| table.meta.smallest > *after);
+                let (next, rest) = version.tables(level).partition::<Vec<_>, _>(is_next);
+                let in_turn = next.into_iter().chain(rest);
+                let mut compactions =
+                    in_turn.filter_map(|table| Compaction::of(&version, level, vec![Arc::clone(table)]));
+                let found = compactions.find(|compaction| self.is_left_in(compaction));
+                if found.is_some() {
+                    return found;
+                }
             }
             limit = limit.saturating_mul(self.size_ratio());
         }
@@ -168,7 +198,7 @@ impl Shared {
     /// Waits until no compaction is under way, and gives the caller the next turn.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] after a failure.
+    /// [`Error::Poisoned`] after a failure.
     fn begin_compaction(&self) -> Result<Turn<'_>> {
         let mut work = lock(&self.work);
         work.callers_waiting += 1;
@@ -177,7 +207,7 @@ impl Shared {
         }
         work.callers_waiting -= 1;
         if let Some(reason) = &work.failure {
-            return Err(crate::Error::Poisoned { reason: reason.clone() });
+            return Err(Error::Poisoned { reason: reason.clone() });
         }
         work.compacting = true;
         Ok(Turn(self))
@@ -186,7 +216,7 @@ impl Shared {
     /// Merges all tables with keys of a range down to the lowest level that holds any, one level after the other.
     ///
     /// # Errors
-    /// Damage of the tables, I/O errors, [`crate::Error::Poisoned`] after an earlier failure.
+    /// Damage of the tables, I/O errors, [`Error::Poisoned`] after an earlier failure.
     pub(super) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
         let within = |table: &StoredTable| {
             let starts_before_end = match to {

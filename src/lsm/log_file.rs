@@ -105,19 +105,9 @@ impl LogWriter {
         put_u64(&mut buffer, first_sequence);
         let sum = Crc32::new().with(&buffer).finish();
         put_u32(&mut buffer, sum);
-        Ok(Self::new(file, path, id, buffer, 0, first_sequence))
-    }
-
-    fn new(
-        file: Box<dyn WriteFile>,
-        path: &Path,
-        id: LogId,
-        buffer: Vec<u8>,
-        synced_len_bytes: u64,
-        next_sequence: u64,
-    ) -> Self {
         let path = path.to_path_buf();
-        Self { file, path, id_sum: id.sum(), buffer, synced_len_bytes, next_sequence, failure: None }
+        let next_sequence = first_sequence;
+        Ok(Self { file, path, id_sum: id.sum(), buffer, synced_len_bytes: 0, next_sequence, failure: None })
     }
 
     /// Appends one record, whose payload is `parts` put together; it is in the process's memory until [`Self::flush`].
@@ -227,23 +217,30 @@ impl LogWriter {
 }
 
 #[cfg(test)]
-#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
-    use crate::storage::Disk;
+    use crate::storage::faulty::{Fault, FaultKind, Faulty, Operation};
 
-    fn writer(device: &str) -> LogWriter {
-        let path = Path::new(device);
+    /// The log, of which what is asked of the storage from now on fails once.
+    fn writer() -> (Faulty, LogWriter) {
+        let (storage, path) = (Faulty::new(), Path::new("1.log"));
         let id = LogId { kind: LogKind::WriteAhead, store_id: [0; 16], number: 1 };
-        LogWriter::new(Disk.append(path).unwrap(), path, id, Vec::new(), 0, 0)
+        let mut log = LogWriter::create(&storage, path, id, 0).unwrap();
+        log.append(1, &[b"x"]).unwrap();
+        (storage, log)
+    }
+
+    fn fail_next(storage: &Faulty) {
+        storage.fail(Fault { from: 0, kind: FaultKind::Io, is_lasting: false });
     }
 
     #[test]
     fn after_a_failed_sync_every_call_is_refused_with_its_reason() {
-        let mut log = writer("/dev/null");
-        log.append(1, &[b"x"]).unwrap();
+        let (storage, mut log) = writer();
         log.flush().unwrap();
+        fail_next(&storage);
         assert!(matches!(log.sync().unwrap_err().root(), Error::Io(_)));
+        assert_eq!(storage.struck().first().unwrap().0, Operation::Sync);
         for error in [log.append(2, &[b"y"]).unwrap_err(), log.flush().unwrap_err(), log.sync().unwrap_err()] {
             assert!(matches!(error.root(), Error::Poisoned { .. }), "{error}");
         }
@@ -251,9 +248,10 @@ mod tests {
 
     #[test]
     fn after_a_failed_write_every_call_is_refused_with_its_reason() {
-        let mut log = writer("/dev/full");
-        log.append(1, &[b"x"]).unwrap();
+        let (storage, mut log) = writer();
+        fail_next(&storage);
         assert!(matches!(log.flush().unwrap_err().root(), Error::Io(_)));
+        assert_eq!(storage.struck().first().unwrap().0, Operation::Write);
         assert!(matches!(log.append(2, &[b"y"]).unwrap_err().root(), Error::Poisoned { .. }));
     }
 }

@@ -8,8 +8,9 @@
 //! * One, otherwise: bytes were lost that nobody may lose. An error, or under [`LogRecovery::Salvage`] skipped and
 //!   reported.
 
+use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::checksum::Crc32;
 use crate::codec::Cursor;
@@ -57,6 +58,8 @@ pub struct LogEnd {
     pub valid_len_bytes: u64,
     /// Bytes after that: left by a crash, or without a sound record to the end of the file.
     pub torn_tail_bytes: u64,
+    /// Whether these lack something: bytes at the end, or sectors that were never written.
+    pub is_tail_cut: bool,
     /// Offset and length of what was skipped (never any under [`LogRecovery::Strict`]); a length of 0 stands for
     /// sequence numbers that are missing though no bytes are in their place.
     pub skipped: Vec<(u64, u64)>,
@@ -71,6 +74,44 @@ impl LogEnd {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.torn_tail_bytes == 0 && self.skipped.is_empty() && self.next_sequence.is_some()
+    }
+
+    /// What is at the end of the file at `path` and is no record.
+    pub(super) fn tail(&self, path: &Path) -> Option<LogTail> {
+        let (offset, len_bytes) = (self.valid_len_bytes, self.torn_tail_bytes);
+        (len_bytes > 0).then(|| LogTail { path: path.to_path_buf(), offset, len_bytes, is_cut: self.is_tail_cut })
+    }
+}
+
+/// Bytes at the end of a log or manifest that are no record. Opening a store cuts them off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogTail {
+    /// The file.
+    pub path: PathBuf,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many they are.
+    pub len_bytes: u64,
+    /// Whether bytes are missing at the end, or sectors were never written: what a crash leaves of a write that nobody was
+    /// told was durable. Otherwise a record is there in its full length and does not hold: a write that the device was in
+    /// the middle of, or damage to one that may have been acknowledged. Nothing tells which, for only the next record says
+    /// what was synced. Nor does anything tell a cut by a crash from another that removed whole records.
+    pub is_cut: bool,
+}
+
+impl fmt::Display for LogTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, offset, len_bytes, is_cut } = self;
+        write!(
+            f,
+            "{}: the last {len_bytes} bytes, at offset {offset}, are no whole record and were cut off: ",
+            path.display()
+        )?;
+        f.write_str(match is_cut {
+            true => "a write that a crash cut",
+            false => "nothing is missing of them, so this is damage, or a write that a crash left half done",
+        })
     }
 }
 
@@ -136,6 +177,7 @@ impl<'a> Reader<'a> {
             end.skipped.push((offset as u64, (next - offset) as u64));
             offset = next;
         }
+        end.is_tail_cut = offset < self.bytes.len() && self.is_cut_at(offset, end.next_sequence);
         end.valid_len_bytes = offset as u64;
         end.torn_tail_bytes = (self.bytes.len() - offset) as u64;
         Ok(end)
@@ -267,6 +309,41 @@ impl<'a> Reader<'a> {
             start = end;
         }
         false
+    }
+
+    /// Whether what lies from `offset` on, which does not hold, lacks bytes at its end or sectors in between.
+    fn is_cut_at(&self, offset: usize, expected: Option<u64>) -> bool {
+        let tail = self.bytes.get(offset..).unwrap_or_default();
+        if Self::is_short(tail, offset as u64, expected).unwrap_or(true) {
+            return true;
+        }
+        let mut start = offset;
+        while start < self.bytes.len() {
+            let end = (start + 1).next_multiple_of(SECTOR_LEN_BYTES).min(self.bytes.len());
+            let sector = self.bytes.get(start..end).unwrap_or_default();
+            // Of a sector in which the file ends, a few zeros may well be those of a value.
+            let counts = start == offset || sector.len() >= RECORD_HEADER_LEN_BYTES;
+            if counts && sector.iter().all(|&byte| byte == 0) {
+                return true;
+            }
+            start = end;
+        }
+        false
+    }
+
+    /// Whether the file ends before the record does that begins at `offset`; an error where it ends in its header.
+    fn is_short(tail: &[u8], offset: u64, expected: Option<u64>) -> Result<bool> {
+        let mut cursor = Cursor::new(tail, offset);
+        if offset == 0 {
+            return Ok(tail.len() < HEADER_LEN_BYTES);
+        }
+        let payload_len = u64::from(cursor.take_u32(Field::LogRecord)?);
+        let sequence = cursor.take_u64(Field::LogRecord)?;
+        let synced_len_bytes = cursor.take_u64(Field::LogRecord)?;
+        cursor.take_u32(Field::LogRecord)?;
+        // Noise may claim any length, but not this place among the writes.
+        let is_next = Some(sequence) == expected && synced_len_bytes <= offset;
+        Ok(is_next && payload_len > cursor.rest().len() as u64)
     }
 
     /// Whether a record from `next` on says that the bytes at `offset` were durable before it was written.

@@ -219,6 +219,43 @@ fn a_tail_of_zeros_or_noise_is_cut() {
 }
 
 #[test]
+fn a_tail_that_lacks_nothing_is_told_from_one_that_was_cut() {
+    let payloads: [&[u8]; 3] = [b"first", &[b'x'; 1_500], &[b'y'; 1_500]];
+    let (sound, ranges) = log_of(ID, &payloads, true);
+    let is_cut = |bytes: &[u8]| {
+        let end = strict(bytes).0.unwrap();
+        assert!(end.torn_tail_bytes > 0 && end.tail(path()).unwrap().is_cut == end.is_tail_cut);
+        end.is_tail_cut
+    };
+    // Any length, but for where records end.
+    for len in (1..sound.len()).filter(|len| *len != HEADER_LEN_BYTES && ranges.iter().all(|range| range.end != *len)) {
+        assert!(is_cut(&sound[..len]), "{len}");
+    }
+    // Any bit of the last record but those of a length that claims more than there is.
+    let last = ranges[2].clone();
+    for bit in last.start * 8..last.end * 8 {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let claims_more =
+            bit / 8 < last.start + 4 && bytes[last.start..last.start + 4] > sound[last.start..last.start + 4];
+        assert!(!is_cut(&bytes) || claims_more, "bit {bit}");
+    }
+    for byte in [0, 0xff, b'z'] {
+        let mut bytes = sound.clone();
+        bytes[last.start + 100..last.start + 110].fill(byte);
+        assert!(!is_cut(&bytes));
+        // A whole sector of zeros is what a crash leaves of one that was never written.
+        bytes[last.start..].fill(byte);
+        assert_eq!(is_cut(&bytes), byte == 0);
+        assert_eq!(is_cut(&[sound.as_slice(), &[byte; 300]].concat()), byte == 0);
+    }
+    let mut bytes = sound.clone();
+    let sector = last.start.next_multiple_of(SECTOR_LEN_BYTES);
+    bytes[sector..sector + SECTOR_LEN_BYTES].fill(0);
+    assert!(is_cut(&bytes));
+}
+
+#[test]
 fn blank_sectors_are_a_crash_unless_they_had_been_synced() {
     let payloads: Vec<Vec<u8>> = (1..=40u8).map(|i| vec![i; 100]).collect();
     let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
@@ -323,7 +360,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 16).unwrap() % end
+        usize::try_from((self.0 >> 16) % end as u64).unwrap()
     }
 }
 

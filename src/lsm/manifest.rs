@@ -70,11 +70,10 @@ impl Manifest {
         let path = dir.join(manifest_name(number));
         let mut state = StoreState::default();
         let end = read_log(storage, &path, log_id(number), LogRecovery::Strict, &mut |record| {
-            let edit = VersionEdit::decode(record.payload, record.payload_offset)?;
+            let edit = state.apply_encoded(record.payload, record.payload_offset)?;
             if record.sequence == 0 && edit.store_id.is_none() {
                 return Err(Error::Corrupt { field: Field::StoreId, offset: record.payload_offset });
             }
-            state.apply(&edit, record.payload_offset)?;
             Ok(record.sequence.saturating_add(1))
         })?;
         // It came into force only after its first edit was durable.
@@ -115,7 +114,7 @@ pub(super) fn log_id(number: u64) -> LogId {
 
 fn set_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
     let (temporary, current) = (dir.join(CURRENT_TEMPORARY), dir.join(CURRENT));
-    if storage.exists(&temporary) {
+    if storage.exists(&temporary)? {
         // A crash left it.
         storage.remove(&temporary)?;
     }

@@ -20,8 +20,13 @@ mod log_file;
 mod log_reader;
 mod manifest;
 mod memtable;
+#[cfg(test)]
+mod number_tests;
+#[cfg(all(test, loom))]
+mod obsolete_loom_tests;
 mod open;
 mod options;
+mod read_state;
 mod recovery;
 mod repair;
 mod reports;
@@ -37,9 +42,9 @@ mod write;
 
 pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 pub use db::{Db, Snapshot};
-pub use log_reader::LogRecovery;
+pub use log_reader::{LogRecovery, LogTail};
 pub use options::{Durability, FilterUse, Options};
 pub use repair::{LOST, RepairMode, RepairReport};
 pub use scan::Scan;
 pub use stats::{LevelStats, Stats};
-pub use verify::VerifyReport;
+pub use verify::{Progress, VerifyReport};

@@ -1,18 +1,17 @@
 //! Opening a store: its lock, its manifest, its tables, its logs, and what a crash left over.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
-use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse};
+use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse, table_name};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
+use super::read_state::{Published, ReadState};
 use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
 use super::reports::Reports;
-use super::shared::{LogState, ReadState, Registry, Shared, Work, create_log, open_table};
+use super::shared::{LogState, Registry, Shared, Work, create_log, open_table};
 use super::stats::Counters;
 use super::version::Version;
 use super::version_edit::{StoreState, first_overlap};
@@ -22,6 +21,8 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{HashKind, HashSeed, KeyHasher};
 use crate::sstable::BlockCache;
 use crate::storage::Storage;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::{Condvar, Mutex};
 
 /// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
 ///
@@ -29,7 +30,7 @@ use crate::storage::Storage;
 /// `NotAStore`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
     let storage = Arc::clone(&options.storage);
-    let exists = storage.exists(&dir.join(CURRENT));
+    let exists = storage.exists(&dir.join(CURRENT))?;
     if !exists {
         check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
         // A secret that is missing is told before anything is made.
@@ -47,7 +48,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
 pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
     let storage = Arc::clone(&options.storage);
     let reports = Reports::default();
-    let (registry, hasher) = if storage.exists(&dir.join(CURRENT)) {
+    let (registry, hasher) = if storage.exists(&dir.join(CURRENT))? {
         recover_registry(&options, dir, &reports)?
     } else {
         // Looked at again under the lock: whatever it was that the first look saw, no file of a store is made anew.
@@ -64,8 +65,10 @@ pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
 /// before may have created it and then failed to sync it.
 pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let is_path = |path: &&Path| !path.as_os_str().is_empty();
-    let (created, found): (Vec<&Path>, Vec<&Path>) =
-        dir.ancestors().filter(is_path).partition(|path| !storage.exists(path));
+    let (mut created, mut found) = (Vec::new(), Vec::new());
+    for path in dir.ancestors().filter(is_path) {
+        if storage.exists(path)? { found.push(path) } else { created.push(path) }
+    }
     storage.create_dir_all(dir)?;
     let sync_name = |path: &Path| match path.parent() {
         Some(parent) => storage.sync_dir(if is_path(&parent) { parent } else { Path::new(".") }),
@@ -91,7 +94,7 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
         let reason = "no store here, and it is not to be created";
         Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(dir)
     };
-    if !storage.exists(dir) {
+    if !storage.exists(dir)? {
         return if create_if_missing { Ok(()) } else { Err(missing()) };
     }
     // What a crash in the middle of the first creation leaves: nothing that could hold data.
@@ -169,20 +172,28 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     let storage = options.storage.as_ref();
     let recovered = Manifest::recover(storage, dir)?;
     let path = dir.join(manifest_name(recovered.number));
-    let mut state = recovered.state.clone();
+    let mut state = recovered.state;
     // Under another secret every filter would deny keys that are there. Nobody is to wonder about a slow store either.
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     in_order(&state, &path)?;
     // Numbers given out since the last edit must not be given out again.
+    let mut tables = BTreeSet::new();
     for name in storage.list(dir)? {
         if let Some(number) = number_in(&name) {
             in_range(number, Field::FileNumber, &dir.join(&name))?;
             state.next_file_number = state.next_file_number.max(number + 1);
         }
+        if let Some(FileName::Table(number)) = parse(&name) {
+            tables.insert(number);
+        }
+    }
+    // Before anything is written, and before as many are opened as a manifest may claim.
+    if let Some(table) = state.levels.iter().flatten().find(|table| !tables.contains(&table.number)) {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        return Err(Error::Io(missing).in_file(&dir.join(table_name(table.number))));
     }
     if !recovered.end.is_clean() {
-        let (len, offset) = (recovered.end.torn_tail_bytes, recovered.end.valid_len_bytes);
-        reports.add(format!("{}: {len} bytes from {offset} on were cut off by a crash", path.display()));
+        reports.add_tail(recovered.end.tail(&path));
         // While the manifest is still the torn one: should this open fail, the next one must know as much.
         set_aside_unnamed(storage, dir, &state, reports)?;
     }
@@ -209,17 +220,15 @@ fn build(dir: &Path, options: Options, registry: Registry, hasher: KeyHasher, re
         dir: dir.to_path_buf(),
         store_id,
         hasher,
-        state: ArcSwap::from_pointee(state),
-        state_change: Mutex::new(()),
-        visible: AtomicU64::new(last_sequence),
+        state: Published::new(state, last_sequence),
         queue: WriteQueue::default(),
         log: Mutex::new(log),
         registry: Mutex::new(registry),
         next_file_number: AtomicU64::new(log_number + 1),
         work: Mutex::new(Work::default()),
-        changed: std::sync::Condvar::new(),
+        changed: Condvar::new(),
         closed,
-        has_given_up: false.into(),
+        left_out: Mutex::default(),
         cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
         counters: Counters::new(),
         reports,

@@ -59,8 +59,9 @@ pub struct Options {
     pub max_waiting_buffers: usize,
     /// Compaction starts a new table at this size.
     pub table_size_bytes: u64,
-    /// Compact in the background. Without it, writers never wait for compaction either. When a compaction meets damaged
-    /// data, that is reported, and there are none until the store is reopened.
+    /// Compact in the background. Without it, writers never wait for compaction either. When a compaction meets a damaged
+    /// table, that is reported, and the table, with whatever would have to be merged with it, is left out until the store
+    /// is reopened.
     pub auto_compaction: bool,
     /// Tables in level 0 that start a compaction.
     pub l0_compaction_trigger: usize,

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::batch::BatchOps;
 use super::file_name::{FileName, log_name, parse};
@@ -17,6 +16,10 @@ use crate::storage::Storage;
 
 /// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
 pub(super) const MAX_NUMBER: u64 = u64::MAX / 2;
+
+/// Beyond this no write is taken, so that a store that was written to can be opened: what is left up to [`MAX_NUMBER`] is
+/// for what was acknowledged already, for flushes, compactions and reopening, which at a billion a second take 146 years.
+pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
 
 /// Brings the writes of all logs that are still needed into tables of level 0.
 ///
@@ -38,7 +41,7 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
         shared.missing_log(oldest_needed)?;
     }
-    let last_sequence = shared.visible.load(Ordering::Relaxed);
+    let last_sequence = shared.state.last_visible();
     let mut replay =
         Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence, has_gap: false };
     for number in numbers {
@@ -50,20 +53,25 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         let state = lock(&shared.registry).state.clone();
         set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
     }
-    if last_sequence > shared.visible.swap(last_sequence, Ordering::Release) {
+    if last_sequence > shared.state.last_visible() {
+        shared.state.make_visible(last_sequence);
+        // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
+        // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
+        // failure that they do not, writes would be missing in the middle.
+        install(shared, &memtable, last_sequence)?;
         let mut log = lock(&shared.log);
         log.last_sequence = last_sequence;
         shared.rotate(&mut log)?;
     }
     // Also when nothing was replayed: the logs before go now, and a log that the manifest names must exist.
-    install(shared, &memtable, Some(shared.state.load().memtable.log_number), last_sequence)
+    let log_number = Some(shared.state.load().memtable.log_number);
+    shared.install(VersionEdit { log_number, ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 
-/// Writes a memtable to level 0; with `log_number`, logs below that are no longer needed.
-fn install(shared: &Shared, memtable: &Memtable, log_number: Option<u64>, last_sequence: u64) -> Result<()> {
+/// Writes a memtable to level 0; from then on all writes up to `last_sequence` are in tables, or lost.
+fn install(shared: &Shared, memtable: &Memtable, last_sequence: u64) -> Result<()> {
     let stored = if memtable.is_empty() { None } else { Some(shared.write_memtable(memtable)?) };
     let edit = VersionEdit {
-        log_number,
         last_sequence: Some(last_sequence),
         added: stored.iter().map(|stored| (0, stored.meta.clone())).collect(),
         ..VersionEdit::default()
@@ -99,10 +107,7 @@ impl Replay<'_> {
         let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
         let storage = shared.options.storage.as_ref();
         let end = read_log(storage, &path, id, shared.options.recovery, &mut |record| self.take(&record, &path))?;
-        if end.torn_tail_bytes > 0 {
-            let (len, offset) = (end.torn_tail_bytes, end.valid_len_bytes);
-            shared.reports.add(format!("{}: {len} bytes from {offset} on were cut off by a crash", path.display()));
-        }
+        shared.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
             shared.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
         }
@@ -142,6 +147,9 @@ impl Replay<'_> {
         let mut sequence = record.sequence;
         for op in BatchOps::new(record.payload, record.payload_offset) {
             let op = op?;
+            if sequence > MAX_NUMBER {
+                return Err(Error::Corrupt { field: Field::LogSequence, offset: record.payload_offset });
+            }
             // A recovery that was itself interrupted has brought the first writes into tables.
             if sequence > self.last_sequence {
                 let hash = self.shared.hasher.of(op.key());
@@ -152,7 +160,7 @@ impl Replay<'_> {
         }
         if self.memtable.is_full() || self.memtable.len_bytes() >= self.shared.options.write_buffer_bytes {
             let full = std::mem::replace(&mut self.memtable, Memtable::new(0, self.shared.options.write_buffer_bytes));
-            install(self.shared, &full, None, self.last_sequence)?;
+            install(self.shared, &full, self.last_sequence)?;
         }
         Ok(sequence)
     }

@@ -1,18 +1,23 @@
 //! Damage that was met: one message each, kept for [`super::Stats::reports`] and sent to the `log` crate.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
+use super::log_reader::LogTail;
 use super::version::StoredTable;
 use crate::error::{Error, Field, Result};
 use crate::sstable::TableFilter;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, MutexGuard};
 
 /// More damage than this is counted but no longer told one by one.
 const MAX_REPORTS: usize = 100;
 
 /// The messages.
 #[derive(Debug, Default)]
-pub(super) struct Reports(Mutex<Vec<String>>);
+pub(super) struct Reports {
+    messages: Mutex<Vec<String>>,
+    tails: Mutex<Vec<LogTail>>,
+}
 
 /// The data behind a lock, also after its holder panicked. What such a panic may leave half done protects itself: a log
 /// refuses everything from then on, and a background thread or a leading writer fails the store ([`super::shared::Alarm`]).
@@ -23,14 +28,25 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Reports {
     pub(super) fn add(&self, message: String) {
         log::warn!("{message}");
-        let mut messages = lock(&self.0);
+        let mut messages = lock(&self.messages);
         if messages.len() < MAX_REPORTS {
             messages.push(message);
         }
     }
 
     pub(super) fn messages(&self) -> Vec<String> {
-        lock(&self.0).clone()
+        lock(&self.messages).clone()
+    }
+
+    /// Tells what was cut off, if anything was.
+    pub(super) fn add_tail(&self, tail: Option<LogTail>) {
+        let Some(tail) = tail else { return };
+        self.add(tail.to_string());
+        lock(&self.tails).push(tail);
+    }
+
+    pub(super) fn tails(&self) -> Vec<LogTail> {
+        lock(&self.tails).clone()
     }
 
     /// Tells once of each table whose filter is damaged.

@@ -7,7 +7,7 @@ use super::Db;
 use super::batch::BatchOps;
 use super::file_name::{CURRENT, FileName, log_name, manifest_name, parse, table_name};
 use super::log_file::{LogId, LogKind};
-use super::log_reader::{LogRecovery, read_log};
+use super::log_reader::{LogRecovery, LogTail, read_log};
 use super::manifest::Manifest;
 use super::reports::lock;
 use super::version_edit::{NUM_LEVELS, first_overlap};
@@ -28,13 +28,33 @@ pub struct VerifyReport {
     pub filter_false_negatives: u64,
     /// Everything that does not hold, with file, field and offset.
     pub damage: Vec<Error>,
+    /// What was cut off the ends of logs and manifest when this handle opened the store; the files themselves have gone.
+    pub tails: Vec<LogTail>,
+}
+
+/// How far a long operation has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes of tables read.
+    pub done_bytes: u64,
+    /// Bytes of tables in all.
+    pub total_bytes: u64,
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong.
+    /// Whether nothing is wrong with what the store has now.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.filter_false_negatives == 0
+    }
+
+    /// Whether what was cut off the end of a log may have been damaged, rather than cut by a crash ([`LogTail::is_cut`]): a
+    /// write that was acknowledged may then be missing. A device that kept some bytes of a last write and not others
+    /// leaves the same.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.tails.iter().any(|tail| !tail.is_cut)
     }
 
     fn add(&mut self, check: TableCheck) {
@@ -70,16 +90,29 @@ impl Db {
     /// # Errors
     /// I/O errors. Damage is not an error but in the report, and so is a file that is gone.
     pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(&mut |_| {})
+    }
+
+    /// [`Self::verify`], telling now and then how far it has come.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
         let version = Arc::clone(&self.shared.state.load().version);
-        let mut report = VerifyReport::default();
+        let mut report = VerifyReport { tails: self.shared.reports.tails(), ..VerifyReport::default() };
+        let total_bytes = version.all_tables().map(|(_, stored)| stored.meta.len_bytes).sum();
+        let mut before = 0;
         for (_, stored) in version.all_tables() {
             // An open file can be read though its name is gone; the next open could not.
-            let is_there = self.shared.options.storage.exists(&stored.path) || stored.is_obsolete();
+            let is_there = self.shared.options.storage.exists(&stored.path)? || stored.is_obsolete();
             if !is_there {
                 let error = Error::Io(std::io::ErrorKind::NotFound.into());
                 report.damage.push(error.in_file(&stored.path));
             }
-            report.add(stored.table.verify()?);
+            let mut tell = |within| progress(Progress { done_bytes: before + within, total_bytes });
+            report.add(stored.table.verify_with(&mut tell)?);
+            before += stored.meta.len_bytes;
+            progress(Progress { done_bytes: before, total_bytes });
         }
         for level in 1..NUM_LEVELS {
             if let Some(meta) = first_overlap(version.tables(level).map(|stored| &stored.meta)) {
@@ -113,10 +146,11 @@ impl Db {
         let oldest = lock(&shared.registry).state.log_number;
         let mut log = lock(&shared.log);
         // After a failure the log's end is unknown, and every write says so.
-        if log.log.flush().is_err() {
+        let current = shared.state.load().memtable.log_number;
+        if let Err(error) = log.log.flush() {
+            report.damage.push(error.in_file(&shared.dir.join(log_name(current))));
             return Ok(());
         }
-        let current = shared.state.load().memtable.log_number;
         let number_of = |name: &String| match parse(name) {
             Some(FileName::Log(number)) if number >= oldest && number < current => Some(number),
             _ => None,
@@ -134,7 +168,7 @@ impl Db {
                 Ok(next)
             });
             // A flush that has just ended removes its log.
-            if number != current && !storage.exists(&path) {
+            if number != current && !storage.exists(&path)? {
                 continue;
             }
             let Some(end) = report.note(outcome)? else { continue };

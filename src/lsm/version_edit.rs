@@ -1,7 +1,5 @@
 //! The steps by which a store's set of tables changes, and the state that they add up to.
 
-use std::collections::BTreeSet;
-
 use crate::codec::{Cursor, put_bytes, put_u64, put_varint};
 use crate::error::{Error, Field, Result};
 use crate::hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
@@ -128,6 +126,21 @@ impl VersionEdit {
     /// `Unsupported { field: ManifestTag, .. }` for a field of a newer version, `Corrupt` for bytes that are no edit, or
     /// that give a single value twice.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<Self> {
+        let mut added = Vec::new();
+        let edit = Self::decode_with(bytes, offset, &mut |level, table| {
+            added.push((level, table.to_meta()));
+            Ok(())
+        })?;
+        Ok(Self { added, ..edit })
+    }
+
+    /// [`Self::decode`], where `added` gets the new tables and takes memory for them or not: of all that an edit may hold,
+    /// they take the most for each of its bytes.
+    fn decode_with<'a>(
+        bytes: &'a [u8],
+        offset: u64,
+        added: &mut dyn FnMut(u8, TableRef<'a>) -> Result<()>,
+    ) -> Result<Self> {
         let mut edit = Self::default();
         let mut cursor = Cursor::new(bytes, offset);
         while !cursor.is_empty() {
@@ -147,7 +160,7 @@ impl VersionEdit {
                 TAG_LAST_SEQUENCE => {
                     once(edit.last_sequence.replace(cursor.take_varint(Field::LogSequence)?).is_some())?;
                 }
-                TAG_ADDED => edit.added.push((cursor.take_u8(Field::Level)?, take_table(&mut cursor)?)),
+                TAG_ADDED => added(cursor.take_u8(Field::Level)?, TableRef::take(&mut cursor)?)?,
                 TAG_REMOVED => {
                     edit.removed.push((cursor.take_u8(Field::Level)?, cursor.take_varint(Field::FileNumber)?));
                 }
@@ -166,17 +179,30 @@ fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
     if kind.is_keyed() { Ok((kind, fingerprint)) } else { Err(error) }
 }
 
-fn take_table(cursor: &mut Cursor<'_>) -> Result<TableMeta> {
-    Ok(TableMeta {
-        number: cursor.take_varint(Field::FileNumber)?,
-        len_bytes: cursor.take_varint(Field::ManifestRecord)?,
-        num_entries: cursor.take_varint(Field::ManifestRecord)?,
-        num_tombstones: cursor.take_varint(Field::ManifestRecord)?,
-        smallest: cursor.take_bytes(Field::Key)?.to_vec(),
-        largest: cursor.take_bytes(Field::Key)?.to_vec(),
-        smallest_sequence: cursor.take_varint(Field::LogSequence)?,
-        largest_sequence: cursor.take_varint(Field::LogSequence)?,
-    })
+/// A [`TableMeta`] without its keys, which are still where they were read from.
+struct TableRef<'a> {
+    keyless: TableMeta,
+    smallest: &'a [u8],
+    largest: &'a [u8],
+}
+
+impl<'a> TableRef<'a> {
+    fn take(cursor: &mut Cursor<'a>) -> Result<Self> {
+        let number = cursor.take_varint(Field::FileNumber)?;
+        let len_bytes = cursor.take_varint(Field::ManifestRecord)?;
+        let num_entries = cursor.take_varint(Field::ManifestRecord)?;
+        let num_tombstones = cursor.take_varint(Field::ManifestRecord)?;
+        let (smallest, largest) = (cursor.take_bytes(Field::Key)?, cursor.take_bytes(Field::Key)?);
+        let smallest_sequence = cursor.take_varint(Field::LogSequence)?;
+        let largest_sequence = cursor.take_varint(Field::LogSequence)?;
+        let numbers = TableMeta { number, len_bytes, num_entries, num_tombstones, ..TableMeta::default() };
+        let keyless = TableMeta { smallest_sequence, largest_sequence, ..numbers };
+        Ok(Self { keyless, smallest, largest })
+    }
+
+    fn to_meta(&self) -> TableMeta {
+        TableMeta { smallest: self.smallest.to_vec(), largest: self.largest.to_vec(), ..self.keyless.clone() }
+    }
 }
 
 /// What a manifest says in all.
@@ -239,26 +265,59 @@ impl StoreState {
             let place = tables.iter().position(|table| table.number == *number).ok_or(corrupt(Field::FileNumber))?;
             tables.remove(place);
         }
-        if edit.added.is_empty() {
-            return Ok(());
+        edit.added.iter().try_for_each(|(level, table)| self.add(*level, table.clone(), offset))?;
+        if edit.added.is_empty() { Ok(()) } else { self.check_numbers(offset) }
+    }
+
+    /// Takes the step in the bytes of a manifest record, as [`VersionEdit::decode`] and [`Self::apply`] would, and without
+    /// holding its tables twice. Gives the step without them.
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn apply_encoded(&mut self, bytes: &[u8], offset: u64) -> Result<VersionEdit> {
+        let mut counts = [0; NUM_LEVELS];
+        let edit = VersionEdit::decode_with(bytes, offset, &mut |level, _| {
+            counts.get_mut(usize::from(level)).into_iter().for_each(|count| *count += 1);
+            Ok(())
+        })?;
+        self.apply(&edit, offset)?;
+        // Each count is of entries that are there.
+        self.levels.iter_mut().zip(counts).for_each(|(tables, count)| tables.reserve(count));
+        let mut any = false;
+        VersionEdit::decode_with(bytes, offset, &mut |level, table| {
+            any = true;
+            self.add(level, table.to_meta(), offset)
+        })?;
+        if any {
+            self.check_numbers(offset)?;
         }
-        let mut numbers: BTreeSet<u64> = self.levels.iter().flatten().map(|table| table.number).collect();
-        for (level, table) in &edit.added {
-            if table.smallest > table.largest {
-                return Err(corrupt(Field::Key));
-            }
-            if table.smallest_sequence > table.largest_sequence {
-                return Err(corrupt(Field::LogSequence));
-            }
-            if table.num_tombstones > table.num_entries {
-                return Err(corrupt(Field::ManifestRecord));
-            }
-            if !numbers.insert(table.number) {
-                return Err(corrupt(Field::FileNumber));
-            }
-            self.levels.get_mut(usize::from(*level)).ok_or(corrupt(Field::Level))?.push(table.clone());
+        Ok(edit)
+    }
+
+    fn add(&mut self, level: u8, table: TableMeta, offset: u64) -> Result<()> {
+        let corrupt = |field| Error::Corrupt { field, offset };
+        if table.smallest > table.largest {
+            return Err(corrupt(Field::Key));
         }
+        if table.smallest_sequence > table.largest_sequence {
+            return Err(corrupt(Field::LogSequence));
+        }
+        if table.num_tombstones > table.num_entries {
+            return Err(corrupt(Field::ManifestRecord));
+        }
+        self.levels.get_mut(usize::from(level)).ok_or(corrupt(Field::Level))?.push(table);
         Ok(())
+    }
+
+    /// No two tables have one number.
+    fn check_numbers(&self, offset: u64) -> Result<()> {
+        let mut numbers: Vec<u64> = Vec::with_capacity(self.levels.iter().map(Vec::len).sum());
+        numbers.extend(self.levels.iter().flatten().map(|table| table.number));
+        numbers.sort_unstable();
+        match numbers.windows(2).any(|pair| pair.first() == pair.last()) {
+            true => Err(Error::Corrupt { field: Field::FileNumber, offset }),
+            false => Ok(()),
+        }
     }
 
     /// The one edit that leads here from nothing: what a new manifest begins with.

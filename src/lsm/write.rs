@@ -3,15 +3,17 @@
 //! Writers queue. The first leads: it takes whatever has queued up behind it, writes all of it as one log record, syncs
 //! once, and hands out the results. Who comes while others wait waits behind them. Alone, a writer pays two uncontended locks for that.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::batch::WriteBatch;
 use super::options::Durability;
+use super::recovery::MAX_WRITTEN_NUMBER;
 use super::reports::lock;
 use super::shared::{LogState, Shared};
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Condvar, Mutex};
 
 /// Batches that are written as one record have so many bytes in all, unless one alone has more.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
@@ -76,11 +78,13 @@ impl Shared {
     /// Writes a batch: all of it or nothing.
     ///
     /// # Errors
-    /// That of the log, after which the store refuses writes; [`Error::Poisoned`] from then on.
+    /// That of the log, after which the store refuses writes; [`Error::Poisoned`] from then on;
+    /// [`Error::OutOfNumbers`].
     pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
         }
+        self.check_numbers()?;
         let sync = durability == Durability::Sync;
         let mut queue = lock(&self.queue.inner);
         if !queue.has_leader && queue.waiting.is_empty() {
@@ -111,6 +115,21 @@ impl Shared {
         }
     }
 
+    /// Not exact to the last write: others may be under way, and there is room for them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfNumbers`].
+    pub(super) fn check_numbers(&self) -> Result<()> {
+        let last_sequence = self.state.last_visible();
+        let last_file = self.next_file_number.load(Ordering::Relaxed) - 1;
+        for (field, last) in [(Field::LogSequence, last_sequence), (Field::FileNumber, last_file)] {
+            if last > MAX_WRITTEN_NUMBER {
+                return Err(Error::OutOfNumbers { field, last });
+            }
+        }
+        Ok(())
+    }
+
     fn lead(&self, group: &[Arc<Ticket>]) {
         let leader = Leader { shared: self, group };
         let batches: Vec<&WriteBatch> = group.iter().map(|ticket| &ticket.batch).collect();
@@ -136,17 +155,8 @@ impl Shared {
         let mut log = lock(&self.log);
         let first = log.last_sequence + 1;
         self.append(&mut log, batches, first, sync).inspect_err(|error| self.fail(error))?;
-        let state = self.state.load();
-        let mut sequence = first;
-        for op in batches.iter().flat_map(|batch| batch.iter()) {
-            let op = op?;
-            let hash = self.hasher.of(op.key());
-            let inserted = state.memtable.insert(op.key(), op.value(), hash, sequence);
-            inserted.inspect_err(|error| self.fail(error))?;
-            sequence += 1;
-        }
-        log.last_sequence = sequence - 1;
-        self.visible.store(log.last_sequence, Ordering::Release);
+        let applied = self.state.apply(batches, first, &self.hasher);
+        log.last_sequence = applied.inspect_err(|error| self.fail(error))?;
         Ok(())
     }
 
@@ -196,6 +206,6 @@ impl Shared {
         // Whatever the settings, nobody waits for a flush or a compaction that is not going to come.
         let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
         state.waiting.len() >= self.options.max_waiting_buffers.max(1)
-            || self.compacts_by_itself() && l0_tables >= l0_limit
+            || l0_tables >= l0_limit && self.compacts_level_0(&state.version)
     }
 }

@@ -46,6 +46,14 @@ impl Table {
     /// # Errors
     /// I/O errors. Damage is no error but a line of the result; behind a damaged block the check goes on.
     pub fn verify(&self) -> Result<TableCheck> {
+        self.verify_with(&mut |_| {})
+    }
+
+    /// [`Self::verify`], telling after each data block how many bytes of the file it has reached.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify_with(&self, progress: &mut dyn FnMut(u64)) -> Result<TableCheck> {
         let mut check = TableCheck::default();
         let footer = read_footer(self.file.as_ref());
         self.note(
@@ -74,7 +82,7 @@ impl Table {
         let index = self.read_index().and_then(|index| index.check().map(|()| index));
         let Some(index) = self.note(&mut check, index)? else { return Ok(check) };
         let damage_before = check.damage.len();
-        let walk = self.walk(&index, &filter, &mut check)?;
+        let walk = self.walk(&index, &filter, &mut check, progress)?;
         // With a block missing, the sums cannot hold; the block itself is listed.
         if let Some(properties) = properties.filter(|_| check.damage.len() == damage_before) {
             let sums = walk.compare(&properties, self.footer.data_len_bytes, self.footer.properties.offset);
@@ -106,11 +114,18 @@ impl Table {
         }
     }
 
-    fn walk(&self, index: &IndexBlock, filter: &TableFilter, check: &mut TableCheck) -> Result<Walk> {
+    fn walk(
+        &self,
+        index: &IndexBlock,
+        filter: &TableFilter,
+        check: &mut TableCheck,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Walk> {
         let mut walk = Walk::default();
         for number in 0..index.len() {
             let outcome = self.walk_block(index, number, filter, &mut walk, check);
             self.note(check, outcome)?;
+            progress(walk.data_end);
         }
         Ok(walk)
     }
@@ -171,6 +186,7 @@ impl Walk {
         self.sums.created_by.clone_from(&properties.created_by);
         self.sums.compression = properties.compression;
         self.sums.origin = properties.origin;
+        self.sums.copied_from = properties.copied_from;
         match self.sums == *properties && self.data_end == data_len_bytes {
             true => Ok(()),
             false => Err(Error::Corrupt { field: Field::Properties, offset }),

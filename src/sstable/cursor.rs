@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::block_cache::{BlockCache, BlockContent};
 use super::data_block::{Block, EntryCursor};
 use super::reader::{BlockReads, Table};
-use crate::error::Result;
+use crate::error::{Error, Field, Result};
 
 /// A place among the entries of a table, which it keeps open.
 ///
@@ -68,7 +68,11 @@ impl TableCursor {
     /// # Errors
     /// I/O errors and damage, with the file named; so for all that moves.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.place(|cursor| cursor.enter(0, |entry, block| entry.first(block).map(|()| true)))
+        self.place(|cursor| {
+            let found = cursor.enter_first(0)?;
+            let agrees = !found || cursor.entry.key() == cursor.table.smallest();
+            if agrees { Ok(found) } else { cursor.disordered() }
+        })
     }
 
     /// Goes to the last entry.
@@ -142,11 +146,16 @@ impl TableCursor {
         go(&mut self.entry, &Block::parse(content, *offset)?)
     }
 
+    /// Keys that are in no order, or beyond the first and last that the table says it has, at the present block.
+    fn disordered<T>(&self) -> Result<T> {
+        let offset = self.block.as_ref().map_or(0, |block| block.2);
+        Err(Error::Corrupt { field: Field::Key, offset })
+    }
+
     fn enter_last(&mut self) -> Result<bool> {
-        match self.table.index()?.len().checked_sub(1) {
-            None => Ok(false),
-            Some(number) => self.enter(number, |entry, block| entry.last(block).map(|()| true)),
-        }
+        let Some(number) = self.table.index()?.len().checked_sub(1) else { return Ok(false) };
+        let found = self.enter(number, |entry, block| entry.last(block).map(|()| true))?;
+        if self.entry.key() == self.table.largest() { Ok(found) } else { self.disordered() }
     }
 
     fn seek_inner(&mut self, key: &[u8]) -> Result<bool> {
@@ -155,7 +164,8 @@ impl TableCursor {
             return Ok(true);
         }
         // Between the last key of the block and its separator: the next block begins above.
-        if number < self.table.index()?.len() { self.enter_first(number + 1) } else { Ok(false) }
+        let found = number < self.table.index()?.len() && self.enter_first(number + 1)?;
+        if found && self.entry.key() < key { self.disordered() } else { Ok(found) }
     }
 
     fn enter_first(&mut self, number: usize) -> Result<bool> {
@@ -167,7 +177,11 @@ impl TableCursor {
             return Ok(true);
         }
         let next = self.block.as_ref().map_or(0, |block| block.1 + 1);
-        self.enter_first(next)
+        let last = self.entry.key().to_vec();
+        let found = self.enter_first(next)?;
+        // A run of tables is in order because each stays within its own bounds.
+        let agrees = if found { self.entry.key() > last.as_slice() } else { last == self.table.largest() };
+        if agrees { Ok(found) } else { self.disordered() }
     }
 
     fn retreat(&mut self) -> Result<bool> {
@@ -175,8 +189,13 @@ impl TableCursor {
             return Ok(true);
         }
         match self.block.as_ref().and_then(|block| block.1.checked_sub(1)) {
-            None => Ok(false),
-            Some(number) => self.enter(number, |entry, block| entry.last(block).map(|()| true)),
+            None if self.entry.key() == self.table.smallest() => Ok(false),
+            None => self.disordered(),
+            Some(number) => {
+                let first = self.entry.key().to_vec();
+                let found = self.enter(number, |entry, block| entry.last(block).map(|()| true))?;
+                if self.entry.key() < first.as_slice() { Ok(found) } else { self.disordered() }
+            }
         }
     }
 }

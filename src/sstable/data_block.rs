@@ -257,6 +257,8 @@ pub(super) struct EntryCursor {
     at: usize,
     next: usize,
     key: Vec<u8>,
+    /// The key that was left behind on a step back.
+    above: Vec<u8>,
     /// The value's length, unless the entry is a tombstone; it ends where the next entry begins.
     value_len: Option<usize>,
 }
@@ -271,20 +273,20 @@ impl EntryCursor {
         block.entries.get(self.next.checked_sub(self.value_len?)?..self.next)
     }
 
-    fn load(&mut self, block: &Block<'_>, at: usize) -> Result<()> {
-        let entry = block.entry_at(at)?;
-        if entry.shared > self.key.len() {
-            return block.corrupt(Field::Entry);
-        }
+    fn take(&mut self, at: usize, entry: &Entry<'_>) {
         self.key.truncate(entry.shared);
         self.key.extend_from_slice(entry.suffix);
         (self.at, self.next, self.value_len) = (at, entry.next, entry.value.map(<[u8]>::len));
-        Ok(())
     }
 
     fn load_restart(&mut self, block: &Block<'_>, index: usize) -> Result<()> {
-        self.key.clear();
-        self.load(block, block.restart(index)?)
+        let at = block.restart(index)?;
+        let entry = block.entry_at(at)?;
+        if entry.shared != 0 {
+            return block.corrupt(Field::Entry);
+        }
+        self.take(at, &entry);
+        Ok(())
     }
 
     /// Goes to the first entry.
@@ -299,12 +301,18 @@ impl EntryCursor {
         Ok(())
     }
 
-    /// Goes one entry on; `false`, and nothing changes, at the last.
+    /// Goes one entry on; `false`, and nothing changes, at the last. A key that is not above the one before is damage,
+    /// whatever the checksum says: a merge would go wrong by it.
     pub(super) fn advance(&mut self, block: &Block<'_>) -> Result<bool> {
         if self.next >= block.entries.len() {
             return Ok(false);
         }
-        self.load(block, self.next)?;
+        let entry = block.entry_at(self.next)?;
+        match self.key.get(entry.shared..) {
+            None => return block.corrupt(Field::Entry),
+            Some(rest) if entry.suffix <= rest => return block.corrupt(Field::Key),
+            Some(_) => self.take(self.next, &entry),
+        }
         Ok(true)
     }
 
@@ -317,12 +325,15 @@ impl EntryCursor {
             if block.restart(middle)? < here { low = middle + 1 } else { high = middle }
         }
         let Some(run) = low.checked_sub(1) else { return Ok(false) };
+        std::mem::swap(&mut self.key, &mut self.above);
         self.load_restart(block, run)?;
-        while self.next < here {
-            self.load(block, self.next)?;
-        }
+        while self.next < here && self.advance(block)? {}
         // Restart points out of order would send a walk back round in circles.
-        if self.at < here { Ok(true) } else { block.corrupt(Field::Restarts) }
+        match self.at < here {
+            false => block.corrupt(Field::Restarts),
+            true if self.key >= self.above => block.corrupt(Field::Key),
+            true => Ok(true),
+        }
     }
 
     /// Goes to the first entry whose key is at least `key`; `false` when there is none, and the place is the last.

@@ -62,7 +62,7 @@ impl IndexBlock {
     /// Takes over the content, whose checksum holds, of the index block at `offset`, behind `data_len_bytes` of data.
     ///
     /// # Errors
-    /// `Corrupt` where it is no block.
+    /// `Corrupt` where it is no block, or its separators are not in order.
     pub(super) fn new(content: Vec<u8>, offset: u64, data_len_bytes: u64) -> Result<Self> {
         let block = Block::parse(&content, offset)?;
         let len = block.num_restarts();
@@ -75,8 +75,15 @@ impl IndexBlock {
         };
         // The count is bounded by the content: four bytes of it for each.
         let mut prefixes = Vec::with_capacity(len);
+        let mut previous = None;
         for place in 0..len {
-            prefixes.push(order_prefix(block.restart_entry(place)?.0.get(common.len()..).unwrap_or_default()));
+            let (separator, _) = block.restart_entry(place)?;
+            // Or a search would pass by keys that are there.
+            if previous.is_some_and(|previous| separator <= previous) {
+                return Err(Error::Corrupt { field: Field::IndexBlock, offset });
+            }
+            previous = Some(separator);
+            prefixes.push(order_prefix(separator.get(common.len()..).unwrap_or_default()));
         }
         Ok(Self { common: common.to_vec(), prefixes, content, offset, data_len_bytes })
     }

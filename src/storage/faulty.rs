@@ -28,7 +28,6 @@ use crate::error::{Error, Field, Result};
 pub enum Operation {
     Open,
     Create,
-    Append,
     Read,
     ReadAt,
     Write,
@@ -36,6 +35,7 @@ pub enum Operation {
     Rename,
     Link,
     Remove,
+    Exists,
     List,
     CreateDir,
     SyncDir,
@@ -46,7 +46,7 @@ impl Operation {
     /// Whether it leaves everything as it is.
     #[must_use]
     pub fn is_reading(self) -> bool {
-        matches!(self, Self::Open | Self::Read | Self::ReadAt | Self::List)
+        matches!(self, Self::Open | Self::Read | Self::ReadAt | Self::Exists | Self::List)
     }
 }
 
@@ -86,7 +86,7 @@ impl FaultKind {
                     | Operation::CreateDir
                     | Operation::Lock
             ),
-            Self::Late => !operation.is_reading() && !matches!(operation, Operation::Lock | Operation::Append),
+            Self::Late => !operation.is_reading() && operation != Operation::Lock,
             Self::ShortRead | Self::BitRot | Self::Misdirected => {
                 matches!(operation, Operation::Read | Operation::ReadAt)
             }
@@ -140,6 +140,12 @@ impl Moment {
     #[must_use]
     pub fn after(&self, crash: Crash, seed: u64) -> Faulty {
         Faulty::holding(self.drive.after(crash, &mut Random(seed)))
+    }
+
+    /// What the end of the process alone leaves: everything is there, and what was not synced can still be lost.
+    #[must_use]
+    pub fn killed(&self) -> Faulty {
+        Faulty::holding(self.drive.clone())
     }
 }
 
@@ -351,11 +357,6 @@ impl Storage for Faulty {
         Ok(Box::new(FaultyWriter { storage: self.clone(), path: path.to_path_buf(), inode }))
     }
 
-    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let inode = self.perform(Operation::Append, path, |state, _| state.file(path))?;
-        Ok(Box::new(FaultyWriter { storage: self.clone(), path: path.to_path_buf(), inode }))
-    }
-
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         self.perform(Operation::Read, path, |state, kind| {
             let all = state.bytes(state.file(path)?);
@@ -398,8 +399,8 @@ impl Storage for Faulty {
         })
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        is_root(path) || self.state().drive.names.contains_key(path)
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.perform(Operation::Exists, path, |state, _| Ok(is_root(path) || state.drive.names.contains_key(path)))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {

@@ -75,11 +75,6 @@ impl Storage for Memory {
         Ok(Box::new(MemoryWriter { content }))
     }
 
-    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let content = Arc::clone(self.state().file(path)?);
-        Ok(Box::new(MemoryWriter { content }))
-    }
-
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let content = Arc::clone(self.state().file(path)?);
         Ok(content.read().unwrap_or_else(PoisonError::into_inner).clone())
@@ -109,9 +104,9 @@ impl Storage for Memory {
         self.state().files.remove(path).map(drop).ok_or_else(|| refused(ErrorKind::NotFound, path))
     }
 
-    fn exists(&self, path: &Path) -> bool {
+    fn exists(&self, path: &Path) -> Result<bool> {
         let state = self.state();
-        state.files.contains_key(path) || state.has_directory(path)
+        Ok(state.files.contains_key(path) || state.has_directory(path))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {

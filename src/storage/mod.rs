@@ -42,12 +42,6 @@ pub trait Storage: Debug + Send + Sync {
     /// When the file exists or cannot be created.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
 
-    /// Opens an existing file for writing at its end.
-    ///
-    /// # Errors
-    /// When the file is missing or unwritable.
-    fn append(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
-
     /// The whole content of a file.
     ///
     /// # Errors
@@ -72,9 +66,11 @@ pub trait Storage: Debug + Send + Sync {
     /// When the file is missing or the directory is unwritable.
     fn remove(&self, path: &Path) -> Result<()>;
 
-    /// Whether a file or directory of that name exists. Where the system gives no answer it counts as there: whoever
-    /// opens it gets the error, while a store that seemed to be missing would be made anew over the old one.
-    fn exists(&self, path: &Path) -> bool;
+    /// Whether a file or directory of that name exists.
+    ///
+    /// # Errors
+    /// When the system gives no answer: a store that only seemed to be missing would be made anew over the old one.
+    fn exists(&self, path: &Path) -> Result<bool>;
 
     /// The names in a directory, of files and of directories, sorted; those that are not UTF-8 are given lossily.
     ///

@@ -55,7 +55,7 @@ pub fn files(storage: &dyn Storage, dir: &Path, kind: &str) -> Vec<PathBuf> {
 }
 
 pub fn replace(storage: &dyn Storage, path: &Path, content: &[u8]) {
-    if storage.exists(path) {
+    if storage.exists(path).unwrap() {
         storage.remove(path).unwrap();
     }
     let mut file = storage.create(path).unwrap();

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::super::failure::{Exit, Outcome};
-use super::super::output;
 use super::super::secret::SecretArguments;
 use super::super::text::{count, thousands};
+use super::super::{output, progress};
 use super::FilterArguments;
 use crate::error::Error;
 use crate::lsm::{Db, Options, RepairMode, RepairReport};
@@ -86,7 +86,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let secret = arguments.secret.read()?;
     let options = Options { filter: Some(arguments.filter.filter.policy()), secret, ..Options::default() };
     let mode = if arguments.dry_run { RepairMode::DryRun } else { RepairMode::Write };
-    let repaired = Db::repair(&arguments.dir, options, mode).map_err(|error| arguments.secret.explain(error))?;
+    let bar = progress::bytes("looking at tables", arguments.json);
+    let repaired = Db::repair_with(&arguments.dir, options, mode, &mut progress::follow(&bar));
+    bar.finish_and_clear();
+    let repaired = repaired.map_err(|error| arguments.secret.explain(error))?;
     match arguments.json {
         true => output::print_json(&Report::new(arguments, &repaired))?,
         false => output::print(&describe(arguments, &repaired))?,

@@ -1,0 +1,117 @@
+//! Stores whose numbers have come near to the last there are: what they acknowledge is there at the next open.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::log_file::{LogId, LogKind, LogWriter};
+use super::manifest::Manifest;
+use super::recovery::{MAX_NUMBER, MAX_WRITTEN_NUMBER};
+use super::version_edit::StoreState;
+use super::{Db, LogRecovery, Options, RepairMode, WriteBatch};
+use crate::error::{Error, Field};
+use crate::storage::{Memory, Storage};
+
+const DIR: &str = "/store";
+
+fn options(storage: &Memory) -> Options {
+    Options { storage: Arc::new(storage.clone()), auto_compaction: false, ..Options::default() }
+}
+
+/// A store of the keys 0 to 9, of which the manifest says something else.
+fn store(change: impl FnOnce(&mut StoreState)) -> Memory {
+    let storage = Memory::new();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    (0..10u8).for_each(|i| db.put(&[i], b"value").unwrap());
+    db.close().unwrap();
+    let mut state = Manifest::recover(&storage, Path::new(DIR)).unwrap().state;
+    state.next_file_number = 101;
+    change(&mut state);
+    Manifest::create(&storage, Path::new(DIR), 100, &state.snapshot()).unwrap();
+    storage
+}
+
+fn keys(db: &Db) -> u64 {
+    db.scan(..).map(Result::unwrap).count() as u64
+}
+
+#[test]
+fn near_the_last_number_nothing_is_written_and_the_store_stays_readable() {
+    for number in [MAX_WRITTEN_NUMBER + 2, MAX_NUMBER - 100] {
+        for field in [Field::FileNumber, Field::LogSequence] {
+            let storage = store(|state| match field {
+                Field::FileNumber => state.next_file_number = number,
+                _ => state.last_sequence = number,
+            });
+            for _ in 0..5 {
+                let db = Db::open(DIR, options(&storage)).unwrap();
+                assert_eq!(keys(&db), 10);
+                let copy = || db.checkpoint("/copy").unwrap_err();
+                for error in [db.put(b"more", b"").unwrap_err(), db.delete(&[1]).unwrap_err(), copy()] {
+                    let named = matches!(error.root(), Error::OutOfNumbers { field: found, .. } if *found == field);
+                    assert!(named && !storage.exists(Path::new("/copy")).unwrap(), "{error}");
+                }
+                db.compact_range(..).unwrap();
+                assert!(db.verify().unwrap().is_sound());
+                db.close().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_acknowledged_up_to_the_limit_is_there() {
+    for field in [Field::FileNumber, Field::LogSequence] {
+        let storage = store(|state| match field {
+            Field::FileNumber => state.next_file_number = MAX_WRITTEN_NUMBER - 20,
+            _ => state.last_sequence = MAX_WRITTEN_NUMBER - 20,
+        });
+        let mut acknowledged = 10;
+        for round in 0..12u8 {
+            let db = Db::open(DIR, options(&storage)).unwrap();
+            assert_eq!(keys(&db), acknowledged, "round {round}");
+            for i in 0..6u8 {
+                let mut batch = WriteBatch::new();
+                (0..3u8).for_each(|part| batch.put(&[b'k', round, i, part], b"").unwrap());
+                match db.write(batch) {
+                    Ok(()) => acknowledged += 3,
+                    Err(error) => assert!(matches!(error.root(), Error::OutOfNumbers { .. }), "{error}"),
+                }
+            }
+            db.close().unwrap();
+        }
+        assert!((20..200).contains(&acknowledged), "{acknowledged}");
+    }
+}
+
+#[test]
+fn a_log_that_goes_beyond_the_last_number_is_damaged() {
+    for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
+        let mut store_id = [0; 16];
+        let storage = store(|state| {
+            store_id = state.store_id;
+            (state.last_sequence, state.log_number) = (MAX_NUMBER - 1, 100);
+        });
+        let (path, id) =
+            (Path::new(DIR).join("000100.log"), LogId { kind: LogKind::WriteAhead, store_id, number: 100 });
+        let mut log = LogWriter::create(&storage, &path, id, MAX_NUMBER).unwrap();
+        let mut batch = WriteBatch::new();
+        [b"a", b"b"].iter().for_each(|key| batch.put(*key, b"").unwrap());
+        log.append(MAX_NUMBER, &[batch.encoded()]).unwrap();
+        log.sync().unwrap();
+        let error = Db::open(DIR, Options { recovery, ..options(&storage) }).unwrap_err();
+        let named = matches!(error.root(), Error::Corrupt { field: Field::LogSequence, .. });
+        assert!(named && error.to_string().starts_with("/store/000100.log"), "{error}");
+    }
+}
+
+#[test]
+fn a_repair_does_not_believe_numbers_that_no_store_gives_out() {
+    let storage = store(|state| (state.next_file_number, state.last_sequence) = (u64::MAX, u64::MAX - 1));
+    assert!(Db::open(DIR, options(&storage)).unwrap_err().is_damage());
+    let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+    assert!(report.new_manifest, "{report}");
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    db.put(b"more", b"").unwrap();
+    assert_eq!(keys(&db), 11);
+}
