@@ -293,15 +293,24 @@ fn check_any(files: &Files, compacts: bool) {
             let _ = db.get(key.as_bytes()).map_err(|error| check_error(&error));
         }
         // A key of the described tables: none of them may be taken for newer.
-        db.put(b"key01", b"new").unwrap();
+        let takes_writes = match db.put(b"key01", b"new") {
+            Ok(()) => true,
+            // Numbers that no store lives to give out: it stays as it is, and opens again.
+            Err(error) => {
+                assert!(matches!(error.root(), Error::OutOfNumbers { .. }), "{error}");
+                false
+            }
+        };
+        let check_put = |db: &Db| {
+            assert!(!takes_writes || db.get(b"key01").unwrap().as_deref() == Some(b"new".as_slice()));
+        };
         if compacts {
             let _ = db.compact_range(..).map_err(|error| check_error(&error));
         }
-        assert_eq!(db.get(b"key01").unwrap().as_deref(), Some(b"new".as_slice()));
+        check_put(&db);
         let _ = db.verify().map_err(|error| check_error(&error));
         db.close().unwrap();
-        let db = Db::open(DIR, options(&storage, LogRecovery::Strict, compacts)).unwrap();
-        assert_eq!(db.get(b"key01").unwrap().as_deref(), Some(b"new".as_slice()));
+        check_put(&Db::open(DIR, options(&storage, LogRecovery::Strict, compacts)).unwrap());
     }
 }
 
