@@ -1,5 +1,5 @@
 //! A crash after every change that a store makes to its files, with what was not synced lost, kept, torn or out of
-//! order: whatever comes back is the store as it was after some number of writes, and at least those acknowledged.
+//! order, or the end of the process alone, with all of it still to be lost: whatever comes back is the store as it was after some number of writes, and at least those acknowledged.
 //!
 //! `FILTERBLOCK_CRASH_IMAGES` sets how many crashes are played; the least is ten thousand.
 #![cfg(feature = "testing")]
@@ -147,6 +147,14 @@ fn images_wanted() -> usize {
     std::env::var("FILTERBLOCK_CRASH_IMAGES").map_or(10_000, |text| text.parse().unwrap())
 }
 
+/// A crash of any kind, or the end of the process alone.
+fn end(moment: &Moment, random: &mut Random) -> (Faulty, String) {
+    match Crash::ALL.get(random.below(5) as usize) {
+        Some(&crash) => (moment.after(crash, random.next()), format!("{moment:?}, {crash:?}")),
+        None => (moment.killed(), format!("{moment:?}, killed")),
+    }
+}
+
 /// One crash of a kind without chance after each moment, then others until there are enough.
 fn crashes(moments: usize, wanted: usize) -> impl Iterator<Item = (usize, Crash, u64)> {
     let fixed = (0..moments).flat_map(|at| [(at, Crash::Dropped, 0), (at, Crash::Kept, 0)]);
@@ -189,17 +197,16 @@ fn a_crash_in_the_recovery_and_another_in_the_next_lose_nothing_either() {
     while images < wanted {
         let at = random.below(moments.len() as u64) as usize;
         let mark = moments[at].mark;
-        let mut image = moments[at].after(Crash::ALL[random.below(4) as usize], random.next());
-        let mut path = format!("moment {at}");
+        let (mut image, mut path) = end(&moments[at], &mut random);
         for _ in 0..2 {
             image.record();
-            drop(Db::open(DIR, options(&image, Durability::Sync)));
+            drop(Db::open(DIR, options(&image, Durability::Sync)).unwrap_or_else(|error| panic!("{path}: {error}")));
             let later = image.moments();
             // A recovery may have nothing to change.
             let Some(moment) = later.get(random.below(later.len().max(1) as u64) as usize) else { break };
-            let crash = Crash::ALL[random.below(4) as usize];
-            path += &format!(", then {moment:?} of the recovery, {crash:?}");
-            image = moment.after(crash, random.next());
+            let how;
+            (image, how) = end(moment, &mut random);
+            path += &format!(", then of the recovery {how}");
         }
         script.check(&image, mark, Durability::Sync, &|| path.clone());
         images += 1;

@@ -449,6 +449,47 @@ fn a_table_that_is_damaged_or_in_disorder_is_left_out_and_the_others_are_compact
 }
 
 #[test]
+fn a_store_that_has_failed_removes_nothing_for_a_compaction_that_was_under_way() {
+    let memory = Memory::new();
+    let [is_held, is_waiting, is_broken] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+    let (held, waiting, broken) = (Arc::clone(&is_held), Arc::clone(&is_waiting), Arc::clone(&is_broken));
+    let mut storage = Hooked::new(&memory, move |path| {
+        if is_table(path) && held.load(Ordering::Relaxed) {
+            waiting.store(true, Ordering::Relaxed);
+            wait_until(|| !held.load(Ordering::Relaxed));
+        }
+        Ok(())
+    });
+    storage.on_write = Arc::new(move |path| match path.extension().is_some_and(|end| end == "log") {
+        true if broken.load(Ordering::Relaxed) => Err(Error::Io(std::io::ErrorKind::Other.into())),
+        _ => Ok(()),
+    });
+    let db = Arc::new(Db::open(DIR, options(&storage, &memory)).unwrap());
+    for value in [b"one", b"two"] {
+        (0..20).for_each(|i| db.put(&key(i), value).unwrap());
+        db.flush().unwrap();
+    }
+    let (tables, manifest) = (files(&memory, Path::new(DIR), ".sst"), files(&memory, Path::new(DIR), "MANIFEST-"));
+    let before = memory.read(&manifest[0]).unwrap();
+    is_held.store(true, Ordering::Relaxed);
+    let compacts = Arc::clone(&db);
+    let compaction = std::thread::spawn(move || compacts.compact_range(..));
+    wait_until(|| is_waiting.load(Ordering::Relaxed));
+    is_broken.store(true, Ordering::Relaxed);
+    let mut batch = WriteBatch::new();
+    batch.put(b"never there", b"").unwrap();
+    assert!(matches!(db.write_with(batch, Durability::Sync).unwrap_err().root(), Error::Io(_)));
+    is_held.store(false, Ordering::Relaxed);
+    assert!(matches!(compaction.join().unwrap().unwrap_err().root(), Error::Poisoned { .. }));
+    drop(db);
+    let left = files(&memory, Path::new(DIR), ".sst");
+    assert!(tables.iter().all(|table| left.contains(table)), "{left:?} of {tables:?}");
+    assert!(memory.read(&manifest[0]).unwrap() == before);
+    let db = Db::open(DIR, quiet(&memory)).unwrap();
+    assert!(scan_all(&db).iter().all(|(_, value)| value == b"two") && scan_all(&db).len() == 20);
+}
+
+#[test]
 fn a_flush_that_is_slow_to_remove_its_log_pins_no_table() {
     let memory = Memory::new();
     let (reached, is_slow) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));

@@ -8,10 +8,10 @@ mod block_support;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use block_support::{key, spec};
+use block_support::{SplitMix, key, spec};
 use filterblock::{
     Added, FilterBlock, FilterBuilder, FilterKind, HashKind, HashSeed, KeyHash, KeyHasher, LockedBlock,
-    PartitionedBuilder, Secret, Verify, compact,
+    PartitionedBuilder, Secret, SelfCheck, Verify, compact,
 };
 
 const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
@@ -214,11 +214,86 @@ fn answers_about_absent_keys_stay() {
     assert_eq!(found, recorded.lines().collect::<Vec<_>>());
 }
 
+/// What a block says of itself, with seven digits of what is reckoned in floating point.
+fn described(name: &str, bytes: &[u8]) -> String {
+    let block = open(name, bytes, Verify::AtOpen);
+    let info = block.info();
+    let digits = |number: f64| format!("{number:.6e}");
+    format!(
+        "{name}: {}, keys {}, bytes {} of {}, bits a key {}, probes {}, rate {}, fill {}, estimated {}, partitions {}",
+        info.kind,
+        info.num_keys,
+        info.payload_len_bytes,
+        info.block_len_bytes,
+        digits(info.bits_per_key),
+        info.probes,
+        digits(info.expected_false_positive_rate),
+        digits(info.fill),
+        info.estimated_keys.map_or("unknown".to_owned(), digits),
+        info.partitions
+    )
+}
+
+#[test]
+fn what_blocks_say_of_themselves_stays() {
+    let recorded = String::from_utf8(golden("v1-described.txt")).unwrap();
+    let found: Vec<String> =
+        BLOCKS.iter().chain(&KEYED).chain(&OTHER_KINDS).map(|name| described(name, &golden(name))).collect();
+    assert_eq!(found, recorded.lines().collect::<Vec<_>>());
+}
+
 #[test]
 fn the_present_code_writes_the_same_bytes() {
     for name in BLOCKS.iter().chain(&COMPACT).chain(&KEYED).chain(&OTHER_KINDS) {
         assert!(written(name) == golden(name), "{name} is written in other bytes");
     }
+}
+
+/// Numbers of keys on both sides of where a builder decides anew, and some in between.
+const BORDERS: [usize; 34] = [
+    1, 2, 3, 8, 9, 27, 64, 65, 66, 128, 300, 304, 999, 1_000, 1_009, 1_010, 1_200, 1_500, 1_501, 2_047, 2_560, 2_561,
+    3_000, 4_096, 4_097, 4_500, 9_727, 9_728, 10_239, 10_240, 30_000, 59_999, 60_000, 140_000,
+];
+const SPECS: [&str; 16] = [
+    "bloom:10",
+    "blocked-bloom:10",
+    "split-block:10",
+    "split-block-512:10",
+    "ribbon:8",
+    "ribbon:7.3",
+    "ribbon:fpr=0.003",
+    "binary-fuse:8",
+    "binary-fuse:12",
+    "binary-fuse:16",
+    "bumped-ribbon:3",
+    "bumped-ribbon:8",
+    "bumped-ribbon:12.3",
+    "bumped-ribbon:fpr=0.003",
+    "bumped-ribbon:8:compact",
+    "bumped-ribbon:20",
+];
+
+/// Length and checksum of what is written at each border.
+fn sums(spec_text: &str) -> String {
+    let mut line = spec_text.to_owned();
+    for n in BORDERS {
+        let mut random = SplitMix(n as u64);
+        let mut builder = FilterBuilder::new(spec(spec_text), SEED).with_self_check(SelfCheck::Off);
+        (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
+        let bytes = builder.finish().unwrap();
+        write!(line, " {n}:{}:{:08x}", bytes.len(), crc32fast::hash(&bytes)).unwrap();
+    }
+    line
+}
+
+/// A builder that decides better from some version on may change these lines; the bytes stay readable.
+#[test]
+fn the_same_keys_give_the_same_bytes_wherever_a_builder_decides_anew() {
+    let recorded = String::from_utf8(golden("v1-sums.txt")).unwrap();
+    for (spec, line) in SPECS.iter().zip(recorded.lines()) {
+        assert_eq!(sums(spec), line);
+    }
+    assert_eq!(recorded.lines().count(), SPECS.len());
 }
 
 #[test]
@@ -270,4 +345,15 @@ fn make_missing_golden_files() {
         }
     }
     std::fs::write(path("v1-answers.txt"), lines).unwrap();
+    let mut lines = std::fs::read_to_string(path("v1-described.txt")).unwrap_or_default();
+    for name in BLOCKS.iter().chain(&KEYED).chain(&OTHER_KINDS) {
+        if !lines.contains(&format!("{name}: ")) {
+            writeln!(lines, "{}", described(name, &golden(name))).unwrap();
+        }
+    }
+    std::fs::write(path("v1-described.txt"), lines).unwrap();
+    if !path("v1-sums.txt").exists() {
+        let lines: Vec<String> = SPECS.iter().map(|spec| sums(spec) + "\n").collect();
+        std::fs::write(path("v1-sums.txt"), lines.concat()).unwrap();
+    }
 }

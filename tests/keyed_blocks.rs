@@ -6,8 +6,8 @@ mod block_support;
 use block_support::{TABLE, get_number, key, put_number, repair_trailer, spec, with_extension};
 use filterblock::layout::TRAILER_LEN_BYTES;
 use filterblock::{
-    Error, Field, FilterBlock, FilterBuilder, HashKind, HashSeed, KeyHasher, LockedBlock, PartitionedBuilder, Secret,
-    Verify,
+    Added, Error, Field, FilterBlock, FilterBuilder, HashKind, HashSeed, KeyHasher, LockedBlock, PartitionedBuilder,
+    Secret, Verify,
 };
 
 const SEED: HashSeed = HashSeed(0x5eed);
@@ -90,8 +90,27 @@ fn without_the_secret_a_block_tells_everything_but_its_keys() {
         assert_eq!((locked.info(), locked.table_id()), (open.info(), TABLE));
         assert_eq!((locked.added(), locked.extractor()), (open.added(), None));
         locked.verify_pages().unwrap();
-        assert!(!format!("{locked:?} {open:?}").contains("secret: ["));
+        assert_eq!((locked.as_bytes(), open.as_bytes()), (bytes.as_slice(), bytes.as_slice()));
+        // The trailer, and neither the secret nor the bytes.
+        let printed = format!("{locked:?} {open:?}");
+        assert!(
+            printed.contains("LockedBlock { trailer: ") && printed.contains("FilterBlock { trailer: "),
+            "{printed}"
+        );
+        assert!(!printed.contains("secret: [") && printed.len() < 3_000, "{printed}");
     }
+}
+
+#[test]
+fn without_the_secret_a_block_tells_of_its_prefixes_and_its_damage() {
+    let mut builder = FilterBuilder::new(spec("bloom:10"), hasher(HashKind::SipHash13, 1));
+    builder = builder.with_prefixes("first-4-bytes", true).unwrap();
+    (0..300).for_each(|i| builder.add(&key(i)));
+    let mut bytes = builder.finish().unwrap();
+    bytes[7] ^= 1;
+    let locked = LockedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+    assert_eq!((locked.added(), locked.extractor()), (Added::Both, Some("first-4-bytes")));
+    assert!(matches!(locked.verify_pages(), Err(Error::ChecksumMismatch { field: Field::Page, offset: 0, .. })));
 }
 
 #[test]

@@ -72,13 +72,15 @@ fn the_smallest_partitions_there_can_be_cost_no_more_than_their_bytes() {
 
 #[test]
 fn an_index_of_a_million_entries_of_nothing_costs_nothing() {
-    let mut bytes = vec![0; 2_000_000];
-    bytes.resize(2_000_000 + 2_000_000_usize.div_ceil(4096) * 4, 0);
-    bytes.extend_from_slice(&partitioned("bloom:10", 0, 1));
-    put_number(&mut bytes, Field::PayloadLen, 2_000_000);
-    repair_pages(&mut bytes);
-    assert!(matches!(FilterBlock::open(bytes.as_slice()), Err(Error::Corrupt { field: Field::Length, .. })));
-    is_frugal(&bytes);
+    // With nothing in front of the index, and with room for a thousand partitions.
+    for room in [0, 64_000] {
+        let mut bytes = vec![0; room + 2_000_000 + 2_000_000_usize.div_ceil(4096) * 4];
+        bytes.extend_from_slice(&partitioned("bloom:10", 0, 1));
+        put_number(&mut bytes, Field::PayloadLen, 2_000_000);
+        repair_pages(&mut bytes);
+        assert!(matches!(FilterBlock::open(bytes.as_slice()), Err(Error::Corrupt { field: Field::Length, .. })));
+        is_frugal(&bytes);
+    }
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 mod block_support;
 
-use block_support::{SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec};
+use block_support::{SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension};
 use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Error, Field, FilterBlock, PartitionedBuilder, Verify};
+use filterblock::{Error, Field, FilterBlock, FilterKind, PartitionedBuilder, Verify};
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
@@ -71,6 +71,25 @@ fn keys_between_and_beyond_the_cuts_are_absent_at_the_expected_rate() {
     }
     let expected = f64::from(asked) * block.expected_false_positive_rate();
     assert!((f64::from(maybe) - expected).abs() < 5.0 * expected.sqrt(), "{maybe} of {asked}, expected {expected}");
+    // Without the key all hundred partitions are asked.
+    let denied = (10_000..11_000).filter(|&i| !block.may_contain(block_support::hash(i))).count() as f64 / 1_000.0;
+    let expected = (1.0 - block.expected_false_positive_rate()).powi(100);
+    assert!((denied - expected).abs() < 0.1, "{denied}, expected {expected}");
+}
+
+#[test]
+fn partitions_of_several_kinds_answer_each_by_its_own() {
+    let [mut bytes, other] = ["bloom:10", "blocked-bloom:10"].map(|text| partitioned(text, 102, 51));
+    let second = ranges(&bytes)[1].clone();
+    assert_eq!(ranges(&other)[1], second);
+    bytes[second.clone()].copy_from_slice(&other[second]);
+    let block = FilterBlock::open(bytes).unwrap();
+    assert!((0..102).all(|i| block.may_contain_key(&key(i))));
+    let info = block.info();
+    assert_eq!((info.kind, info.partitions, info.num_keys), (FilterKind::Bloom, 2, 102));
+    // Their fill together says nothing of the number of keys.
+    assert_eq!(info.estimated_keys, None);
+    assert!(FilterBlock::open(other).unwrap().info().estimated_keys.is_some());
 }
 
 #[test]
@@ -146,6 +165,9 @@ fn a_partition_passes_neither_for_the_whole_filter_nor_for_another() {
         assert!(is_place(FilterBlock::open_partition(first, 1, verify)));
         assert!(is_place(FilterBlock::open_partition(first, u32::MAX, verify)));
         assert!(is_place(FilterBlock::open_partition(bytes.as_slice(), 0, verify)));
+        let error = FilterBlock::open_with(first, verify).unwrap_err();
+        let place = (first.len() - TRAILER_LEN_BYTES + offset_of(Field::Place)) as u64;
+        assert!(matches!(error, Error::Corrupt { offset, .. } if offset == place), "{error:?}");
     }
 }
 
@@ -206,9 +228,15 @@ fn an_index_with_filter_parameters_or_a_place_is_refused() {
         assert_eq!(block_support::get_number(&bytes, Field::Kind), u64::from(PARTITION_INDEX_TAG));
         put_number(&mut bytes, field, 1);
         repair_pages(&mut bytes);
-        let error = FilterBlock::open(bytes.as_slice()).unwrap_err();
-        assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{error}");
+        // With the place of a partition, the index does not open as that partition either.
+        for result in [FilterBlock::open(bytes.as_slice()), FilterBlock::open_partition(&bytes, 0, Verify::AtOpen)] {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{error}");
+        }
     }
+    let layers = with_extension(partitioned("bloom:10", 10, 4), 1, &[3, 1, 1]);
+    let error = FilterBlock::open(layers).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { field: Field::Extension, .. }), "{error}");
 }
 
 #[test]

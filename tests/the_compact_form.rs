@@ -4,7 +4,7 @@
 mod block_support;
 
 use block_support::{SEED, SplitMix, hash, spec};
-use filterblock::{FilterBuilder, KeyHash, SelfCheck, compact};
+use filterblock::{Error, FilterBuilder, KeyHash, SelfCheck, compact};
 use proptest::prelude::*;
 
 fn compact_of(spec_text: &str, n: usize) -> Vec<u8> {
@@ -82,6 +82,25 @@ fn bytes_of_an_unknown_version_kind_or_shape_say_maybe() {
     assert_eq!(denied(&[1, 0x14]), 0, "a filter of no lines");
     assert_eq!(denied(&[0, 0, 0x11]), 0, "an empty filter of one byte");
     assert_eq!(denied(&[1, 0x11]), 0, "an empty filter with a probe");
+}
+
+#[test]
+fn kinds_whose_shape_does_not_follow_from_the_length_are_refused_and_answered_maybe() {
+    for text in
+        ["split-block:10", "split-block-512:10", "ribbon:8", "bumped-ribbon:8", "bumped-ribbon:12.3", "binary-fuse:8"]
+    {
+        let mut builder = FilterBuilder::new(spec(text), SEED);
+        (0..1_000).for_each(|i| builder.add_hash(hash(i)));
+        let error = builder.finish_compact().unwrap_err();
+        assert!(matches!(&error, Error::InvalidSpec { spec, .. } if spec == text), "{text}: {error}");
+    }
+    // Zeros deny everything where they are taken for a filter.
+    for payload in [32, 64, 128] {
+        for (probes, kind) in (0..20).flat_map(|probes| (5..16).map(move |kind| (probes, kind))) {
+            let bytes = [vec![0; payload], vec![probes, 0x10 | kind]].concat();
+            assert!((0..9).all(|i| compact::may_contain(&bytes, hash(i))), "kind {kind} of {probes} probes");
+        }
+    }
 }
 
 #[test]

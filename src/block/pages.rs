@@ -90,6 +90,58 @@ fn check_page(identity: &Crc32, number: usize, payload: &[u8], sums: &[u8]) -> R
     Err(Error::ChecksumMismatch { field: Field::Page, offset: offset as u64, stored, computed })
 }
 
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::codec::put_u32;
+
+    #[test]
+    fn that_one_page_is_sound_says_nothing_of_another() {
+        // Beyond 64 words of bits, in pages whose numbers differ by 1, 64 and 64 * 64.
+        const PAGES: usize = 4_200;
+        let payload = vec![0; PAGES * PAGE_LEN_BYTES];
+        let identity = page_identity(&[1; 16], 0);
+        let page = payload.get(..PAGE_LEN_BYTES).unwrap();
+        let good = [0, 65, 4_097, 130, 127];
+        let mut sums = Vec::new();
+        for number in 0..PAGES {
+            put_u32(&mut sums, if good.contains(&number) { page_sum(&identity, number, page) } else { 0 });
+        }
+        let states = PageStates::new(&[1; 16], 0, payload.len());
+        // Twice, since the second answer is from memory.
+        for _ in 0..2 {
+            assert!(good.iter().all(|&page| states.is_sound(page, &payload, &sums)));
+            for bad in [1, 2, 64, 66, 128, 129, 4_096, 4_098, 63, 191] {
+                assert!(!states.is_sound(bad, &payload, &sums), "page {bad}");
+            }
+        }
+        assert_eq!(states.num_bad(), 10);
+    }
+
+    #[test]
+    fn only_the_pages_in_which_bytes_lie_are_looked_at() {
+        let payload = vec![7; 3 * PAGE_LEN_BYTES];
+        let identity = page_identity(&[1; 16], 0);
+        let mut sums = Vec::new();
+        // The one in the middle is sound.
+        for (number, wrong) in [(0, 1), (1, 0), (2, 1)] {
+            put_u32(&mut sums, page_sum(&identity, number, payload.get(..PAGE_LEN_BYTES).unwrap()) ^ wrong);
+        }
+        let states = PageStates::new(&[1; 16], 0, payload.len());
+        let touch = FirstTouch { states: &states, payload: &payload, sums: &sums };
+        let page = PAGE_LEN_BYTES;
+        for (offset, len) in [(page, 1), (page, page), (2 * page - 1, 1), (2 * page - 64, 64), (2 * page - 1, 0)] {
+            assert!(touch.sound(offset, len), "{len} bytes from {offset}");
+        }
+        assert_eq!(states.num_bad(), 0);
+        for (offset, len) in
+            [(page - 1, 1), (page - 1, 2), (2 * page - 1, 2), (2 * page, 1), (page, page + 1), (0, 3 * page)]
+        {
+            assert!(!touch.sound(offset, len), "{len} bytes from {offset}");
+        }
+    }
+}
+
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;

@@ -77,7 +77,7 @@ impl PartitionedBuilder {
         let is_first = self.num_partitions == 0 && self.current.is_empty();
         // A repetition must not open the next partition: the same set of keys gives the same bytes.
         match key.cmp(&self.last_key) {
-            Ordering::Less if !is_first => return Err(Error::OutOfOrder),
+            Ordering::Less => return Err(Error::OutOfOrder),
             Ordering::Equal if !is_first => return Ok(()),
             _ => {}
         }
@@ -192,7 +192,7 @@ impl Partitions {
                 end.checked_next_multiple_of(ALIGN_BYTES).filter(|&next| next <= index.start).ok_or_else(corrupt)?;
             let padding = bytes.get(end..next).unwrap_or_default();
             let trailer = Trailer::read(bytes.get(start..end).unwrap_or_default());
-            let (trailer, payload_start) = trailer.map_err(|error| error.moved_by(start as u64))?;
+            let (trailer, _) = trailer.map_err(|error| error.moved_by(start as u64))?;
             let place = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
             let Content::Filter { .. } = trailer.content else { return Err(corrupt()) };
             let agrees = trailer.place == place
@@ -202,7 +202,8 @@ impl Partitions {
             if !agrees {
                 return Err(corrupt());
             }
-            let part = Part::new(bytes, start + payload_start, &trailer, verify)?;
+            // The payload of a filter begins where its block does.
+            let part = Part::new(bytes, start, &trailer, verify)?;
             num_keys += trailer.num_keys;
             weighted_rate +=
                 part.geometry.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
@@ -237,9 +238,7 @@ impl Partitions {
     }
 
     pub(super) fn verify_pages(&self, bytes: &[u8], outer: &Trailer) -> Result<()> {
-        (1u32..)
-            .zip(self.parts())
-            .try_for_each(|(place, part)| part.check_pages(bytes, &Trailer { place, extractor: None, ..outer.clone() }))
+        (1u32..).zip(self.parts()).try_for_each(|(place, part)| part.check_pages(bytes, &outer.table_id, place))
     }
 }
 

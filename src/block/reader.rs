@@ -279,9 +279,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// [`Error::ChecksumMismatch`] for the first page that differs.
     pub fn verify_pages(&self) -> Result<()> {
         let bytes = self.data.as_ref();
-        let Some(partitions) = &self.partitions else { return self.filter.check_pages(bytes, &self.trailer) };
-        self.filter.check_pages(bytes, &self.trailer)?;
-        partitions.verify_pages(bytes, &self.trailer)
+        self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.place)?;
+        self.partitions.as_ref().map_or(Ok(()), |partitions| partitions.verify_pages(bytes, &self.trailer))
     }
 
     /// Everything the block says about itself. Counts the bits that are set, so it reads the whole filter.
@@ -335,7 +334,7 @@ impl Part {
         let ask = Ask::new(&geometry, Isa::detect());
         let mut part = Self { start, len, geometry, ask, states: None };
         match verify {
-            Verify::AtOpen => part.check_pages(bytes, trailer)?,
+            Verify::AtOpen => part.check_pages(bytes, &trailer.table_id, trailer.place)?,
             // Nothing to look at, so nothing to remember: a million constants in partitions cost no memory.
             Verify::OnFirstTouch if len == 0 => {}
             Verify::OnFirstTouch => {
@@ -393,8 +392,8 @@ impl Part {
         }
     }
 
-    pub(super) fn check_pages(&self, bytes: &[u8], trailer: &Trailer) -> Result<()> {
-        pages::check_all(&trailer.table_id, trailer.place, self.payload(bytes), self.sums(bytes))
+    pub(super) fn check_pages(&self, bytes: &[u8], table_id: &[u8; 16], place: u32) -> Result<()> {
+        pages::check_all(table_id, place, self.payload(bytes), self.sums(bytes))
             .map_err(|error| error.moved_by(self.start as u64))
     }
 }

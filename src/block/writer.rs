@@ -162,10 +162,15 @@ impl FilterBuilder {
     }
 
     fn encode(&mut self, rounding: Rounding) -> Result<Encoded> {
+        self.encode_by(filter::encode, rounding)
+    }
+
+    /// By another encoder in tests, whose filters deny keys.
+    fn encode_by(&mut self, encode: Encoder, rounding: Rounding) -> Result<Encoded> {
         let mut hashes = std::mem::take(&mut self.hashes);
         sort(&mut hashes);
         hashes.dedup();
-        let (shape, mut payload) = filter::encode(self.spec, &mut hashes, Effort { rounding, threads: self.threads })?;
+        let (shape, mut payload) = encode(self.spec, &mut hashes, Effort { rounding, threads: self.threads })?;
         let num_keys = hashes.len() as u64;
         // What this refuses, no reader would take.
         let len = payload.len();
@@ -194,10 +199,45 @@ impl FilterBuilder {
     }
 }
 
+/// [`filter::encode`], but in tests.
+type Encoder = fn(FilterSpec, &mut [KeyHash], Effort) -> Result<(Shape, Vec<u8>)>;
+
 /// A payload, and what its trailer says of it.
 struct Encoded {
     num_keys: u64,
     shape: Shape,
     geometry: Geometry,
     payload: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::HashSeed;
+
+    /// An encoder that loses the filter's second half.
+    fn lossy(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+        let (shape, mut payload) = filter::encode(spec, hashes, effort)?;
+        let half = payload.len() / 2;
+        payload.iter_mut().skip(half).for_each(|byte| *byte = 0);
+        Ok((shape, payload))
+    }
+
+    #[test]
+    fn a_filter_that_denies_its_keys_is_an_error_and_not_a_block_unless_nobody_looks() {
+        for kind in ["bloom:10", "blocked-bloom:10", "split-block:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
+            let mut builder = FilterBuilder::new(kind.parse().unwrap(), HashSeed(1));
+            (0..1_000u32).for_each(|i| builder.add(i.to_string().as_bytes()));
+            let check = |encoder: Encoder, self_check| {
+                let mut builder = builder.clone().with_self_check(self_check);
+                builder.encode_by(encoder, Rounding::Words).map(|encoded| encoded.payload)
+            };
+            let sound = check(filter::encode, SelfCheck::On).unwrap();
+            assert!(sound == check(filter::encode, SelfCheck::Off).unwrap(), "{kind}");
+            let error = check(lossy, SelfCheck::On).unwrap_err();
+            let Error::SelfCheckFailed { denied } = error else { panic!("{kind}: {error}") };
+            assert!((400..=1_000).contains(&denied), "{kind}: {denied}");
+            assert_eq!(check(lossy, SelfCheck::Off).unwrap().len(), sound.len(), "{kind}");
+        }
+    }
 }

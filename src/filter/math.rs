@@ -102,7 +102,8 @@ pub(crate) fn split_block_rate(num_keys: u64, blocks: u64, lane_bits: u32) -> f6
     // it at a hundred bits a key.
     let ln_other_key = (-(-32f64).exp2()).ln_1p();
     average_over_lines(num_keys, blocks, |keys| {
-        let covered = (-(keys as f64 * ln_other_bit).exp_m1()).powi(LANES.cast_signed());
+        // What it is negative for is gone in an even power.
+        let covered = (keys as f64 * ln_other_bit).exp_m1().powi(LANES.cast_signed());
         covered + (1.0 - covered) * -(keys as f64 * ln_other_key).exp_m1()
     })
 }
@@ -114,8 +115,8 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
     if lines == 1 {
         return rate(num_keys);
     }
-    // The keys of a line are binomially distributed: weights by the recurrence p(i+1) / p(i), outwards from the mode,
-    // normalised at the end, so that nothing underflows.
+    // The keys of a line are binomially distributed: weights by the recurrence p(i+1) / p(i), relative to that of the
+    // first, of which the mode has 10^120 times at most, and normalised at the end.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= first <= n")]
     let mut rate = |keys: f64| rate(keys as u64);
     let (n, odds) = (num_keys as f64, 1.0 / (lines as f64 - 1.0));
@@ -124,13 +125,7 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
     let reach = 12.0 * mean.sqrt() + 24.0;
     let first = (mean - reach).max(0.0).floor();
     let last = (mean + reach).min(n).floor();
-    let mode = mean.floor();
-    let mut weight = 1.0;
-    let mut i = mode;
-    while i > first {
-        weight *= i / ((n - i + 1.0) * odds);
-        i -= 1.0;
-    }
+    let (mut i, mut weight) = (first, 1.0);
     let (mut sum, mut total) = (0.0, 0.0);
     while i <= last {
         sum += weight * rate(i);
@@ -272,6 +267,64 @@ mod tests {
                 let found = split_block_rate(1_000_000, bits * 1_000_000 / (8 * u64::from(lane_bits)), lane_bits);
                 assert!((found / rate - 1.0).abs() < 1e-3, "{bits} bits in lanes of {lane_bits}: {found} for {rate}");
             }
+        }
+    }
+
+    #[test]
+    fn a_filter_without_keys_or_without_bits_lets_nothing_through() {
+        for (keys, size) in [(0, 0), (0, 8), (9, 0)] {
+            assert_eq!(bloom_rate(keys, size, 7), 0.0);
+            assert_eq!(blocked_bloom_rate(keys, size, 7), 0.0);
+            assert_eq!(split_block_rate(keys, size, 32), 0.0);
+            assert_eq!(estimated_keys(keys, size, 7), 0.0);
+        }
+        assert_eq!(estimated_keys(9, 64, 0), 0.0);
+    }
+
+    #[test]
+    fn the_average_over_lines_leaves_out_nothing_that_counts() {
+        // Three lines or more, so that no weight underflows where the sum begins with no key.
+        for (keys, lines) in [(40, 3u32), (300, 3), (2_000, 6), (3_000, 60), (100, 9_000)] {
+            let (n, p) = (keys as f64, 1.0 / f64::from(lines));
+            for rate in [|keys: f64| keys, |keys: f64| keys * keys, |keys: f64| (-keys / 9.0).exp()] {
+                let (mut weight, mut expected) = ((1.0 - p).powf(n), 0.0);
+                for i in 0..=keys {
+                    expected += weight * rate(i as f64);
+                    weight *= (n - i as f64) / (i as f64 + 1.0) * p / (1.0 - p);
+                }
+                let found = average_over_lines(keys, lines.into(), |keys| rate(keys as f64));
+                assert!((found / expected - 1.0).abs() < 1e-9, "{keys} keys, {lines} lines: {found} for {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_folded_hashes_are_a_part_of_the_rate_of_a_large_split_block() {
+        // At 100 bits a key and 2.56 keys a block: eight lanes at random, and one of 2^32 for each key of the block.
+        let poisson = |rate: &dyn Fn(f64) -> f64| {
+            let (mut weight, mut sum) = ((-2.56f64).exp(), 0.0);
+            for keys in 0..60 {
+                sum += weight * rate(f64::from(keys));
+                weight *= 2.56 / f64::from(keys + 1);
+            }
+            sum
+        };
+        let lanes = poisson(&|keys| (1.0 - (31.0f64 / 32.0).powf(keys)).powi(8));
+        let equal = poisson(&|keys| keys / 4_294_967_296.0);
+        let found = split_block_rate(2_560_000_000, 1_000_000_000, 32);
+        assert!((found / (lanes + equal) - 1.0).abs() < 1e-4, "{found} for {lanes} and {equal}");
+        // What is covered by both is not counted twice.
+        assert_eq!(split_block_rate(1 << 32, 1, 32), 1.0);
+    }
+
+    #[test]
+    fn the_least_budget_for_a_rate_may_be_the_largest_of_all() {
+        let rate_at = |millibits: u32| 1.0 / f64::from(millibits);
+        assert_eq!(least_millibits(0.25, 1..=4, rate_at), Some(4));
+        assert_eq!(least_millibits(0.2499, 1..=4, rate_at), None);
+        assert_eq!(least_millibits(1.0, 1..=4, rate_at), Some(1));
+        for millibits in 1..=100 {
+            assert_eq!(least_millibits(rate_at(millibits), 1..=100, rate_at), Some(millibits));
         }
     }
 

@@ -476,3 +476,46 @@ impl<'a> FilterView<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_parameters_say_can_be_read() {
+        for (text, keys, says, has_layers) in [
+            ("full", 9, "0 bits asked per query; the rest is reserved", false),
+            ("bloom:1", 9_000, "1 bit asked per query; the rest is reserved", false),
+            ("split-block:9", 9, "8 bits asked per query; the rest is reserved", false),
+            ("binary-fuse:12", 1_000, "segments of 64 slots, 12 bits a slot, seed 0; 1408 slots", false),
+            ("ribbon:7.3", 1_000, "columns 8, seed 0; blocks of 128 slots 9, 2 with a column less", true),
+            (
+                "bumped-ribbon:7.3",
+                300,
+                "columns 8; 304 slots in one system, seed 0, 3 of 4 whole blocks with a column less",
+                false,
+            ),
+            (
+                "bumped-ribbon:7.3",
+                12_000,
+                "columns 8; layer 0: blocks of 64 slots 182, 148 with a column less; 391 slots in one system, seed 0, \
+                 4 of 6 whole blocks with a column less",
+                true,
+            ),
+        ] {
+            let mut hashes: Vec<_> = (1..=keys)
+                .map(|i| {
+                    KeyHash::from_raw((i * (u64::MAX / (keys + 1))) ^ (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20))
+                })
+                .collect();
+            hashes.sort_unstable();
+            let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
+            let (shape, payload) = encode(text.parse().unwrap(), &mut hashes, effort).unwrap();
+            let geometry = Geometry::new(&shape, keys, payload.len() as u64).unwrap();
+            assert_eq!(geometry.to_string(), says, "{text}, {keys} keys");
+            #[cfg(feature = "cli")]
+            assert_eq!(geometry.has_layers(), has_layers, "{text}, {keys} keys");
+            let _ = has_layers;
+        }
+    }
+}

@@ -83,7 +83,8 @@ impl FilterSpec {
     /// [`Error::InvalidSpec`] unless the kind takes a budget and `0 < rate < 1` can be had for 100 bits per key.
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
         let invalid = || Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason: EXPECTED };
-        if !(rate > 0.0 && rate < 1.0) {
+        // A rate of 0 or less is had for no number of bits.
+        if rate >= 1.0 || rate.is_nan() {
             return Err(invalid());
         }
         let millibits =
@@ -254,6 +255,72 @@ mod tests {
         }
         let most = FilterSpec::bits_per_key(FilterKind::BumpedRibbon, 100.0).unwrap();
         assert_eq!(most.expected_rate(), (-32.0f64).exp2());
+    }
+
+    #[test]
+    fn every_kind_tells_the_rate_to_expect_of_its_budget() {
+        for (text, rate) in [
+            ("bloom:10", 8.194e-3),
+            ("blocked-bloom:10", 9.662e-3),
+            // Putze, Sanders and Singler's formula with a Poisson load.
+            ("split-block:10", 1.265e-2),
+            ("split-block-512:10", 1.049e-2),
+            ("ribbon:1", 0.5),
+            ("ribbon:8", 2f64.powi(-8)),
+            ("ribbon:32", 2f64.powi(-32)),
+            ("bumped-ribbon:7.5", 2f64.powf(-7.5)),
+            ("bumped-ribbon:33", 2f64.powi(-32)),
+            ("binary-fuse:8", 2f64.powi(-8)),
+            ("binary-fuse:12", 2f64.powi(-12)),
+            ("binary-fuse:16", 2f64.powi(-16)),
+            ("full", 1.0),
+        ] {
+            let found = text.parse::<FilterSpec>().unwrap().expected_rate();
+            assert!((found / rate - 1.0).abs() < 1e-3, "{text}: {found} for {rate}");
+        }
+    }
+
+    #[test]
+    fn a_ribbon_takes_32_bits_at_most_and_other_kinds_a_hundred() {
+        for (text, is_taken) in [
+            ("ribbon:32", true),
+            ("ribbon:32.001", false),
+            ("bumped-ribbon:33", true),
+            ("bloom:100", true),
+            ("blocked-bloom:100", true),
+            ("split-block:100", true),
+            ("bloom:100.001", false),
+            ("bloom:0.999", false),
+            ("bloom:1", true),
+            ("binary-fuse:9", false),
+            ("binary-fuse:32", false),
+        ] {
+            assert_eq!(text.parse::<FilterSpec>().is_ok(), is_taken, "{text}");
+        }
+    }
+
+    #[test]
+    fn another_kind_in_its_place_keeps_the_rate_or_else_the_bits() {
+        let instead = |text: &str| text.parse::<FilterSpec>().unwrap().instead(FilterKind::BlockedBloom).to_string();
+        assert_eq!(instead("bumped-ribbon:12.5:compact"), "blocked-bloom:12.5");
+        assert_eq!(instead("ribbon:fpr=0.003"), "blocked-bloom:fpr=0.003");
+    }
+
+    #[cfg(feature = "lsm")]
+    #[test]
+    fn the_largest_filter_for_a_number_of_bits_has_no_more() {
+        for (kind, bits, wanted) in [
+            (FilterKind::Bloom, 9.5, Some("bloom:9.5")),
+            (FilterKind::Bloom, 0.9, None),
+            (FilterKind::BinaryFuse, 7.9, None),
+            (FilterKind::BinaryFuse, 8.0, Some("binary-fuse:8")),
+            (FilterKind::BinaryFuse, 11.9, Some("binary-fuse:8")),
+            (FilterKind::BinaryFuse, 12.0, Some("binary-fuse:12")),
+            (FilterKind::BinaryFuse, 50.0, Some("binary-fuse:16")),
+        ] {
+            let found = FilterSpec::at_most(kind, bits).map(|spec| spec.to_string());
+            assert_eq!(found.as_deref(), wanted, "{kind:?} {bits}");
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Levelled compaction: merges tables downwards, so that each level below 0 stays one sorted run and reads ask few.
 
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::file_name::table_name;
@@ -15,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::filter::FilterSpec;
 use crate::policy::TableShape;
 use crate::sstable::TableWriter;
+use crate::sync::atomic::Ordering;
 
 /// What to merge, and where to.
 #[derive(Debug)]

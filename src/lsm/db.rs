@@ -2,7 +2,6 @@
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
@@ -12,15 +11,17 @@ use super::file_name::table_name;
 use super::manifest::Manifest;
 use super::memtable::MemtableCursor;
 use super::options::{Durability, Options};
+use super::read_state::ReadState;
 use super::reports::lock;
 use super::scan::{RunCursor, Scan, Source};
-use super::shared::{ReadState, Shared};
-use super::stats::{LevelStats, Recorder, Stats};
+use super::shared::Shared;
+use super::stats::{LevelStats, Stats};
 
 use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};
 use crate::error::{Error, Result};
 use crate::sstable::TableFilter;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
 /// closes the store, and [`Db::close`] does that with a result.
@@ -132,9 +133,7 @@ impl Db {
     /// # Errors
     /// Damage of a data or index block that had to be read, and I/O errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let state = self.shared.state.load();
-        // After the state: what becomes visible later is not in its memtable, or is and may be seen.
-        let sequence = self.shared.visible.load(Ordering::Acquire);
+        let (state, sequence) = self.shared.state.moment();
         self.shared.get(&state, key, sequence)
     }
 
@@ -143,8 +142,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
-        let state = self.shared.state.load();
-        let sequence = self.shared.visible.load(Ordering::Acquire);
+        let (state, sequence) = self.shared.state.moment();
         self.shared.multi_get(&state, keys, sequence)
     }
 
@@ -152,8 +150,7 @@ impl Db {
     /// until it is dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let state = self.shared.state.load_full();
-        let sequence = self.shared.visible.load(Ordering::Acquire);
+        let (state, sequence) = self.shared.state.lasting_moment();
         Snapshot { shared: Arc::clone(&self.shared), state, sequence }
     }
 
@@ -288,7 +285,7 @@ impl Db {
         let mut total = LevelStats::default();
         levels.iter().for_each(|level| total.add(level));
         let counters = &self.shared.counters;
-        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             levels,
             total,
@@ -424,37 +421,5 @@ impl Shared {
             state.version.get_batch(&mut batch, values, &context, recorder)?;
         }
         Ok(values)
-    }
-}
-
-impl ReadState {
-    #[inline]
-    fn get_from_memory(&self, probe: &Probe<'_>, sequence: u64) -> Option<Option<Vec<u8>>> {
-        let found = self.memtable.get(probe.key, probe.hash, sequence);
-        if found.is_some() || self.waiting.is_empty() {
-            return found;
-        }
-        self.waiting.iter().find_map(|memtable| memtable.get(probe.key, probe.hash, sequence))
-    }
-
-    fn get_batch_from_memory(
-        &self,
-        batch: &mut Batch<'_>,
-        values: &mut [Option<Vec<u8>>],
-        sequence: u64,
-        recorder: Option<Recorder<'_>>,
-    ) {
-        if self.memtable.is_empty() && self.waiting.is_empty() {
-            return;
-        }
-        for (place, value) in (0u32..).zip(values) {
-            let found = batch.probe(place).and_then(|probe| self.get_from_memory(&probe, sequence));
-            let Some(found) = found else { continue };
-            *value = found;
-            batch.open &= !(1 << place);
-            if let Some(recorder) = recorder {
-                recorder.memory_hit();
-            }
-        }
     }
 }

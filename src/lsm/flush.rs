@@ -1,7 +1,6 @@
 //! From memory to level 0, and the threads that work in the background.
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use crate::block::SelfCheck;
 use crate::error::Result;
 use crate::policy::TableShape;
 use crate::sstable::{TableOptions, TableOrigin, TableSummary, TableWriter};
+use crate::sync::atomic::Ordering;
 
 /// How long a buffered write stays in the process at most.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);

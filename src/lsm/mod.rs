@@ -22,8 +22,11 @@ mod manifest;
 mod memtable;
 #[cfg(test)]
 mod number_tests;
+#[cfg(all(test, loom))]
+mod obsolete_loom_tests;
 mod open;
 mod options;
+mod read_state;
 mod recovery;
 mod repair;
 mod reports;

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
-
-use arc_swap::ArcSwap;
+use std::sync::Arc;
 
 use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse, table_name};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
+use super::read_state::{Published, ReadState};
 use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
 use super::reports::Reports;
-use super::shared::{LogState, ReadState, Registry, Shared, Work, create_log, open_table};
+use super::shared::{LogState, Registry, Shared, Work, create_log, open_table};
 use super::stats::Counters;
 use super::version::Version;
 use super::version_edit::{StoreState, first_overlap};
@@ -23,6 +21,8 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{HashKind, HashSeed, KeyHasher};
 use crate::sstable::BlockCache;
 use crate::storage::Storage;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::{Condvar, Mutex};
 
 /// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
 ///
@@ -220,15 +220,13 @@ fn build(dir: &Path, options: Options, registry: Registry, hasher: KeyHasher, re
         dir: dir.to_path_buf(),
         store_id,
         hasher,
-        state: ArcSwap::from_pointee(state),
-        state_change: Mutex::new(()),
-        visible: AtomicU64::new(last_sequence),
+        state: Published::new(state, last_sequence),
         queue: WriteQueue::default(),
         log: Mutex::new(log),
         registry: Mutex::new(registry),
         next_file_number: AtomicU64::new(log_number + 1),
         work: Mutex::new(Work::default()),
-        changed: std::sync::Condvar::new(),
+        changed: Condvar::new(),
         closed,
         left_out: Mutex::default(),
         cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),

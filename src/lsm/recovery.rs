@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::batch::BatchOps;
 use super::file_name::{FileName, log_name, parse};
@@ -42,7 +41,7 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
         shared.missing_log(oldest_needed)?;
     }
-    let last_sequence = shared.visible.load(Ordering::Relaxed);
+    let last_sequence = shared.state.last_visible();
     let mut replay =
         Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence, has_gap: false };
     for number in numbers {
@@ -54,20 +53,25 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         let state = lock(&shared.registry).state.clone();
         set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
     }
-    if last_sequence > shared.visible.swap(last_sequence, Ordering::Release) {
+    if last_sequence > shared.state.last_visible() {
+        shared.state.make_visible(last_sequence);
+        // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
+        // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
+        // failure that they do not, writes would be missing in the middle.
+        install(shared, &memtable, last_sequence)?;
         let mut log = lock(&shared.log);
         log.last_sequence = last_sequence;
         shared.rotate(&mut log)?;
     }
     // Also when nothing was replayed: the logs before go now, and a log that the manifest names must exist.
-    install(shared, &memtable, Some(shared.state.load().memtable.log_number), last_sequence)
+    let log_number = Some(shared.state.load().memtable.log_number);
+    shared.install(VersionEdit { log_number, ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 
-/// Writes a memtable to level 0; with `log_number`, logs below that are no longer needed.
-fn install(shared: &Shared, memtable: &Memtable, log_number: Option<u64>, last_sequence: u64) -> Result<()> {
+/// Writes a memtable to level 0; from then on all writes up to `last_sequence` are in tables, or lost.
+fn install(shared: &Shared, memtable: &Memtable, last_sequence: u64) -> Result<()> {
     let stored = if memtable.is_empty() { None } else { Some(shared.write_memtable(memtable)?) };
     let edit = VersionEdit {
-        log_number,
         last_sequence: Some(last_sequence),
         added: stored.iter().map(|stored| (0, stored.meta.clone())).collect(),
         ..VersionEdit::default()
@@ -156,7 +160,7 @@ impl Replay<'_> {
         }
         if self.memtable.is_full() || self.memtable.len_bytes() >= self.shared.options.write_buffer_bytes {
             let full = std::mem::replace(&mut self.memtable, Memtable::new(0, self.shared.options.write_buffer_bytes));
-            install(self.shared, &full, None, self.last_sequence)?;
+            install(self.shared, &full, self.last_sequence)?;
         }
         Ok(sequence)
     }

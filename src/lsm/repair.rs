@@ -25,7 +25,7 @@ use super::Db;
 use super::file_name::{CURRENT, LOCK, manifest_name, table_name};
 use super::log_reader::LogRecovery;
 use super::manifest::Manifest;
-use super::open::{its_hasher, new_hasher, open_locked, random_u64};
+use super::open::{in_order, its_hasher, new_hasher, open_locked, random_u64};
 use super::options::Options;
 use super::verify::Progress;
 use super::version_edit::StoreState;
@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::hash::KeyHasher;
 use crate::sstable::Loss;
 use crate::storage::Storage;
-use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing};
+use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing, split_copies};
 use logs::{LogEvidence, look_at_logs};
 use tables::Tables;
 
@@ -163,11 +163,11 @@ impl Plan {
     ) -> Result<Self> {
         let storage = options.storage.as_ref();
         let named: BTreeSet<u64> = evidence.named().into_keys().collect();
-        let unnamed: BTreeSet<u64> =
-            listing.tables.iter().copied().filter(|n| !named.contains(n) && !evidence.removed.contains(n)).collect();
         let is_known = evidence.state.store_id != [0; 16];
         let wanted: BTreeSet<u64> = listing.tables.iter().copied().filter(|n| !evidence.removed.contains(n)).collect();
-        let found = look_at_tables(storage, dir, &wanted)?;
+        let mut found = look_at_tables(storage, dir, &wanted)?;
+        let copies = split_copies(&mut found, &named);
+        let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
         let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
         // Of tables that are not named: a manifest that has lost its last edits, also without a trace.
@@ -178,28 +178,36 @@ impl Plan {
         let has_all = named.is_subset(&listing.tables) || unnamed.is_empty();
         let by_manifest = evidence.is_whole && is_known && has_all && !is_stale;
         let hasher = identify(dir, options, &listing, &found, &mut evidence.state, is_known)?;
+        let spans = logs::spans(storage, dir, evidence.state.store_id, &listing.logs)?;
         let mut report = RepairReport { losses: std::mem::take(&mut evidence.losses), ..RepairReport::default() };
         let next_number = listing.next_number.max(evidence.state.next_file_number);
         let total_bytes = found.iter().map(|table| table.len_bytes).sum();
         let done = Progress { done_bytes: 0, total_bytes };
-        let (report_to, aside) = (&mut report, Vec::new());
-        let mut tables =
-            Tables { dir, options, mode, hasher: &hasher, next_number, report: report_to, aside, done, progress };
+        let mut tables = Tables {
+            dir,
+            options,
+            mode,
+            hasher: &hasher,
+            next_number,
+            logs: &spans,
+            report: &mut report,
+            aside: Vec::new(),
+            done,
+            progress,
+        };
         let mut state = match by_manifest {
             true => tables.by_manifest(&evidence, &found)?,
             false => tables.by_themselves(&evidence, &found)?,
         };
         let (next_number, mut aside) = (tables.next_number, std::mem::take(&mut tables.aside));
         if !by_manifest {
-            if state.last_sequence == 0 {
-                state.last_sequence = first_logged.map_or(report.entries, |first| first.saturating_sub(1));
-            }
             aside.extend(listing.manifests.iter().map(|&number| (dir.join(manifest_name(number)), false)));
         }
         let LogEvidence { losses, damaged, unusable, log_number } =
             look_at_logs(storage, dir, state.store_id, &listing.logs, state.log_number, state.last_sequence)?;
         state.log_number = log_number;
         report.losses.extend(losses);
+        aside.extend(copies.into_iter().map(|number| (dir.join(table_name(number)), true)));
         aside.extend(evidence.damaged.into_iter().map(|path| (path, false)));
         aside.extend(damaged.into_iter().map(|path| (path, false)));
         aside.extend(unusable.into_iter().map(|path| (path, true)));
@@ -216,6 +224,11 @@ impl Plan {
 
     fn carry_out(mut self, dir: &Path, options: Options, mode: RepairMode) -> Result<RepairReport> {
         let storage = options.storage.as_ref();
+        if self.report.new_manifest {
+            self.state.next_file_number = self.next_number + 1;
+            // With no other does a store open, nor is it repaired again.
+            in_order(&self.state, &dir.join(manifest_name(self.next_number)))?;
+        }
         let lost = dir.join(LOST);
         for (path, _) in &self.aside {
             let to = free_name(storage, &lost, path)?;
@@ -235,9 +248,7 @@ impl Plan {
             storage.sync_dir(dir)?;
         }
         if self.report.new_manifest {
-            let number = self.next_number;
-            self.state.next_file_number = number + 1;
-            drop(Manifest::create(storage, dir, number, &self.state.snapshot())?);
+            drop(Manifest::create(storage, dir, self.next_number, &self.state.snapshot())?);
         }
         for (path, _) in self.aside.iter().filter(|(_, must_go)| *must_go) {
             if storage.exists(path)? {

@@ -1,12 +1,13 @@
 //! Damage that was met: one message each, kept for [`super::Stats::reports`] and sent to the `log` crate.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::log_reader::LogTail;
 use super::version::StoredTable;
 use crate::error::{Error, Field, Result};
 use crate::sstable::TableFilter;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, MutexGuard};
 
 /// More damage than this is counted but no longer told one by one.
 const MAX_REPORTS: usize = 100;

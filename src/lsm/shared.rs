@@ -2,33 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-
-use arc_swap::ArcSwap;
+use std::sync::Arc;
 
 use super::file_name::{log_name, manifest_name, table_name};
 use super::log_file::{LogId, LogKind, LogWriter};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
+use super::read_state::{Published, ReadState};
 use super::reports::{Reports, lock};
 use super::stats::Counters;
-use super::version::{ReadContext, StoredTable, Version};
+use super::version::{ReadContext, StoredTable};
 use super::version_edit::{StoreState, TableMeta, VersionEdit};
 use super::write::WriteQueue;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHasher;
 use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
-
-/// Everything that a read looks at: replaced as a whole, so that a read holds one consistent state without a lock.
-#[derive(Debug, Clone)]
-pub(super) struct ReadState {
-    pub(super) memtable: Arc<Memtable>,
-    /// Full memtables on their way to the disk, newest first.
-    pub(super) waiting: Vec<Arc<Memtable>>,
-    pub(super) version: Arc<Version>,
-}
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 
 /// The log that is written, and what belongs to it.
 #[derive(Debug)]
@@ -64,11 +55,7 @@ pub(super) struct Shared {
     pub(super) store_id: [u8; 16],
     /// Hashes each key, once.
     pub(super) hasher: KeyHasher,
-    pub(super) state: ArcSwap<ReadState>,
-    /// Taken by whoever replaces `state`.
-    pub(super) state_change: Mutex<()>,
-    /// The last write that reads may see.
-    pub(super) visible: AtomicU64,
+    pub(super) state: Published,
     pub(super) queue: WriteQueue,
     pub(super) log: Mutex<LogState>,
     pub(super) registry: Mutex<Registry>,
@@ -118,22 +105,13 @@ impl Shared {
         let number = self.new_file_number();
         log.log = create_log(&self.options, &self.dir, self.store_id, number, log.last_sequence + 1)?;
         let memtable = Arc::new(Memtable::new(number, self.options.write_buffer_bytes));
-        self.change_state(|state| {
-            if !state.memtable.is_empty() {
-                state.waiting.insert(0, Arc::clone(&state.memtable));
-            }
-            state.memtable = memtable;
-        });
+        self.change_state(|state| state.rotate(memtable));
         Ok(())
     }
 
     /// Replaces the state that reads see.
     pub(super) fn change_state(&self, change: impl FnOnce(&mut ReadState)) {
-        let guard = lock(&self.state_change);
-        let mut state = ReadState::clone(&self.state.load());
-        change(&mut state);
-        self.state.store(Arc::new(state));
-        drop(guard);
+        self.state.change(change);
         self.wake_all();
     }
 
@@ -148,6 +126,7 @@ impl Shared {
     ///
     /// # Errors
     /// That of the manifest. The step may or may not be in it then, so the store refuses writes until it is reopened.
+    /// [`Error::Poisoned`] after an earlier failure, of anything.
     pub(super) fn install(
         &self,
         mut edit: VersionEdit,
@@ -155,6 +134,9 @@ impl Shared {
         change: impl FnOnce(&mut ReadState),
     ) -> Result<()> {
         let mut registry = lock(&self.registry);
+        // Looked at under the lock. Of a manifest that failed, or of its name, nothing is known but that it may be lost:
+        // no file may be removed on the strength of it. What was merged meanwhile is merged again.
+        self.check_writable()?;
         edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
         let mut next = registry.state.clone();
         next.apply(&edit, 0)?;

@@ -5,14 +5,15 @@
 //! counter would cost twenty and far more under contention.
 
 use std::cell::Cell;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::LazyLock;
 
 use super::reports::lock;
 use super::version_edit::NUM_LEVELS;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The last is shared.
-const NUM_SHARDS: usize = 64;
+const NUM_SHARDS: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// Expected rates are summed in units of 2^-32.
 const RATE_UNIT: f64 = 4_294_967_296.0;
@@ -108,18 +109,37 @@ thread_local! {
     static OWNED: SlotOwner = const { SlotOwner };
 }
 
-/// Slots that threads before have given back, and the first that none has had yet.
-static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+/// Which shards are taken: those that threads before have given back, and the first that none has had yet.
+///
+/// What a thread has counted with plain accesses, the next owner of its shard sees, by way of the lock.
+#[derive(Debug, Default)]
+struct Slots(Mutex<(Vec<usize>, usize)>);
+
+static SLOTS: LazyLock<Slots> = LazyLock::new(Slots::default);
+
+impl Slots {
+    fn take(&self) -> usize {
+        let (free, next) = &mut *lock(&self.0);
+        free.pop().unwrap_or_else(|| {
+            let slot = (*next).min(NUM_SHARDS - 1);
+            *next = slot + 1;
+            slot
+        })
+    }
+
+    fn give_back(&self, slot: usize) {
+        if slot < NUM_SHARDS - 1 {
+            lock(&self.0).0.push(slot);
+        }
+    }
+}
 
 struct SlotOwner;
 
 impl Drop for SlotOwner {
     fn drop(&mut self) {
         // Reads by destructors that run later share the last one.
-        let slot = SLOT.replace(NUM_SHARDS - 1);
-        if slot < NUM_SHARDS - 1 {
-            lock(&FREE).0.push(slot);
-        }
+        SLOTS.give_back(SLOT.replace(NUM_SHARDS - 1));
     }
 }
 
@@ -132,14 +152,7 @@ fn thread_slot() -> usize {
 #[cold]
 fn take_slot() -> usize {
     // A thread whose owner is gone already cannot give anything back.
-    let slot = OWNED.try_with(|_| {
-        let (free, next) = &mut *lock(&FREE);
-        free.pop().unwrap_or_else(|| {
-            let slot = (*next).min(NUM_SHARDS - 1);
-            *next = slot + 1;
-            slot
-        })
-    });
+    let slot = OWNED.try_with(|_| SLOTS.take());
     let slot = slot.unwrap_or(NUM_SHARDS - 1);
     SLOT.set(slot);
     slot
@@ -160,7 +173,11 @@ impl Counters {
 
     #[inline]
     pub(super) fn recorder(&self) -> Option<Recorder<'_>> {
-        let slot = thread_slot();
+        self.recorder_of(thread_slot())
+    }
+
+    #[inline]
+    fn recorder_of(&self, slot: usize) -> Option<Recorder<'_>> {
         self.shards.get(slot).map(|shard| Recorder { shard, shared: slot == NUM_SHARDS - 1 })
     }
 
@@ -337,5 +354,39 @@ mod tests {
             let slot = std::thread::spawn(thread_slot).join().unwrap();
             assert!(slot < NUM_SHARDS - 1, "thread {i}");
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+
+    /// What a thread of a store does in its life.
+    fn count((counters, slots): &(Counters, Slots)) {
+        let slot = slots.take();
+        let recorder = counters.recorder_of(slot).unwrap();
+        recorder.gets(2);
+        recorder.level(1, &Tally { true_negatives: 3, ..Tally::default() });
+        slots.give_back(slot);
+    }
+
+    /// Of three threads one owns the first of two shards, or one after the other does, and the others share the second.
+    #[test]
+    fn no_count_is_lost_between_threads_that_inherit_a_shard_or_share_one() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let all = loom::sync::Arc::new((Counters::new(), Slots::default()));
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let all = all.clone();
+                    loom::thread::spawn(move || count(&all))
+                })
+                .collect();
+            count(&all);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            let (gets, _, levels) = all.0.sum();
+            assert_eq!((gets, levels[1].true_negatives), (6, 9));
+        });
     }
 }

@@ -146,10 +146,11 @@ impl Db {
         let oldest = lock(&shared.registry).state.log_number;
         let mut log = lock(&shared.log);
         // After a failure the log's end is unknown, and every write says so.
-        if log.log.flush().is_err() {
+        let current = shared.state.load().memtable.log_number;
+        if let Err(error) = log.log.flush() {
+            report.damage.push(error.in_file(&shared.dir.join(log_name(current))));
             return Ok(());
         }
-        let current = shared.state.load().memtable.log_number;
         let number_of = |name: &String| match parse(name) {
             Some(FileName::Log(number)) if number >= oldest && number < current => Some(number),
             _ => None,

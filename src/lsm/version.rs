@@ -6,8 +6,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::batch_read::{BATCH, Batch, Probe};
 use super::options::FilterUse;
@@ -19,6 +18,8 @@ use crate::error::Result;
 use crate::policy::LevelShape;
 use crate::sstable::{Answer, BlockCache, BlockReads, Lookup, Table, TableFilter};
 use crate::storage::Storage;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A table of the store. When the last reader of one that a compaction replaced is gone, so is its file.
 #[derive(Debug)]

@@ -3,8 +3,7 @@
 //! Writers queue. The first leads: it takes whatever has queued up behind it, writes all of it as one log record, syncs
 //! once, and hands out the results. Who comes while others wait waits behind them. Alone, a writer pays two uncontended locks for that.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::batch::WriteBatch;
@@ -13,6 +12,8 @@ use super::recovery::MAX_WRITTEN_NUMBER;
 use super::reports::lock;
 use super::shared::{LogState, Shared};
 use crate::error::{Error, Field, Result};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Condvar, Mutex};
 
 /// Batches that are written as one record have so many bytes in all, unless one alone has more.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
@@ -119,7 +120,7 @@ impl Shared {
     /// # Errors
     /// [`Error::OutOfNumbers`].
     pub(super) fn check_numbers(&self) -> Result<()> {
-        let last_sequence = self.visible.load(Ordering::Relaxed);
+        let last_sequence = self.state.last_visible();
         let last_file = self.next_file_number.load(Ordering::Relaxed) - 1;
         for (field, last) in [(Field::LogSequence, last_sequence), (Field::FileNumber, last_file)] {
             if last > MAX_WRITTEN_NUMBER {
@@ -154,17 +155,8 @@ impl Shared {
         let mut log = lock(&self.log);
         let first = log.last_sequence + 1;
         self.append(&mut log, batches, first, sync).inspect_err(|error| self.fail(error))?;
-        let state = self.state.load();
-        let mut sequence = first;
-        for op in batches.iter().flat_map(|batch| batch.iter()) {
-            let op = op?;
-            let hash = self.hasher.of(op.key());
-            let inserted = state.memtable.insert(op.key(), op.value(), hash, sequence);
-            inserted.inspect_err(|error| self.fail(error))?;
-            sequence += 1;
-        }
-        log.last_sequence = sequence - 1;
-        self.visible.store(log.last_sequence, Ordering::Release);
+        let applied = self.state.apply(batches, first, &self.hasher);
+        log.last_sequence = applied.inspect_err(|error| self.fail(error))?;
         Ok(())
     }
 

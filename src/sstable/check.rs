@@ -186,6 +186,7 @@ impl Walk {
         self.sums.created_by.clone_from(&properties.created_by);
         self.sums.compression = properties.compression;
         self.sums.origin = properties.origin;
+        self.sums.copied_from = properties.copied_from;
         match self.sums == *properties && self.data_end == data_len_bytes {
             true => Ok(()),
             false => Err(Error::Corrupt { field: Field::Properties, offset }),

@@ -6,7 +6,7 @@ use crate::error::{Error, Field, Result};
 use super::layout::Compression;
 
 /// The tags, in the order in which they are written; docs/LSM_FORMAT.md lists the same.
-pub const PROPERTY_TAGS: [(u64, &str); 11] = [
+pub const PROPERTY_TAGS: [(u64, &str); 12] = [
     (1, "entries"),
     (2, "tombstones"),
     (3, "data blocks"),
@@ -18,17 +18,18 @@ pub const PROPERTY_TAGS: [(u64, &str); 11] = [
     (9, "compression"),
     (10, "created by"),
     (11, "origin"),
+    (12, "copied from"),
 ];
 
-/// The tags before the optional one.
+/// The tags before the optional ones.
 const NUM_REQUIRED: usize = 10;
 
 /// Where a store put a file when it wrote it: what tells newer files from older ones should the manifest be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOrigin {
-    /// The level. Later it may lie deeper, never higher.
+    /// The level. Later it may lie deeper, but higher only after a repair without a manifest.
     pub level: u8,
-    /// No write in the file, or in what it was merged from, is older.
+    /// No write in the file, or in what it was merged from, is older; 0 where a repair without a manifest came between.
     pub smallest_sequence: u64,
     /// No write in the file, or in what it was merged from, is newer.
     pub largest_sequence: u64,
@@ -60,6 +61,9 @@ pub struct Properties {
     pub created_by: String,
     /// Only in files that a store wrote, and not in its oldest ones.
     pub origin: Option<TableOrigin>,
+    /// Only in files that a repair wrote: the number of the file whose sound blocks it has, and where that was a copy
+    /// itself, of the first.
+    pub copied_from: Option<u64>,
 }
 
 impl Properties {
@@ -84,6 +88,9 @@ impl Properties {
             put_varint(&mut value, origin.largest_sequence);
             put_varint(&mut out, 11);
             put_bytes(&mut out, &value);
+        }
+        if let Some(number) = self.copied_from {
+            put_number(&mut out, 12, number);
         }
         out
     }
@@ -111,6 +118,7 @@ impl Properties {
                 (Some(known), _) if known != tag => return Err(corrupt()),
                 (Some(_), _) => properties.set(tag, &mut value)?,
                 (None, 11) => properties.origin = Some(take_origin(&mut value)?),
+                (None, 12) => properties.copied_from = Some(value.take_varint(Field::Properties)?),
                 (None, _) => continue,
             }
             if !value.is_empty() {
@@ -199,6 +207,7 @@ mod tests {
             compression: Compression::Lz4,
             created_by: "a test".to_owned(),
             origin: None,
+            copied_from: None,
         }
     }
 
@@ -214,6 +223,10 @@ mod tests {
         put_varint(&mut bytes, 99);
         put_bytes(&mut bytes, b"something new");
         assert_eq!(Properties::decode(&bytes, 0).unwrap().origin, origin);
+        for origin in [None, origin] {
+            let copy = Properties { origin, copied_from: Some(300), ..properties() };
+            assert_eq!(Properties::decode(&copy.encode(), 0).unwrap(), copy);
+        }
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct TableOptions {
     pub created_by: String,
     /// Where a store puts the file.
     pub origin: Option<TableOrigin>,
+    /// The number of the file of which it is a copy, if it is one.
+    pub copied_from: Option<u64>,
 }
 
 impl Default for TableOptions {
@@ -56,6 +58,7 @@ impl Default for TableOptions {
             self_check: SelfCheck::On,
             created_by: concat!("filterblock ", env!("CARGO_PKG_VERSION")).to_owned(),
             origin: None,
+            copied_from: None,
         }
     }
 }
@@ -114,6 +117,7 @@ impl<'s> TableWriter<'s> {
             compression: options.compression,
             created_by: options.created_by.clone(),
             origin: options.origin,
+            copied_from: options.copied_from,
             ..Properties::default()
         };
         Ok(Self {

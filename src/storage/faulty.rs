@@ -141,6 +141,12 @@ impl Moment {
     pub fn after(&self, crash: Crash, seed: u64) -> Faulty {
         Faulty::holding(self.drive.after(crash, &mut Random(seed)))
     }
+
+    /// What the end of the process alone leaves: everything is there, and what was not synced can still be lost.
+    #[must_use]
+    pub fn killed(&self) -> Faulty {
+        Faulty::holding(self.drive.clone())
+    }
 }
 
 impl fmt::Debug for Moment {

@@ -198,3 +198,9 @@ pub fn corpus() -> Vec<Vec<u8>> {
         partitioned("bloom:10", 0, 10),
     ]
 }
+
+/// One of so many cases is enough for a slow machine, one under emulation: `FILTERBLOCK_SPARSE`, usually 1.
+pub fn sparse() -> u64 {
+    static SPARSE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *SPARSE.get_or_init(|| std::env::var("FILTERBLOCK_SPARSE").map_or(1, |text| text.parse().unwrap()))
+}

@@ -81,6 +81,7 @@ fn fuse_kernel<const BITS: u32>(geometry: &Geometry, padded: &[u8], len: usize, 
 
 /// The kernels of a level, by its proof of that name, in a file with functions `line`, `narrow` and `wide` for the features
 /// named.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! kernels {
     ($proof:ident, $features:literal) => {
         impl $proof {
@@ -128,4 +129,5 @@ macro_rules! kernels {
         }
     };
 }
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use kernels;

@@ -105,6 +105,10 @@ macro_rules! dispatch {
 }
 
 /// The kernel for a geometry, if the level has one; see [`Ask`].
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    expect(unused_variables, reason = "only plain code here")
+)]
 fn kernel(isa: Isa, geometry: &Geometry) -> Option<ask::Kernel> {
     dispatch!(isa, kernel(geometry), None)
 }

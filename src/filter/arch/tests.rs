@@ -197,3 +197,58 @@ fn the_pointer_that_a_filter_is_opened_with_answers_as_the_portable_code_does() 
     }
     assert!(positives > 10_000);
 }
+
+#[test]
+fn every_kernel_answers_as_the_portable_one_does_for_bumped_ribbons() {
+    let mut state = 10;
+    let mut positives = 0;
+    for spec in ["bumped-ribbon:3", "bumped-ribbon:8", "bumped-ribbon:9.5", "bumped-ribbon:12.3"] {
+        for num_keys in [60, 1_000, 9_000] {
+            let mut hashes: Vec<_> = (0..num_keys).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
+            hashes.sort_unstable();
+            let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
+            let (shape, mut payload) = filter::encode(spec.parse().unwrap(), &mut hashes, effort).unwrap();
+            let ribbon = Ribbon::new(&shape, num_keys, payload.len() as u64).unwrap();
+            payload.resize(payload.len() + 64, 0);
+            for _ in 0..20 {
+                positives += compare(
+                    &format!("{spec}, {num_keys} keys"),
+                    &mut state,
+                    |isa, hash| ribbon_may_contain(isa, &ribbon, &payload, hash, ribbon.groups()),
+                    |isa, hashes, answers| ribbon_may_contain_batch(isa, &ribbon, &payload, hashes, answers),
+                );
+            }
+            for isa in Isa::available() {
+                let mut answers = vec![false; hashes.len()];
+                ribbon_may_contain_batch(isa, &ribbon, &payload, &hashes, &mut answers);
+                assert!(answers.iter().all(|&answer| answer), "{spec}, {num_keys} keys, {}", isa.name());
+                for &hash in &hashes {
+                    assert!(
+                        ribbon_may_contain(isa, &ribbon, &payload, hash, ribbon.groups()),
+                        "{spec}, {}",
+                        isa.name()
+                    );
+                }
+            }
+        }
+    }
+    assert!(positives > 100, "the comparison must see both answers, saw {positives} positives");
+}
+
+#[test]
+fn the_environment_chooses_the_kernels_by_their_names() {
+    const WANTED: &str = "FILTERBLOCK_TEST_WANTED";
+    if let Ok(wanted) = std::env::var(WANTED) {
+        return assert_eq!(Isa::detect().name(), wanted);
+    }
+    let names: Vec<_> = Isa::available().map(Isa::name).collect();
+    let known = ["portable", "avx2", "avx512", "neon"];
+    assert!(names[0] == "portable" && names.iter().all(|name| known.contains(name)), "{names:?}");
+    let name = "filter::arch::tests::the_environment_chooses_the_kernels_by_their_names";
+    // A name that is not known leaves the best.
+    for (wanted, isa) in names.iter().map(|name| (name, *name)).chain([(names.last().unwrap(), "unknown")]) {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let child = child.args(["--exact", name]).env("FILTERBLOCK_ISA", isa).env(WANTED, wanted).output().unwrap();
+        assert!(child.status.success(), "{isa}: {}", String::from_utf8_lossy(&child.stdout));
+    }
+}

@@ -125,6 +125,8 @@ impl Equation {
     }
 }
 
+/// For the kernels; there are none for other processors.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 impl Plain {
     /// [`Geometry::ask`] with half the instructions: of `whole` it needs something only for keys that were bumped.
     #[inline(always)]

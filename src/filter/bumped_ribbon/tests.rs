@@ -7,7 +7,7 @@ use super::layer::Columns as Widths;
 use super::read::{Geometry as Ribbon, Layer};
 use super::small::Small;
 use super::*;
-use crate::error::Error;
+use crate::error::{Error, Field};
 use crate::filter::guard::{Checked, Guard};
 use crate::filter::{Ask, Effort, FilterKind, FilterSpec, Geometry, Isa, Rounding, Shape};
 use crate::hash::KeyHash;
@@ -303,6 +303,56 @@ fn many_layers_in_few_bytes_are_refused() {
         Geometry::new(&shape, 100, len)
     };
     assert!(open(&[1]).is_ok() && open(&[1_000, 60, 60]).is_ok());
-    let error = open(&[1; 12]).unwrap_err();
-    assert!(matches!(error, Error::Corrupt { field: crate::error::Field::Extension, .. }), "{error}");
+    for few in [&[1; 12][..], &[1; 2], &[8; 3]] {
+        let error = open(few).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::Extension, .. }), "{few:?}: {error}");
+    }
+}
+
+#[test]
+fn records_of_layers_that_no_writer_makes_are_refused_for_what_they_say() {
+    // Two blocks of eight columns and a byte of bumps.
+    let open = |record: &[u64], more: &[u8]| {
+        let mut layers = Vec::new();
+        record.iter().for_each(|&number| crate::codec::put_varint(&mut layers, number));
+        layers.extend_from_slice(more);
+        Ribbon::new(&Shape { kind: FilterKind::BumpedRibbon, params: [8, 0, 0], layers }, 100, 129)
+    };
+    assert!(open(&[2, 0], &[]).is_ok());
+    for (record, more, wanted) in [
+        // The last system without slots, with more than there are bits for, and with the most that are reckoned with.
+        (&[2, 0, 0][..], &[7][..], Field::Extension),
+        (&[2, 0, 1 << 40], &[7], Field::Extension),
+        (&[2, 0, (129 * 8 + 1) * 64], &[7], Field::Extension),
+        (&[2, 0, 129 * 8 * 64], &[7], Field::PayloadLen),
+        // Bytes behind it, and no layer at all.
+        (&[2, 0], &[5, 7, 7], Field::Extension),
+        (&[0], &[], Field::Extension),
+        (&[0, 9], &[7], Field::Extension),
+        (&[129 * 8 + 1, 0], &[], Field::Extension),
+    ] {
+        let error = open(record, more).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{record:?} {more:?}: {error}");
+    }
+    // In one system, slots that take no bit, as all their columns are left out, are 63 for each bit that is there.
+    let open =
+        |keys| Ribbon::new(&Shape { kind: FilterKind::BumpedRibbon, params: [1, 0, 0], layers: Vec::new() }, keys, 1);
+    assert!(open(8).is_ok() && open(7 * 64 + 8).is_ok());
+    assert!(open(8 * 64 + 8).is_err());
+}
+
+#[test]
+fn keys_that_crowd_at_the_first_starts_are_bumped_and_found() {
+    let mut hashes = random_hashes(20_000, 4);
+    hashes.extend((0..100).map(|i| KeyHash::from_raw(i << 45)));
+    hashes.sort_unstable();
+    for spec in ["bumped-ribbon:8", "bumped-ribbon:8:compact", "bumped-ribbon:12.3"] {
+        let built = Built::new(spec, &hashes, 1);
+        let geometry = Geometry::new(&built.shape, hashes.len() as u64, built.len as u64).unwrap();
+        for isa in Isa::available() {
+            let ask = Ask::new(&geometry, isa);
+            let denied = hashes.iter().filter(|&&hash| !ask.may_contain(&geometry, &built.payload, built.len, hash));
+            assert_eq!(denied.count(), 0, "{spec}, {}", isa.name());
+        }
+    }
 }

@@ -32,8 +32,17 @@ fn the_first_try_mostly_does_and_space_is_within_five_per_cent() {
 fn hashes_that_crowd_get_another_kind_of_filter() {
     for text in ["ribbon:8", "ribbon:fpr=0.001", "ribbon:32", "ribbon:fpr=0.0000000003"] {
         let hashes: Vec<_> = (0..5_000).map(KeyHash::from_raw).collect();
-        let (shape, _) = encode(text.parse().unwrap(), &hashes).unwrap();
+        let spec: FilterSpec = text.parse().unwrap();
+        let (shape, payload) = encode(spec, &hashes).unwrap();
         assert_eq!(shape.kind, FilterKind::BlockedBloom);
+        // Of the rate that was wanted, where lines reach it, and of the same bits otherwise.
+        let geometry = crate::filter::Geometry::new(&shape, 5_000, payload.len() as u64).unwrap();
+        let (rate, wanted) = (geometry.expected_rate(5_000, payload.len() as u64), spec.expected_rate());
+        let bits = payload.len() as f64 * 8.0 / 5_000.0;
+        assert!(
+            (0.9..1.01).contains(&(rate / wanted)) || (bits - 32.0).abs() < 0.1,
+            "{text}: {rate} for {wanted}, {bits} bits"
+        );
     }
 }
 

@@ -179,11 +179,11 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
     if let Some((kind, fingerprint)) = edit.keyed_hash {
         (state.hash.kind, state.hash.fingerprint) = (kind, Some(fingerprint));
     }
-    state.log_number = edit.log_number.unwrap_or(state.log_number);
-    // With a number that no store gives out none would open.
-    let believed = |number: Option<u64>| number.filter(|&number| number <= MAX_NUMBER);
-    state.next_file_number = believed(edit.next_file_number).unwrap_or(state.next_file_number);
-    state.last_sequence = believed(edit.last_sequence).unwrap_or(state.last_sequence);
+    // No store gives out others.
+    let is_number = |number: &u64| *number <= MAX_NUMBER;
+    state.log_number = edit.log_number.filter(is_number).unwrap_or(state.log_number);
+    state.next_file_number = edit.next_file_number.filter(is_number).unwrap_or(state.next_file_number);
+    state.last_sequence = edit.last_sequence.filter(is_number).unwrap_or(state.last_sequence);
     let gone: BTreeSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
     let again: BTreeSet<u64> = edit.added.iter().map(|(_, meta)| meta.number).collect();
     for tables in &mut state.levels {
@@ -191,7 +191,8 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
     }
     removed.extend(&gone);
     removed.retain(|number| !again.contains(number));
-    for (level, meta) in edit.added {
+    let is_table = |meta: &TableMeta| is_number(&meta.number) && is_number(&meta.largest_sequence);
+    for (level, meta) in edit.added.into_iter().filter(|(_, meta)| is_table(meta)) {
         if let Some(tables) = state.levels.get_mut(usize::from(level)) {
             tables.push(meta);
         }
@@ -215,6 +216,22 @@ impl FoundTable {
     pub(super) fn origin(&self) -> Option<TableOrigin> {
         self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
     }
+
+    /// The number by which it is to be judged: that of the file whose content it has, or had first.
+    pub(super) fn first_number(&self) -> u64 {
+        self.peek.properties.as_ref().and_then(|own| own.copied_from).unwrap_or(self.number)
+    }
+}
+
+/// Takes out of `found` what has the same content as another: the copies that a repair wrote before it was interrupted,
+/// and where the manifest names a copy, the original.
+pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {
+    let all: Vec<(u64, u64)> = found.iter().map(|table| (table.first_number(), table.number)).collect();
+    let is_double = |table: &mut FoundTable| {
+        let mut others = all.iter().filter(|(first, _)| *first == table.first_number()).map(|(_, number)| *number);
+        !named.contains(&table.number) && others.any(|other| named.contains(&other) || other < table.number)
+    };
+    found.extract_if(.., is_double).map(|table| table.number).collect()
 }
 
 /// Looks at every table that is to be looked at.
@@ -227,4 +244,25 @@ pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeS
         Ok(FoundTable { number, len_bytes: bytes.len() as u64, peek: Peek::at(&bytes) })
     };
     numbers.iter().map(look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_no_store_gives_out_are_not_believed() {
+        let mut state = StoreState { log_number: 3, next_file_number: 9, last_sequence: 50, ..StoreState::default() };
+        let wild = |number, largest_sequence| (0, TableMeta { number, largest_sequence, ..TableMeta::default() });
+        let edit = VersionEdit {
+            log_number: Some(u64::MAX),
+            next_file_number: Some(u64::MAX),
+            last_sequence: Some(MAX_NUMBER + 1),
+            added: vec![wild(8, 20), wild(u64::MAX, 20), wild(7, u64::MAX)],
+            ..VersionEdit::default()
+        };
+        follow(&mut state, &mut BTreeSet::new(), edit);
+        assert_eq!((state.log_number, state.next_file_number, state.last_sequence), (3, 9, 50));
+        assert_eq!(state.levels[0].iter().map(|meta| meta.number).collect::<Vec<_>>(), [8]);
+    }
 }

@@ -1,6 +1,7 @@
 //! What the logs of a damaged store hold, and what they have lost.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::super::batch::BatchOps;
@@ -47,6 +48,79 @@ pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<
         }
     }
     Ok(None)
+}
+
+/// The writes that one log holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LogSpan {
+    number: u64,
+    /// The first that it holds, or would hold.
+    earliest: u64,
+    /// The first of those behind the last gap.
+    first: u64,
+    /// Above the last.
+    end: u64,
+}
+
+/// What each log holds that a store can use, the oldest first.
+///
+/// # Errors
+/// I/O errors, and logs of a newer version.
+pub(super) fn spans(
+    storage: &dyn Storage,
+    dir: &Path,
+    store_id: [u8; 16],
+    logs: &BTreeSet<u64>,
+) -> Result<Vec<LogSpan>> {
+    let mut spans = Vec::new();
+    for &number in logs {
+        let (mut earliest, mut first, mut expected) = (None, None, None);
+        let id = LogId { kind: LogKind::WriteAhead, store_id, number };
+        let end = read_log(storage, &dir.join(log_name(number)), id, LogRecovery::Salvage, &mut |record| {
+            earliest.get_or_insert(record.sequence);
+            if expected != Some(record.sequence) {
+                first = Some(record.sequence);
+            }
+            let mut next = record.sequence;
+            for op in BatchOps::new(record.payload, record.payload_offset) {
+                op?;
+                next = next.saturating_add(1);
+            }
+            expected = Some(next);
+            Ok(next)
+        });
+        match end {
+            Ok(end) => spans.extend(end.next_sequence.map(|end| LogSpan {
+                number,
+                earliest: earliest.unwrap_or(end),
+                first: first.unwrap_or(end),
+                end,
+            })),
+            // Nothing of it comes back.
+            Err(error) if error.is_damage() && !matches!(error.root(), Error::Unsupported { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(spans)
+}
+
+/// The last writes of which the logs from `log_number` on hold every one.
+pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>> {
+    let mut spans = spans.iter().filter(|span| span.number >= log_number).rev();
+    let mut oldest = *spans.next()?;
+    let end = oldest.end;
+    for span in spans {
+        if oldest.earliest != oldest.first || span.end != oldest.first {
+            break;
+        }
+        oldest = *span;
+    }
+    Some(oldest.first..end)
+}
+
+/// The first write that any log holds.
+pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
+    spans.iter().map(|span| span.earliest).min()
 }
 
 /// Reads the logs from `log_number` on, of a store whose tables hold all writes up to `last_sequence`.

@@ -1,19 +1,20 @@
 //! The tables of a store that is repaired: kept, written anew, or given up.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use super::super::file_name::table_name;
 use super::super::flush::{origin, table_meta};
 use super::super::options::Options;
-use super::super::recovery::MAX_NUMBER;
 use super::super::shared::table_id;
 use super::super::verify::Progress;
 use super::super::version_edit::{StoreState, TableMeta};
 use super::evidence::{FoundTable, ManifestEvidence, missing};
+use super::logs::{LogSpan, earliest, unbroken};
 use super::order::{Candidate, Place, doubtful, newest_first};
 use super::{RepairMode, RepairReport};
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
 use crate::hash::KeyHasher;
 use crate::policy::TableShape;
 use crate::sstable::{
@@ -26,6 +27,8 @@ pub(super) struct Tables<'a> {
     pub(super) mode: RepairMode,
     pub(super) hasher: &'a KeyHasher,
     pub(super) next_number: u64,
+    /// What the logs hold.
+    pub(super) logs: &'a [LogSpan],
     pub(super) report: &'a mut RepairReport,
     /// Files to be kept aside, and whether they must be gone before the store is opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
@@ -60,14 +63,24 @@ impl Tables<'_> {
                 }
             }
         }
-        // Flushed, and named by an edit that was lost.
+        // Flushed, and named by an edit that was lost. Where the logs still hold what is in them, opening the store would
+        // take it from there, whatever has become of the tables.
+        let last_flushed = found.iter().filter_map(FoundTable::origin).filter(|origin| evidence.is_next(origin));
+        let is_logged = last_flushed.map(|origin| origin.largest_sequence).max().is_some_and(|last| {
+            let held = unbroken(self.logs, state.log_number);
+            held.is_some_and(|held| held.start <= state.last_sequence.saturating_add(1) && held.end > last)
+        });
         let mut unnamed: Vec<&FoundTable> = found.iter().filter(|table| !named.contains_key(&table.number)).collect();
         unnamed.sort_by_key(|table| table.origin().map(|origin| origin.largest_sequence));
         for table in unnamed {
             let origin = table.origin();
             let newer = origin.filter(|origin| evidence.is_next(origin));
             let path = self.path(table.number);
-            if let Some(origin) = newer {
+            if let Some(origin) = newer.filter(|_| !is_logged) {
+                if origin.smallest_sequence > state.last_sequence.saturating_add(1) {
+                    let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(&path);
+                    self.report.losses.push(Loss { error, keys: KeyRange::ALL });
+                }
                 if let Some(meta) = self.examine(state.store_id, table, 0, None)? {
                     let (smallest_sequence, largest_sequence) = (origin.smallest_sequence, origin.largest_sequence);
                     if let Some(level_0) = state.levels.first_mut() {
@@ -95,45 +108,46 @@ impl Tables<'_> {
     /// I/O errors, and tables of a newer version.
     pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let named = evidence.named();
-        let mut last_sequence = evidence.state.last_sequence;
+        let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
+        let in_tables = places.iter().flatten().map(|place| place.largest_sequence);
+        let last = in_tables.chain([evidence.state.last_sequence]).max().unwrap_or(0);
+        // Logs that hold all writes to the last are read from their first one on, for the sake of tables that are damaged.
+        let from_logs = unbroken(self.logs, 0).filter(|held| held.end > last).map(|held| held.start.saturating_sub(1));
+        let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
         let mut candidates = Vec::new();
-        for table in found {
-            let known = named.get(&table.number);
-            let origin = table.origin();
-            let from_manifest = known.map(|(level, meta)| Place {
-                level: *level,
-                largest_sequence: meta.largest_sequence,
-                is_exact: true,
-            });
-            let from_origin = origin.map(|origin| Place {
-                level: origin.level,
-                largest_sequence: origin.largest_sequence,
-                is_exact: false,
-            });
-            let place = from_manifest.or(from_origin);
-            let largest = place.map(|place| place.largest_sequence).filter(|&largest| largest <= MAX_NUMBER);
-            last_sequence = last_sequence.max(largest.unwrap_or_default());
+        for (table, place) in found.iter().zip(places) {
+            // The logs hold all of it.
+            if place.is_some_and(|place| place.smallest_sequence > last_sequence) {
+                self.aside.push((self.path(table.number), true));
+                continue;
+            }
+            let meta = named.get(&table.number).map(|(_, meta)| meta);
             let level = place.map_or(0, |place| usize::from(place.level));
-            if let Some(meta) = self.examine(evidence.state.store_id, table, level, known.map(|(_, meta)| meta))? {
-                candidates.push(Candidate { meta, number: table.number, place });
+            if let Some(meta) = self.examine(evidence.state.store_id, table, level, meta)? {
+                let is_exact = place.is_some_and(|place| place.is_exact);
+                let number = if is_exact { table.number } else { table.first_number() };
+                candidates.push(Candidate { meta, number, place });
             }
         }
-        for (number, (_, meta)) in named.iter().filter(|(number, _)| found.iter().all(|table| table.number != **number))
-        {
-            self.give_up(missing(&self.path(*number)), Some((meta.smallest.clone(), meta.largest.clone())));
+        let is_there = |number: &u64| found.iter().any(|table| table.number == *number);
+        for (number, (_, meta)) in named.iter().filter(|(number, _)| !is_there(number)) {
+            if meta.smallest_sequence <= last_sequence {
+                self.give_up(missing(&self.path(*number)), Some((meta.smallest.clone(), meta.largest.clone())));
+            }
+        }
+        if candidates.iter().any(|one| one.place.is_none()) {
+            // Its writes may be any up to where the logs begin.
+            let before = earliest(self.logs).map_or(self.report.entries, |first| first.saturating_sub(1));
+            last_sequence = last_sequence.max(before);
         }
         let ordered = newest_first(candidates);
         for (newer, older) in doubtful(&ordered) {
+            let how = if newer.overlaps(older) { "which overlaps it" } else { "which it seems to replace" };
             let (newer, older) = (self.path(newer.number), self.path(older.number));
-            let doubt = format!("{}: taken as newer than {}, which overlaps it", newer.display(), older.display());
+            let doubt = format!("{}: taken as newer than {}, {how}", newer.display(), older.display());
             self.report.doubts.push(doubt);
         }
-        let ranks = (1..=ordered.len() as u64).rev();
-        let level_0 = ranks.zip(ordered).map(|(rank, one)| TableMeta {
-            smallest_sequence: rank,
-            largest_sequence: rank,
-            ..one.meta
-        });
+        let (level_0, last_sequence) = self.rank(ordered, last_sequence);
         let mut state = evidence.state.clone();
         state.levels = vec![Vec::new(); evidence.state.levels.len()];
         if let Some(tables) = state.levels.first_mut() {
@@ -141,6 +155,35 @@ impl Tables<'_> {
         }
         (state.last_sequence, state.log_number) = (last_sequence, 0);
         Ok(state)
+    }
+
+    /// Gives tables, newest first, sequence numbers that keep their order in level 0 and are no larger than `last`: above
+    /// it are the writes in the logs. The range of each begins with 0, so that what is merged from them says that they
+    /// may have been on any level.
+    fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
+        // Of equal ones the higher file number is the newer. That makes do with fewer where a handful of writes is in more
+        // tables.
+        let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
+        let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
+        for one in ordered.iter().rev() {
+            if before.is_some_and(|before| !may_be_equal || one.meta.number < before) {
+                rank += 1;
+            }
+            before = Some(one.meta.number);
+            ranks.push(rank);
+        }
+        if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
+            // More tables in descending order than there were writes: of no store, unless somebody copied into it.
+            let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
+            self.report.losses.push(Loss { error, keys: KeyRange::ALL });
+        }
+        let last = last.max(rank);
+        let level_0 = ordered.into_iter().zip(ranks.into_iter().rev()).map(|(one, nth)| TableMeta {
+            smallest_sequence: 0,
+            largest_sequence: last - (rank - nth),
+            ..one.meta
+        });
+        (level_0.collect(), last)
     }
 
     fn path(&self, number: u64) -> PathBuf {
@@ -239,7 +282,9 @@ impl Tables<'_> {
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(&shape)),
             hasher: self.hasher.clone(),
             table_id: table_id(&store_id, number),
-            origin: sequences.and_then(|sequences| origin(level, sequences)),
+            // Judged like what it was written from, should it come to that: the next repair may be without this manifest.
+            origin: found.origin().or_else(|| sequences.and_then(|sequences| origin(level, sequences))),
+            copied_from: Some(found.first_number()),
             ..TableOptions::default()
         };
         let mut writer = None;
@@ -299,4 +344,22 @@ impl Tables<'_> {
         self.report.losses.extend(losses);
         self.report.losses.extend(others.into_iter().map(Loss::without_keys));
     }
+}
+
+/// Where a table belongs, from a manifest or from itself.
+fn place(table: &FoundTable, named: &BTreeMap<u64, (u8, TableMeta)>, is_whole: bool) -> Option<Place> {
+    let from_manifest = named.get(&table.number).map(|(level, meta)| Place {
+        level: *level,
+        smallest_sequence: meta.smallest_sequence,
+        largest_sequence: meta.largest_sequence,
+        // Of one that is not, the edit that removed it may be missing.
+        is_exact: is_whole,
+    });
+    let from_origin = table.origin().map(|origin| Place {
+        level: origin.level,
+        smallest_sequence: origin.smallest_sequence,
+        largest_sequence: origin.largest_sequence,
+        is_exact: false,
+    });
+    from_manifest.or(from_origin)
 }
