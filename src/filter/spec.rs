@@ -242,7 +242,7 @@ mod tests {
                 assert!(matches!(&error, Error::InvalidSpec { spec, .. } if *spec == text), "{error}");
             }
         }
-        for text in ["", "bloom", "cuckoo:10", "empty:10", "full:10", ":", "bloom:10:10"] {
+        for text in ["", "bloom", "cuckoo:10", "empty:10", "full:10", ":", "bloom:10:10", "bloom:10:compact"] {
             assert!(text.parse::<FilterSpec>().is_err(), "{text}");
         }
     }
@@ -297,6 +297,11 @@ mod tests {
         ] {
             assert_eq!(text.parse::<FilterSpec>().is_ok(), is_taken, "{text}");
         }
+    }
+
+    #[test]
+    fn without_a_word_it_is_ten_bits_in_lines() {
+        assert_eq!(FilterSpec::default().to_string(), "blocked-bloom:10");
     }
 
     #[test]

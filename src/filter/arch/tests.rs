@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::filter::blocked::MULTIPLIERS;
-use crate::filter::{self, Effort, LINE_LEN_BYTES, Rounding};
+use crate::filter::{self, Effort, FilterView, LINE_LEN_BYTES, Rounding};
 
 fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -250,5 +250,31 @@ fn the_environment_chooses_the_kernels_by_their_names() {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let child = child.args(["--exact", name]).env("FILTERBLOCK_ISA", isa).env(WANTED, wanted).output().unwrap();
         assert!(child.status.success(), "{isa}: {}", String::from_utf8_lossy(&child.stdout));
+    }
+}
+
+#[test]
+fn batches_of_filters_beyond_the_cache_answer_as_single_queries_do() {
+    let mut state = 11;
+    for (spec, num_keys) in [("binary-fuse:16", 1_000_000), ("bumped-ribbon:16", 1_100_000), ("bloom:10", 0)] {
+        let mut hashes: Vec<_> = (0..num_keys).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
+        hashes.sort_unstable();
+        let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
+        let (shape, mut payload) = filter::encode(spec.parse().unwrap(), &mut hashes, effort).unwrap();
+        let len = payload.len();
+        assert!(num_keys == 0 || len > RESIDENT_LEN_BYTES, "{spec}: {len}");
+        let geometry = Geometry::new(&shape, num_keys, len as u64).unwrap();
+        payload.resize(len + 64, 0);
+        let absent = (0..5_000).map(|_| KeyHash::from_raw(splitmix(&mut state)));
+        let asked: Vec<_> = hashes.iter().step_by(50).copied().chain(absent).collect();
+        for isa in Isa::available() {
+            let view = FilterView::new(&geometry, Ask::new(&geometry, isa), isa, &payload, len);
+            let mut answers = vec![false; asked.len()];
+            view.may_contain_batch(&asked, &mut answers);
+            let singly: Vec<_> = asked.iter().map(|&hash| view.may_contain(hash)).collect();
+            assert!(answers == singly, "{spec}, {}", isa.name());
+            assert!(answers[..hashes.len().div_ceil(50)].iter().all(|&answer| answer), "{spec}, {}", isa.name());
+            assert!(answers.iter().filter(|&&answer| !answer).count() > 4_900, "{spec}, {}", isa.name());
+        }
     }
 }

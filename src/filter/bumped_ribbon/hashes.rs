@@ -47,7 +47,7 @@ pub(super) fn unremix(remixed: u64) -> u64 {
 }
 
 /// What an odd number must be multiplied by to give 1.
-const fn inverse(odd: u64) -> u64 {
+pub(super) const fn inverse(odd: u64) -> u64 {
     // Right in three bits, as odd squares are 1 modulo 8; each round doubles the bits that are right.
     let mut inverse = odd;
     let mut bits = 3;

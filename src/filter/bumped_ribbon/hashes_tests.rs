@@ -6,7 +6,7 @@
 //! layer, and a single system under any seed, takes them of a remixed hash, which is good whatever it was made of.
 #![allow(clippy::cast_possible_truncation, reason = "low bits are meant")]
 
-use super::hashes::{COEFFICIENTS, FINGERPRINT, REMIX, coefficients, fingerprint, remix, seeded, unremix};
+use super::hashes::{COEFFICIENTS, FINGERPRINT, REMIX, coefficients, fingerprint, inverse, remix, seeded, unremix};
 use crate::filter::statistics::{
     MOST, MOST_OF_RANKS, avalanche, bits, hash_families, independence, ranks, raw_families,
 };
@@ -101,6 +101,13 @@ fn every_bit_changes_the_equation_of_a_remixed_hash_as_often_as_not() {
         // In the first layer a bit that two keys of one start may differ in changes any bit of the equation often enough.
         let of_first = avalanche(sample, 0..32, 1..96, equation);
         assert!(of_first.0 > 0.02 && of_first.1 < 0.99, "{name}, first layer: {of_first:?}");
+    }
+}
+
+#[test]
+fn an_inverse_undoes_a_multiplication() {
+    for odd in REMIX.into_iter().chain([1, 3, u64::MAX, 0x5555_5555_5555_5555]) {
+        assert_eq!(inverse(odd).wrapping_mul(odd), 1, "{odd:x}");
     }
 }
 
