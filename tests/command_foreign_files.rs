@@ -89,6 +89,15 @@ fn filters_alone_answer_when_their_format_is_named() {
         assert_eq!(shell.run(&["inspect", "file", "--format", format, "--json"]).json(0)["kind"], format);
         shell.run(&["verify", "file", "--format", format]).exits(0);
     }
+    // No bytes are an empty filter to both engines, and a mistake more often than not.
+    let shell = Shell::new();
+    shell.write("file", "");
+    for format in ["leveldb-bloom", "rocksdb-filter"] {
+        let asked = shell.run(&["query", "file", "--format", format, "key"]);
+        assert!(asked.stderr.contains("file: too short"), "{asked:?}");
+        asked.exits(1);
+    }
+    shell.run(&["query", "file", "--format", "parquet-sbbf", "--type", "utf8", "key"]).fails_with(&["file", "damaged"]);
     let case = case("parquet", "raw-var");
     let shell = shell_with(&case);
     let raw = ["--format", "parquet-sbbf"];

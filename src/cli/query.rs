@@ -101,8 +101,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
             let question =
                 Question { prefixes: arguments.prefixes, hex: arguments.format.hex, value_type: arguments.value_type };
             let asked = Asked::new(path, &file, &arguments.foreign, question)?;
-            if let Some(why) = asked.without_filter() {
-                output::message(format_args!("{}: {why}; every key may be there", path.display()));
+            if let Some(remark) = asked.remark() {
+                output::message(format_args!("{}: {remark}", path.display()));
             }
             ask_all(arguments, Target::Foreign(asked))
         }

@@ -127,17 +127,24 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// Why every key is "maybe", if no filter is asked at all.
-    pub fn without_filter(&self) -> Option<&'static str> {
-        let has_filter = match self {
-            Self::LevelDb(table) => table.filter_block().is_some(),
-            Self::RocksDb { table, .. } => !table.filters().is_empty(),
-            Self::LevelDbFilter(_) | Self::RocksDbFilter(_) => true,
-            Self::Values { filters, .. } => filters.iter().all(Option::is_some),
-        };
-        (!has_filter).then_some(match self {
-            Self::Values { .. } => "a chunk of the column has no filter",
-            _ => "the table has no filter that is known",
-        })
+    /// What whoever asks should know when all keys get the same answer.
+    pub fn remark(&self) -> Option<&'static str> {
+        const HOLDS_NONE: &str = "too short for a filter with keys, or cut: by its engine's rules every key is absent";
+        match self {
+            Self::LevelDb(table) if table.filter_block().is_none() => {
+                Some("the table has no filter that is known; every key may be there")
+            }
+            Self::RocksDb { table, .. } if table.filters().is_empty() => {
+                Some("the table has no filter that is known; every key may be there")
+            }
+            Self::Values { filters, .. } if filters.iter().any(Option::is_none) => {
+                Some("a chunk of the column has no filter; every value may be there")
+            }
+            Self::LevelDbFilter(filter) if filter.info().payload_len_bytes == 0 && !filter.may_contain(b"") => {
+                Some(HOLDS_NONE)
+            }
+            Self::RocksDbFilter(filter) if filter.kind().is_none() && !filter.may_contain(b"") => Some(HOLDS_NONE),
+            _ => None,
+        }
     }
 }
