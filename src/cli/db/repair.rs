@@ -24,8 +24,8 @@ is made again from the tables. Logs are read past their damage. Every damaged fi
 of the store. Repairing twice, or a sound store, changes nothing more.
 
 For each loss the range of keys is given that were there: those may be missing, or have the value that they had before, \
-also keys that had been deleted. In doubt are things that no file says, such as which of two tables is the newer when \
-there is no manifest.
+also keys that had been deleted. In doubt is what no file says when there is no manifest: which of two tables is the \
+newer, and whether a table below level 0 had been merged into others and was only still there.
 
 Exit status: 0 every key is as it was; 1 keys may be lost, or something is in doubt; 2 could not run (no store there, \
 open elsewhere, a file that cannot be read, newer format).";

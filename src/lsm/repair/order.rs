@@ -19,7 +19,7 @@
 //! table lies within the range of what it was merged into. In level 0 that proves it; it goes below. On the same level
 //! it may as well have moved down; above a later one of a deeper level it may as well have stayed. A range that begins
 //! with 0 says that a repair had put all tables into one level, whatever theirs was before. Where nothing is left of what
-//! it was merged into, or no key in common, nothing shows it below level 0.
+//! it was merged into, or no key in common, nothing shows it below level 0: there the doubt is told of all tables at once.
 //!
 //! So the order is that of levels, and on a level that of numbers. Of a table that says nothing (written before tables
 //! had an origin, or too damaged) the number alone decides, and the doubt is told.
@@ -69,6 +69,11 @@ pub(super) struct Candidate {
 impl Candidate {
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.meta.smallest <= other.meta.largest && other.meta.smallest <= self.meta.largest
+    }
+
+    /// Whether it may have been merged away without anything that shows it.
+    pub(super) fn may_not_be_in_force(&self) -> bool {
+        self.place.is_some_and(|place| !place.is_exact && place.level > 0)
     }
 
     /// Whether it is surely newer than `older`, where both know a key.

@@ -140,6 +140,13 @@ impl Tables<'_> {
             let before = earliest(self.logs).map_or(self.report.entries, |first| first.saturating_sub(1));
             last_sequence = last_sequence.max(before);
         }
+        if candidates.iter().any(Candidate::may_not_be_in_force) {
+            let dir = self.dir.display();
+            self.report.doubts.push(format!(
+                "{dir}: no manifest says which tables below level 0 are in force; with one that was merged away, and is still \
+                 there, deleted keys are back"
+            ));
+        }
         let ordered = newest_first(candidates);
         for (newer, older) in doubtful(&ordered) {
             let how = if newer.overlaps(older) { "which overlaps it" } else { "which it seems to replace" };
