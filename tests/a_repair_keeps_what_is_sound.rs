@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use common::{DIR, change, files, image, key, quiet, scan_all};
+use common::{DIR, change, files, forget_manifest, image, key, quiet, scan_all};
 use filterblock::lsm::{Durability, Progress, RepairMode, RepairReport};
 use filterblock::storage::{Memory, Storage};
 use filterblock::{Db, Error, FilterSpec, Options, TableShape};
@@ -326,9 +326,7 @@ fn a_flush_during_a_compaction_is_newer_though_its_number_is_lower() {
     });
     let content: Content = scan_all(&db).into_iter().collect();
     db.close().unwrap();
-    for path in files(&storage, Path::new(DIR), "MANIFEST-").into_iter().chain([Path::new(DIR).join("CURRENT")]) {
-        storage.remove(&path).unwrap();
-    }
+    forget_manifest(&storage);
     let (report, changed) = repair(&storage, &content, "no manifest");
     assert!(changed.is_empty() && nothing_is_in_doubt(&report, true), "{changed:?}\n{report}");
 }
@@ -345,9 +343,7 @@ fn a_store_of_before_is_repaired_by_the_numbers_of_its_tables() {
         common::replace(&storage, &to, &std::fs::read(&path).unwrap());
     }
     let whole = scan_all(&Db::open(DIR, quiet(&image(&storage))).unwrap());
-    for path in files(&storage, Path::new(DIR), "MANIFEST-").into_iter().chain([Path::new(DIR).join("CURRENT")]) {
-        storage.remove(&path).unwrap();
-    }
+    forget_manifest(&storage);
     let report = Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap();
     assert!(!report.is_complete() && report.doubts.len() == 1, "{report}");
     assert_eq!(scan_all(&Db::open(DIR, quiet(&storage)).unwrap()), whole);

@@ -6,34 +6,20 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use common::{DIR, files, image, key, quiet};
+use common::{DIR, files, forget_manifest, image, key, quiet};
 use filterblock::lsm::{Durability, RepairMode, RepairReport};
+use filterblock::storage::Memory;
 use filterblock::storage::faulty::{Crash, Faulty, Operation};
-use filterblock::storage::{Memory, Storage};
 use filterblock::{Db, Options};
 
 fn on(storage: &Faulty) -> Options {
-    Options {
-        storage: Arc::new(storage.clone()),
-        durability: Durability::Sync,
-        auto_compaction: false,
-        block_size_bytes: 256,
-        hash_seed: Some(7),
-        ..Options::default()
-    }
+    Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
 }
 
 /// Whether a doubt is about one table, and not about all.
 fn names_a_table(report: &RepairReport) -> bool {
     report.doubts.iter().any(|doubt| doubt.contains(".sst"))
-}
-
-fn forget_manifest(storage: &dyn Storage) {
-    for kind in ["MANIFEST-", "CURRENT"] {
-        files(storage, Path::new(DIR), kind).iter().for_each(|path| storage.remove(path).unwrap());
-    }
 }
 
 #[test]

@@ -5,29 +5,15 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use common::{DIR, files, key};
+use common::{DIR, files, forget_manifest, key, quiet};
 use filterblock::lsm::{Durability, RepairMode};
-use filterblock::storage::Storage;
+
 use filterblock::storage::faulty::{Crash, Fault, FaultKind, Faulty};
 use filterblock::{Db, Options};
 
 fn on(storage: &Faulty) -> Options {
-    Options {
-        storage: Arc::new(storage.clone()),
-        durability: Durability::Sync,
-        auto_compaction: false,
-        block_size_bytes: 256,
-        hash_seed: Some(7),
-        ..Options::default()
-    }
-}
-
-fn forget_manifest(storage: &Faulty) {
-    for kind in ["MANIFEST-", "CURRENT"] {
-        files(storage, Path::new(DIR), kind).iter().for_each(|path| storage.remove(path).unwrap());
-    }
+    Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
 }
 
 /// Two tables in level 1, one in level 0 that deletes, a log with more; every table has a block that is damaged.

@@ -4,6 +4,7 @@
 
 mod foreign_support;
 
+use filterblock::Result;
 use filterblock::foreign::{FileKind, KeyForm};
 use filterblock::foreign::{leveldb, parquet, rocksdb};
 use foreign_support::{Case, cases, cases_of_type, value};
@@ -25,6 +26,17 @@ fn answers_of_absent_keys_agree(case: &Case, answers: &[u8], may_contain: impl F
             answer => assert_eq!(may_contain(key), *answer == b'1', "{}: {key:?}", case.name()),
         }
     }
+}
+
+/// All keys that a table hands out.
+fn keys_of(hand_out: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    hand_out(&mut |key| {
+        keys.push(key.to_vec());
+        Ok(())
+    })
+    .unwrap();
+    keys
 }
 
 fn leveldb_cases() -> Vec<Case> {
@@ -50,13 +62,7 @@ fn leveldb_tables_answer_as_leveldb() {
         answers_agree(&case, |key| table.may_contain(key));
         let told = leveldb::Table::open_as(case.bytes(), form).unwrap();
         answers_agree(&case, |key| told.may_contain(key));
-        let mut keys = Vec::new();
-        table
-            .for_each_key(|key| {
-                keys.push(key.to_vec());
-                Ok(())
-            })
-            .unwrap();
+        let keys = keys_of(|push| table.for_each_key(push));
         assert!(keys == case.keys(), "{}", case.name());
         let verified = table.verify().unwrap();
         assert_eq!(verified.denied_keys, 0);
@@ -98,13 +104,7 @@ fn rocksdb_tables_answer_as_rocksdb() {
             let table = rocksdb::Table::open(case.bytes()).unwrap();
             assert_eq!(u64::from(table.format_version()), case.number("format_version"), "{}", case.name());
             answers_agree(&case, |key| table.may_contain(key));
-            let mut keys = Vec::new();
-            table
-                .for_each_key(|key| {
-                    keys.push(key.to_vec());
-                    Ok(())
-                })
-                .unwrap();
+            let keys = keys_of(|push| table.for_each_key(push));
             assert!(keys == case.keys(), "{}", case.name());
             assert!(keys.iter().all(|key| table.prefix_may_match(key)), "{}", case.name());
             let verified = table.verify().unwrap();

@@ -1,5 +1,5 @@
-//! What the index blocks of LevelDB and RocksDB share: the two forms of keys, and what must hold of an index before it
-//! is searched.
+//! What the index blocks of LevelDB and RocksDB share: the two forms of keys, what must hold of an index before it is
+//! searched, and each key of a table once.
 
 use std::cmp::Ordering;
 
@@ -86,4 +86,18 @@ pub(crate) fn check_index<'a>(
         each(cursor)
     })?;
     Ok(found)
+}
+
+/// Passes on a key that follows an equal one only once.
+pub(crate) fn once(mut each: impl FnMut(&[u8]) -> Result<()>) -> impl FnMut(&[u8]) -> Result<()> {
+    let mut last = None::<Vec<u8>>;
+    move |key| {
+        if last.as_deref() == Some(key) {
+            return Ok(());
+        }
+        let last = last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        each(key)
+    }
 }

@@ -27,7 +27,7 @@ impl Random {
 }
 
 /// Options for a store in `storage` that does nothing of its own accord.
-pub fn quiet(storage: &Memory) -> Options {
+pub fn quiet(storage: &(impl Storage + Clone + 'static)) -> Options {
     Options { storage: Arc::new(storage.clone()), auto_compaction: false, hash_seed: Some(7), ..Options::default() }
 }
 
@@ -52,6 +52,13 @@ pub fn files(storage: &dyn Storage, dir: &Path, kind: &str) -> Vec<PathBuf> {
     let names = storage.list(dir).unwrap();
     let is_kind = |name: &String| name.ends_with(kind) || name.starts_with(kind);
     names.into_iter().filter(is_kind).map(|name| dir.join(name)).collect()
+}
+
+/// Removes the manifests and the name of the one in force.
+pub fn forget_manifest(storage: &dyn Storage) {
+    for kind in ["MANIFEST-", "CURRENT"] {
+        files(storage, Path::new(DIR), kind).iter().for_each(|path| storage.remove(path).unwrap());
+    }
 }
 
 pub fn replace(storage: &dyn Storage, path: &Path, content: &[u8]) {

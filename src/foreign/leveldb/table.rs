@@ -18,7 +18,7 @@ use crate::error::{Error, Field, Result};
 use crate::foreign::block::Block;
 use crate::foreign::block_checksum::BlockChecksum;
 use crate::foreign::compression::Codec;
-use crate::foreign::index::{IndexCheck, KeyForm, check_index};
+use crate::foreign::index::{IndexCheck, KeyForm, check_index, once};
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
 
 use super::filter_block::FilterBlock;
@@ -277,18 +277,8 @@ impl<D: AsRef<[u8]>> Table<D> {
     ///
     /// # Errors
     /// When a data block does not hold, when the form of the keys cannot be told, and what `each` returns.
-    pub fn for_each_key(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let mut last = None::<Vec<u8>>;
-        self.for_each_version(|key| {
-            if last.as_deref() == Some(key) {
-                return Ok(());
-            }
-            let last = last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(key);
-            each(key)
-        })
-        .map(|_| ())
+    pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.for_each_version(once(each)).map(|_| ())
     }
 
     /// Calls `each` with every user key, as often as it is stored; gives the number of data blocks.
