@@ -278,6 +278,34 @@ mod tests {
         assert_eq!(cursor.entry().unwrap().0, b"a");
     }
 
+    /// The figures of docs/DESIGN.md.
+    #[test]
+    #[ignore = "a measurement"]
+    fn what_the_filter_saves_of_a_miss() {
+        for num_keys in [1_000u64, 10_000, 100_000, 500_000] {
+            let table = Memtable::new(1, 64 << 20);
+            let key = |i: u64| KeyHash::of(&i.to_le_bytes(), HashSeed(9)).raw().to_le_bytes();
+            for i in 0..num_keys {
+                table.insert(&key(i), Some(&[7; 100]), hash(&key(i)), i + 1).unwrap();
+            }
+            let absent: Vec<_> = (num_keys..num_keys + 200_000).map(|i| (key(i), hash(&key(i)))).collect();
+            let mut times = [std::time::Duration::MAX; 2];
+            for _ in 0..5 {
+                let begin = std::time::Instant::now();
+                let found = absent.iter().filter(|(key, hash)| table.get(key, *hash, u64::MAX).is_some()).count();
+                times[0] = times[0].min(begin.elapsed());
+                let begin = std::time::Instant::now();
+                let searched = absent.iter().filter(|(key, _)| table.search(key, u64::MAX).is_some()).count();
+                times[1] = times[1].min(begin.elapsed());
+                assert_eq!((found, searched), (0, 0));
+            }
+            let passed = absent.iter().filter(|(_, hash)| table.filter.may_contain(*hash)).count();
+            let [with, without] = times.map(|time| time.as_nanos() as f64 / absent.len() as f64);
+            let rate = passed as f64 * 100.0 / absent.len() as f64;
+            println!("{num_keys} keys: {with:.1} ns a miss, {without:.0} without; {rate:.2} % pass the filter");
+        }
+    }
+
     #[test]
     fn a_flush_gets_one_version_of_each_key() {
         let mut keys = Vec::new();
