@@ -90,7 +90,7 @@ mod tests {
                 self.generations[0].fill(0);
             }
             let hash = mixed(place.0 ^ mixed(place.1));
-            let word = reduce(hash, self.generations[0].len() as u64) as usize;
+            let word = usize::try_from(reduce(hash, self.generations[0].len() as u64)).unwrap();
             let mask = (0..4).map(|i| 1 << (hash >> (6 * i) & 63)).fold(0, |mask: u64, bit| mask | bit);
             let seen = self.generations.iter().any(|words| words[word] & mask == mask);
             self.generations[0][word] |= mask;
