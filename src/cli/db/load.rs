@@ -25,8 +25,8 @@ A line is a key, a tab and the value; a line without a tab is a key with an empt
 
 Pairs are written in batches; a line that cannot be stored is an error that names it, and the lines before it are \
 stored. Pairs reported as stored are on the device: without --sync, that is made sure of once, at the end. Should the \
-device fail on the way, the last pairs accepted (up to 64 KiB) may be lost; so may those since the last tenth of a \
-second if the machine does. Loading a file again is safe: storing a pair twice changes nothing.";
+device fail on the way, the pairs accepted since the last flush (a write buffer at most) may be lost; so may those since \
+the last tenth of a second if the machine does. Loading a file again is safe: storing a pair twice changes nothing.";
 
 /// Store the pairs of a file; makes the store if there is none
 #[derive(Debug, clap::Args)]
@@ -71,8 +71,8 @@ fn outcome(accepted: u64, is_kept: bool) -> String {
     match is_kept {
         true => format!("{pairs} stored"),
         false => format!(
-            "{pairs} accepted, of which the last up to 64 KiB may be lost; load the file again (storing a pair twice \
-             changes nothing)"
+            "{pairs} accepted, of which those since the last flush may be lost; load the file again (storing a pair \
+             twice changes nothing)"
         ),
     }
 }
