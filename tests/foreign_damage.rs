@@ -204,6 +204,41 @@ fn keys_in_an_order_that_is_not_known_have_all_filters_asked() {
 }
 
 #[test]
+fn a_first_block_that_cannot_be_read_speaks_for_no_order() {
+    // In the order of an application `z` is before `a`, and nothing but the first block would show it.
+    let mut forge = Forge::default();
+    let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), 9);
+    let more = forge.block(&block(&[(internal(b"q", 1), b"")]), 0);
+    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    [b"z", b"a", b"q"].iter().for_each(|key| builder.add(&key[..]));
+    let filter = forge.block(&builder.finish().unwrap(), 0);
+    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&block(&[(internal(b"a", 1), data.bytes()), (internal(b"q", 1), more.bytes())]), 0);
+    let bytes = forge.leveldb(metaindex, index);
+    for table in [leveldb::Table::open(&bytes[..]), leveldb::Table::open_as(&bytes[..], KeyForm::Internal)] {
+        let table = table.unwrap();
+        assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));
+        assert!(!table.may_contain(b"other"), "the filter still tells");
+    }
+}
+
+#[test]
+fn where_all_filters_are_asked_a_block_behind_the_last_filter_may_have_any_key() {
+    let mut forge = Forge::default();
+    let first = forge.block(&block(&[(internal(b"z", 1), vec![0; 3000])]), 0);
+    let second = forge.block(&block(&[(internal(b"a", 1), b"")]), 0);
+    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    builder.add(b"z");
+    // LevelDB would ask for the filter of the second 2 KiB, find none, and read the block.
+    let filter = forge.block(&builder.finish().unwrap(), 0);
+    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&block(&[(internal(b"z", 1), first.bytes()), (internal(b"a", 1), second.bytes())]), 0);
+    let bytes = forge.leveldb(metaindex, index);
+    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    assert!(table.may_contain(b"z") && table.may_contain(b"a"));
+}
+
+#[test]
 fn a_form_of_keys_is_never_guessed() {
     // One key that may be a database's, `k` with a tag, or a user's of nine bytes; without a filter nothing tells.
     let key = internal(b"k", 5);

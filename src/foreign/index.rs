@@ -52,6 +52,8 @@ pub(crate) struct IndexCheck {
     pub(crate) len: u64,
     /// Whether its user keys ascend bytewise, so that it can be searched.
     pub(crate) is_ascending: bool,
+    /// Where the last block begins; 0 without any.
+    pub(crate) last_offset: u64,
     /// The end of the last block, with its trailer.
     pub(crate) end: u64,
 }
@@ -68,7 +70,7 @@ pub(crate) fn check_index<'a>(
     limit: u64,
     mut each: impl FnMut(&BlockCursor<'a>) -> Result<()>,
 ) -> Result<IndexCheck> {
-    let mut found = IndexCheck { len: 0, is_ascending: true, end: start };
+    let mut found = IndexCheck { len: 0, is_ascending: true, last_offset: 0, end: start };
     let mut last: Vec<u8> = Vec::new();
     block.check(|cursor| {
         let key = cursor.key();
@@ -81,6 +83,7 @@ pub(crate) fn check_index<'a>(
             _ => return Err(Error::Corrupt { field: Field::Handle, offset: handle.offset }),
         }
         found.len += 1;
+        found.last_offset = handle.offset;
         last.clear();
         last.extend_from_slice(key);
         each(cursor)

@@ -43,6 +43,7 @@ pub struct Table<D> {
     index: Content,
     index_offset: u64,
     num_data_blocks: u64,
+    last_block_offset: u64,
     policy: Option<String>,
     filter: Option<Range<usize>>,
     /// The forms that keys may have; none when the filter has none of the first block's keys in any of them.
@@ -85,8 +86,7 @@ impl<D: AsRef<[u8]>> Table<D> {
     /// As [`Self::open`], and `Corrupt` for a key of the index without that form.
     pub fn open_as(bytes: D, form: KeyForm) -> Result<Self> {
         let mut table = Self::open_unread(bytes)?;
-        let is_ascending = table.check_index(form)?.is_ascending && table.first_keys_ascend(form).unwrap_or(true);
-        table.readings = vec![Reading { form, is_ascending }];
+        table.readings = vec![table.reading(form)?];
         Ok(table)
     }
 
@@ -113,12 +113,14 @@ impl<D: AsRef<[u8]>> Table<D> {
             index: index_content,
             index_offset: index.offset,
             num_data_blocks: 0,
+            last_block_offset: 0,
             policy,
             filter,
             readings: Vec::new(),
             bytes,
         };
-        table.num_data_blocks = table.check_index(KeyForm::User)?.len;
+        let found = table.check_index(KeyForm::User)?;
+        (table.num_data_blocks, table.last_block_offset) = (found.len, found.last_offset);
         Ok(table)
     }
 
@@ -165,6 +167,12 @@ impl<D: AsRef<[u8]>> Table<D> {
         Ok(is_ascending)
     }
 
+    /// A form of the keys, and whether they ascend in it: a first block that cannot be read may hold them in any order.
+    fn reading(&self, form: KeyForm) -> Result<Reading> {
+        let is_ascending = self.check_index(form)?.is_ascending && self.first_keys_ascend(form).unwrap_or(false);
+        Ok(Reading { form, is_ascending })
+    }
+
     /// The forms that nothing speaks against. A first block that cannot be read speaks against none.
     fn find_readings(&self) -> Result<Vec<Reading>> {
         let mut looks_internal = true;
@@ -189,8 +197,7 @@ impl<D: AsRef<[u8]>> Table<D> {
         }
         let mut readings = Vec::new();
         for (form, _) in forms.into_iter().zip(fits).filter(|(_, fits)| *fits) {
-            let is_ascending = self.check_index(form)?.is_ascending && self.first_keys_ascend(form).unwrap_or(true);
-            readings.push(Reading { form, is_ascending });
+            readings.push(self.reading(form)?);
         }
         Ok(readings)
     }
@@ -227,7 +234,8 @@ impl<D: AsRef<[u8]>> Table<D> {
 
     fn ask_all(&self, user_key: &[u8]) -> bool {
         let Some(block) = self.filter_block() else { return true };
-        block.is_empty()
+        // Blocks lie in the order of their offsets: if the last has a filter, all have.
+        !block.reaches(self.last_block_offset)
             || (0..block.len()).any(|number| block.filter(number).is_none_or(|filter| filter.may_contain(user_key)))
     }
 
