@@ -265,6 +265,44 @@ fn a_form_of_keys_is_never_guessed() {
     assert_eq!(told.verify().unwrap().denied_keys, 1);
 }
 
+#[test]
+fn keys_of_two_possible_forms_are_not_handed_out() {
+    // Numbers with their first byte first look like tags of deletions, and without a filter nothing says that they are none.
+    let keys: Vec<Vec<u8>> = (1..=3u64).map(|number| [b"n", &(number * 1000).to_be_bytes()[..]].concat()).collect();
+    let entries: Vec<(&Vec<u8>, &[u8])> = keys.iter().map(|key| (key, &b"value"[..])).collect();
+    let mut forge = Forge::default();
+    let data = forge.block(&block(&entries), 0);
+    let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
+    let index = forge.block(&block(&[(&keys[2], data.bytes())]), 0);
+    let bytes = forge.leveldb(metaindex, index);
+    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    assert!(keys.iter().all(|key| table.may_contain(key)));
+    assert_eq!((table.key_form(), table.key_forms().count()), (None, 2));
+    assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::InvalidArgument { what: "table", .. })));
+    assert_eq!(table.verify().unwrap().keys, 3, "blocks are checked in either form");
+    let told = leveldb::Table::open_as(&bytes[..], KeyForm::User).unwrap();
+    let mut read = Vec::new();
+    told.for_each_key(|key| {
+        read.push(key.to_vec());
+        Ok(())
+    })
+    .unwrap();
+    assert!(read == keys);
+}
+
+#[test]
+fn a_table_of_rocksdb_under_the_magic_of_leveldb_is_not_taken_for_one() {
+    // Its entries may be of types that LevelDB has not, and its compressions have other numbers.
+    let mut forge = Forge::default();
+    let merged = [&b"k"[..], &(7u64 << 8 | 2).to_le_bytes()].concat();
+    let data = forge.block(&block(&[(&merged, b"v")]), 0);
+    let properties = forge.block(&block(&[("rocksdb.num.entries", [1])]), 0);
+    let metaindex = forge.block(&block(&[("rocksdb.properties", properties.bytes())]), 0);
+    let index = forge.block(&block(&[(&merged, data.bytes())]), 0);
+    let opened = leveldb::Table::open(forge.leveldb(metaindex, index));
+    assert!(matches!(opened, Err(Error::Unsupported { field: Field::Version, found: 0 })), "{opened:?}");
+}
+
 /// A table of RocksDB with `data` as its data blocks, each for one key, and the index entries that `index` makes of them.
 fn rocksdb_table(kind: u32, data: &[(Vec<u8>, u8)], index: impl Fn(&mut Forge, &[Handle]) -> Handle) -> Vec<u8> {
     let mut forge = Forge::default();

@@ -175,7 +175,7 @@ impl Report {
         match (table.policy(), block) {
             (None, _) => self.notes.push("the table has no filter".to_owned()),
             (Some(_), None) => self.notes.push("its filter policy is not known: every key may be there".to_owned()),
-            (Some(_), Some(_)) if table.key_form().is_none() => {
+            (Some(_), Some(_)) if table.key_forms().next().is_none() => {
                 self.notes.push("its filter denies its first keys in every form: every key may be there".to_owned());
             }
             _ => {}

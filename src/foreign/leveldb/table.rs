@@ -251,10 +251,15 @@ impl<D: AsRef<[u8]>> Table<D> {
         self.policy.as_deref()
     }
 
-    /// The form of the keys; `None` when the filter has none of the first keys in any form.
+    /// The form of the keys; `None` when both are possible, or the filter has none of the first keys in any form.
     #[must_use]
     pub fn key_form(&self) -> Option<KeyForm> {
-        self.readings.first().map(|reading| reading.form)
+        if let [reading] = self.readings[..] { Some(reading.form) } else { None }
+    }
+
+    /// The forms that the keys may have: none when the filter has none of the first keys in any form.
+    pub fn key_forms(&self) -> impl Iterator<Item = KeyForm> {
+        self.readings.iter().map(|reading| reading.form)
     }
 
     /// How many data blocks the table has.
@@ -286,14 +291,17 @@ impl<D: AsRef<[u8]>> Table<D> {
     /// # Errors
     /// When a data block does not hold, when the form of the keys cannot be told, and what `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if self.readings.len() > 1 {
+            // A key of the wrong form is another key, and a filter made of such would deny those that are there.
+            return Err(form_unknown("nothing tells whether its keys are a user's or a database's; say which"));
+        }
         self.for_each_version(once(each)).map(|_| ())
     }
 
     /// Calls `each` with every user key, as often as it is stored; gives the number of data blocks.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
-        let form = self.key_form().ok_or_else(|| Error::InvalidArgument {
-            what: "table",
-            reason: "its filter denies its first keys in every form that they may have; say which".to_owned(),
+        let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
+            form_unknown("its filter denies its first keys in every form that they may have; say which")
         })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
         while cursor.advance()? {
@@ -328,11 +336,19 @@ pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }
 
+fn form_unknown(reason: &str) -> Error {
+    Error::InvalidArgument { what: "table", reason: reason.to_owned() }
+}
+
 /// The name of the filter policy, and the filter block when the policy is known.
 fn find_filter(blocks: &Blocks<'_>, metaindex: BlockHandle) -> Result<(Option<String>, Option<BlockHandle>)> {
     let content = unpack(blocks.read(metaindex, Field::Metaindex)?)?;
     let (mut policy, mut filter) = (None, None);
     Block::leveldb(content.of(blocks.bytes()), metaindex.offset)?.check(|cursor| {
+        // RocksDB's first format has this magic, other types of entries, and other numbers for compressions.
+        if cursor.key().starts_with(b"rocksdb.") {
+            return Err(Error::Unsupported { field: Field::Version, found: 0 });
+        }
         if let Some(name) = cursor.key().strip_prefix(FILTER_PREFIX.as_bytes()) {
             policy = Some(String::from_utf8_lossy(name).into_owned());
             if name == POLICY.as_bytes() {
