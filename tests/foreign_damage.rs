@@ -30,7 +30,7 @@ fn leveldb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
         keys.push(key.to_vec());
         Ok(())
     });
-    let (_, _) = (table.filters(), table.key_form());
+    let (_, _) = (table.filters().count(), table.key_form());
     Ok(Said {
         denied,
         keys: read.ok().map(|()| keys),
@@ -425,6 +425,52 @@ fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
             .unwrap();
     });
     assert_eq!(keys, 1, "they are all the same");
+    assert!(held < 1 << 20, "{held} bytes are held");
+}
+
+#[test]
+fn an_index_whose_keys_repeat_much_is_an_error_before_they_are_spelled() {
+    // A key of 100 kB, and 30,000 partitions whose entries each repeat it: 3 GB of keys in a file of half a megabyte.
+    let key = vec![b'k'; 100_000];
+    let mut forge = Forge::default();
+    let mut content = [&varint(0)[..], &varint(key.len() as u64)].concat();
+    for number in 0..30_000 {
+        let partition = forge.block(&[], 0).bytes();
+        match number {
+            0 => content.extend([&varint(partition.len() as u64)[..], &key, &partition].concat()),
+            _ => content
+                .extend([varint(key.len() as u64), varint(0), varint(partition.len() as u64), partition].concat()),
+        }
+    }
+    content.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    let place = forge.block(&content, 0);
+    let metaindex = forge.rocksdb_metaindex(0, Some((forge::PARTITIONED_FILTER, place)));
+    let rocksdb = forge.clone().rocksdb(5, metaindex, place);
+    let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
+    let leveldb = forge.leveldb(metaindex, place);
+    let held = peak(|| {
+        let opened = rocksdb::Table::open(&rocksdb[..]).map(|table| table.filters().len());
+        assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
+        let opened = leveldb::Table::open(&leveldb[..]).map(|table| table.num_data_blocks());
+        assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
+    });
+    assert!(held < 1 << 20, "{held} bytes are held");
+}
+
+#[test]
+fn a_million_empty_filters_take_no_memory_to_list() {
+    let filters = 1_000_000;
+    let mut forge = Forge::default();
+    let mut content = vec![0; 4 * (filters + 1)];
+    content.push(11);
+    let filter = forge.block(&content, 0);
+    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
+    let bytes = forge.leveldb(metaindex, index);
+    let held = peak(|| {
+        let table = leveldb::Table::open(&bytes[..]).unwrap();
+        assert_eq!(table.filters().count(), filters);
+    });
     assert!(held < 1 << 20, "{held} bytes are held");
 }
 

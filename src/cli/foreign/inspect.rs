@@ -153,7 +153,7 @@ impl Report {
         }
         let block = table.filter_block();
         let mut empty = 0;
-        let mut places = table.filters().into_iter();
+        let mut places = table.filters();
         // In the order of the places: a filter whose range does not hold has none.
         for filter in block.iter().flat_map(|block| (0..block.len()).filter_map(|number| block.filter(number))) {
             match places.next() {

@@ -275,15 +275,15 @@ impl<D: AsRef<[u8]>> Table<D> {
     }
 
     /// Where each filter lies, empty ones too, in the order of the file. See [`FilterBlock::filter`] for what it says.
-    #[must_use]
-    pub fn filters(&self) -> Vec<FilterRange> {
-        let (Some(block), Some(place)) = (self.filter_block(), &self.filter) else { return Vec::new() };
-        let of = |number| {
-            let range = block.range(number)?;
-            let (offset, len_bytes) = ((place.start + range.start) as u64, range.len() as u64);
-            Some(FilterRange { offset, len_bytes, data_blocks: block.covers(number) })
-        };
-        (0..block.len()).filter_map(of).collect()
+    pub fn filters(&self) -> impl Iterator<Item = FilterRange> {
+        let place = self.filter.clone().unwrap_or_default();
+        self.filter_block().into_iter().flat_map(move |block| {
+            (0..block.len()).filter_map(move |number| {
+                let range = block.range(number)?;
+                let (offset, len_bytes) = ((place.start + range.start) as u64, range.len() as u64);
+                Some(FilterRange { offset, len_bytes, data_blocks: block.covers(number) })
+            })
+        })
     }
 
     /// Calls `each` with every user key of the table, in its order; versions of one key that follow each other count once.
