@@ -503,3 +503,35 @@ fn packed_blocks_are_read_and_a_wrong_length_is_an_error() {
         }
     }
 }
+
+/// A filter with one value, for [`forge::parquet_file`].
+fn filter_of(value: &[u8]) -> Vec<u8> {
+    let mut filter = parquet::SplitBlockBuilder::with_blocks(1).unwrap();
+    filter.add(value);
+    filter.finish()
+}
+
+#[test]
+fn a_name_that_two_columns_bear_stands_for_neither() {
+    let bytes = forge::parquet_file(&[
+        (&["a", "b"], filter_of(b"x"), false),
+        (&["a.b"], filter_of(b"y"), false),
+        (&["c"], filter_of(b"z"), false),
+    ]);
+    let file = parquet::File::open(&bytes[..]).unwrap();
+    assert_eq!(file.column_chunk(0, "a.b"), None, "the first has no `y`");
+    assert!(file.may_contain(file.column_chunk(0, "c").unwrap(), b"z"));
+    let [first, second, _] = file.column_chunks() else { panic!() };
+    assert_eq!((first.path.as_str(), second.path.as_str()), ("a.b", "a.b"));
+    assert!(!file.may_contain(first, b"y") && file.may_contain(second, b"y"));
+}
+
+#[test]
+fn an_encrypted_column_has_no_filter_that_can_be_read() {
+    let bytes = forge::parquet_file(&[(&["a"], vec![0x5a; 60], true), (&["b"], filter_of(b"y"), false)]);
+    let file = parquet::File::open(&bytes[..]).unwrap();
+    assert_eq!(file.verify().unwrap(), 1);
+    let encrypted = file.column_chunk(0, "a").unwrap();
+    assert!(encrypted.filter.is_none() && file.may_contain(encrypted, b"other"));
+    assert!(!file.may_contain(file.column_chunk(0, "b").unwrap(), b"other"));
+}

@@ -119,10 +119,12 @@ impl<D: AsRef<[u8]>> File<D> {
         self.num_row_groups
     }
 
-    /// The chunk of the column at `path` in a row group.
+    /// The chunk of the column at `path` in a row group; `None` also where several columns come to that path, since names may
+    /// have dots of their own: the filter of another column would deny values that are there.
     #[must_use]
     pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ColumnChunk> {
-        self.chunks.iter().find(|chunk| chunk.row_group == row_group && chunk.path == path)
+        let mut found = self.chunks.iter().filter(|chunk| chunk.row_group == row_group && chunk.path == path);
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// The filter of a chunk; `None` when it has none.
@@ -230,18 +232,23 @@ fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<Co
     Ok(())
 }
 
-/// A `ColumnChunk`. One that lies in another file, or whose metadata are encrypted, has no filter here.
+/// A `ColumnChunk`. One that lies in another file, or is encrypted, has no filter here.
 fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ColumnChunk> {
     let mut chunk = ColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
-    let (mut last, mut is_elsewhere) = (0, false);
+    let (mut last, mut is_out_of_reach) = (0, false);
     while let Some((number, kind)) = reader.field(&mut last)? {
         match (number, kind) {
-            (1, Type::Binary) => is_elsewhere = !reader.binary()?.is_empty(),
+            (1, Type::Binary) => is_out_of_reach |= !reader.binary()?.is_empty(),
             (3, Type::Struct) => read_column_metadata(reader, &mut chunk)?,
+            // How it is encrypted: its filter is, too.
+            (8, Type::Struct) => {
+                is_out_of_reach = true;
+                reader.skip(kind)?;
+            }
             _ => reader.skip(kind)?,
         }
     }
-    chunk.filter = chunk.filter.filter(|_| !is_elsewhere);
+    chunk.filter = chunk.filter.filter(|_| !is_out_of_reach);
     Ok(chunk)
 }
 
