@@ -150,6 +150,14 @@ impl<D: AsRef<[u8]>> File<D> {
         self.filter(chunk).ok().flatten().is_none_or(|filter| filter.may_contain(plain_value))
     }
 
+    /// Answers for many values as [`Self::may_contain`] does, in their order, as many as there are of both.
+    pub fn may_contain_batch(&self, chunk: &ColumnChunk, plain_values: &[&[u8]], answers: &mut [bool]) {
+        match self.filter(chunk) {
+            Ok(Some(filter)) => filter.may_contain_batch(plain_values, answers),
+            _ => answers.iter_mut().zip(plain_values).for_each(|(answer, _)| *answer = true),
+        }
+    }
+
     /// Reads the header of every filter; gives their number. A Parquet file has no checksums over filters.
     ///
     /// # Errors
