@@ -535,3 +535,16 @@ fn an_encrypted_column_has_no_filter_that_can_be_read() {
     assert!(encrypted.filter.is_none() && file.may_contain(encrypted, b"other"));
     assert!(!file.may_contain(file.column_chunk(0, "b").unwrap(), b"other"));
 }
+
+#[test]
+fn column_chunks_of_no_bytes_take_no_memory() {
+    // A list of a million structs, each the byte that ends it.
+    let chunks = 1_000_000;
+    let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
+    let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();
+    let held = peak(|| {
+        let opened = parquet::File::open(&bytes[..]).map(|file| file.column_chunks().len());
+        assert!(matches!(opened, Err(Error::Corrupt { field: Field::FileMetadata, .. })), "{opened:?}");
+    });
+    assert!(held < 1 << 20, "{held} bytes are held");
+}

@@ -119,10 +119,11 @@ pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
     for (names, filter, is_encrypted) in columns {
         let offset = bytes.len() as u64;
         bytes.extend(filter);
-        // Field 3: type (1), path (3), values (5), filter (14); field 8: how it is encrypted.
-        chunks.extend([0x3c, 0x15, 12, 0x29, (names.len() as u8) << 4 | 8]);
+        // Field 3: type (1), encodings (2), path (3), codec (4), values (5), lengths (6, 7), pages (9), filter (14); field 8: how
+        // it is encrypted.
+        chunks.extend([0x3c, 0x15, 12, 0x19, 0x15, 0, 0x19, (names.len() as u8) << 4 | 8]);
         names.iter().for_each(|name| chunks.extend([&varint(name.len() as u64)[..], name.as_bytes()].concat()));
-        chunks.extend([&[0x26, 2, 0x96][..], &varint(offset * 2), &[0]].concat());
+        chunks.extend([&[0x15, 0, 0x16, 2, 0x16, 2, 0x16, 2, 0x26, 8, 0x56][..], &varint(offset * 2), &[0]].concat());
         chunks.extend(if *is_encrypted { &[0x5c, 0x1c, 0, 0, 0][..] } else { &[0] });
     }
     // Field 4, a list of one row group; its field 1, a list of column chunks.

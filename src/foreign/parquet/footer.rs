@@ -20,6 +20,10 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// The magic of a file whose metadata are encrypted.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
+/// What a column chunk in the metadata has at least, by the fields that it must have: what is kept of one is longer than a struct
+/// without fields, which is a byte.
+const MIN_CHUNK_LEN_BYTES: u64 = 16;
+
 /// The physical type of a column, which says how a value is encoded before it is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -234,7 +238,12 @@ fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<Co
             continue;
         }
         for _ in 0..structs(reader)? {
-            chunks.push(read_chunk(reader, row_group)?);
+            let start = reader.offset();
+            let chunk = read_chunk(reader, row_group)?;
+            if reader.offset() - start < MIN_CHUNK_LEN_BYTES {
+                return Err(reader.corrupt());
+            }
+            chunks.push(chunk);
         }
     }
     Ok(())
