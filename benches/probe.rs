@@ -55,5 +55,63 @@ fn probe(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, probe);
+/// What answers for many keys at once.
+#[cfg(feature = "foreign")]
+type Batch<'a> = &'a dyn Fn(&[&[u8]], &mut [bool]);
+
+/// Filters of other engines beside a native one, with the hash of each key reckoned, as they have hashes of their own.
+#[cfg(feature = "foreign")]
+fn foreign(c: &mut Criterion) {
+    use filterblock::foreign::rocksdb::{self, FilterKind, FilterOptions};
+    use filterblock::foreign::{leveldb, parquet};
+
+    let n = 1_000_000u64;
+    let keys: Vec<[u8; 8]> =
+        (0..n + ASKED as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+    let (present, absent) = keys.split_at(keys.len() - ASKED);
+    let absent: Vec<&[u8]> = absent.iter().map(<[u8; 8]>::as_slice).collect();
+    let mut group = c.benchmark_group(format!("probe-foreign/{}", instruction_set()));
+    group.throughput(Throughput::Elements(ASKED as u64));
+    let mut answers = vec![false; ASKED];
+    let mut measure = |name: &str, one: &dyn Fn(&[u8]) -> bool, batch: Batch<'_>| {
+        group.bench_function(BenchmarkId::new(format!("{name}/negative/single"), n), |b| {
+            b.iter(|| black_box(&absent).iter().filter(|key| one(key)).count());
+        });
+        group.bench_function(BenchmarkId::new(format!("{name}/negative/batch"), n), |b| {
+            b.iter(|| batch(black_box(&absent), &mut answers));
+        });
+    };
+    let mut builder = leveldb::BloomBuilder::new(10);
+    present.iter().for_each(|key| builder.add(key));
+    let bytes = builder.finish();
+    let filter = leveldb::BloomFilter::new(&bytes);
+    measure("leveldb-bloom", &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
+    for kind in [FilterKind::LegacyBloom, FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
+        let mut builder = rocksdb::FilterBuilder::new(FilterOptions { kind, ..FilterOptions::default() });
+        present.iter().for_each(|key| builder.add(key));
+        let bytes = builder.finish();
+        let filter = rocksdb::Filter::new(&bytes);
+        measure(kind.name(), &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
+    }
+    let mut builder = parquet::SplitBlockBuilder::for_values(n, 0.01).expect("a rate between 0 and 1");
+    present.iter().for_each(|key| builder.add(key));
+    let bytes = builder.finish();
+    let filter = parquet::SplitBlockFilter::parse(&bytes).expect("a filter that was just written");
+    measure("parquet-sbbf", &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
+    for text in ["blocked-bloom:10", "bumped-ribbon:fpr=0.01"] {
+        let mut builder = FilterBuilder::new(text.parse().expect("a specification"), HashSeed(1));
+        present.iter().for_each(|key| builder.add(key));
+        let block = FilterBlock::open(builder.finish().expect("a filter that fits in memory")).expect("a sound block");
+        measure(text, &|key| block.may_contain_key(key), &|keys, answers| {
+            let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key, HashSeed(1))).collect();
+            block.may_contain_batch(&hashes, answers);
+        });
+    }
+    group.finish();
+}
+
+#[cfg(not(feature = "foreign"))]
+fn foreign(_: &mut Criterion) {}
+
+criterion_group!(benches, probe, foreign);
 criterion_main!(benches);

@@ -41,7 +41,7 @@ pub use lsm::{Db, Options};
 #[cfg(feature = "lsm")]
 pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 
-/// The vector instructions that probes use on this processor: `"avx2"` or `"portable"`.
+/// The vector instructions that probes use on this processor: `"avx512"`, `"avx2"`, `"neon"` or `"portable"`.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     filter::Isa::detect().name()

@@ -6,7 +6,11 @@ mod foreign_support;
 mod shell;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::process::Stdio;
 
+use filterblock::foreign::parquet::SplitBlockBuilder;
+use filterblock::foreign::rocksdb::{FilterBuilder, FilterKind, FilterOptions};
 use foreign_support::forge::{self, Forge};
 use foreign_support::{Case, cases};
 use serde_json::Value;
@@ -267,6 +271,106 @@ fn verify_finds_damage_wherever_a_checksum_covers_it() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_file_that_is_cut_while_the_command_runs_is_answered_for_as_it_was() {
+    for (folder, name) in [("leveldb", "tbl-n10000"), ("rocksdb-9.8.4", "fv6-part-bloom-coupled")] {
+        let case = case(folder, name);
+        let shell = shell_with(&case);
+        let mut child = shell::command()
+            .args(["query", "file", "-"])
+            .current_dir(shell.dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        // Long enough that the answers of a first batch do not wait in a buffer.
+        let asked = std::thread::spawn(move || {
+            for number in 0..300 {
+                writeln!(input, "{number:01000}").unwrap();
+            }
+            input
+        });
+        output.read_exact(&mut [0; 10]).unwrap();
+        let mut input = asked.join().unwrap();
+        fs::File::options().write(true).open(shell.path("file")).unwrap().set_len(0).unwrap();
+        let rest = std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            output.read_to_end(&mut rest).unwrap();
+            rest
+        });
+        case.keys().iter().for_each(|key| input.write_all(&[&key[..], b"\n"].concat()).unwrap());
+        drop(input);
+        let output = shell::Run::new(child.wait_with_output().unwrap());
+        assert_eq!(output.status, 0, "{output:?}");
+        let answers = rest.join().unwrap();
+        let maybes = answers.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"maybe\t")).count();
+        assert!(maybes >= case.keys().len(), "{maybes} of {}", case.name());
+    }
+}
+
+#[test]
+fn a_column_whose_name_another_bears_is_not_asked() {
+    let filter = |value: &[u8]| {
+        let mut builder = SplitBlockBuilder::with_blocks(1).unwrap();
+        builder.add(value);
+        builder.finish()
+    };
+    let shell = Shell::new();
+    shell.write("file", forge::parquet_file(&[(&["a", "b"], filter(b"x"), false), (&["a.b"], filter(b"y"), false)]));
+    for column in [&["--column", "a.b"][..], &[]] {
+        shell.run(&[&["query", "file", "y"], column].concat()).fails_with(&["file", "several columns", "a.b"]);
+    }
+    assert_eq!(shell.run(&["inspect", "file", "--json"]).json(0)["filters"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn keys_whose_form_nothing_tells_are_converted_only_as_told() {
+    // Numbers with their first byte first look like what a database puts behind a key.
+    let keys: Vec<Vec<u8>> = (1..=3).map(|number| [&b"n\0\0\0\0\0\0\0"[..], &[number]].concat()).collect();
+    let entries: Vec<(&Vec<u8>, &[u8])> = keys.iter().map(|key| (key, &b"value"[..])).collect();
+    let mut forge = Forge::default();
+    let data = forge.block(&forge::block(&entries), 0);
+    let metaindex = forge.block(&forge::block::<&[u8], &[u8]>(&[]), 0);
+    let index = forge.block(&forge::block(&[(&keys[2], data.bytes())]), 0);
+    let shell = Shell::new();
+    shell.write("file", forge.leveldb(metaindex, index));
+    shell.run(&["convert", "file", "-o", "block"]).fails_with(&["file", "--key-form"]);
+    let inspected = shell.run(&["inspect", "file"]);
+    assert!(inspected.stderr.contains("could not be counted"), "{inspected:?}");
+    shell.run(&["convert", "file", "-o", "block", "--key-form", "user"]).exits(0);
+    shell.write("keys", hex_lines(&keys));
+    let report = shell.run(&["verify", "block", "--hex", "--against", "keys", "--json"]).json(0);
+    assert_eq!(report["false_negatives"], 0);
+}
+
+#[test]
+fn prefixes_of_an_unknown_extractor_are_said_to_tell_nothing() {
+    let mut forge = Forge::default();
+    let mut builder = FilterBuilder::new(FilterOptions::default());
+    builder.add(b"prefix");
+    let filter = forge.block(&builder.finish(), 0);
+    let index = forge.block(&forge::block::<&[u8], &[u8]>(&[]), 0);
+    let properties: [(&str, &[u8]); 4] = [
+        ("rocksdb.block.based.table.index.type", &[0; 4]),
+        ("rocksdb.block.based.table.whole.key.filtering", b"0"),
+        ("rocksdb.comparator", b"leveldb.BytewiseComparator"),
+        ("rocksdb.prefix.extractor.name", b"an.application's"),
+    ];
+    let properties = forge.block(&forge::block(&properties), 0);
+    let names = [(forge::FULL_FILTER, filter.bytes()), ("rocksdb.properties", properties.bytes())];
+    let metaindex = forge.block(&forge::block(&names), 0);
+    let shell = Shell::new();
+    shell.write("file", forge.rocksdb(5, metaindex, index));
+    for arguments in [&["query", "file", "absent"][..], &["inspect", "file"]] {
+        let run = shell.run(arguments);
+        assert!(run.stderr.contains("an extractor that is not known"), "{run:?}");
+        run.exits(0);
+    }
+}
+
+#[test]
 fn filters_that_overlap_are_told_of_once() {
     // Every other one of these is the whole array of bits.
     let (bits, filters) = (vec![0x55; 1 << 20], 1 << 16);
@@ -407,17 +511,36 @@ fn time_of_children() -> f64 {
 
 /// Asks a million keys, half of which are there, of `file`, and prints what it took.
 fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64) {
+    let keys = fs::read(shell.path("keys")).unwrap();
     let (wall, cpu) = (std::time::Instant::now(), time_of_children());
-    let counts = shell.run(&[&["query", "file", "--count", "--json", "--keys", "keys"], arguments].concat()).json(0);
+    let counts = shell.run_with(&[&["query", "file", "--count", "--json", "-"], arguments].concat(), &keys).json(0);
     let (wall, cpu) = (wall.elapsed().as_secs_f64(), time_of_children() - cpu);
     println!("{what}: 1,000,000 keys in {cpu:.2} s of processor time, {wall:.2} s in all; {counts}");
     assert!(counts["maybe"].as_u64().unwrap() >= present_at_least);
 }
 
+/// A table of RocksDB with a filter of all `keys`, or one for each `per_partition` of them, and no data.
+fn rocksdb_table(keys: &[&String], per_partition: Option<usize>) -> Vec<u8> {
+    let (mut forge, mut partitions) = (Forge::default(), Vec::new());
+    for keys in keys.chunks(per_partition.unwrap_or(keys.len())) {
+        let mut builder = FilterBuilder::new(FilterOptions::default());
+        keys.iter().for_each(|key| builder.add(key.as_bytes()));
+        partitions.push((keys[keys.len() - 1].as_bytes(), forge.block(&builder.finish(), 0)));
+    }
+    let entries: Vec<_> = partitions.iter().map(|(key, handle)| (*key, handle.bytes())).collect();
+    let filter = match per_partition {
+        Some(_) => (forge::PARTITIONED_FILTER, forge.block(&forge::block(&entries), 0)),
+        None => (forge::FULL_FILTER, partitions[0].1),
+    };
+    let index = forge.block(&forge::block::<&[u8], &[u8]>(&[]), 0);
+    let metaindex = forge.rocksdb_metaindex(0, Some(filter));
+    forge.rocksdb(5, metaindex, index)
+}
+
 #[test]
 #[ignore = "a measurement; run it with --nocapture"]
 fn a_million_keys_take_about_a_second() {
-    use filterblock::foreign::{KeyForm, leveldb, parquet, rocksdb};
+    use filterblock::foreign::{KeyForm, leveldb};
 
     let keys: Vec<String> = (0..1_000_000).map(|i| format!("key-{:016x}", i * 0x9e37_79b9_u64)).collect();
     let shell = Shell::new();
@@ -427,23 +550,27 @@ fn a_million_keys_take_about_a_second() {
     let mut options = leveldb::TableOptions::default();
     (options.bits_per_key, options.keys) = (Some(10), KeyForm::User);
     let mut table = leveldb::TableWriter::new(Vec::new(), options);
-    let mut columns = parquet::SplitBlockBuilder::for_values(500_000, 0.01).unwrap();
+    let mut columns = SplitBlockBuilder::for_values(500_000, 0.01).unwrap();
     for key in &present {
         table.add(key.as_bytes(), b"value").unwrap();
         columns.add(key.as_bytes());
     }
     shell.write("file", table.finish().unwrap().0);
     measure(&shell, "LevelDB table", &[], 500_000);
-    for kind in [rocksdb::FilterKind::FastLocalBloom, rocksdb::FilterKind::Ribbon128] {
-        let mut builder = rocksdb::FilterBuilder::new(rocksdb::FilterOptions {
-            kind,
-            bits_per_key: 10.0,
-            ..rocksdb::FilterOptions::default()
-        });
+    for (what, per_partition) in [("RocksDB table", None), ("RocksDB table in partitions", Some(3000))] {
+        shell.write("file", rocksdb_table(&present, per_partition));
+        measure(&shell, what, &[], 500_000);
+    }
+    for kind in [FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
+        let mut builder = FilterBuilder::new(FilterOptions { kind, ..FilterOptions::default() });
         present.iter().for_each(|key| builder.add(key.as_bytes()));
         shell.write("file", builder.finish());
         measure(&shell, kind.name(), &["--format", "rocksdb-filter"], 500_000);
     }
     shell.write("file", columns.finish());
     measure(&shell, "Parquet filter", &["--format", "parquet-sbbf", "--type", "utf8"], 500_000);
+    let mut columns = SplitBlockBuilder::for_values(500_000, 0.01).unwrap();
+    present.iter().for_each(|key| columns.add(key.as_bytes()));
+    shell.write("file", forge::parquet_file(&[(&["a"], columns.finish(), false)]));
+    measure(&shell, "Parquet file", &[], 500_000);
 }

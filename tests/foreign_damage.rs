@@ -30,7 +30,7 @@ fn leveldb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
         keys.push(key.to_vec());
         Ok(())
     });
-    let (_, _) = (table.filters(), table.key_form());
+    let (_, _) = (table.filters().count(), table.key_form());
     Ok(Said {
         denied,
         keys: read.ok().map(|()| keys),
@@ -204,6 +204,41 @@ fn keys_in_an_order_that_is_not_known_have_all_filters_asked() {
 }
 
 #[test]
+fn a_first_block_that_cannot_be_read_speaks_for_no_order() {
+    // In the order of an application `z` is before `a`, and nothing but the first block would show it.
+    let mut forge = Forge::default();
+    let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), 9);
+    let more = forge.block(&block(&[(internal(b"q", 1), b"")]), 0);
+    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    [b"z", b"a", b"q"].iter().for_each(|key| builder.add(&key[..]));
+    let filter = forge.block(&builder.finish().unwrap(), 0);
+    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&block(&[(internal(b"a", 1), data.bytes()), (internal(b"q", 1), more.bytes())]), 0);
+    let bytes = forge.leveldb(metaindex, index);
+    for table in [leveldb::Table::open(&bytes[..]), leveldb::Table::open_as(&bytes[..], KeyForm::Internal)] {
+        let table = table.unwrap();
+        assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));
+        assert!(!table.may_contain(b"other"), "the filter still tells");
+    }
+}
+
+#[test]
+fn where_all_filters_are_asked_a_block_behind_the_last_filter_may_have_any_key() {
+    let mut forge = Forge::default();
+    let first = forge.block(&block(&[(internal(b"z", 1), vec![0; 3000])]), 0);
+    let second = forge.block(&block(&[(internal(b"a", 1), b"")]), 0);
+    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    builder.add(b"z");
+    // LevelDB would ask for the filter of the second 2 KiB, find none, and read the block.
+    let filter = forge.block(&builder.finish().unwrap(), 0);
+    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&block(&[(internal(b"z", 1), first.bytes()), (internal(b"a", 1), second.bytes())]), 0);
+    let bytes = forge.leveldb(metaindex, index);
+    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    assert!(table.may_contain(b"z") && table.may_contain(b"a"));
+}
+
+#[test]
 fn a_form_of_keys_is_never_guessed() {
     // One key that may be a database's, `k` with a tag, or a user's of nine bytes; without a filter nothing tells.
     let key = internal(b"k", 5);
@@ -228,6 +263,44 @@ fn a_form_of_keys_is_never_guessed() {
     // Whoever says which form it is gets that filter's answer, and `verify` tells that it denies a key.
     let told = leveldb::Table::open_as(&bytes[..], KeyForm::Internal).unwrap();
     assert_eq!(told.verify().unwrap().denied_keys, 1);
+}
+
+#[test]
+fn keys_of_two_possible_forms_are_not_handed_out() {
+    // Numbers with their first byte first look like tags of deletions, and without a filter nothing says that they are none.
+    let keys: Vec<Vec<u8>> = (1..=3).map(|number| [&b"n\0\0\0\0\0\0\0"[..], &[number]].concat()).collect();
+    let entries: Vec<(&Vec<u8>, &[u8])> = keys.iter().map(|key| (key, &b"value"[..])).collect();
+    let mut forge = Forge::default();
+    let data = forge.block(&block(&entries), 0);
+    let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
+    let index = forge.block(&block(&[(&keys[2], data.bytes())]), 0);
+    let bytes = forge.leveldb(metaindex, index);
+    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    assert!(keys.iter().all(|key| table.may_contain(key)));
+    assert_eq!((table.key_form(), table.key_forms().count()), (None, 2));
+    assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::InvalidArgument { what: "table", .. })));
+    assert_eq!(table.verify().unwrap().keys, 3, "blocks are checked in either form");
+    let told = leveldb::Table::open_as(&bytes[..], KeyForm::User).unwrap();
+    let mut read = Vec::new();
+    told.for_each_key(|key| {
+        read.push(key.to_vec());
+        Ok(())
+    })
+    .unwrap();
+    assert!(read == keys);
+}
+
+#[test]
+fn a_table_of_rocksdb_under_the_magic_of_leveldb_is_not_taken_for_one() {
+    // Its entries may be of types that LevelDB has not, and its compressions have other numbers.
+    let mut forge = Forge::default();
+    let merged = [&b"k"[..], &(7u64 << 8 | 2).to_le_bytes()].concat();
+    let data = forge.block(&block(&[(&merged, b"v")]), 0);
+    let properties = forge.block(&block(&[("rocksdb.num.entries", [1])]), 0);
+    let metaindex = forge.block(&block(&[("rocksdb.properties", properties.bytes())]), 0);
+    let index = forge.block(&block(&[(&merged, data.bytes())]), 0);
+    let opened = leveldb::Table::open(forge.leveldb(metaindex, index));
+    assert!(matches!(opened, Err(Error::Unsupported { field: Field::Version, found: 0 })), "{opened:?}");
 }
 
 /// A table of RocksDB with `data` as its data blocks, each for one key, and the index entries that `index` makes of them.
@@ -356,6 +429,52 @@ fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
 }
 
 #[test]
+fn an_index_whose_keys_repeat_much_is_an_error_before_they_are_spelled() {
+    // A key of 100 kB, and 30,000 partitions whose entries each repeat it: 3 GB of keys in a file of half a megabyte.
+    let key = vec![b'k'; 100_000];
+    let mut forge = Forge::default();
+    let mut content = [&varint(0)[..], &varint(key.len() as u64)].concat();
+    for number in 0..30_000 {
+        let partition = forge.block(&[], 0).bytes();
+        match number {
+            0 => content.extend([&varint(partition.len() as u64)[..], &key, &partition].concat()),
+            _ => content
+                .extend([varint(key.len() as u64), varint(0), varint(partition.len() as u64), partition].concat()),
+        }
+    }
+    content.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    let place = forge.block(&content, 0);
+    let metaindex = forge.rocksdb_metaindex(0, Some((forge::PARTITIONED_FILTER, place)));
+    let rocksdb = forge.clone().rocksdb(5, metaindex, place);
+    let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
+    let leveldb = forge.leveldb(metaindex, place);
+    let held = peak(|| {
+        let opened = rocksdb::Table::open(&rocksdb[..]).map(|table| table.filters().len());
+        assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
+        let opened = leveldb::Table::open(&leveldb[..]).map(|table| table.num_data_blocks());
+        assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
+    });
+    assert!(held < 1 << 20, "{held} bytes are held");
+}
+
+#[test]
+fn a_million_empty_filters_take_no_memory_to_list() {
+    let filters = 1_000_000;
+    let mut forge = Forge::default();
+    let mut content = vec![0; 4 * (filters + 1)];
+    content.push(11);
+    let filter = forge.block(&content, 0);
+    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
+    let bytes = forge.leveldb(metaindex, index);
+    let held = peak(|| {
+        let table = leveldb::Table::open(&bytes[..]).unwrap();
+        assert_eq!(table.filters().count(), filters);
+    });
+    assert!(held < 1 << 20, "{held} bytes are held");
+}
+
+#[test]
 fn packed_blocks_are_read_and_a_wrong_length_is_an_error() {
     let plain = plain_blocks();
     let lz4 = |content: &[u8]| [varint(content.len() as u64), lz4_flex::block::compress(content)].concat();
@@ -383,4 +502,49 @@ fn packed_blocks_are_read_and_a_wrong_length_is_an_error() {
             assert!(rocksdb::Table::open(&bytes[..]).unwrap().for_each_key(|_| Ok(())).is_err(), "{number} {step}");
         }
     }
+}
+
+/// A filter with one value, for [`forge::parquet_file`].
+fn filter_of(value: &[u8]) -> Vec<u8> {
+    let mut filter = parquet::SplitBlockBuilder::with_blocks(1).unwrap();
+    filter.add(value);
+    filter.finish()
+}
+
+#[test]
+fn a_name_that_two_columns_bear_stands_for_neither() {
+    let bytes = forge::parquet_file(&[
+        (&["a", "b"], filter_of(b"x"), false),
+        (&["a.b"], filter_of(b"y"), false),
+        (&["c"], filter_of(b"z"), false),
+    ]);
+    let file = parquet::File::open(&bytes[..]).unwrap();
+    assert_eq!(file.column_chunk(0, "a.b"), None, "the first has no `y`");
+    assert!(file.may_contain(file.column_chunk(0, "c").unwrap(), b"z"));
+    let [first, second, _] = file.column_chunks() else { panic!() };
+    assert_eq!((first.path.as_str(), second.path.as_str()), ("a.b", "a.b"));
+    assert!(!file.may_contain(first, b"y") && file.may_contain(second, b"y"));
+}
+
+#[test]
+fn an_encrypted_column_has_no_filter_that_can_be_read() {
+    let bytes = forge::parquet_file(&[(&["a"], vec![0x5a; 60], true), (&["b"], filter_of(b"y"), false)]);
+    let file = parquet::File::open(&bytes[..]).unwrap();
+    assert_eq!(file.verify().unwrap(), 1);
+    let encrypted = file.column_chunk(0, "a").unwrap();
+    assert!(encrypted.filter.is_none() && file.may_contain(encrypted, b"other"));
+    assert!(!file.may_contain(file.column_chunk(0, "b").unwrap(), b"other"));
+}
+
+#[test]
+fn column_chunks_of_no_bytes_take_no_memory() {
+    // A list of a million structs, each the byte that ends it.
+    let chunks = 1_000_000;
+    let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
+    let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();
+    let held = peak(|| {
+        let opened = parquet::File::open(&bytes[..]).map(|file| file.column_chunks().len());
+        assert!(matches!(opened, Err(Error::Corrupt { field: Field::FileMetadata, .. })), "{opened:?}");
+    });
+    assert!(held < 1 << 20, "{held} bytes are held");
 }

@@ -114,6 +114,28 @@ fn rocksdb_tables_answer_as_rocksdb() {
 }
 
 #[test]
+fn batches_answer_as_their_keys_one_by_one() {
+    for case in ["rocksdb-7.8.3", "rocksdb-9.8.4"].into_iter().flat_map(|folder| cases_of_type(folder, "table")) {
+        let table = rocksdb::Table::open(case.bytes()).unwrap();
+        let keys: Vec<Vec<u8>> = case.keys().into_iter().chain(case.absent_keys()).take(4000).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let one_by_one: Vec<bool> = keys.iter().map(|key| table.may_contain(key)).collect();
+        let mut answers = vec![false; keys.len() + 1];
+        table.may_contain_batch(&keys, &mut answers);
+        assert!(answers[..keys.len()] == one_by_one && !answers[keys.len()], "{}", case.name());
+    }
+    let file = parquet::File::open(foreign_support::file("parquet", "rs.parquet")).unwrap();
+    let numbers: Vec<[u8; 8]> = (0..3000u64).map(u64::to_le_bytes).collect();
+    let values: Vec<&[u8]> = numbers.iter().map(<[u8; 8]>::as_slice).collect();
+    for chunk in file.column_chunks() {
+        let one_by_one: Vec<bool> = values.iter().map(|value| file.may_contain(chunk, value)).collect();
+        let mut answers = vec![false; values.len()];
+        file.may_contain_batch(chunk, &values, &mut answers);
+        assert!(answers == one_by_one, "{}", chunk.path);
+    }
+}
+
+#[test]
 fn seeks_under_a_prefix_answer_as_rocksdb() {
     let mut asked = 0;
     for case in cases_of_type("rocksdb-7.8.3", "table") {

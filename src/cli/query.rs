@@ -42,7 +42,8 @@ A filter that holds prefixes of keys only would deny keys that are there; it is 
 
 FILE may also be a table of LevelDB or RocksDB, which answers as its engine would (--prefixes: as an iterator of RocksDB that \
 keeps to the prefix of each key), or a Parquet file. A value of Parquet is written as its column's type says: numbers in \
-decimal, bytes as they are, or as --type says; with --hex it is the plain encoding. Without --row-group, `maybe` is the \
+decimal, bytes as they are, or as --type says; with --hex it is the plain encoding (of a byte array \
+without the length). Without --row-group, `maybe` is the \
 answer of any row group. A table without a filter says `maybe` to every key. docs/FOREIGN.md tells what is known.
 
 Exit status, as grep: 0 some key may be there; 1 all are absent; 2 an error.";

@@ -84,6 +84,11 @@ impl<'a> Block<'a> {
         Ok(Self { entries, restarts, values, offset })
     }
 
+    /// All entries together.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.entries.len()
+    }
+
     /// A cursor before the first entry.
     pub(crate) fn cursor(self) -> BlockCursor<'a> {
         let handle = BlockHandle { offset: 0, len_bytes: 0 };

@@ -6,7 +6,7 @@ use super::{leveldb, parquet, rocksdb};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileKind {
-    /// A table of LevelDB, or of RocksDB's `format_version` 0.
+    /// A table of LevelDB, or of RocksDB's `format_version` 0, which is not read.
     LevelDbTable,
     /// A block-based table of RocksDB.
     RocksDbTable,

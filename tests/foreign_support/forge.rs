@@ -1,4 +1,4 @@
-//! Tables of LevelDB and RocksDB put together from any parts, with right checksums: what damage alone never reaches.
+//! Tables of LevelDB and RocksDB, and Parquet files, put together from any parts, with right checksums: what damage alone never reaches.
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "every user takes its own part")]
 
 /// Where a block lies.
@@ -111,3 +111,25 @@ impl Forge {
 pub const LEVELDB_FILTER: &str = "filter.leveldb.BuiltinBloomFilter2";
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
+
+/// A Parquet file of one row group and columns of byte arrays: each has the names of its path and a filter, and may be said to be
+/// encrypted.
+pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
+    let (mut bytes, mut chunks) = (b"PAR1".to_vec(), Vec::new());
+    for (names, filter, is_encrypted) in columns {
+        let offset = bytes.len() as u64;
+        bytes.extend(filter);
+        // Field 3: type (1), encodings (2), path (3), codec (4), values (5), lengths (6, 7), pages (9), filter (14); field 8: how
+        // it is encrypted.
+        chunks.extend([0x3c, 0x15, 12, 0x19, 0x15, 0, 0x19, (names.len() as u8) << 4 | 8]);
+        names.iter().for_each(|name| chunks.extend([&varint(name.len() as u64)[..], name.as_bytes()].concat()));
+        chunks.extend([&[0x15, 0, 0x16, 2, 0x16, 2, 0x16, 2, 0x26, 8, 0x56][..], &varint(offset * 2), &[0]].concat());
+        chunks.extend(if *is_encrypted { &[0x5c, 0x1c, 0, 0, 0][..] } else { &[0] });
+    }
+    // Field 4, a list of one row group; its field 1, a list of column chunks.
+    let metadata = [&[0x49, 0x1c, 0x19, (columns.len() as u8) << 4 | 12][..], &chunks, &[0, 0]].concat();
+    bytes.extend(&metadata);
+    bytes.extend((metadata.len() as u32).to_le_bytes());
+    bytes.extend(b"PAR1");
+    bytes
+}

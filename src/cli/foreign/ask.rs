@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
+use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
 use super::value::{Encoding, ValueType, plain_len};
-use crate::block::Mapped;
 use crate::foreign::parquet::{File, SplitBlockFilter};
 use crate::foreign::{leveldb, rocksdb};
 
 /// What a key is asked of.
 #[derive(Debug)]
 pub enum Asked<'a> {
-    LevelDb(&'a leveldb::Table<Mapped>),
+    LevelDb(&'a leveldb::Table<Content>),
     RocksDb {
-        table: &'a rocksdb::Table<Mapped>,
+        table: &'a rocksdb::Table<Content>,
         prefixes: bool,
     },
     LevelDbFilter(leveldb::BloomFilter<'a>),
@@ -83,7 +83,7 @@ impl<'a> Asked<'a> {
         })
     }
 
-    fn column(path: &Path, file: &'a File<Mapped>, arguments: &FileArguments, question: Question) -> Outcome<Self> {
+    fn column(path: &Path, file: &'a File<Content>, arguments: &FileArguments, question: Question) -> Outcome<Self> {
         let chunks = arguments.column(path, file)?;
         let mut filters = Vec::with_capacity(chunks.len());
         for chunk in &chunks {
@@ -136,6 +136,9 @@ impl<'a> Asked<'a> {
             }
             Self::RocksDb { table, .. } if table.filters().is_empty() => {
                 Some("the table has no filter that is known; every key may be there")
+            }
+            Self::RocksDb { table, .. } if table.properties().knows_no_entry() => {
+                Some("the filters hold prefixes by an extractor that is not known; every key may be there")
             }
             Self::Values { filters, .. } if filters.iter().any(Option::is_none) => {
                 Some("a chunk of the column has no filter; every value may be there")

@@ -1,14 +1,13 @@
 //! Opening a file of another engine, known by the magics at its ends, or a filter alone, known by what the user says.
 
-use std::fs::File;
 use std::path::Path;
 
 use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::text::printable;
-use crate::block::{Mapped, Populate};
-use crate::error::{Error, Field, Result};
+use super::content::{Content, kind_of};
+use crate::error::Result;
 use crate::foreign::parquet::{self, ColumnChunk};
 use crate::foreign::{FileKind, KeyForm, leveldb, rocksdb};
 
@@ -51,14 +50,13 @@ pub struct FileArguments {
     pub key_form: Option<Form>,
 }
 
-/// A file of another engine, mapped: its writers give a finished file a name and never change it again, and a Parquet
-/// file may be larger than the memory.
+/// A file of another engine.
 #[derive(Debug)]
 pub enum Foreign {
-    LevelDb(leveldb::Table<Mapped>),
-    RocksDb(rocksdb::Table<Mapped>),
-    Parquet(parquet::File<Mapped>),
-    Raw(RawFormat, Mapped),
+    LevelDb(leveldb::Table<Content>),
+    RocksDb(rocksdb::Table<Content>),
+    Parquet(parquet::File<Content>),
+    Raw(RawFormat, Content),
 }
 
 impl Foreign {
@@ -68,26 +66,23 @@ impl Foreign {
     /// When it cannot be read, or does not hold.
     pub fn open(path: &Path, arguments: &FileArguments) -> Result<Option<Self>> {
         let open = || {
-            let file = File::open(path)?;
-            let len = file.metadata()?.len();
-            let len = usize::try_from(len).map_err(|_| Error::Corrupt { field: Field::Length, offset: 0 })?;
-            let bytes = Mapped::region(&file, 0, len, Populate::No)?;
             if let Some(format) = arguments.format {
-                let raw = Self::Raw(format, bytes);
+                let raw = Self::Raw(format, Content::open(path)?);
                 if let Some(Err(error)) = raw.raw_parquet() {
                     return Err(error);
                 }
                 return Ok(Some(raw));
             }
-            Ok(match FileKind::of(bytes.as_ref()) {
-                None => None,
-                Some(FileKind::LevelDbTable) => Some(Self::LevelDb(match arguments.key_form {
+            let Some(kind) = kind_of(path)? else { return Ok(None) };
+            let bytes = Content::open(path)?;
+            Ok(match kind {
+                FileKind::LevelDbTable => Some(Self::LevelDb(match arguments.key_form {
                     None => leveldb::Table::open(bytes)?,
                     Some(Form::User) => leveldb::Table::open_as(bytes, KeyForm::User)?,
                     Some(Form::Internal) => leveldb::Table::open_as(bytes, KeyForm::Internal)?,
                 })),
-                Some(FileKind::RocksDbTable) => Some(Self::RocksDb(rocksdb::Table::open(bytes)?)),
-                Some(FileKind::ParquetFile) => Some(Self::Parquet(parquet::File::open(bytes)?)),
+                FileKind::RocksDbTable => Some(Self::RocksDb(rocksdb::Table::open(bytes)?)),
+                FileKind::ParquetFile => Some(Self::Parquet(parquet::File::open(bytes)?)),
             })
         };
         open().map_err(|error| error.in_file(path))
@@ -154,7 +149,7 @@ impl FileArguments {
     }
 
     /// The column chunks that are meant; all of them when nothing was said.
-    pub fn chunks<'a>(&self, path: &Path, file: &'a parquet::File<Mapped>) -> Outcome<Vec<&'a ColumnChunk>> {
+    pub fn chunks<'a>(&self, path: &Path, file: &'a parquet::File<Content>) -> Outcome<Vec<&'a ColumnChunk>> {
         let groups = file.num_row_groups();
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
             let path = path.display();
@@ -173,13 +168,13 @@ impl FileArguments {
     }
 
     /// The chunks of the one column that is asked: the one that was named, or the only one with a filter.
-    pub fn column<'a>(&self, path: &Path, file: &'a parquet::File<Mapped>) -> Outcome<Vec<&'a ColumnChunk>> {
+    pub fn column<'a>(&self, path: &Path, file: &'a parquet::File<Content>) -> Outcome<Vec<&'a ColumnChunk>> {
         let chunks = self.chunks(path, file)?;
         if self.column.is_some() {
-            return Ok(chunks);
+            return one_column(path, chunks);
         }
         let with_filter = || chunks.iter().copied().filter(|chunk| chunk.filter.is_some());
-        let path = path.display();
+        let (file_path, path) = (path, path.display());
         let Some(first) = with_filter().next() else {
             return Err(Failure::Message(format!("{path}: no column has a filter; every value may be there")));
         };
@@ -187,8 +182,18 @@ impl FileArguments {
             let columns = columns(with_filter());
             return Err(Failure::Message(format!("{path}: --column is missing; these have filters: {columns}")));
         }
-        Ok(chunks.iter().copied().filter(|chunk| chunk.path == first.path).collect())
+        one_column(file_path, chunks.iter().copied().filter(|chunk| chunk.path == first.path).collect())
     }
+}
+
+/// Refuses the chunks of several columns with one name: their values may be of different types.
+fn one_column<'a>(path: &Path, chunks: Vec<&'a ColumnChunk>) -> Outcome<Vec<&'a ColumnChunk>> {
+    let neighbours = chunks.iter().zip(chunks.iter().skip(1));
+    if let Some((chunk, _)) = neighbours.into_iter().find(|(one, next)| one.row_group == next.row_group) {
+        let (path, column) = (path.display(), printable(&chunk.path));
+        return Err(Failure::Message(format!("{path}: several columns are called {column}, since names have dots")));
+    }
+    Ok(chunks)
 }
 
 /// The most names in a message.

@@ -9,8 +9,8 @@ use super::super::failure::Outcome;
 use super::super::output::message;
 use super::super::text::{self, thousands};
 use super::super::what_if::{Present, WhatIf};
+use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
-use crate::block::Mapped;
 use crate::error::Error;
 use crate::foreign::rocksdb::FilterLayout;
 use crate::foreign::{FilterInfo, leveldb, parquet, rocksdb};
@@ -136,7 +136,7 @@ impl Report {
         true
     }
 
-    fn add_leveldb(&mut self, table: &leveldb::Table<Mapped>) {
+    fn add_leveldb(&mut self, table: &leveldb::Table<Content>) {
         self.properties = vec![
             ("filter_policy", json!(table.policy())),
             ("data_blocks", json!(table.num_data_blocks())),
@@ -153,7 +153,7 @@ impl Report {
         }
         let block = table.filter_block();
         let mut empty = 0;
-        let mut places = table.filters().into_iter();
+        let mut places = table.filters();
         // In the order of the places: a filter whose range does not hold has none.
         for filter in block.iter().flat_map(|block| (0..block.len()).filter_map(|number| block.filter(number))) {
             match places.next() {
@@ -175,14 +175,14 @@ impl Report {
         match (table.policy(), block) {
             (None, _) => self.notes.push("the table has no filter".to_owned()),
             (Some(_), None) => self.notes.push("its filter policy is not known: every key may be there".to_owned()),
-            (Some(_), Some(_)) if table.key_form().is_none() => {
+            (Some(_), Some(_)) if table.key_forms().next().is_none() => {
                 self.notes.push("its filter denies its first keys in every form: every key may be there".to_owned());
             }
             _ => {}
         }
     }
 
-    fn add_rocksdb(&mut self, table: &rocksdb::Table<Mapped>) {
+    fn add_rocksdb(&mut self, table: &rocksdb::Table<Content>) {
         let properties = table.properties();
         let layout = match table.filter_layout() {
             FilterLayout::None => "none".to_owned(),
@@ -220,11 +220,15 @@ impl Report {
             FilterLayout::BlockBased | FilterLayout::Unknown(_) => {
                 self.notes.push("its filters are not of a kind that is known: every key may be there".to_owned());
             }
+            _ if properties.knows_no_entry() => {
+                let note = "its filters hold prefixes by an extractor that is not known: every key may be there";
+                self.notes.push(note.to_owned());
+            }
             _ => {}
         }
     }
 
-    fn add_parquet(&mut self, path: &Path, file: &parquet::File<Mapped>, arguments: &FileArguments) -> Outcome<()> {
+    fn add_parquet(&mut self, path: &Path, file: &parquet::File<Content>, arguments: &FileArguments) -> Outcome<()> {
         let chunks = arguments.chunks(path, file)?;
         let mut without = 0_u64;
         for chunk in &chunks {

@@ -1,6 +1,7 @@
 //! Files and filters of other engines: opened, asked, inspected and checked.
 
 pub mod ask;
+mod content;
 mod describe;
 pub mod file;
 pub mod inspect;

@@ -56,15 +56,23 @@ impl<'a> FilterBlock<'a> {
     /// key, and what points outside answers "maybe".
     #[must_use]
     pub fn may_contain(&self, block_offset: u64, key: &[u8]) -> bool {
-        // A base of 64 or more is undefined in the original.
-        let number = block_offset.checked_shr(u32::from(self.base)).and_then(|number| usize::try_from(number).ok());
-        match number.and_then(|number| self.bounds(number)) {
+        match self.number(block_offset).and_then(|number| self.bounds(number)) {
             None => true,
             Some((start, limit)) => match self.filters.get(start..limit) {
                 Some(filter) => BloomFilter::new(filter).may_contain(key),
                 None => start != limit,
             },
         }
+    }
+
+    /// Whether the data block at `block_offset` has a filter; to any other the original answers "maybe".
+    pub(super) fn reaches(&self, block_offset: u64) -> bool {
+        self.number(block_offset).is_some_and(|number| number < self.len())
+    }
+
+    /// Which filter has the keys of the data block there. A base of 64 or more is undefined in the original.
+    fn number(&self, block_offset: u64) -> Option<usize> {
+        block_offset.checked_shr(u32::from(self.base)).and_then(|number| usize::try_from(number).ok())
     }
 
     /// Where filter `number` begins and ends by the offsets.

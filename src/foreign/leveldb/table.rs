@@ -43,6 +43,7 @@ pub struct Table<D> {
     index: Content,
     index_offset: u64,
     num_data_blocks: u64,
+    last_block_offset: u64,
     policy: Option<String>,
     filter: Option<Range<usize>>,
     /// The forms that keys may have; none when the filter has none of the first block's keys in any of them.
@@ -85,8 +86,7 @@ impl<D: AsRef<[u8]>> Table<D> {
     /// As [`Self::open`], and `Corrupt` for a key of the index without that form.
     pub fn open_as(bytes: D, form: KeyForm) -> Result<Self> {
         let mut table = Self::open_unread(bytes)?;
-        let is_ascending = table.check_index(form)?.is_ascending && table.first_keys_ascend(form).unwrap_or(true);
-        table.readings = vec![Reading { form, is_ascending }];
+        table.readings = vec![table.reading(form)?];
         Ok(table)
     }
 
@@ -113,12 +113,14 @@ impl<D: AsRef<[u8]>> Table<D> {
             index: index_content,
             index_offset: index.offset,
             num_data_blocks: 0,
+            last_block_offset: 0,
             policy,
             filter,
             readings: Vec::new(),
             bytes,
         };
-        table.num_data_blocks = table.check_index(KeyForm::User)?.len;
+        let found = table.check_index(KeyForm::User)?;
+        (table.num_data_blocks, table.last_block_offset) = (found.len, found.last_offset);
         Ok(table)
     }
 
@@ -165,6 +167,12 @@ impl<D: AsRef<[u8]>> Table<D> {
         Ok(is_ascending)
     }
 
+    /// A form of the keys, and whether they ascend in it: a first block that cannot be read may hold them in any order.
+    fn reading(&self, form: KeyForm) -> Result<Reading> {
+        let is_ascending = self.check_index(form)?.is_ascending && self.first_keys_ascend(form).unwrap_or(false);
+        Ok(Reading { form, is_ascending })
+    }
+
     /// The forms that nothing speaks against. A first block that cannot be read speaks against none.
     fn find_readings(&self) -> Result<Vec<Reading>> {
         let mut looks_internal = true;
@@ -189,8 +197,7 @@ impl<D: AsRef<[u8]>> Table<D> {
         }
         let mut readings = Vec::new();
         for (form, _) in forms.into_iter().zip(fits).filter(|(_, fits)| *fits) {
-            let is_ascending = self.check_index(form)?.is_ascending && self.first_keys_ascend(form).unwrap_or(true);
-            readings.push(Reading { form, is_ascending });
+            readings.push(self.reading(form)?);
         }
         Ok(readings)
     }
@@ -227,7 +234,8 @@ impl<D: AsRef<[u8]>> Table<D> {
 
     fn ask_all(&self, user_key: &[u8]) -> bool {
         let Some(block) = self.filter_block() else { return true };
-        block.is_empty()
+        // Blocks lie in the order of their offsets: if the last has a filter, all have.
+        !block.reaches(self.last_block_offset)
             || (0..block.len()).any(|number| block.filter(number).is_none_or(|filter| filter.may_contain(user_key)))
     }
 
@@ -243,10 +251,15 @@ impl<D: AsRef<[u8]>> Table<D> {
         self.policy.as_deref()
     }
 
-    /// The form of the keys; `None` when the filter has none of the first keys in any form.
+    /// The form of the keys; `None` when both are possible, or the filter has none of the first keys in any form.
     #[must_use]
     pub fn key_form(&self) -> Option<KeyForm> {
-        self.readings.first().map(|reading| reading.form)
+        if let [reading] = self.readings[..] { Some(reading.form) } else { None }
+    }
+
+    /// The forms that the keys may have: none when the filter has none of the first keys in any form.
+    pub fn key_forms(&self) -> impl Iterator<Item = KeyForm> {
+        self.readings.iter().map(|reading| reading.form)
     }
 
     /// How many data blocks the table has.
@@ -262,15 +275,15 @@ impl<D: AsRef<[u8]>> Table<D> {
     }
 
     /// Where each filter lies, empty ones too, in the order of the file. See [`FilterBlock::filter`] for what it says.
-    #[must_use]
-    pub fn filters(&self) -> Vec<FilterRange> {
-        let (Some(block), Some(place)) = (self.filter_block(), &self.filter) else { return Vec::new() };
-        let of = |number| {
-            let range = block.range(number)?;
-            let (offset, len_bytes) = ((place.start + range.start) as u64, range.len() as u64);
-            Some(FilterRange { offset, len_bytes, data_blocks: block.covers(number) })
-        };
-        (0..block.len()).filter_map(of).collect()
+    pub fn filters(&self) -> impl Iterator<Item = FilterRange> {
+        let place = self.filter.clone().unwrap_or_default();
+        self.filter_block().into_iter().flat_map(move |block| {
+            (0..block.len()).filter_map(move |number| {
+                let range = block.range(number)?;
+                let (offset, len_bytes) = ((place.start + range.start) as u64, range.len() as u64);
+                Some(FilterRange { offset, len_bytes, data_blocks: block.covers(number) })
+            })
+        })
     }
 
     /// Calls `each` with every user key of the table, in its order; versions of one key that follow each other count once.
@@ -278,14 +291,17 @@ impl<D: AsRef<[u8]>> Table<D> {
     /// # Errors
     /// When a data block does not hold, when the form of the keys cannot be told, and what `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if self.readings.len() > 1 {
+            // A key of the wrong form is another key, and a filter made of such would deny those that are there.
+            return Err(form_unknown("nothing tells whether its keys are a user's or a database's; say which"));
+        }
         self.for_each_version(once(each)).map(|_| ())
     }
 
     /// Calls `each` with every user key, as often as it is stored; gives the number of data blocks.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
-        let form = self.key_form().ok_or_else(|| Error::InvalidArgument {
-            what: "table",
-            reason: "its filter denies its first keys in every form that they may have; say which".to_owned(),
+        let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
+            form_unknown("its filter denies its first keys in every form that they may have; say which")
         })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
         while cursor.advance()? {
@@ -320,11 +336,19 @@ pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }
 
+fn form_unknown(reason: &str) -> Error {
+    Error::InvalidArgument { what: "table", reason: reason.to_owned() }
+}
+
 /// The name of the filter policy, and the filter block when the policy is known.
 fn find_filter(blocks: &Blocks<'_>, metaindex: BlockHandle) -> Result<(Option<String>, Option<BlockHandle>)> {
     let content = unpack(blocks.read(metaindex, Field::Metaindex)?)?;
     let (mut policy, mut filter) = (None, None);
     Block::leveldb(content.of(blocks.bytes()), metaindex.offset)?.check(|cursor| {
+        // RocksDB's first format has this magic, other types of entries, and other numbers for compressions.
+        if cursor.key().starts_with(b"rocksdb.") {
+            return Err(Error::Unsupported { field: Field::Version, found: 0 });
+        }
         if let Some(name) = cursor.key().strip_prefix(FILTER_PREFIX.as_bytes()) {
             policy = Some(String::from_utf8_lossy(name).into_owned());
             if name == POLICY.as_bytes() {

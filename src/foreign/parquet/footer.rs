@@ -20,6 +20,10 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// The magic of a file whose metadata are encrypted.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
+/// What a column chunk in the metadata has at least, by the fields that it must have: what is kept of one is longer than a struct
+/// without fields, which is a byte.
+const MIN_CHUNK_LEN_BYTES: u64 = 16;
+
 /// The physical type of a column, which says how a value is encoded before it is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -119,10 +123,12 @@ impl<D: AsRef<[u8]>> File<D> {
         self.num_row_groups
     }
 
-    /// The chunk of the column at `path` in a row group.
+    /// The chunk of the column at `path` in a row group; `None` also where several columns come to that path, since names may
+    /// have dots of their own: the filter of another column would deny values that are there.
     #[must_use]
     pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ColumnChunk> {
-        self.chunks.iter().find(|chunk| chunk.row_group == row_group && chunk.path == path)
+        let mut found = self.chunks.iter().filter(|chunk| chunk.row_group == row_group && chunk.path == path);
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// The filter of a chunk; `None` when it has none.
@@ -146,6 +152,14 @@ impl<D: AsRef<[u8]>> File<D> {
     #[must_use]
     pub fn may_contain(&self, chunk: &ColumnChunk, plain_value: &[u8]) -> bool {
         self.filter(chunk).ok().flatten().is_none_or(|filter| filter.may_contain(plain_value))
+    }
+
+    /// Answers for many values as [`Self::may_contain`] does, in their order, as many as there are of both.
+    pub fn may_contain_batch(&self, chunk: &ColumnChunk, plain_values: &[&[u8]], answers: &mut [bool]) {
+        match self.filter(chunk) {
+            Ok(Some(filter)) => filter.may_contain_batch(plain_values, answers),
+            _ => answers.iter_mut().zip(plain_values).for_each(|(answer, _)| *answer = true),
+        }
     }
 
     /// Reads the header of every filter; gives their number. A Parquet file has no checksums over filters.
@@ -224,24 +238,34 @@ fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<Co
             continue;
         }
         for _ in 0..structs(reader)? {
-            chunks.push(read_chunk(reader, row_group)?);
+            let start = reader.offset();
+            let chunk = read_chunk(reader, row_group)?;
+            if reader.offset() - start < MIN_CHUNK_LEN_BYTES {
+                return Err(reader.corrupt());
+            }
+            chunks.push(chunk);
         }
     }
     Ok(())
 }
 
-/// A `ColumnChunk`. One that lies in another file, or whose metadata are encrypted, has no filter here.
+/// A `ColumnChunk`. One that lies in another file, or is encrypted, has no filter here.
 fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ColumnChunk> {
     let mut chunk = ColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
-    let (mut last, mut is_elsewhere) = (0, false);
+    let (mut last, mut is_out_of_reach) = (0, false);
     while let Some((number, kind)) = reader.field(&mut last)? {
         match (number, kind) {
-            (1, Type::Binary) => is_elsewhere = !reader.binary()?.is_empty(),
+            (1, Type::Binary) => is_out_of_reach |= !reader.binary()?.is_empty(),
             (3, Type::Struct) => read_column_metadata(reader, &mut chunk)?,
+            // How it is encrypted: its filter is, too.
+            (8, Type::Struct) => {
+                is_out_of_reach = true;
+                reader.skip(kind)?;
+            }
             _ => reader.skip(kind)?,
         }
     }
-    chunk.filter = chunk.filter.filter(|_| !is_elsewhere);
+    chunk.filter = chunk.filter.filter(|_| !is_out_of_reach);
     Ok(chunk)
 }
 

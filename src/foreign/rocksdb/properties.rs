@@ -161,6 +161,12 @@ impl Properties {
         PrefixExtractor::from_name(&self.prefix_extractor).filter(|_| self.prefix_filtering)
     }
 
+    /// Whether the filters cannot be asked: they hold prefixes alone, and how those are made is not known.
+    #[cfg(feature = "cli")]
+    pub(crate) fn knows_no_entry(&self) -> bool {
+        !self.whole_key_filtering && self.extractor().is_none()
+    }
+
     pub(super) fn is_bytewise(&self) -> bool {
         self.comparator == BYTEWISE
     }

@@ -114,6 +114,18 @@ impl<D: AsRef<[u8]>> Table<D> {
         if self.properties.whole_key_filtering { self.ask(user_key, user_key) } else { self.prefix_may_match(user_key) }
     }
 
+    /// Answers for many keys as [`Self::may_contain`] does, in their order, as many as there are of both.
+    pub fn may_contain_batch(&self, user_keys: &[&[u8]], answers: &mut [bool]) {
+        if let (Place::Full(place), true) = (&self.filter, self.properties.whole_key_filtering)
+            && let Some(filter) = self.bytes.as_ref().get(place.clone())
+        {
+            return Filter::new(filter).may_contain_batch(user_keys, answers);
+        }
+        for (key, answer) in user_keys.iter().zip(answers) {
+            *answer = self.may_contain(key);
+        }
+    }
+
     /// Whether the table may contain a key with the prefix of `seek_key`, as an iterator that keeps to the prefix finds
     /// out; "maybe" where the key has none or the filters have no prefixes.
     #[must_use]
