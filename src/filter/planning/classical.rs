@@ -19,9 +19,9 @@ const D_LEFT_COUNTER_BITS: u64 = 2;
 const D_LEFT_REMAINDER_BITS: u64 = 48;
 /// How much more memory than the shortest Bloom filter one that is compressed may take before it is sent.
 const COMPRESSED_MEMORY: f64 = 4.0;
-/// A scalable filter begins with so many keys; each filter has twice the keys of the one before, and 0.9 of its rate.
+/// A scalable filter begins with so many keys; each filter has twice the keys of the one before, and 0.85 of its rate.
 const SCALABLE_FIRST_KEYS: u64 = 1024;
-const SCALABLE_RATIO: f64 = 0.9;
+const SCALABLE_RATIO: f64 = 0.85;
 /// Rates that are tried for a budget: from 1 down to 2^-100.
 const MAX_HALVINGS: f64 = 100.0;
 /// A hundred steps halve that to less than a rounding error.
@@ -43,7 +43,7 @@ pub enum Variant {
     /// sent (Mitzenmacher, 2002).
     Compressed,
     /// A row of partitioned filters, each for twice the keys of the one before (Almeida, Baquero, Preguiça, Hutchison, 2007):
-    /// here one that began with 1,024 keys, with rates in the ratio 0.9.
+    /// here one that began with 1,024 keys, with rates in the ratio 0.85.
     Scalable,
 }
 
@@ -220,15 +220,17 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     })
 }
 
-/// Of all numbers of probes whose filter is not too large in memory, the one with the least entropy.
+/// Of all numbers of probes up to the best in memory whose filter is not too large there, the one with the least entropy.
+/// More probes make a filter of mostly ones, which is as small once compressed and costs more to ask.
 fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
-    let most = COMPRESSED_MEMORY * shortest(num_keys, rate)?.bits as f64;
+    let shortest = shortest(num_keys, rate)?;
+    let most = COMPRESSED_MEMORY * shortest.bits as f64;
     let of = |probes: u32| {
         let bits = bits_for(num_keys, rate, probes);
         let set_share = rate.powf(1.0 / f64::from(probes));
         (bits <= most).then(|| (bits * entropy(set_share), bits, probes, set_share))
     };
-    let least = (1..=MAX_PROBES).filter_map(of).min_by(|one, other| one.0.total_cmp(&other.0));
+    let least = (1..=shortest.probes).filter_map(of).min_by(|one, other| one.0.total_cmp(&other.0));
     let plan = least.and_then(|(sent, memory, probes, set_share)| {
         let memory = whole(memory)?;
         let plan = scattered(Variant::Compressed, num_keys, (memory, probes, set_share), rate);
