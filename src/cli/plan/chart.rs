@@ -154,7 +154,7 @@ fn crossing(from: (f64, f64), to: (f64, f64)) -> Option<(f64, f64)> {
     let ends = [0.0, 1.0].into_iter();
     let crossed = ends.filter_map(|end| {
         let part = (end - from.1) / (to.1 - from.1);
-        (0.0..=1.0).contains(&part).then(|| (from.0 + part * (to.0 - from.0), end))
+        (0.0..=1.0).contains(&part).then_some((from.0 + part * (to.0 - from.0), end))
     });
     crossed.into_iter().find(|(x, _)| (0.0..=1.0).contains(x))
 }

@@ -1,4 +1,5 @@
-//! What queries were measured to take: read from the tables of docs/FILTERS.md, which `benches/peers` writes from its record.
+//! What queries were measured to take: read from the tables of docs/FILTERS.md, which `benches/peers` writes from its
+//! record.
 
 use std::fmt;
 

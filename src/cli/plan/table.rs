@@ -266,9 +266,9 @@ impl fmt::Display for Table {
             let (filters, keys) = (filters.join(", "), thousands(first.keys));
             writeln!(
                 f,
-                "ns: measured, not planned; one query of an absent key, hashed before, of {filters} with {keys} keys"
+                "ns: measured, not planned: one query of an absent key, hashed before, of {keys} keys, in {filters};"
             )?;
-            writeln!(f, "on {machine} (docs/FILTERS.md)")?;
+            writeln!(f, "{machine} (docs/FILTERS.md)")?;
         }
         Ok(())
     }
