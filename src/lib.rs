@@ -3,6 +3,7 @@
 //!
 //! * [`FilterBuilder`] collects the hashes of a file's keys and encodes a checksummed block.
 //! * [`FilterBlock`] reads such a block in place, from a slice, a vector or a memory map, and is safe on any bytes.
+//! * [`planning`] tells sizes and rates before anything is built.
 //! * `foreign` (feature `foreign`) reads and writes the filters of LevelDB, RocksDB and Parquet.
 //! * `lsm` (feature `lsm`) is a small log-structured store whose reads consult those blocks.
 //!
@@ -34,7 +35,7 @@ pub use block::{
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
-pub use filter::{Columns, FilterKind, FilterSpec, FilterView};
+pub use filter::{Columns, FilterKind, FilterSpec, FilterView, planning};
 pub use hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHash, KeyHasher, Secret};
 #[cfg(feature = "lsm")]
 pub use lsm::{Db, Options};

@@ -135,6 +135,15 @@ pub(crate) struct Trailer {
     pub(crate) extractor: Option<String>,
 }
 
+/// The length of a block with a payload of `payload_len_bytes` and a record of layers of `record_len_bytes`, without other
+/// records; `None` where it does not fit 64 bits.
+#[must_use]
+pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
+    let sums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_SUM_LEN_BYTES as u64;
+    let record = if record_len_bytes == 0 { 0 } else { RECORD_HEAD_LEN_BYTES + record_len_bytes };
+    payload_len_bytes.checked_add(sums)?.checked_add((record + TRAILER_LEN_BYTES) as u64)
+}
+
 /// The number of pages of a payload.
 pub(crate) fn page_count(payload_len: usize) -> usize {
     payload_len.div_ceil(PAGE_LEN_BYTES)

@@ -116,7 +116,7 @@ impl fmt::Display for Kinds {
 const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
 /// A whole number of bytes, with or without a unit.
-fn bytes(text: &str) -> Option<u64> {
+pub fn bytes(text: &str) -> Option<u64> {
     for (unit, shift) in UNITS {
         if let Some(number) = text.strip_suffix(unit) {
             return number.parse::<u64>().ok()?.checked_mul(1 << shift);

@@ -14,6 +14,7 @@ mod interrupt;
 mod keys;
 mod new_block;
 mod output;
+mod plan;
 mod progress;
 mod query;
 mod secret;
@@ -36,6 +37,7 @@ Examples:
   filterblock verify names.filter --against names.txt
   filterblock inspect --what-if 000012.sst
   filterblock convert -o 000012.filter --filter bumped-ribbon:fpr=0.01 000012.sst
+  filterblock plan --keys 1000000 --fpr 0.01
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
 
@@ -60,6 +62,7 @@ enum Command {
     Verify(verify::Arguments),
     Convert(convert::Arguments),
     Export(export::Arguments),
+    Plan(plan::Arguments),
     Bench(bench::Arguments),
     Db(db::Arguments),
 }
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Build(arguments) => build::run(arguments),
         Command::Convert(arguments) => convert::run(arguments),
         Command::Export(arguments) => export::run(arguments),
+        Command::Plan(arguments) => plan::run(arguments),
         Command::Query(arguments) => query::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),

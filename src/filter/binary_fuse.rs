@@ -227,6 +227,15 @@ fn read<const BITS: u32>(payload: &[u8], slot: u64) -> Option<u16> {
     }
 }
 
+/// The bytes and the rate of the filter that `spec` asks for, if the first seed will do; `None` where it would have too many
+/// slots.
+pub(super) fn planned(spec: FilterSpec, num_keys: u64) -> Option<(u64, f64)> {
+    let width = Width::new(u32::try_from(spec.millibits_per_key() / 1000).ok()?)?;
+    let geometry = build::geometries(width, num_keys).next()?;
+    let slots = u32::try_from(geometry.slots()).ok()?;
+    Some(((u64::from(slots) * u64::from(geometry.bits())).div_ceil(8), geometry.expected_rate()))
+}
+
 /// Builds the filter that `spec` asks for over `hashes`, which are distinct and sorted; where no seed will do, or it
 /// would have 2^32 slots or more (3.8 thousand million keys), a blocked Bloom filter of the same rate.
 ///

@@ -29,6 +29,7 @@ mod hashes;
 #[cfg(test)]
 mod hashes_tests;
 mod layer;
+mod plan;
 mod read;
 mod small;
 mod solve;
@@ -36,6 +37,7 @@ mod solve;
 mod tests;
 
 pub(super) use build::encode;
+pub(super) use plan::planned;
 pub(super) use read::{Geometry, Parities, Plain, Portable};
 
 /// Slots whose bits of one column make up a word.

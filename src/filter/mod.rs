@@ -10,6 +10,7 @@ mod bloom;
 mod bumped_ribbon;
 mod guard;
 pub(crate) mod math;
+pub mod planning;
 mod ribbon;
 mod spec;
 mod split_block;
@@ -335,39 +336,38 @@ fn room_behind(len: usize) -> usize {
     len / 1024 + 320
 }
 
-/// The kinds that are bits to set, in a payload whose size follows from the number of keys.
-fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Result<(Shape, Vec<u8>)> {
+/// The bytes of a kind that is bits to set, and its probes; `None` where they do not fit 64 bits.
+fn bloom_size(spec: FilterSpec, num_keys: u64, rounding: Rounding) -> Option<(u64, u32)> {
     let granule_len_bytes = match (spec.kind(), rounding) {
-        (FilterKind::BlockedBloom, _) => LINE_LEN_BYTES,
-        (FilterKind::SplitBlock, _) => Lanes::Narrow.block_len_bytes(),
-        (FilterKind::SplitBlock512, _) => Lanes::Wide.block_len_bytes(),
+        (FilterKind::BlockedBloom, _) => LINE_LEN_BYTES as u64,
+        (FilterKind::SplitBlock, _) => Lanes::Narrow.block_len_bytes() as u64,
+        (FilterKind::SplitBlock512, _) => Lanes::Wide.block_len_bytes() as u64,
         (_, Rounding::Words) => 8,
         (_, Rounding::Bytes) => 1,
     };
-    let num_keys = hashes.len() as u64;
-    let mut payload = math::granules(num_keys, spec.millibits_per_key(), granule_len_bytes as u64 * 8)
-        .and_then(|granules| usize::try_from(granules).ok()?.checked_mul(granule_len_bytes))
-        .filter(|&len| isize::try_from(len).is_ok())
-        .map(zeros)
-        .ok_or_else(|| Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" })?;
-    let millibits = math::millibits_per_key(payload.len() as u64 * 8, num_keys);
+    let granules = math::granules(num_keys, spec.millibits_per_key(), granule_len_bytes * 8)?;
+    let len_bytes = granules.checked_mul(granule_len_bytes)?;
+    let millibits = math::millibits_per_key(len_bytes.checked_mul(8)?, num_keys);
     let probes = match spec.kind() {
-        FilterKind::BlockedBloom => {
-            let probes = math::line_probes(millibits);
-            blocked::fill(&mut payload, probes, hashes);
-            probes
-        }
-        FilterKind::SplitBlock | FilterKind::SplitBlock512 => {
-            let lanes = if spec.kind() == FilterKind::SplitBlock { Lanes::Narrow } else { Lanes::Wide };
-            split_block::fill(lanes, &mut payload, hashes);
-            math::LANES
-        }
-        _ => {
-            let probes = math::bloom_probes(millibits);
-            bloom::fill(&mut payload, probes, hashes);
-            probes
-        }
+        FilterKind::BlockedBloom => math::line_probes(millibits),
+        FilterKind::SplitBlock | FilterKind::SplitBlock512 => math::LANES,
+        _ => math::bloom_probes(millibits),
     };
+    Some((len_bytes, probes))
+}
+
+/// The kinds that are bits to set, in a payload whose size follows from the number of keys.
+fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Result<(Shape, Vec<u8>)> {
+    let (mut payload, probes) = bloom_size(spec, hashes.len() as u64, rounding)
+        .and_then(|(len, probes)| Some((isize::try_from(len).ok()?.cast_unsigned(), probes)))
+        .map(|(len, probes)| (zeros(len), probes))
+        .ok_or_else(|| Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" })?;
+    match spec.kind() {
+        FilterKind::BlockedBloom => blocked::fill(&mut payload, probes, hashes),
+        FilterKind::SplitBlock => split_block::fill(Lanes::Narrow, &mut payload, hashes),
+        FilterKind::SplitBlock512 => split_block::fill(Lanes::Wide, &mut payload, hashes),
+        _ => bloom::fill(&mut payload, probes, hashes),
+    }
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_BLOOM_PROBES")]
     Ok((Shape::plain(spec.kind(), probes as u8), payload))
 }

@@ -217,6 +217,34 @@ fn parity(word: u128) -> u32 {
     (word as u64 ^ (word >> 64) as u64).count_ones() & 1
 }
 
+/// What is known of a filter before it is built.
+pub(super) struct Planned {
+    pub(super) len_bytes: u64,
+    /// Of the record in the trailer's extension.
+    pub(super) record_len_bytes: usize,
+    /// A mean over the blocks.
+    pub(super) columns: f64,
+    pub(super) rate: f64,
+}
+
+/// The filter that `spec` asks for, if the first seed will do; `None` where its size does not fit 64 bits.
+pub(super) fn planned(spec: FilterSpec, num_keys: u64) -> Option<Planned> {
+    let geometry = banding::geometries(spec, num_keys).next()?;
+    Some(Planned {
+        len_bytes: geometry.words().checked_mul(WORD_LEN_BYTES as u64)?,
+        record_len_bytes: record(&geometry).len(),
+        columns: geometry.words() as f64 / geometry.blocks as f64,
+        rate: geometry.expected_rate(),
+    })
+}
+
+/// What the trailer's extension has of a filter.
+fn record(geometry: &Geometry) -> Vec<u8> {
+    let mut layers = Vec::new();
+    put_varint(&mut layers, geometry.blocks);
+    layers
+}
+
 /// Builds the filter that `spec` asks for over `hashes`, which are distinct and sorted; where no seed and size will do,
 /// a blocked Bloom filter of the same rate, or of the same bits per key where it cannot have that rate.
 ///
@@ -225,11 +253,9 @@ fn parity(word: u128) -> u32 {
 pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec<u8>)> {
     for geometry in banding::geometries(spec, hashes.len() as u64) {
         if let Some(payload) = banding::build(&geometry, hashes) {
-            let mut layers = Vec::new();
-            put_varint(&mut layers, geometry.blocks);
             #[expect(clippy::cast_possible_truncation, reason = "at most 32")]
             let params = [geometry.columns as u8, geometry.seed, 0];
-            return Ok((Shape { kind: FilterKind::Ribbon, params, layers }, payload));
+            return Ok((Shape { kind: FilterKind::Ribbon, params, layers: record(&geometry) }, payload));
         }
     }
     let rate = spec.rate().unwrap_or_else(|| (-(spec.millibits_per_key() as f64) / 1000.0).exp2());

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Least and most thousandths of a bit per key: below one bit a filter says "maybe" to nearly everything, above a
 /// hundred every kind has long reached a rate that cannot be told from zero.
-const MILLIBITS: std::ops::RangeInclusive<u32> = 1_000..=100_000;
+pub(super) const MILLIBITS: std::ops::RangeInclusive<u32> = 1_000..=100_000;
 
 const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
                         that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512, \

@@ -10,6 +10,8 @@ mod run;
 mod source;
 mod store;
 
+pub use plot::COLOURS;
+
 use super::failure::Outcome;
 
 /// Measure what filters save

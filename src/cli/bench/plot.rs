@@ -35,7 +35,7 @@ const TICKS: [&[f64]; 8] = [
 const SHOWN_QUANTILE: f64 = 0.995;
 /// Told apart also without colour vision (Okabe and Ito, "Color universal design", 2008).
 const UNFILTERED: RGBColor = RGBColor(90, 90, 90);
-const COLOURS: [RGBColor; 4] =
+pub const COLOURS: [RGBColor; 4] =
     [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
 /// Pixels of a dash and of the gap behind it; when all colours are used, they come again with the next dash.
 const DASHES: [Option<(i32, i32)>; 3] = [None, Some((9, 4)), Some((2, 4))];

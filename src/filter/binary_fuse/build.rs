@@ -61,7 +61,7 @@ fn slots_per_1024_keys(num_keys: u64) -> u64 {
 }
 
 /// Geometries to try, one after the other.
-fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Geometry> {
+pub(super) fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Geometry> {
     let usual_log2 = 2 + SEGMENT_STEPS.iter().map(|&step| u32::from(step <= num_keys)).sum::<u32>();
     let factor = slots_per_1024_keys(num_keys);
     (0..MAX_SEEDS).filter_map(move |seed| {

@@ -16,28 +16,28 @@ use crate::hash::KeyHash;
 
 /// How densely layers are filled, and how many lanes share 64 Ki slots: each costs some slots.
 #[derive(Debug, Clone, Copy)]
-struct Density {
+pub(super) struct Density {
     /// Slots of a layer for each thousand keys: so few that hardly one stays empty. Of a million keys, 970 bump 3.2 % and
     /// leave 0.16 % of the slots empty, 950 bump 5.0 % and leave 0.05 %, 920 bump 8.0 % and leave 0.01 %.
-    slots_per_mille: u128,
+    pub(super) slots_per_mille: u128,
     /// `None` for one lane that is a whole layer.
     lanes: Option<usize>,
 }
 
 /// Up to here one system is smaller: from 1,500 keys on layers are in two of five cases, and by more and more.
-const SURELY_SINGLE_KEYS: usize = 1_500;
+pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
 /// Below this a single block of slots counts. What layers come to differs from one number of blocks to the next as much as
 /// from one set of keys to the next (of 3,000 keys 0.5 to 4 % more slots than keys), so several are tried, and one system
 /// too while it may be smaller still.
-const NEAR_BORDER_KEYS: usize = 9_728;
-const NEAR_BORDER_PER_MILLE: usize = 950;
+pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
+pub(super) const NEAR_BORDER_PER_MILLE: usize = 950;
 /// Blocks more than that are tried one after the other, until ...
 const BLOCKS_MORE: [isize; 4] = [0, -1, 1, -2];
 /// ... one slot in so many is to spare. Of 4,096 keys one try in three reaches that, of 8,000 nearly every one.
-const KEYS_A_SPARE_SLOT: usize = 160;
+pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
 /// With fewer keys one system takes a hundredth more slots, within a seventh of a per cent of what layers take, so there
 /// is one try.
-const ONE_TRY_KEYS: usize = 2_560;
+pub(super) const ONE_TRY_KEYS: usize = 2_560;
 /// Each bumped key is a mispredicted branch, so no more are bumped than the space asks: 3.2 % of few keys, ...
 const MORE: Density = Density { slots_per_mille: 970, lanes: Some(1) };
 /// ... of fewer still in two lanes: so the first files of this format were written.
@@ -50,7 +50,7 @@ const MANY_KEYS: usize = 60_000;
 const COMPACT: Density = Density { slots_per_mille: 930, lanes: None };
 /// So many keys or fewer make one system where that is smaller, as the bumped keys behind the last layer do. Longer ones need
 /// ever more spare slots.
-const MAX_SINGLE_KEYS: usize = 4_096;
+pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
 /// Seeds tried before a slot is added.
 const SEEDS: u8 = 8;
 /// Spare slots that a shape can tell, and more than ever were needed.
@@ -67,10 +67,7 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort
     let built = match keys {
         _ if keys <= SURELY_SINGLE_KEYS => single(columns, hashes),
         _ if keys < NEAR_BORDER_KEYS => smallest(columns, hashes),
-        _ if spec.is_compact() => layered(COMPACT),
-        _ if keys < MORE_KEYS => layered(FEW),
-        _ if keys < MANY_KEYS => layered(MORE),
-        _ => layered(MANY),
+        _ => layered(density(&spec, keys)),
     };
     if let Some(Built { shape, payload, .. }) = built {
         return Ok((shape, payload));
@@ -80,8 +77,18 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort
     filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort)
 }
 
+/// How densely the layers of many keys are filled.
+pub(super) fn density(spec: &FilterSpec, keys: usize) -> Density {
+    match keys {
+        _ if spec.is_compact() => COMPACT,
+        _ if keys < MORE_KEYS => FEW,
+        _ if keys < MANY_KEYS => MORE,
+        _ => MANY,
+    }
+}
+
 /// The columns that give the rate asked for, or that fit the bits.
-fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
+pub(super) fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
     if let Some(wanted) = spec.rate() {
         // Halving is exact, so that every platform chooses alike; a logarithm is not.
         let (mut all, mut rate) = (1, 0.5);
@@ -112,7 +119,7 @@ fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
 }
 
 /// The slots beyond the number of keys that a single system is tried with first.
-fn first_spare(keys: usize) -> usize {
+pub(super) fn first_spare(keys: usize) -> usize {
     if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 100 }
 }
 
@@ -220,13 +227,7 @@ fn build_layers(
     let rows = scratch.first_mut()?;
     let last = if next.is_empty() { None } else { Some(solve_single(columns, next, rows)?) };
     let [low, high] = [(columns.fewer_share & 0xff) as u8, (columns.fewer_share >> 8) as u8];
-    let mut record = Vec::new();
-    layers.iter().for_each(|layer: &Layer| put_varint(&mut record, layer.blocks.count as u64));
-    put_varint(&mut record, 0);
-    if let Some((small, _)) = &last {
-        put_varint(&mut record, small.slots as u64);
-        record.push(small.seed);
-    }
+    let record = record(&layers, last.as_ref().map(|(small, _)| small));
     let (small, last_groups) = last.map_or((None, Vec::new()), |(small, groups)| (Some(small), groups));
     let in_layers: usize = layers.iter().map(|layer| layer.blocks.count * BLOCK_SLOTS).sum();
     let slots = in_layers + small.as_ref().map_or(0, |small| small.slots);
@@ -234,6 +235,18 @@ fn build_layers(
     let payload = assemble(&geometry, built, &last_groups)?;
     let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.param(), low, high], layers: record };
     Some(Built { shape, payload, slots })
+}
+
+/// Blocks of each layer, a zero, and the slots and the seed of the last system, if there is one.
+pub(super) fn record(layers: &[Layer], last: Option<&Small>) -> Vec<u8> {
+    let mut record = Vec::new();
+    layers.iter().for_each(|layer| put_varint(&mut record, layer.blocks.count as u64));
+    put_varint(&mut record, 0);
+    if let Some(small) = last {
+        put_varint(&mut record, small.slots as u64);
+        record.push(small.seed);
+    }
+    record
 }
 
 /// The bytes of a layer.

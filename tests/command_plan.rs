@@ -1,0 +1,234 @@
+//! The command `filterblock plan`: its numbers against formulas worked out here, its JSON, its pictures, and what it refuses.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+mod shell;
+
+use std::fs;
+
+use serde_json::Value;
+use shell::Shell;
+
+const KEYS: &str = "1000000";
+const PICTURES: [&str; 4] =
+    ["plan-exponent.svg", "plan-rate-by-keys.svg", "plan-rate-by-probes.svg", "plan-space-by-rate.svg"];
+
+fn plan(arguments: &[&str]) -> Value {
+    let arguments: Vec<&str> = ["plan", "--json", "--keys"].iter().chain(arguments).copied().collect();
+    Shell::new().run(&arguments).json(0)
+}
+
+/// The row of a filter whose specification begins with `name`, up to its colon.
+fn row<'a>(plan: &'a Value, name: &str) -> &'a Value {
+    let rows = plan["filters"].as_array().unwrap();
+    rows.iter().find(|row| row["filter"].as_str().unwrap().split(':').next() == Some(name)).unwrap()
+}
+
+fn number(row: &Value, field: &str) -> f64 {
+    row[field].as_f64().unwrap_or_else(|| panic!("{field} of {row}"))
+}
+
+#[test]
+fn sizes_for_a_rate_are_those_of_the_formulas() {
+    let plan = plan(&[KEYS, "--fpr", "0.01"]);
+    let bits = |name| number(row(&plan, name), "bits_per_key");
+    // The least of -k / ln(1 - c^(1/k)), and for each 4 KiB of payload four bytes, and sixty.
+    let shortest = (1..=30).map(|k| -f64::from(k) / (1.0 - 0.01f64.powf(1.0 / f64::from(k))).ln());
+    let bloom = shortest.fold(f64::INFINITY, f64::min);
+    let of_block = |bits: f64| bits * (1.0 + 4.0 / 4096.0) + 60.0 * 8.0 / 1e6;
+    assert!((bits("bloom") - of_block(bloom)).abs() < 0.001, "{}", bits("bloom"));
+    // A line more than that, two and a half per cent at most; the others in the order of docs/FILTERS.md.
+    assert!(bits("blocked-bloom") > bits("bloom") && bits("blocked-bloom") < 1.04 * bits("bloom"));
+    assert!(bits("split-block") > bits("split-block-512") && bits("split-block-512") > bits("blocked-bloom"));
+    let least = 100f64.log2();
+    assert!((1.005..1.03).contains(&(bits("bumped-ribbon") / least)), "{}", bits("bumped-ribbon"));
+    assert!((1.02..1.07).contains(&(bits("ribbon") / least)), "{}", bits("ribbon"));
+    // Eight bits of fingerprint in 1.125 slots for each key.
+    assert!((bits("binary-fuse") / of_block(9.0) - 1.0).abs() < 0.02, "{}", bits("binary-fuse"));
+    assert_eq!(number(row(&plan, "binary-fuse"), "expected_false_positive_rate"), 1.0 / 256.0);
+    // Counters of four bits; remainders of twelve with two of counter, in three quarters of the cells.
+    assert!((bits("counting") - 4.0 * bloom).abs() < 0.001);
+    assert!((bits("d-left") - 14.0 * 4.0 / 3.0).abs() < 0.001);
+    for name in ["bloom", "blocked-bloom", "split-block", "bumped-ribbon", "ribbon", "counting", "partitioned"] {
+        let rate = number(row(&plan, name), "expected_false_positive_rate");
+        assert!((0.0097..0.0101).contains(&rate), "{name}: {rate}");
+    }
+}
+
+#[test]
+fn rates_for_bits_are_those_of_the_formulas() {
+    let plan = plan(&[KEYS, "--bits-per-key", "10"]);
+    let rate = |name| number(row(&plan, name), "expected_false_positive_rate");
+    let textbook = (1.0 - (-0.7f64).exp()).powi(7);
+    assert!((rate("bloom") / textbook - 1.0).abs() < 1e-3, "{}", rate("bloom"));
+    // A line of 512 bits with a Poisson number of keys, six probes: a 512th of the bits each, as good as independent.
+    let (mut weight, mut in_lines) = ((-51.2f64).exp(), 0.0);
+    for keys in 0..200 {
+        in_lines += weight * (1.0 - (511.0f64 / 512.0).powi(6 * keys)).powi(6);
+        weight *= 51.2 / f64::from(keys + 1);
+    }
+    assert!((rate("blocked-bloom") / in_lines - 1.0).abs() < 0.03, "{} {in_lines}", rate("blocked-bloom"));
+    assert!(rate("bumped-ribbon") < 1.05 * 2f64.powi(-10) && rate("bumped-ribbon") > 2f64.powi(-10));
+    assert_eq!(rate("binary-fuse"), 2f64.powi(-8), "8 bits of fingerprint take 9.1, 12 take 13.7");
+    // A quarter of the bits.
+    let quarter = (1..9).map(|k| (1.0 - (-f64::from(k) / 2.5).exp()).powi(k)).fold(1.0, f64::min);
+    assert!((rate("counting") / quarter - 1.0).abs() < 0.01, "{} {quarter}", rate("counting"));
+    // 14 bits a cell at three quarters are 18.7; 10 bits a key leave 5 for the remainder: 24 / 32.
+    assert_eq!(rate("d-left"), 0.75);
+}
+
+#[test]
+fn what_fits_in_memory_does_and_nearly_fills_it() {
+    let plan = plan(&[KEYS, "--memory", "1MiB"]);
+    for row in plan["filters"].as_array().unwrap() {
+        let Some(len) = row["len_bytes"].as_f64() else {
+            assert!(row["refused"].as_str().unwrap().contains("takes more"), "{row}");
+            continue;
+        };
+        assert!(len <= 1_048_576.0, "{row}");
+        let name = row["filter"].as_str().unwrap();
+        let by_steps = ["binary-fuse", "d-left", "compressed", "scalable"].iter().any(|steps| name.starts_with(steps));
+        assert!(by_steps || len > 1_048_576.0 * 0.998, "{row}");
+    }
+    // What is planned is what is built.
+    let shell = Shell::new();
+    let keys: String = (0..20_000).map(|key| format!("{key}\n")).collect();
+    shell.write("keys", &keys);
+    let planned = shell.run(&["plan", "--keys", "20000", "--memory", "25KiB", "--json"]).json(0);
+    for kind in ["bloom", "blocked-bloom", "split-block", "split-block-512", "bumped-ribbon"] {
+        let row = row(&planned, kind);
+        let built =
+            shell.run(&["build", "-o", kind, "--filter", row["filter"].as_str().unwrap(), "--json", "keys"]).json(0);
+        let off = built["block_len_bytes"].as_f64().unwrap() / number(row, "len_bytes");
+        let most = if kind == "bumped-ribbon" { 0.003 } else { 0.0 };
+        assert!((off - 1.0).abs() <= most, "{kind}: {off}");
+    }
+}
+
+#[test]
+fn a_row_has_all_that_its_table_tells() {
+    let planned = plan(&[KEYS, "--fpr", "0.01"]);
+    assert_eq!((&planned["keys"], &planned["budget"]["false_positive_rate"]), (&1_000_000.into(), &0.01.into()));
+    let filters: Vec<&str> =
+        planned["filters"].as_array().unwrap().iter().map(|row| row["filter"].as_str().unwrap()).collect();
+    assert_eq!(
+        filters,
+        [
+            "bloom:fpr=0.01",
+            "blocked-bloom:fpr=0.01",
+            "split-block:fpr=0.01",
+            "split-block-512:fpr=0.01",
+            "bumped-ribbon:fpr=0.01",
+            "ribbon:fpr=0.01",
+            "binary-fuse:fpr=0.01",
+            "partitioned",
+            "counting",
+            "d-left",
+            "compressed",
+            "scalable"
+        ]
+    );
+    for (i, row) in planned["filters"].as_array().unwrap().iter().enumerate() {
+        for field in
+            ["len_bytes", "bits_per_key", "expected_false_positive_rate", "lines_if_absent", "lines_if_present"]
+        {
+            assert!(number(row, field) > 0.0, "{field} of {row}");
+        }
+        assert_eq!(row["in_memory_only"], i >= 7);
+        assert!(row["refused"].is_null());
+        // Only what was measured has nanoseconds, and it tells of what and where.
+        assert_eq!(row["measured"].is_null(), i >= 7);
+        if i < 7 {
+            assert!(number(&row["measured"], "ns_if_absent") > 0.5);
+            assert_eq!(row["measured"]["keys"], 1_000_000);
+            let kind = |filter: &Value| filter.as_str().unwrap().split(':').next().unwrap().to_owned();
+            assert_eq!(kind(&row["measured"]["filter"]), kind(&row["filter"]));
+        }
+    }
+    assert!(planned["measured_on"].as_str().unwrap().contains("cores"));
+    let compressed = row(&planned, "compressed");
+    assert!(number(compressed, "memory_len_bytes") > number(compressed, "len_bytes"));
+}
+
+#[test]
+fn the_table_is_for_people() {
+    let text = Shell::new().run(&["plan", "--keys", KEYS, "--fpr", "0.000001"]).exits(0);
+    for part in [
+        "1,000,000 keys at a rate of 0.00010 %",
+        "| bloom:fpr=0.000001 ",
+        "in memory only",
+        "binary-fuse: its lowest rate is 1.5e-5, of binary-fuse:16",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused_in_words() {
+    let shell = Shell::new();
+    for (arguments, parts) in [
+        (&["--keys", "0", "--fpr", "0.01"][..], &["--keys 0", "nothing to plan"][..]),
+        (&["--keys", "10", "--fpr", "0"], &["--fpr 0:", "above 0 and below 1"]),
+        (&["--keys", "10", "--fpr", "1"], &["--fpr 1:", "above 0 and below 1"]),
+        (&["--keys", "10", "--fpr", "NaN"], &["--fpr NaN:", "above 0 and below 1"]),
+        (&["--keys", "10", "--fpr=-0.5"], &["--fpr -0.5:", "above 0 and below 1"]),
+        (&["--keys", "10", "--fpr", "1e-40"], &["no kind of filter has so low a rate", "the lowest, of "]),
+        (&["--keys", "10", "--bits-per-key", "0.5"], &["--bits-per-key 0.5", "1 to 100"]),
+        (&["--keys", "10", "--bits-per-key", "101"], &["1 to 100"]),
+        (&["--keys", "10", "--bits-per-key", "inf"], &["1 to 100"]),
+        (&["--keys", "1000000", "--memory", "100KiB"], &["102,400 bytes are too few for 1,000,000 keys"]),
+        (&["--keys", "10", "--memory", "0"], &["too few"]),
+        (&["--keys", "10", "--memory", "1.5MB"], &["--memory", "KiB, MiB, GiB, TiB"]),
+        (&["--keys", "10", "--memory", "99999999999TiB"], &["--memory"]),
+        (&["--keys", "72057594037927937", "--fpr", "0.01"], &["2^56 keys", "64 bits"]),
+        (&["--keys", "99999999999999999999", "--fpr", "0.01"], &["--keys"]),
+        (&["--keys", "-1", "--fpr", "0.01"], &["-1"]),
+        (&["--keys", "10"], &["--fpr", "--bits-per-key", "--memory"]),
+        (&["--keys", "10", "--fpr", "0.1", "--memory", "1MiB"], &["cannot be used with"]),
+        (&["--fpr", "0.1"], &["--keys"]),
+    ] {
+        let arguments: Vec<&str> = ["plan"].iter().chain(arguments).copied().collect();
+        shell.run(&arguments).fails_with(parts);
+        let drawing: Vec<&str> = arguments.iter().chain(&["--svg", "pictures"]).copied().collect();
+        shell.run(&drawing).fails_with(parts);
+    }
+    assert!(shell.files().is_empty(), "nothing is drawn of what cannot be planned");
+    shell.write("file", "");
+    shell.run(&["plan", "--keys", "10", "--fpr", "0.1", "--svg", "file"]).fails_with(&["file"]);
+}
+
+#[test]
+fn the_largest_number_of_keys_overflows_nowhere() {
+    let most = "72057594037927936";
+    for budget in [["--fpr", "0.01"], ["--bits-per-key", "100"], ["--memory", "16777215TiB"]] {
+        let planned = plan(&[&[most][..], &budget].concat());
+        let found = planned["filters"].as_array().unwrap().iter().filter(|row| row["len_bytes"].is_u64()).count();
+        assert!(found >= 8, "{planned}");
+        for row in planned["filters"].as_array().unwrap().iter().filter(|row| row["len_bytes"].is_u64()) {
+            assert!((1.0..300.0).contains(&number(row, "bits_per_key")), "{row}");
+        }
+    }
+}
+
+/// `filterblock plan --keys 1000000 --fpr 0.01 --svg docs` draws them.
+#[test]
+fn the_pictures_in_the_documents_are_what_is_drawn() {
+    let shell = Shell::new();
+    shell.run(&["plan", "--keys", KEYS, "--fpr", "0.01", "--svg", "new/pictures"]).exits(0);
+    let mut drawn: Vec<_> =
+        fs::read_dir(shell.path("new/pictures")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    drawn.sort();
+    assert_eq!(drawn, PICTURES);
+    let page = fs::read_to_string("docs/FILTERS.md").unwrap();
+    for name in PICTURES {
+        assert!(page.contains(name), "docs/FILTERS.md does not show {name}");
+        let new = fs::read_to_string(shell.path("new/pictures").join(name)).unwrap();
+        // Elsewhere a logarithm may differ in its last digit, and a point by a pixel.
+        if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            assert!(new == fs::read_to_string(format!("docs/{name}")).unwrap(), "docs/{name} is not what is drawn");
+        }
+    }
+    // And again, over what is there.
+    shell.run(&["plan", "--keys", KEYS, "--fpr", "0.01", "--svg", "new/pictures"]).exits(0);
+}
