@@ -111,6 +111,18 @@ pub enum Error {
         /// The last one given out.
         last: u64,
     },
+    /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
+    TooLarge {
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// A key was to be removed that is certainly not there. Nothing was changed.
+    KeyAbsent,
+    /// A filter of fixed size has no room for another key. Nothing was changed.
+    NoRoom {
+        /// The keys it was made for.
+        capacity: u64,
+    },
 }
 
 impl Error {
@@ -194,6 +206,11 @@ impl fmt::Display for Error {
                 f,
                 "the store takes no more writes: {field} {last} is near the last there is; a new store can take its pairs"
             ),
+            Self::TooLarge { what } => write!(f, "{what} of this size does not fit in memory"),
+            Self::KeyAbsent => write!(f, "the key to remove is certainly not there; nothing was changed"),
+            Self::NoRoom { capacity } => {
+                write!(f, "the filter, made for {capacity} keys, has no room for this one; nothing was changed")
+            }
         }
     }
 }

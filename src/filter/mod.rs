@@ -6,7 +6,7 @@
 mod arch;
 mod binary_fuse;
 mod blocked;
-mod bloom;
+pub(crate) mod bloom;
 mod bumped_ribbon;
 mod guard;
 pub(crate) mod math;
@@ -131,7 +131,7 @@ impl Shape {
     pub(crate) const FULL: Self = Self::plain(FilterKind::Full, 0);
 
     /// A shape of one parameter.
-    const fn plain(kind: FilterKind, param: u8) -> Self {
+    pub(crate) const fn plain(kind: FilterKind, param: u8) -> Self {
         Self { kind, params: [param, 0, 0], layers: Vec::new() }
     }
 }

@@ -1,0 +1,61 @@
+//! The Bloom family in memory, open to changes: what a filter block, which is written once, cannot do.
+//!
+//! | Struct | For |
+//! |---|---|
+//! | [`Bloom`] | keys that come one by one, from many threads; [`Bloom::freeze`] makes a filter block of it |
+//!
+//! Each struct holds the seed under which it hashes keys, and every method that takes a key has a twin that takes its
+//! [`KeyHash`] under that seed. docs/VARIANTS.md compares them.
+
+mod bloom;
+mod shape;
+
+pub use bloom::Bloom;
+
+use crate::error::Result;
+use crate::hash::{HashSeed, KeyHash};
+
+/// A set that may say "maybe" of a key that it does not have.
+pub trait Membership {
+    /// The seed under which keys are hashed.
+    fn seed(&self) -> HashSeed;
+
+    /// `false` if the key was certainly not added, or was removed; `true` if it may be there.
+    fn may_contain_hash(&self, hash: KeyHash) -> bool;
+
+    /// As [`Membership::may_contain_hash`].
+    fn may_contain(&self, key: &[u8]) -> bool {
+        self.may_contain_hash(KeyHash::of(key, self.seed()))
+    }
+}
+
+/// A set from which keys can be removed.
+///
+/// Remove only what was added: a key that was not, but is answered "maybe", shares its cells with others, and removing it
+/// would take them along. Only its caller can know; what is certainly absent is refused.
+pub trait Removable: Membership {
+    /// Takes back one insertion of the key.
+    ///
+    /// # Errors
+    /// [`Error::KeyAbsent`](crate::Error::KeyAbsent) when the key is certainly not there; nothing is changed.
+    fn remove_hash(&mut self, hash: KeyHash) -> Result<()>;
+
+    /// As [`Removable::remove_hash`].
+    ///
+    /// # Errors
+    /// As [`Removable::remove_hash`].
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
+        self.remove_hash(KeyHash::of(key, self.seed()))
+    }
+}
+
+/// A multiset that says how often it has a key.
+pub trait Frequency: Membership {
+    /// How often the key is there at most; [`u64::MAX`] where a counter is full and there is no saying.
+    fn estimate_hash(&self, hash: KeyHash) -> u64;
+
+    /// As [`Frequency::estimate_hash`].
+    fn estimate(&self, key: &[u8]) -> u64 {
+        self.estimate_hash(KeyHash::of(key, self.seed()))
+    }
+}
