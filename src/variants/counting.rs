@@ -132,13 +132,12 @@ impl Counting {
         rate_of(self.counters.cells().iter(), self.counters.shape())
     }
 
-    /// A bound of the probability that with so many keys any counter is full: `m (e n k / (j m))^j` for counters that are full
-    /// at `j - 1` and miss something at `j`.
+    /// A bound of the probability that any counter is raised `count` times by so many distinct keys: `m (e n k / (j m))^j`. One
+    /// that is full has missed something when it is raised `2^bits` times.
     #[must_use]
-    pub fn overflow_bound(&self, keys: u64) -> f64 {
+    pub fn bound_of_reaching(&self, count: u32, keys: u64) -> f64 {
         let Shape { cells, probes } = self.counters.shape();
-        let count = f64::from(self.counter_bits as u32).exp2();
-        let load = keys as f64 * f64::from(probes) / cells as f64;
+        let (count, load) = (f64::from(count), keys as f64 * f64::from(probes) / cells as f64);
         (cells as f64 * (std::f64::consts::E * load / count).powf(count)).min(1.0)
     }
 
