@@ -12,18 +12,19 @@
 //! | [`Stable`] | duplicates in an endless stream; the only one that **may deny a key** |
 //!
 //! Each struct holds the seed under which it hashes keys, and every method that takes a key has a twin that takes its
-//! [`KeyHash`] under that seed. docs/VARIANTS.md compares them.
+//! [`KeyHash`] under that seed. Each has a module that says how it works, and when another is better; docs/VARIANTS.md compares
+//! them.
 
-mod bloom;
+pub mod bloom;
 mod counters;
-mod counting;
-mod d_left;
-mod dynamic_counting;
-mod partitioned;
-mod scalable;
+pub mod counting;
+pub mod d_left;
+pub mod dynamic_counting;
+pub mod partitioned;
+pub mod scalable;
 mod shape;
-mod spectral;
-mod stable;
+pub mod spectral;
+pub mod stable;
 
 pub use bloom::Bloom;
 pub use counting::{CounterBits, Counting};
