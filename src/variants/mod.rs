@@ -8,9 +8,12 @@
 //! [`KeyHash`] under that seed. docs/VARIANTS.md compares them.
 
 mod bloom;
+mod bloomier;
+mod compressed;
 mod shape;
 
 pub use bloom::Bloom;
+pub use bloomier::{Bloomier, MutableBloomier};
 
 use crate::error::Result;
 use crate::hash::{HashSeed, KeyHash};
