@@ -3,17 +3,53 @@
 //! | Struct | For |
 //! |---|---|
 //! | [`Bloom`] | keys that come one by one, from many threads; [`Bloom::freeze`] makes a filter block of it |
+//! | [`Partitioned`] | the same with one bit of a key in each of `k` slices |
+//! | [`Counting`] | keys that are removed again; sent to others as a plain filter |
+//! | [`DLeft`] | keys that are removed again, in half the memory |
+//! | [`Spectral`] | how often a key is there |
+//! | [`DynamicCounting`] | the same, for counts of unknown size and with removals |
+//! | [`Scalable`] | a number of keys that nobody knows |
+//! | [`Bloomier`], [`MutableBloomier`] | a short value for each of a set of keys |
+//! | [`Noisy`] | a set shown to others in steps, each of which halves what they do not know |
+//! | [`FileFilter`] | a filter that is kept in a file |
+//! | [`Stable`] | duplicates in an endless stream; the only one that **may deny a key** |
+//!
+//! Two [`Bloom`]s of one shape are united, intersected and compared ([`Comparison`]), and so are filter blocks
+//! ([`merge_blocks`], [`compare_blocks`]); [`Bloom::compress`] packs one for transport.
 //!
 //! Each struct holds the seed under which it hashes keys, and every method that takes a key has a twin that takes its
 //! [`KeyHash`] under that seed. docs/VARIANTS.md compares them.
 
+mod algebra;
+mod blocks;
 mod bloom;
 mod bloomier;
 mod compressed;
+mod counters;
+mod counting;
+mod d_left;
+mod dynamic_counting;
+mod file_filter;
+mod noisy;
+mod partitioned;
+mod scalable;
 mod shape;
+mod spectral;
+mod stable;
 
+pub use algebra::{Comparison, Estimate};
+pub use blocks::{Difference, compare_blocks, differences, merge_blocks};
 pub use bloom::Bloom;
 pub use bloomier::{Bloomier, MutableBloomier};
+pub use counting::{CounterBits, Counting};
+pub use d_left::DLeft;
+pub use dynamic_counting::DynamicCounting;
+pub use file_filter::FileFilter;
+pub use noisy::Noisy;
+pub use partitioned::Partitioned;
+pub use scalable::{Growth, Scalable};
+pub use spectral::{Spectral, SpectralMode};
+pub use stable::{Stable, StableShape};
 
 use crate::error::Result;
 use crate::hash::{HashSeed, KeyHash};
