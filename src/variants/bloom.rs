@@ -182,7 +182,12 @@ impl Bloom {
 
     /// The words of bits, in order.
     pub(super) fn words(&self) -> impl Iterator<Item = u64> {
-        self.words.iter().map(|word| word.load(Ordering::Relaxed))
+        self.words_from(0)
+    }
+
+    /// The words from that one on.
+    pub(super) fn words_from(&self, index: usize) -> impl Iterator<Item = u64> {
+        self.words.iter().skip(index).map(|word| word.load(Ordering::Relaxed))
     }
 }
 
