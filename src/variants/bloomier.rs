@@ -168,7 +168,6 @@ fn low_bits(word: u128, width: u32) -> u32 {
 }
 
 /// Bits of the hash that neither the order of the hashes nor the coefficients of a row tell.
-#[expect(clippy::cast_possible_truncation, reason = "the high half, shifted down")]
 fn fingerprint(hash: KeyHash, width: u32) -> u32 {
     let mixed = hash.raw().wrapping_mul(FINGERPRINT);
     let mixed = (mixed ^ mixed >> 32).wrapping_mul(FINGERPRINT);

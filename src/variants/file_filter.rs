@@ -24,6 +24,8 @@
 //! * When not: for keys that are all there, build a filter block; for keys that come and go, a store.
 
 mod base64;
+mod combine;
+mod describe;
 mod layout;
 mod on_disk;
 
@@ -37,7 +39,7 @@ use on_disk::{Lock, Writer};
 use super::shape::Shape;
 use super::{Bloom, Membership};
 use crate::bits;
-use crate::error::{Error, Field, Result};
+use crate::error::{Error, Result};
 use crate::filter::bloom::positions;
 use crate::hash::{HashSeed, KeyHash};
 
@@ -111,48 +113,6 @@ impl FileFilter {
         let path = path.as_ref();
         let (image, _) = on_disk::load(path, false).map_err(|error| error.in_file(path))?;
         Self::of_image(path, image, None)
-    }
-
-    /// A file of the same keys.
-    ///
-    /// # Errors
-    /// As [`FileFilter::create`].
-    pub fn copy(&self, path: impl AsRef<Path>) -> Result<Self> {
-        let (bloom, length) = self.snapshot();
-        Self::make(path.as_ref(), self.header, length, bloom)
-    }
-
-    /// A file without keys, of the same shape and seed, so that the two can be united.
-    ///
-    /// # Errors
-    /// As [`FileFilter::create`].
-    pub fn copy_template(&self, path: impl AsRef<Path>) -> Result<Self> {
-        let bloom = Bloom::of_shape(self.header.shape, self.header.seed)?;
-        Self::make(path.as_ref(), self.header, Length::Known(0), bloom)
-    }
-
-    /// The whole filter as text: a third larger than the file.
-    #[must_use]
-    pub fn to_base64(&self) -> String {
-        let (bloom, length) = self.snapshot();
-        let mut bytes = Vec::new();
-        // A vector takes all that is written.
-        let _ = layout::write(&mut bytes, &self.header, length, &bloom);
-        base64::encode(&bytes)
-    }
-
-    /// Makes a file of the text that [`to_base64`](Self::to_base64) gave.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] for any other text, a damaged page included; as [`FileFilter::create`].
-    pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
-        let bytes = base64::decode(text)?;
-        let Image { header, length, bloom, damaged_pages } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
-        // Whoever sent the text still has it.
-        if damaged_pages > 0 {
-            return Err(Error::Corrupt { field: Field::Page, offset: 0 });
-        }
-        Self::make(path.as_ref(), header, length, bloom)
     }
 
     fn make(path: &Path, header: Header, length: Length, bloom: Bloom) -> Result<Self> {
@@ -248,56 +208,6 @@ impl FileFilter {
         if self.writer.is_some() { self.sync() } else { Ok(()) }
     }
 
-    /// Takes the keys of `other` in; in the file after [`sync`](Self::sync). The number of keys is not known from then on.
-    ///
-    /// # Errors
-    /// [`Error::Unlike`] for another size, number of probes or seed; [`Error::ReadOnly`].
-    pub fn union_with(&self, other: &Self) -> Result<()> {
-        self.writer()?;
-        self.bloom.check_alike(&other.bloom)?;
-        let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        self.length_state.fetch_max(LENGTH_COMBINED, Ordering::Relaxed);
-        for (index, (theirs, ours)) in other.bloom.words().zip(self.bloom.words()).enumerate() {
-            if theirs & !ours != 0 {
-                self.bloom.or_word(index, theirs);
-                self.mark(index / WORDS_PER_PAGE);
-            }
-        }
-        Ok(())
-    }
-
-    /// Leaves the keys that `other` has too, in a new file that takes this one's place: durable when it is done. The number
-    /// of keys is not known from then on.
-    ///
-    /// # Errors
-    /// As [`FileFilter::union_with`]; when a write, sync or rename fails: nothing is changed, but for a rename, after which
-    /// the filter takes no more changes until it is opened again ([`Error::Poisoned`]).
-    pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
-        let bloom = self.bloom.intersection(&other.bloom)?;
-        self.replace(bloom, Length::Combined)
-    }
-
-    /// Forgets all keys, in a new file as [`intersect_with`](Self::intersect_with) does.
-    ///
-    /// # Errors
-    /// As [`FileFilter::intersect_with`].
-    pub fn clear(&mut self) -> Result<()> {
-        let bloom = Bloom::of_shape(self.header.shape, self.header.seed)?;
-        self.replace(bloom, Length::Known(0))
-    }
-
-    fn replace(&mut self, bloom: Bloom, length: Length) -> Result<()> {
-        let header = Header { id: layout::new_id(), ..self.header };
-        let writer = self.writer.as_mut().ok_or_else(|| Error::ReadOnly.in_file(&self.path))?;
-        let writer = writer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        writer.replace(&self.path, &header, length, &bloom)?;
-        (self.header, self.bloom, self.damaged_pages) = (header, bloom, 0);
-        self.dirty.iter_mut().for_each(|mark| *mark.get_mut() = false);
-        *self.added.get_mut() = 0;
-        *self.length_state.get_mut() = if length == Length::Combined { LENGTH_COMBINED } else { LENGTH_KNOWN };
-        Ok(())
-    }
-
     fn writer(&self) -> Result<&Mutex<Writer>> {
         self.writer.as_ref().ok_or_else(|| Error::ReadOnly.in_file(&self.path))
     }
@@ -321,81 +231,6 @@ impl FileFilter {
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         (self.bloom.clone(), self.length())
     }
-
-    /// The number of keys added, as far as each was certainly not there when it came. After a crash those of a sync that was
-    /// not done are not counted.
-    ///
-    /// # Errors
-    /// [`Error::LengthUnknown`] after a union or an intersection, and after a page was lost.
-    pub fn len(&self) -> Result<u64> {
-        let reason = match self.length() {
-            Length::Known(added) => return Ok(added),
-            Length::Combined => "the filter was united or intersected with another",
-            Length::Damaged => "a page of the file was lost",
-        };
-        Err(Error::LengthUnknown { reason }.in_file(&self.path))
-    }
-
-    /// Whether no key was ever added.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bloom.count_ones() == 0
-    }
-
-    /// The keys that it was made for.
-    #[must_use]
-    pub fn capacity(&self) -> u64 {
-        self.header.capacity
-    }
-
-    /// The rate that it was made for.
-    #[must_use]
-    pub fn false_positive_rate(&self) -> f64 {
-        self.header.rate
-    }
-
-    /// The rate as full as it is now.
-    #[must_use]
-    pub fn expected_rate(&self) -> f64 {
-        self.bloom.expected_rate()
-    }
-
-    /// The number of bits.
-    #[must_use]
-    pub fn num_bits(&self) -> u64 {
-        self.bloom.num_bits()
-    }
-
-    /// The number of bits of a key.
-    #[must_use]
-    pub fn num_probes(&self) -> u32 {
-        self.bloom.num_probes()
-    }
-
-    /// Whether it was opened for reading only.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        self.writer.is_none()
-    }
-
-    /// Where it lies.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Pages of 4,032 bits that did not hold when the file was opened. Their bits count as set; [`clear`](Self::clear) mends
-    /// them.
-    #[must_use]
-    pub fn damaged_pages(&self) -> u64 {
-        self.damaged_pages
-    }
-
-    /// A copy in memory: to be compared, compressed or frozen.
-    #[must_use]
-    pub fn to_bloom(&self) -> Bloom {
-        self.snapshot().0
-    }
 }
 
 impl Membership for FileFilter {
@@ -414,5 +249,47 @@ impl Drop for FileFilter {
             // There is nobody to tell; who wants to know calls close().
             let _ = self.sync();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::u64_bytes;
+
+    #[test]
+    fn a_sync_that_fails_forgets_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("filter");
+        let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
+        let swap = |file| filter.writer().unwrap().lock().unwrap().swap_file(file);
+        let new = filter.extend((0..1_000).map(u64_bytes)).unwrap();
+        // Writes through this handle are refused.
+        let good = swap(std::fs::File::open(&path).unwrap());
+        for _ in 0..2 {
+            assert!(matches!(filter.sync().unwrap_err().root(), Error::Io(_)));
+            filter.insert(b"between").unwrap();
+        }
+        assert!(FileFilter::open_read_only(&path).unwrap().is_empty());
+        swap(good);
+        filter.sync().unwrap();
+        let found = FileFilter::open_read_only(&path).unwrap();
+        assert!((0..1_000).all(|i| found.may_contain(&u64_bytes(i))) && found.may_contain(b"between"));
+        assert_eq!(found.len().unwrap(), new + 1);
+    }
+
+    /// Whether the name is the old file's or the new one's is not known then.
+    #[test]
+    fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("filter");
+        let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+        filter.insert(b"a").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(filter.clear().is_err());
+        assert!(filter.may_contain(b"a"));
+        assert!(matches!(filter.sync().unwrap_err().root(), Error::Poisoned { .. }));
+        assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
     }
 }

@@ -102,7 +102,7 @@ mod tests {
             assert!((noisy.expected_rate(shown as usize) / rate - 1.0).abs() < 0.003 * f64::from(shown.max(1)));
         }
         let bits: u64 = noisy.filters().iter().map(Bloom::num_bits).sum();
-        assert!((bits as f64 / 50_000.0 / 8.0 - 1.4427).abs() < 0.01);
+        assert!((bits as f64 / 50_000.0 / 8.0 - std::f64::consts::LOG2_E).abs() < 0.01);
     }
 
     #[test]

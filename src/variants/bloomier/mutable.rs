@@ -219,13 +219,13 @@ mod tests {
         for keys in [0u64, 1, 2, 3, 10, 100, 1_000, 30_000] {
             for (value_bits, mask_bits) in [(1, 2), (8, 8), (64, 32)] {
                 let most = u64::MAX >> (64 - value_bits);
-                let entries = (0..keys).map(|i| (u64_bytes(i), i * 77 & most));
+                let entries = (0..keys).map(|i| (u64_bytes(i), (i * 77) & most));
                 let mut map = MutableBloomier::new(entries, value_bits, mask_bits, HashSeed(5)).unwrap();
-                assert!((0..keys).all(|i| map.get(&u64_bytes(i)) == Some(i * 77 & most)), "{keys} keys");
+                assert!((0..keys).all(|i| map.get(&u64_bytes(i)) == Some((i * 77) & most)), "{keys} keys");
                 for i in (0..keys).step_by(3) {
                     assert!(map.set(&u64_bytes(i), !i & most).unwrap());
                 }
-                let wanted = |i: u64| if i.is_multiple_of(3) { !i & most } else { i * 77 & most };
+                let wanted = |i: u64| if i.is_multiple_of(3) { !i & most } else { (i * 77) & most };
                 assert!((0..keys).all(|i| map.get(&u64_bytes(i)) == Some(wanted(i))), "{keys} keys");
                 assert_eq!((map.len(), map.is_empty()), (keys, keys == 0));
             }

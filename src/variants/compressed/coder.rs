@@ -71,7 +71,6 @@ impl Encoder {
     }
 
     fn shift(&mut self) {
-        #[expect(clippy::cast_possible_truncation, reason = "eight bits are left")]
         self.out.push((self.low >> 56) as u8);
         self.low <<= 8;
     }

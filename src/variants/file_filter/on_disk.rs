@@ -108,6 +108,12 @@ impl Writer {
         }
     }
 
+    /// To write elsewhere from now on.
+    #[cfg(test)]
+    pub(super) fn swap_file(&mut self, file: File) -> File {
+        std::mem::replace(&mut self.file, file)
+    }
+
     fn check(&self) -> Result<()> {
         self.poisoned.clone().map_or(Ok(()), |reason| Err(Error::Poisoned { reason }))
     }
