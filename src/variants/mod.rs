@@ -18,24 +18,25 @@
 //! ([`merge_blocks`], [`compare_blocks`]); [`Bloom::compress`] packs one for transport.
 //!
 //! Each struct holds the seed under which it hashes keys, and every method that takes a key has a twin that takes its
-//! [`KeyHash`] under that seed. docs/VARIANTS.md compares them.
+//! [`KeyHash`] under that seed. Each has a module that says how it works, and when another is better; docs/VARIANTS.md compares
+//! them.
 
-mod algebra;
-mod blocks;
-mod bloom;
-mod bloomier;
-mod compressed;
+pub mod algebra;
+pub mod blocks;
+pub mod bloom;
+pub mod bloomier;
+pub mod compressed;
 mod counters;
-mod counting;
-mod d_left;
-mod dynamic_counting;
-mod file_filter;
-mod noisy;
-mod partitioned;
-mod scalable;
+pub mod counting;
+pub mod d_left;
+pub mod dynamic_counting;
+pub mod file_filter;
+pub mod noisy;
+pub mod partitioned;
+pub mod scalable;
 mod shape;
-mod spectral;
-mod stable;
+pub mod spectral;
+pub mod stable;
 
 pub use algebra::{Comparison, Estimate};
 pub use blocks::{Difference, compare_blocks, differences, merge_blocks};
