@@ -76,7 +76,7 @@ pub enum Error {
     OutOfOrder,
     /// The directory holds files, but no store.
     NotAStore,
-    /// Another process, or another handle in this one, has the store open.
+    /// Another process, or another handle in this one, has the store or the file open.
     Locked,
     /// The store refuses writes since an earlier failure; reopening it recovers.
     Poisoned {
@@ -122,6 +122,22 @@ pub enum Error {
     NoRoom {
         /// The keys it was made for.
         capacity: u64,
+    },
+    /// Two filters that differ in more than their keys cannot become one, nor be compared bit by bit.
+    Unlike {
+        /// In what they differ.
+        what: &'static str,
+        /// What the first has.
+        left: String,
+        /// What the second has.
+        right: String,
+    },
+    /// A filter was to be changed that was opened for reading only.
+    ReadOnly,
+    /// Nobody knows how many keys were added.
+    LengthUnknown {
+        /// Why.
+        reason: &'static str,
     },
 }
 
@@ -189,7 +205,7 @@ impl fmt::Display for Error {
             }
             Self::OutOfOrder => write!(f, "keys must be added in strictly ascending order"),
             Self::NotAStore => write!(f, "the directory is not empty and holds no store"),
-            Self::Locked => write!(f, "the store is already open elsewhere"),
+            Self::Locked => write!(f, "already open elsewhere, in this process or another"),
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
@@ -211,6 +227,11 @@ impl fmt::Display for Error {
             Self::NoRoom { capacity } => {
                 write!(f, "the filter, made for {capacity} keys, has no room for this one; nothing was changed")
             }
+            Self::Unlike { what, left, right } => {
+                write!(f, "the filters do not go together: {what} {left} in the first, {right} in the second")
+            }
+            Self::ReadOnly => write!(f, "the filter was opened for reading only"),
+            Self::LengthUnknown { reason } => write!(f, "the number of keys is unknown: {reason}"),
         }
     }
 }
@@ -301,4 +322,7 @@ fields! {
     FileMetadata = "file metadata",
     // Of the filters of other engines.
     FilterHeader = "filter header",
+    // Of mutable filters that are sent or kept in a file.
+    CompressedBits = "compressed bits",
+    Base64 = "base64 text",
 }

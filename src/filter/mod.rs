@@ -27,6 +27,8 @@ pub use bumped_ribbon::Columns;
 pub(crate) use guard::{Checked, Guard};
 #[cfg(feature = "foreign")]
 pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
+#[cfg(feature = "variants")]
+pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
 pub use spec::FilterSpec;
 use split_block::Lanes;
 

@@ -160,9 +160,34 @@ impl Bloom {
         Ok(payload)
     }
 
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Sets all bits of a word that are set in `bits`; those behind the filter's last are left alone.
+    pub(super) fn or_word(&self, index: usize, bits: u64) {
+        let behind = (index as u64 + 1).saturating_mul(64).saturating_sub(self.shape.cells).min(64);
+        let mask = u64::MAX.checked_shr(u32::try_from(behind).unwrap_or(64)).unwrap_or(0);
+        if let Some(word) = self.words.get(index) {
+            word.fetch_or(bits & mask, Ordering::Relaxed);
+        }
+    }
+
+    /// Clears all bits of a word that are not set in `bits`.
+    pub(super) fn and_word(&mut self, index: usize, bits: u64) {
+        if let Some(word) = self.words.get_mut(index) {
+            *word.get_mut() &= bits;
+        }
+    }
+
     /// The words of bits, in order.
     pub(super) fn words(&self) -> impl Iterator<Item = u64> {
-        self.words.iter().map(|word| word.load(Ordering::Relaxed))
+        self.words_from(0)
+    }
+
+    /// The words from that one on.
+    pub(super) fn words_from(&self, index: usize) -> impl Iterator<Item = u64> {
+        self.words.iter().skip(index).map(|word| word.load(Ordering::Relaxed))
     }
 }
 

@@ -9,27 +9,44 @@
 //! | [`Spectral`] | how often a key is there |
 //! | [`DynamicCounting`] | the same, for counts of unknown size and with removals |
 //! | [`Scalable`] | a number of keys that nobody knows |
+//! | [`Bloomier`], [`MutableBloomier`] | a short value for each of a set of keys |
+//! | [`Noisy`] | a set shown to others in steps, each of which halves what they do not know |
+//! | [`FileFilter`] | a filter that is kept in a file |
 //! | [`Stable`] | duplicates in an endless stream; the only one that **may deny a key** |
+//!
+//! Two [`Bloom`]s of one shape are united, intersected and compared ([`Comparison`]), and so are filter blocks
+//! ([`merge_blocks`], [`compare_blocks`]); [`Bloom::compress`] packs one for transport.
 //!
 //! Each struct holds the seed under which it hashes keys, and every method that takes a key has a twin that takes its
 //! [`KeyHash`] under that seed. Each has a module that says how it works, and when another is better; docs/VARIANTS.md compares
 //! them.
 
+pub mod algebra;
+pub mod blocks;
 pub mod bloom;
+pub mod bloomier;
+pub mod compressed;
 mod counters;
 pub mod counting;
 pub mod d_left;
 pub mod dynamic_counting;
+pub mod file_filter;
+pub mod noisy;
 pub mod partitioned;
 pub mod scalable;
 mod shape;
 pub mod spectral;
 pub mod stable;
 
+pub use algebra::{Comparison, Estimate};
+pub use blocks::{Difference, compare_blocks, differences, merge_blocks};
 pub use bloom::Bloom;
+pub use bloomier::{Bloomier, MutableBloomier};
 pub use counting::{CounterBits, Counting};
 pub use d_left::DLeft;
 pub use dynamic_counting::DynamicCounting;
+pub use file_filter::FileFilter;
+pub use noisy::Noisy;
 pub use partitioned::Partitioned;
 pub use scalable::{Growth, Scalable};
 pub use spectral::{Spectral, SpectralMode};
