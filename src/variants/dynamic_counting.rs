@@ -41,14 +41,10 @@ impl DynamicCounting {
     /// each is expected to be added `mean_count` times, which chooses the width that all counters have from the start.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a key, `0 < rate < 1` and the count is 1 or more; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
-        if mean_count == 0 {
-            let reason = "at least 1 wanted".to_owned();
-            return Err(Error::InvalidArgument { what: "mean count of a key", reason });
-        }
-        Self::of_shape(shape, mean_count.ilog2().clamp(1, MAX_BASE_BITS), seed)
+        Self::of_shape(shape, mean_count.checked_ilog2().unwrap_or(0).clamp(1, MAX_BASE_BITS), seed)
     }
 
     /// A filter of so many counters, rounded up to a multiple of 8, of 1 to 32 bits at first, of which a key has `probes`, 1
@@ -297,9 +293,7 @@ mod tests {
             let filter = DynamicCounting::with_shape(8, 1, bits, HashSeed(1));
             assert!(matches!(filter, Err(Error::InvalidArgument { .. })), "{bits}");
         }
-        let filter = DynamicCounting::with_rate(8, 0.1, 0, HashSeed(1));
-        assert!(matches!(filter, Err(Error::InvalidArgument { .. })));
-        for (count, bits) in [(1, 1), (3, 1), (4, 2), (1_000, 9), (u64::MAX, 32)] {
+        for (count, bits) in [(0, 1), (1, 1), (3, 1), (4, 2), (1_000, 9), (u64::MAX, 32)] {
             assert_eq!(DynamicCounting::with_rate(8, 0.1, count, HashSeed(1)).unwrap().base_bits(), bits, "{count}");
         }
     }
