@@ -76,7 +76,7 @@ pub enum Error {
     OutOfOrder,
     /// The directory holds files, but no store.
     NotAStore,
-    /// Another process, or another handle in this one, has the store open.
+    /// Another process, or another handle in this one, has the store or the file open.
     Locked,
     /// The store refuses writes since an earlier failure; reopening it recovers.
     Poisoned {
@@ -110,6 +110,34 @@ pub enum Error {
         field: Field,
         /// The last one given out.
         last: u64,
+    },
+    /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
+    TooLarge {
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// A key was to be removed that is certainly not there. Nothing was changed.
+    KeyAbsent,
+    /// A filter of fixed size has no room for another key. Nothing was changed.
+    NoRoom {
+        /// The keys it was made for.
+        capacity: u64,
+    },
+    /// Two filters that differ in more than their keys cannot become one, nor be compared bit by bit.
+    Unlike {
+        /// In what they differ.
+        what: &'static str,
+        /// What the first has.
+        left: String,
+        /// What the second has.
+        right: String,
+    },
+    /// A filter was to be changed that was opened for reading only.
+    ReadOnly,
+    /// Nobody knows how many keys were added.
+    LengthUnknown {
+        /// Why.
+        reason: &'static str,
     },
 }
 
@@ -177,7 +205,7 @@ impl fmt::Display for Error {
             }
             Self::OutOfOrder => write!(f, "keys must be added in strictly ascending order"),
             Self::NotAStore => write!(f, "the directory is not empty and holds no store"),
-            Self::Locked => write!(f, "the store is already open elsewhere"),
+            Self::Locked => write!(f, "already open elsewhere, in this process or another"),
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
@@ -194,6 +222,16 @@ impl fmt::Display for Error {
                 f,
                 "the store takes no more writes: {field} {last} is near the last there is; a new store can take its pairs"
             ),
+            Self::TooLarge { what } => write!(f, "{what} of this size does not fit in memory"),
+            Self::KeyAbsent => write!(f, "the key to remove is certainly not there; nothing was changed"),
+            Self::NoRoom { capacity } => {
+                write!(f, "the filter, made for {capacity} keys, has no room for this one; nothing was changed")
+            }
+            Self::Unlike { what, left, right } => {
+                write!(f, "the filters do not go together: {what} {left} in the first, {right} in the second")
+            }
+            Self::ReadOnly => write!(f, "the filter was opened for reading only"),
+            Self::LengthUnknown { reason } => write!(f, "the number of keys is unknown: {reason}"),
         }
     }
 }
@@ -284,4 +322,7 @@ fields! {
     FileMetadata = "file metadata",
     // Of the filters of other engines.
     FilterHeader = "filter header",
+    // Of mutable filters that are sent or kept in a file.
+    CompressedBits = "compressed bits",
+    Base64 = "base64 text",
 }

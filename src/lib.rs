@@ -5,10 +5,13 @@
 //! * [`FilterBlock`] reads such a block in place, from a slice, a vector or a memory map, and is safe on any bytes.
 //! * [`planning`] tells sizes and rates before anything is built.
 //! * `foreign` (feature `foreign`) reads and writes the filters of LevelDB, RocksDB and Parquet.
+//! * `variants` (feature `variants`) is the rest of the Bloom family, in memory and open to changes.
 //! * `lsm` (feature `lsm`) is a small log-structured store whose reads consult those blocks.
 //!
 //! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
 
+#[cfg(feature = "variants")]
+mod bits;
 mod block;
 mod checksum;
 #[cfg(feature = "cli")]
@@ -28,6 +31,8 @@ pub mod sstable;
 #[cfg(feature = "lsm")]
 pub mod storage;
 mod sync;
+#[cfg(feature = "variants")]
+pub mod variants;
 
 pub use block::{
     Added, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify, compact, layout,

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use super::layout::Added;
-#[cfg(feature = "cli")]
-use super::layout::Content;
+#[cfg(feature = "variants")]
+use super::layout::{Content, Trailer};
 use super::reader::{FilterBlock, FilterInfo, Verify};
 use crate::error::{Error, Field, Result};
-#[cfg(feature = "cli")]
-use crate::filter::Geometry;
+#[cfg(feature = "variants")]
+use crate::filter::{Geometry, Shape};
 use crate::hash::{HashIdentity, KeyHasher, Secret};
 
 /// A sound filter block without its secret: it tells everything but which keys are absent.
@@ -82,6 +82,41 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
             Content::Filter { geometry, .. } => Some(geometry),
             Content::PartitionIndex => None,
         }
+    }
+
+    /// The filter's kind and parameters; `None` for an index of partitions.
+    #[cfg(feature = "variants")]
+    pub(crate) fn shape(&self) -> Option<&Shape> {
+        match &self.0.trailer.content {
+            Content::Filter { shape, .. } => Some(shape),
+            Content::PartitionIndex => None,
+        }
+    }
+
+    /// The bytes of the filter itself.
+    #[cfg(feature = "variants")]
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.0.filter.payload(self.as_bytes())
+    }
+
+    #[cfg(feature = "variants")]
+    pub(crate) fn num_keys(&self) -> u64 {
+        self.0.trailer.num_keys
+    }
+
+    /// A block that says the same but for its keys and bits, and belongs to no table.
+    ///
+    /// # Errors
+    /// The field that does not hold, when no reader would take the block.
+    #[cfg(feature = "variants")]
+    pub(crate) fn with_payload(&self, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
+        let payload_len_bytes = payload.len() as u64;
+        if let Some(shape) = self.shape() {
+            Geometry::new(shape, num_keys, payload_len_bytes)?;
+        }
+        let trailer = Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ..Trailer::clone(&self.0.trailer) };
+        trailer.append_to(&mut payload);
+        Ok(payload)
     }
 
     /// See [`FilterBlock::table_id`].

@@ -161,6 +161,32 @@ impl FilterBuilder {
         Ok(payload)
     }
 
+    /// Encodes a block of a payload that was made elsewhere, of `num_keys` keys hashed as this builder says.
+    ///
+    /// # Errors
+    /// The field that does not hold, when no reader would take the block.
+    #[cfg(feature = "variants")]
+    pub(crate) fn seal(
+        hasher: impl Into<KeyHasher>,
+        shape: Shape,
+        num_keys: u64,
+        mut payload: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        let geometry = Geometry::new(&shape, num_keys, payload.len() as u64)?;
+        let trailer = Trailer {
+            table_id: [0; 16],
+            hash: hasher.into().identity(),
+            num_keys,
+            payload_len_bytes: payload.len() as u64,
+            place: 0,
+            content: Content::Filter { shape, geometry },
+            added: Added::WholeKeys,
+            extractor: None,
+        };
+        trailer.append_to(&mut payload);
+        Ok(payload)
+    }
+
     fn encode(&mut self, rounding: Rounding) -> Result<Encoded> {
         self.encode_by(filter::encode, rounding)
     }

@@ -5,6 +5,7 @@ mod block_file;
 mod build;
 mod convert;
 mod db;
+mod diff;
 mod export;
 mod failure;
 mod filter_choice;
@@ -12,6 +13,7 @@ mod foreign;
 mod inspect;
 mod interrupt;
 mod keys;
+mod merge;
 mod new_block;
 mod output;
 mod plan;
@@ -63,6 +65,8 @@ enum Command {
     Convert(convert::Arguments),
     Export(export::Arguments),
     Plan(plan::Arguments),
+    Merge(merge::Arguments),
+    Diff(diff::Arguments),
     Bench(bench::Arguments),
     Db(db::Arguments),
 }
@@ -79,6 +83,8 @@ pub fn main() -> ExitCode {
         Command::Convert(arguments) => convert::run(arguments),
         Command::Export(arguments) => export::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
+        Command::Merge(arguments) => merge::run(arguments),
+        Command::Diff(arguments) => diff::run(arguments),
         Command::Query(arguments) => query::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),

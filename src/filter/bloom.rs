@@ -18,9 +18,14 @@ fn mix(x: u64) -> u64 {
     (x ^ (x >> 32)).wrapping_mul(STEP)
 }
 
+/// As many 64-bit numbers as are wanted of a hash, the first of which is the hash itself.
+pub(crate) fn mixed(hash: KeyHash) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(hash.raw()), |&x| Some(mix(x)))
+}
+
 /// The bits of a key in a filter of `bits` bits.
-fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<Item = u64> {
-    std::iter::successors(Some(hash.raw()), |&x| Some(mix(x))).map(move |x| reduce(x, bits)).take(probes as usize)
+pub(crate) fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<Item = u64> {
+    mixed(hash).map(move |x| reduce(x, bits)).take(probes as usize)
 }
 
 /// Sets the bits of every hash. `payload` holds `bits` bits, zero at first.

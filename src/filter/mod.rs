@@ -6,7 +6,7 @@
 mod arch;
 mod binary_fuse;
 mod blocked;
-mod bloom;
+pub(crate) mod bloom;
 mod bumped_ribbon;
 mod guard;
 pub(crate) mod math;
@@ -28,6 +28,8 @@ pub use bumped_ribbon::Columns;
 pub(crate) use guard::{Checked, Guard};
 #[cfg(feature = "foreign")]
 pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
+#[cfg(feature = "variants")]
+pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
 pub use spec::FilterSpec;
 use split_block::Lanes;
 
@@ -132,7 +134,7 @@ impl Shape {
     pub(crate) const FULL: Self = Self::plain(FilterKind::Full, 0);
 
     /// A shape of one parameter.
-    const fn plain(kind: FilterKind, param: u8) -> Self {
+    pub(crate) const fn plain(kind: FilterKind, param: u8) -> Self {
         Self { kind, params: [param, 0, 0], layers: Vec::new() }
     }
 }

@@ -16,11 +16,15 @@
 //! key asks for the columns of the block in which it starts, and no block has fewer than the one before.
 
 mod banding;
+#[cfg(feature = "variants")]
+mod retrieval;
 
 use std::fmt;
 
 #[cfg(feature = "foreign")]
 pub(crate) use banding::solve;
+#[cfg(feature = "variants")]
+pub(crate) use retrieval::Retrieval;
 
 use super::arch::{self, Isa};
 use super::guard::{Guard, or_maybe};
@@ -44,7 +48,7 @@ const WORD_LEN_BYTES: usize = 16;
 /// How far starts are spread beyond both ends and then pressed back: the first and last slots would be used too seldom.
 const SMASH: u64 = WIDTH / 4;
 /// Most columns: a rate of 2^-32.
-pub(super) const MAX_COLUMNS: u32 = 32;
+pub(crate) const MAX_COLUMNS: u32 = 32;
 
 /// Where the rows of a key are, and how many columns they have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,18 +25,22 @@ fn spare_slots(num_keys: u64) -> u64 {
     240 + 38 * doublings
 }
 
-/// Geometries to try, one after the other.
-pub(super) fn geometries(spec: FilterSpec, num_keys: u64) -> impl Iterator<Item = Geometry> {
+/// Systems to try for a number of keys, one after the other, with one column.
+pub(super) fn systems(num_keys: u64) -> impl Iterator<Item = Geometry> {
     (0..MAX_SEEDS).filter_map(move |seed| {
         let growth = u128::from(u64::from(seed / 2) * GROWTH) * u128::from(num_keys) / 1024;
         let spare = u128::from(num_keys) * u128::from(spare_slots(num_keys)) / 10_000 + growth;
         let slots = u64::try_from(u128::from(num_keys) + spare).ok()?;
         let blocks = slots.div_ceil(WIDTH).max(1);
-        let geometry = Geometry { columns: 1, narrow: 0, blocks, seed };
-        Some(match spec.rate() {
-            Some(rate) => of_rate(geometry, rate),
-            None => of_size(geometry, u128::from(num_keys) * u128::from(spec.millibits_per_key())),
-        })
+        Some(Geometry { columns: 1, narrow: 0, blocks, seed })
+    })
+}
+
+/// Geometries to try, one after the other.
+pub(super) fn geometries(spec: FilterSpec, num_keys: u64) -> impl Iterator<Item = Geometry> {
+    systems(num_keys).map(move |geometry| match spec.rate() {
+        Some(rate) => of_rate(geometry, rate),
+        None => of_size(geometry, u128::from(num_keys) * u128::from(spec.millibits_per_key())),
     })
 }
 

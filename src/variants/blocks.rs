@@ -1,0 +1,268 @@
+//! Filter blocks united and compared without their keys: the algebra of [`super::algebra`] on native blocks.
+//!
+//! Bits of one position mean the same in two blocks when kind, number of bits, probes and the way keys were hashed are the
+//! same. That holds for tables of one size class under one seed, say of the shards of a store; it does not for blocks that
+//! were each sized for their own number of keys, which are refused with the difference named.
+
+use std::fmt::Display;
+
+use super::algebra::{self, BlockShape, Comparison};
+use crate::block::LockedBlock;
+use crate::codec::u64_from;
+use crate::error::{Error, Result};
+use crate::filter::{FilterKind, Shape, math};
+
+/// In what two filters differ, besides their bits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The property.
+    pub what: &'static str,
+    /// What the first has.
+    pub left: String,
+    /// What the second has.
+    pub right: String,
+}
+
+impl Difference {
+    pub(super) fn between<T: PartialEq + Display>(what: &'static str, left: T, right: T) -> Option<Self> {
+        (left != right).then(|| Self { what, left: left.to_string(), right: right.to_string() })
+    }
+}
+
+/// # Errors
+/// [`Error::Unlike`] where there is a difference.
+pub(super) fn refuse(difference: &Option<Difference>) -> Result<()> {
+    match difference.clone() {
+        Some(Difference { what, left, right }) => Err(Error::Unlike { what, left, right }),
+        None => Ok(()),
+    }
+}
+
+/// All in which two blocks differ that keeps them from being united or compared bit by bit: hash function, seed, secret,
+/// what was added, kind, number of bits, parameters. Number of keys and table do not matter.
+#[must_use]
+pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
+    let kind = |shape: Option<&Shape>| shape.map_or("partitions", |shape| shape.kind.name());
+    let parameters = |shape: Option<&Shape>| {
+        let bytes = shape.map(|shape| [shape.params.as_slice(), &shape.layers].concat()).unwrap_or_default();
+        bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")
+    };
+    let secret =
+        |fingerprint: Option<crate::hash::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
+    let extractor = |name: Option<&str>| name.unwrap_or("none").to_owned();
+    let (l, r) = (left.hash(), right.hash());
+    let (l_shape, r_shape) = (left.shape(), right.shape());
+    let bits = |payload: &[u8]| payload.len() as u64 * 8;
+    let mut found = vec![
+        Difference::between("hash function", l.kind, r.kind),
+        Difference::between("hash seed", l.seed.0, r.seed.0),
+        Difference::between("fingerprint of the secret", secret(l.fingerprint), secret(r.fingerprint)),
+        Difference::between("what was added", format!("{:?}", left.added()), format!("{:?}", right.added())),
+        Difference::between("prefix function", extractor(left.extractor()), extractor(right.extractor())),
+        Difference::between("filter kind", kind(l_shape), kind(r_shape)),
+        Difference::between("number of bits", bits(left.payload()), bits(right.payload())),
+    ];
+    // Parameters of two kinds do not compare.
+    if kind(l_shape) == kind(r_shape) {
+        found.push(Difference::between("filter parameters", parameters(l_shape), parameters(r_shape)));
+    }
+    found.into_iter().flatten().collect()
+}
+
+/// A block of the keys of all: the same bits as a filter of that shape has to which all keys were added. Empty blocks add
+/// nothing, whatever their shape.
+///
+/// Its number of keys is the sum, an upper bound, since nobody knows which keys were in more than one, and at most the
+/// number of bits, as the format wants it. So the rate that a reader expects is an upper bound too. It belongs to no table.
+///
+/// # Errors
+/// [`Error::Unlike`], naming the first difference; [`Error::InvalidArgument`] for no block, and for kinds other than
+/// `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `full` and `empty`; [`Error::ChecksumMismatch`] for a block
+/// that was opened without a check of its pages, and is damaged.
+pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
+    let is_empty = |block: &&LockedBlock<D>| block.shape().is_some_and(|shape| shape.kind == FilterKind::Empty);
+    let first = blocks.iter().find(|block| !is_empty(block)).or(blocks.first());
+    let Some(first) = first else {
+        return Err(Error::InvalidArgument { what: "blocks to merge", reason: "none given".to_owned() });
+    };
+    let shape = first.shape().ok_or_else(partitioned)?;
+    if !matches!(shape.kind, FilterKind::Empty | FilterKind::Full) {
+        block_shape(shape, first.payload().len())?;
+    }
+    let mut payload = first.payload().to_vec();
+    payload.fill(0);
+    let mut num_keys = 0u64;
+    for block in blocks {
+        block.verify_pages()?;
+        // Of an empty filter only how it was hashed matters, and that comes before the shape.
+        let shape_matters = !is_empty(&block);
+        let mut found = differences(first, block);
+        found.retain(|difference| shape_matters || !SHAPE.contains(&difference.what));
+        refuse(&found.into_iter().next())?;
+        num_keys = num_keys.saturating_add(block.num_keys());
+        payload.iter_mut().zip(block.payload()).for_each(|(byte, other)| *byte |= other);
+    }
+    if !payload.is_empty() {
+        num_keys = num_keys.min(payload.len() as u64 * 8);
+    }
+    first.with_payload(num_keys, payload)
+}
+
+/// The properties in which an empty filter may differ from those it is merged with.
+const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
+
+/// How alike two blocks and their sets are. The estimates of a filter in lines or blocks are sums over these.
+///
+/// # Errors
+/// As [`merge_blocks`]; `full` and `empty` have no bits to compare.
+pub fn compare_blocks<A: AsRef<[u8]>, B: AsRef<[u8]>>(
+    left: &LockedBlock<A>,
+    right: &LockedBlock<B>,
+) -> Result<Comparison> {
+    refuse(&differences(left, right).into_iter().next())?;
+    left.verify_pages()?;
+    right.verify_pages()?;
+    let (a, b) = (left.payload(), right.payload());
+    let shape = block_shape(left.shape().ok_or_else(partitioned)?, a.len())?;
+    let len = usize::try_from(shape.bits / 8).unwrap_or(usize::MAX).max(1);
+    let blocks = a.chunks(len).zip(b.chunks(len)).map(|(a, b)| algebra::sum(words(a).zip(words(b)).map(count)));
+    Ok(algebra::compare(shape, blocks))
+}
+
+fn count((left, right): (u64, u64)) -> [u64; 3] {
+    algebra::count(left, right)
+}
+
+/// Eight bytes each, the last ones filled up with zeros.
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(chunk).for_each(|(byte, of_chunk)| *byte = *of_chunk);
+        u64_from(&word)
+    })
+}
+
+fn partitioned() -> Error {
+    Error::InvalidArgument { what: "block", reason: "a filter in partitions; its partitions can be taken".to_owned() }
+}
+
+fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
+    let probes = shape.params.first().copied().unwrap_or_default().into();
+    let lanes = |lane_bits| BlockShape { bits: lane_bits * u64::from(math::LANES), probes, choice: lane_bits };
+    Ok(match shape.kind {
+        FilterKind::Bloom => {
+            let bits = payload_len as u64 * 8;
+            BlockShape { bits, probes, choice: bits }
+        }
+        FilterKind::BlockedBloom => BlockShape { bits: math::LINE_BITS, probes, choice: math::LINE_BITS },
+        FilterKind::SplitBlock => lanes(32),
+        FilterKind::SplitBlock512 => lanes(64),
+        kind => {
+            let reason = format!("{kind}: its bits are no set that can be united or compared");
+            return Err(Error::InvalidArgument { what: "filter kind", reason });
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{FilterBlock, FilterBuilder, Verify};
+    use crate::codec::u64_bytes;
+    use crate::hash::HashSeed;
+
+    const KINDS: [&str; 4] = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10"];
+
+    fn build(spec: &str, keys: std::ops::Range<u64>, seed: u64) -> Vec<u8> {
+        let mut builder = FilterBuilder::new(spec.parse().unwrap(), HashSeed(seed));
+        keys.for_each(|i| builder.add(&u64_bytes(i)));
+        builder.finish().unwrap()
+    }
+
+    fn open(bytes: &[u8]) -> LockedBlock<&[u8]> {
+        LockedBlock::open(bytes, Verify::AtOpen).unwrap()
+    }
+
+    #[test]
+    fn a_merged_block_is_of_its_kind_and_has_all_keys_and_no_bit_more() {
+        for spec in KINDS {
+            let (a, b) = (build(spec, 0..5_000, 1), build(spec, 3_000..8_000, 1));
+            let merged = merge_blocks(&[open(&a), open(&b), open(&build("bloom:10", 0..0, 1))]).unwrap();
+            let block = FilterBlock::open(merged.as_slice()).unwrap();
+            assert!((0..8_000u64).all(|i| block.may_contain_key(&u64_bytes(i))), "{spec}");
+            let info = block.info();
+            assert_eq!((info.kind.name(), info.num_keys), (spec.split_once(':').unwrap().0, 10_000), "{spec}");
+            assert_eq!(merged.len(), a.len());
+            let payload = usize::try_from(info.payload_len_bytes).unwrap();
+            let either = (0..payload).map(|i| a[i] | b[i]);
+            assert!(either.eq(merged[..payload].iter().copied()), "{spec}");
+        }
+    }
+
+    #[test]
+    fn constants_merge_and_the_number_of_keys_stays_within_the_format() {
+        let none = build("bloom:10", 0..0, 1);
+        let merged = merge_blocks(&[open(&none), open(&none)]).unwrap();
+        assert_eq!(FilterBlock::open(merged).unwrap().info().kind, FilterKind::Empty);
+        let full = build("full", 0..9, 1);
+        let merged = FilterBlock::open(merge_blocks(&[open(&full), open(&none)]).unwrap()).unwrap();
+        assert!(merged.may_contain_key(b"anything"));
+        let small = build("bloom:1", 0..64, 1);
+        let merged = merge_blocks(&[open(&small), open(&small), open(&small)]).unwrap();
+        assert_eq!(FilterBlock::open(merged).unwrap().info().num_keys, 64);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_the_difference() {
+        let first = build("bloom:10", 0..1_000, 1);
+        for (other, what) in [
+            (build("bloom:10", 0..1_000, 2), "hash seed"),
+            (build("blocked-bloom:10", 0..1_000, 1), "filter kind"),
+            (build("bloom:10", 0..2_000, 1), "number of bits"),
+            (build("bloom:20", 0..500, 1), "filter parameters"),
+            (build("full", 0..500, 1), "filter kind"),
+            (build("bloom:20", 0..0, 2), "hash seed"),
+        ] {
+            let Error::Unlike { what: found, .. } = merge_blocks(&[open(&first), open(&other)]).unwrap_err() else {
+                panic!("{what}")
+            };
+            assert_eq!(found, what);
+            assert!(matches!(compare_blocks(&open(&first), &open(&other)), Err(Error::Unlike { .. })), "{what}");
+        }
+        let ribbon = build("ribbon:8", 0..1_000, 1);
+        assert!(matches!(merge_blocks(&[open(&ribbon), open(&ribbon)]), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(compare_blocks(&open(&ribbon), &open(&ribbon)), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(merge_blocks::<&[u8]>(&[]), Err(Error::InvalidArgument { .. })));
+    }
+
+    #[test]
+    fn a_block_whose_pages_were_not_checked_is_not_taken_as_it_is() {
+        let mut bytes = build("blocked-bloom:10", 0..20_000, 1);
+        bytes[5_000] ^= 1;
+        let unchecked = LockedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+        assert!(merge_blocks(std::slice::from_ref(&unchecked)).unwrap_err().is_damage());
+        assert!(compare_blocks(&unchecked, &unchecked).unwrap_err().is_damage());
+    }
+
+    /// Within 5 deviations of the truth, and the deviation small; the fill of the whole would be off by more.
+    #[test]
+    fn estimates_of_every_kind_are_right() {
+        for spec in KINDS {
+            for seed in 0..4 {
+                let (a, b) = (build(spec, 0..100_000, seed), build(spec, 60_000..160_000, seed));
+                let found = compare_blocks(&open(&a), &open(&b)).unwrap();
+                for (estimate, truth) in [
+                    (found.left, 100_000.0),
+                    (found.right, 100_000.0),
+                    (found.union, 160_000.0),
+                    (found.intersection, 40_000.0),
+                ] {
+                    let off = (estimate.keys() - truth) / estimate.deviation();
+                    assert!(off.abs() < 5.0, "{spec}: {estimate:?} for {truth}, {off} deviations off");
+                    assert!(estimate.deviation() < 600.0, "{spec}: {estimate:?}");
+                }
+                assert!((found.key_similarity() - 0.25).abs() < 0.01, "{spec}: {}", found.key_similarity());
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The standard Bloom filter, open to insertions from many threads (Bloom, "Space/time trade-offs in hash coding with
+//! allowable errors", 1970).
+//!
+//! ```text
+//! key -> hash -> x0 ------ x1 ------ x2         k = 3 bits of m
+//!                 v         v         v
+//!         0 0 1 0 1 0 0 1 0 1 0 0 0 1 1 0 ...   "absent" as soon as one of them is 0
+//! ```
+//!
+//! Bits and probes are those of the `bloom` filter block, so that [`Bloom::freeze`] needs no keys.
+//!
+//! * When: keys arrive one by one, their number is known in advance to a factor, nothing is removed.
+//! * When not: for keys that are all there, a [`FilterBuilder`] of another kind is smaller (`bumped-ribbon`) or faster
+//!   (`blocked-bloom`); for a number of keys that nobody knows, `Scalable`; to remove keys, `DLeft` or `Counting`.
+//! * Numbers: `log2(1/rate) / ln 2` bits a key, 9.6 at 1 %; rate `(1 - e^(-kn/m))^k`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Membership;
+use super::shape::Shape;
+use crate::bits;
+use crate::block::FilterBuilder;
+use crate::codec;
+use crate::error::Result;
+use crate::filter::{self, FilterKind, bloom, math};
+use crate::hash::{HashSeed, KeyHash};
+
+/// A standard Bloom filter; see the [module](self).
+///
+/// ```
+/// use filterblock::{FilterBlock, HashSeed, variants::{Bloom, Membership}};
+/// let seen = Bloom::with_rate(1_000, 0.01, HashSeed(7))?;
+/// assert!(seen.insert(b"first"));
+/// assert!(seen.may_contain(b"first"));
+/// let block = seen.freeze()?;
+/// assert!(FilterBlock::open(block.as_slice())?.may_contain_key(b"first"));
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Bloom {
+    /// Bit `i` is bit `i % 64` of word `i / 64`; those behind the last are zero.
+    words: Vec<AtomicU64>,
+    shape: Shape,
+    seed: HashSeed,
+}
+
+impl Bloom {
+    /// A filter that answers "maybe" for at most that share of absent keys while it has no more than `capacity`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) unless there is a key and `0 < rate < 1`;
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
+        Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
+    }
+
+    /// A filter of so many bits, rounded up to whole bytes, of which a key has `probes`, 1 to 30.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for other numbers;
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    pub fn with_shape(bits: u64, probes: u32, seed: HashSeed) -> Result<Self> {
+        Self::of_shape(Shape::new(bits, probes)?, seed)
+    }
+
+    pub(super) fn of_shape(shape: Shape, seed: HashSeed) -> Result<Self> {
+        Ok(Self { words: bits::zeros(shape.cells.div_ceil(64), "a Bloom filter")?, shape, seed })
+    }
+
+    /// Adds a key; `true` if it was certainly not there before.
+    ///
+    /// Of threads that add one key at once, more than one may be told so.
+    pub fn insert(&self, key: &[u8]) -> bool {
+        self.insert_hash(KeyHash::of(key, self.seed))
+    }
+
+    /// As [`Bloom::insert`].
+    pub fn insert_hash(&self, hash: KeyHash) -> bool {
+        let mut is_new = false;
+        for bit in bloom::positions(hash, self.shape.cells, self.shape.probes) {
+            is_new |= self.set(bit);
+        }
+        is_new
+    }
+
+    /// Sets a bit; whether it was not set.
+    pub(super) fn set(&self, bit: u64) -> bool {
+        let mask = 1 << (bit % 64);
+        // Relaxed is enough: a bit never goes back to zero while others look, so whoever has learnt by any means that an
+        // insertion is done reads its bits or later values, which have them too. Who has not may find it half done, and
+        // says "absent" of a key that is not there yet.
+        self.words.get((bit / 64) as usize).is_some_and(|word| word.fetch_or(mask, Ordering::Relaxed) & mask == 0)
+    }
+
+    fn is_set(&self, bit: u64) -> bool {
+        self.words.get((bit / 64) as usize).is_none_or(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
+    }
+
+    /// The number of bits.
+    #[must_use]
+    pub fn num_bits(&self) -> u64 {
+        self.shape.cells
+    }
+
+    /// The number of bits of a key.
+    #[must_use]
+    pub fn num_probes(&self) -> u32 {
+        self.shape.probes
+    }
+
+    /// The number of bits that are set.
+    #[must_use]
+    pub fn count_ones(&self) -> u64 {
+        self.words().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// The share of absent keys that is answered "maybe", as full as the filter is now: `(ones / bits)^probes`.
+    #[must_use]
+    pub fn expected_rate(&self) -> f64 {
+        (self.count_ones() as f64 / self.shape.cells as f64).powi(self.shape.probes.cast_signed())
+    }
+
+    /// The number of distinct keys that most likely set the bits that are set: `-(m/k) ln(1 - ones/m)`
+    /// (Swamidass and Baldi 2007).
+    #[must_use]
+    pub fn estimated_keys(&self) -> f64 {
+        math::estimated_keys(self.count_ones(), self.shape.cells, self.shape.probes)
+    }
+
+    /// Forgets all keys.
+    pub fn clear(&mut self) {
+        self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
+    }
+
+    /// A filter block that answers every key as this filter does now. Its number of keys is
+    /// [`estimated_keys`](Self::estimated_keys).
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    pub fn freeze(&self) -> Result<Vec<u8>> {
+        let payload = self.to_payload()?;
+        let set_bits: u64 = payload.iter().map(|byte| u64::from(byte.count_ones())).sum();
+        if set_bits == 0 {
+            return FilterBuilder::seal(self.seed, filter::Shape::plain(FilterKind::Empty, 0), 0, Vec::new());
+        }
+        let keys = math::estimated_keys(set_bits, self.shape.cells, self.shape.probes);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "cut to 1 and the number of bits")]
+        let keys = (keys.round() as u64).clamp(1, self.shape.cells);
+        #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
+        let shape = filter::Shape::plain(FilterKind::Bloom, self.shape.probes as u8);
+        FilterBuilder::seal(self.seed, shape, keys, payload)
+    }
+
+    /// The bits as a `bloom` block has them: bit `i` is bit `i % 8` of byte `i / 8`.
+    pub(super) fn to_payload(&self) -> Result<Vec<u8>> {
+        let mut payload = bits::zeros(self.shape.cells / 8, "a filter block")?;
+        for (bytes, word) in payload.chunks_mut(8).zip(self.words()) {
+            bytes.iter_mut().zip(codec::u64_bytes(word)).for_each(|(byte, of_word)| *byte = of_word);
+        }
+        Ok(payload)
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Sets all bits of a word that are set in `bits`; those behind the filter's last are left alone.
+    pub(super) fn or_word(&self, index: usize, bits: u64) {
+        let behind = (index as u64 + 1).saturating_mul(64).saturating_sub(self.shape.cells).min(64);
+        let mask = u64::MAX.checked_shr(u32::try_from(behind).unwrap_or(64)).unwrap_or(0);
+        if let Some(word) = self.words.get(index) {
+            word.fetch_or(bits & mask, Ordering::Relaxed);
+        }
+    }
+
+    /// Clears all bits of a word that are not set in `bits`.
+    pub(super) fn and_word(&mut self, index: usize, bits: u64) {
+        if let Some(word) = self.words.get_mut(index) {
+            *word.get_mut() &= bits;
+        }
+    }
+
+    /// The words of bits, in order.
+    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
+        self.words_from(0)
+    }
+
+    /// The words from that one on.
+    pub(super) fn words_from(&self, index: usize) -> impl Iterator<Item = u64> {
+        self.words.iter().skip(index).map(|word| word.load(Ordering::Relaxed))
+    }
+}
+
+impl Membership for Bloom {
+    fn seed(&self) -> HashSeed {
+        self.seed
+    }
+
+    fn may_contain_hash(&self, hash: KeyHash) -> bool {
+        bloom::positions(hash, self.shape.cells, self.shape.probes).all(|bit| self.is_set(bit))
+    }
+}
+
+impl Clone for Bloom {
+    fn clone(&self) -> Self {
+        Self { words: self.words().map(AtomicU64::new).collect(), shape: self.shape, seed: self.seed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::FilterBlock;
+
+    fn key(i: u64) -> [u8; 8] {
+        codec::u64_bytes(i)
+    }
+
+    #[test]
+    fn a_frozen_filter_answers_every_key_alike() {
+        // The last has bits in half a word, and one bit at least in each of its bytes.
+        for (keys, bits, probes) in [(0, 800, 7), (1, 8, 1), (3, 10_000, 7), (1_000, 10_000, 7), (400, 72, 30)] {
+            let bloom = Bloom::with_shape(bits, probes, HashSeed(5)).unwrap();
+            (0..keys).for_each(|i| _ = bloom.insert(&key(i)));
+            let bytes = bloom.freeze().unwrap();
+            let block = FilterBlock::open(bytes.as_slice()).unwrap();
+            let hash = |i| KeyHash::of(&key(i), HashSeed(5));
+            assert!((0..keys).all(|i| block.may_contain(hash(i))), "{bits} bits");
+            assert!((0..10_000).all(|i| block.may_contain(hash(i)) == bloom.may_contain_hash(hash(i))), "{bits} bits");
+        }
+    }
+
+    #[test]
+    fn bits_too_few_for_a_key_are_frozen_as_those_of_one() {
+        let bloom = Bloom::with_shape(64, 30, HashSeed(5)).unwrap();
+        bloom.set(9);
+        assert!(bloom.estimated_keys() < 0.5);
+        let bytes = bloom.freeze().unwrap();
+        assert_eq!(FilterBlock::open(bytes.as_slice()).unwrap().info().num_keys, 1);
+    }
+
+    #[test]
+    fn a_frozen_filter_is_the_block_that_a_builder_makes_of_the_same_keys() {
+        let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(3));
+        let bloom = Bloom::with_shape(10_048, 7, HashSeed(3)).unwrap();
+        for i in 0..1_000 {
+            builder.add(&key(i));
+            bloom.insert(&key(i));
+        }
+        let built = builder.finish().unwrap();
+        assert_eq!(bloom.to_payload().unwrap(), built[..10_048 / 8]);
+        assert_eq!(bloom.freeze().unwrap()[..10_048 / 8], built[..10_048 / 8]);
+    }
+
+    #[test]
+    fn threads_that_insert_at_once_lose_no_key() {
+        // So few words that threads are often at the same one, and each key once, so that nobody mends what is lost.
+        for round in 0..200 {
+            let bloom = Bloom::with_shape(4_096, 2, HashSeed(round)).unwrap();
+            let (start, keys) = (std::sync::Barrier::new(4), 2_000);
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let (bloom, start) = (&bloom, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        (thread..keys).step_by(4).for_each(|i| _ = bloom.insert(&key(i)));
+                    });
+                }
+            });
+            let alone = Bloom::with_shape(4_096, 2, HashSeed(round)).unwrap();
+            (0..keys).for_each(|i| _ = alone.insert(&key(i)));
+            assert!(alone.words().eq(bloom.words()));
+            assert!(alone.clone().words().eq(bloom.words()));
+        }
+    }
+
+    #[test]
+    fn a_key_is_new_once_and_again_after_all_are_forgotten() {
+        let mut bloom = Bloom::with_rate(10, 0.01, HashSeed(1)).unwrap();
+        assert_eq!((bloom.insert(b"a"), bloom.insert(b"a")), (true, false));
+        assert!(bloom.count_ones() > 0 && bloom.expected_rate() > 0.0);
+        bloom.clear();
+        assert_eq!((bloom.count_ones(), bloom.expected_rate(), bloom.estimated_keys()), (0, 0.0, 0.0));
+        assert!(!bloom.may_contain(b"a") && bloom.insert(b"a"));
+    }
+}

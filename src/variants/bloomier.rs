@@ -1,0 +1,258 @@
+//! The Bloomier filter, in place of a map: a value for each of a set of keys that is known from the start (Chazelle,
+//! Kilian, Rubinfeld and Tal, "The Bloomier filter: an efficient data structure for static support lookup tables", 2004).
+//!
+//! ```text
+//! key ─▶ a row of 128 coefficients ─▶ xor of what they pick = [ fingerprint, q bits | value, v bits ]
+//!                                                             as the key's own? then the value, else "absent"
+//! ```
+//! [`Bloomier`] solves one linear system for all keys, as the ribbon filter does, where the paper has three cells a key:
+//! 2 to 5 % above `v + q` bits a key for 23 % above. [`MutableBloomier`] is the paper's second form, whose values may
+//! change.
+//!
+//! * When: a map of short values (which file, which server, which version) that must be small, and may give a key that it
+//!   does not have a value once in `2^q`.
+//! * When not: keys that come later; keys that must be listed; long values. A hash map does all that.
+//! * Numbers: every key has its value; another key is denied with probability `1 - 2^-q`.
+
+mod mutable;
+
+pub use mutable::MutableBloomier;
+
+use super::Membership;
+use crate::error::{Error, Result};
+use crate::filter::{MAX_RETRIEVED_BITS, Retrieval};
+use crate::hash::{HashSeed, KeyHash};
+
+/// Makes a key's fingerprint of its hash; odd, the 40th output of the generator that [`crate::filter::bloom`] names.
+const FINGERPRINT: u64 = 0xe2d3_d19e_fb49_25bb;
+
+/// A map whose keys and values were there from the start; see the [module](self).
+///
+/// ```
+/// use filterblock::{HashSeed, variants::Bloomier};
+/// let port = Bloomier::new([("http", 80), ("https", 443)], 16, 20, HashSeed(3))?;
+/// assert_eq!(port.get(b"https"), Some(443));
+/// assert_eq!(port.get(b"gopher"), None);                  // but for one key in a million
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Bloomier {
+    /// The values with their fingerprints behind them, up to 32 bits in each.
+    columns: Vec<Retrieval>,
+    widths: Widths,
+    len: u64,
+    seed: HashSeed,
+}
+
+impl Bloomier {
+    /// A map of these keys to values of `value_bits` bits, 1 to 64, with fingerprints of `fingerprint_bits`, 1 to 32.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for other widths, a value that is wider, or a key that has two values;
+    /// [`Error::TooLarge`].
+    pub fn new<K: AsRef<[u8]>>(
+        entries: impl IntoIterator<Item = (K, u64)>,
+        value_bits: u32,
+        fingerprint_bits: u32,
+        seed: HashSeed,
+    ) -> Result<Self> {
+        let widths = Widths::new(value_bits, fingerprint_bits)?;
+        let entries = hashed(entries, widths, seed)?;
+        let columns = widths.column_groups().map(|(first, width)| {
+            let part = |hash: KeyHash, value: u64| low_bits(widths.word(hash, value) >> first, width);
+            Retrieval::new(width, entries.iter().map(|&(hash, value)| (hash, part(hash, value))))
+                .ok_or(Error::TooLarge { what: "a Bloomier filter" })
+        });
+        let columns = columns.collect::<Result<_>>()?;
+        Ok(Self { columns, widths, len: entries.len() as u64, seed })
+    }
+
+    /// The value of a key; of a key that was not there `None`, but for one in `2^fingerprint_bits`.
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<u64> {
+        self.get_hash(KeyHash::of(key, self.seed))
+    }
+
+    /// As [`Bloomier::get`].
+    #[must_use]
+    pub fn get_hash(&self, hash: KeyHash) -> Option<u64> {
+        let groups = self.columns.iter().zip(self.widths.column_groups());
+        let word = groups.fold(0, |word, (column, (first, _))| word | u128::from(column.get(hash)) << first);
+        self.widths.value(hash, word)
+    }
+
+    /// The number of keys.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The memory of the values and fingerprints.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.columns.iter().map(Retrieval::len_bytes).sum()
+    }
+}
+
+impl Membership for Bloomier {
+    fn seed(&self) -> HashSeed {
+        self.seed
+    }
+
+    fn may_contain_hash(&self, hash: KeyHash) -> bool {
+        self.get_hash(hash).is_some()
+    }
+}
+
+/// How wide values and fingerprints are.
+#[derive(Debug, Clone, Copy)]
+struct Widths {
+    value: u32,
+    fingerprint: u32,
+}
+
+impl Widths {
+    fn new(value: u32, fingerprint: u32) -> Result<Self> {
+        let invalid = |what, most, given| {
+            Err(Error::InvalidArgument { what, reason: format!("1 to {most} bits wanted, {given} given") })
+        };
+        if !(1..=64).contains(&value) {
+            return invalid("width of a value", 64, value);
+        }
+        if !(1..=32).contains(&fingerprint) {
+            return invalid("width of a fingerprint", 32, fingerprint);
+        }
+        Ok(Self { value, fingerprint })
+    }
+
+    fn max_value(self) -> u64 {
+        u64::MAX >> (64 - self.value)
+    }
+
+    fn check(self, value: u64) -> Result<()> {
+        if value <= self.max_value() {
+            return Ok(());
+        }
+        let reason = format!("{value} is wider than the {} bits of a value", self.value);
+        Err(Error::InvalidArgument { what: "value", reason })
+    }
+
+    /// First bit and width of each group of columns that one system holds.
+    fn column_groups(self) -> impl Iterator<Item = (u32, u32)> {
+        let bits = self.value + self.fingerprint;
+        (0..bits).step_by(MAX_RETRIEVED_BITS as usize).map(move |first| (first, (bits - first).min(MAX_RETRIEVED_BITS)))
+    }
+
+    /// What is held for a key.
+    fn word(self, hash: KeyHash, value: u64) -> u128 {
+        u128::from(fingerprint(hash, self.fingerprint)) << self.value | u128::from(value)
+    }
+
+    /// The value in a word, if it is this key's.
+    fn value(self, hash: KeyHash, word: u128) -> Option<u64> {
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        let value = word as u64 & self.max_value();
+        (self.word(hash, value) == word).then_some(value)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "masked to 32 bits at most")]
+fn low_bits(word: u128, width: u32) -> u32 {
+    word as u32 & u32::MAX >> (32 - width)
+}
+
+/// Bits of the hash that neither the order of the hashes nor the coefficients of a row tell.
+fn fingerprint(hash: KeyHash, width: u32) -> u32 {
+    let mixed = hash.raw().wrapping_mul(FINGERPRINT);
+    let mixed = (mixed ^ mixed >> 32).wrapping_mul(FINGERPRINT);
+    (mixed >> 32) as u32 >> (32 - width)
+}
+
+/// The entries by ascending hash, each key once.
+fn hashed<K: AsRef<[u8]>>(
+    entries: impl IntoIterator<Item = (K, u64)>,
+    widths: Widths,
+    seed: HashSeed,
+) -> Result<Vec<(KeyHash, u64)>> {
+    let mut found = Vec::new();
+    for (key, value) in entries {
+        widths.check(value)?;
+        found.push((KeyHash::of(key.as_ref(), seed), value));
+    }
+    found.sort_unstable();
+    found.dedup();
+    if found.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
+        // Of a billion keys two differ and have one hash with a probability of 3 %.
+        let reason = "two values for one key, or two keys of one hash; then another seed helps".to_owned();
+        return Err(Error::InvalidArgument { what: "keys", reason });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::u64_bytes;
+
+    fn value_of(i: u64, width: u32) -> u64 {
+        i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - width)
+    }
+
+    #[test]
+    fn every_key_has_its_value_whatever_the_widths() {
+        for keys in [0u64, 1, 2, 127, 128, 129, 1_000, 20_000] {
+            for (value, fingerprint) in [(1, 1), (1, 32), (8, 8), (16, 16), (32, 20), (64, 1), (64, 32), (33, 31)] {
+                let entries = (0..keys).map(|i| (u64_bytes(i), value_of(i, value)));
+                let map = Bloomier::new(entries, value, fingerprint, HashSeed(7)).unwrap();
+                assert!((0..keys).all(|i| map.get(&u64_bytes(i)) == Some(value_of(i, value))), "{keys} {value}");
+                assert_eq!((map.len(), map.is_empty()), (keys, keys == 0));
+            }
+        }
+    }
+
+    /// Two-sided, at five standard deviations.
+    #[test]
+    fn a_key_that_was_not_there_is_denied_but_for_one_in_two_to_the_fingerprint() {
+        const ASKED: u64 = 400_000;
+        for (value, fingerprint) in [(1, 1), (1, 4), (8, 8), (64, 6), (28, 10), (31, 9)] {
+            let entries = (0..10_000u64).map(|i| (u64_bytes(i), value_of(i, value)));
+            let map = Bloomier::new(entries, value, fingerprint, HashSeed(1)).unwrap();
+            let found = (10_000..10_000 + ASKED).filter(|&i| map.may_contain(&u64_bytes(i))).count() as f64;
+            let rate = (-f64::from(fingerprint)).exp2();
+            let (mean, variance) = (ASKED as f64 * rate, ASKED as f64 * rate * (1.0 - rate));
+            assert!((found - mean).abs() < 5.0 * variance.sqrt(), "{value} {fingerprint}: {found} for {mean}");
+        }
+    }
+
+    #[test]
+    fn it_takes_little_more_than_its_bits() {
+        let entries = (0..16_000u64).map(|i| (u64_bytes(i), i % 256));
+        let map = Bloomier::new(entries, 8, 8, HashSeed(1)).unwrap();
+        let bits = map.len_bytes() as f64 * 8.0 / 16_000.0;
+        assert!((16.0..16.0 * 1.035).contains(&bits), "{bits} bits a key");
+    }
+
+    #[test]
+    fn what_makes_no_map_is_refused() {
+        let make = |entries: &[(&str, u64)], value, fingerprint| {
+            Bloomier::new(entries.iter().copied(), value, fingerprint, HashSeed(1)).err()
+        };
+        assert!(make(&[("a", 1), ("a", 1), ("b", 1)], 1, 1).is_none());
+        for (entries, value, fingerprint) in [
+            (&[("a", 1), ("b", 2), ("a", 3)][..], 2, 1),
+            (&[("a", 4)], 2, 1),
+            (&[], 0, 1),
+            (&[], 65, 1),
+            (&[], 1, 0),
+            (&[], 1, 33),
+        ] {
+            assert!(matches!(make(entries, value, fingerprint), Some(Error::InvalidArgument { .. })), "{entries:?}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The Bloomier filter whose values change, by two tables: the first says which of a key's three cells is its own, the
+//! second has the values.
+//!
+//! ```text
+//! key ─▶ cells a, b, c and a mask      first[a] ^ first[b] ^ first[c] ^ mask = 0, 1 or 2: the value is in
+//!        ▼    ▼    ▼                                                                      second[a], [b] or [c]
+//! first  . 5 . . 1 . . . 7 .           any other number: "absent", with probability 1 - 3 / 2^q
+//! second . v . . w . . . . .           no cell is two keys' own
+//! ```
+//! The cells' owners come from peeling: a key that is alone in a cell gets it, and is taken away. The last one taken is
+//! written first, so that what later ones write changes nothing that was written before.
+
+use super::{Widths, hashed};
+use crate::bits::PackedArray;
+use crate::error::{Error, Result};
+use crate::filter::bloom::mixed;
+use crate::hash::{HashSeed, KeyHash, reduce};
+use crate::variants::Membership;
+
+/// Cells of a key, one in each third of the table.
+const CELLS: usize = 3;
+/// Cells for a thousand keys: peeling succeeds from 1,222 on (Molloy, "Cores in random hypergraphs and Boolean formulas",
+/// 2005).
+const CELLS_PER_1000: u64 = 1_230;
+/// More for small sets.
+const SPARE_CELLS: u64 = 32;
+/// What one try is apart from the next; odd, the 41st output of the generator that [`crate::filter::bloom`] names.
+const TRY: u64 = 0x2aaa_d448_59ed_3411;
+/// Tries before giving up; each has a hundredth more cells.
+const TRIES: u64 = 64;
+
+/// A map whose keys were there from the start and whose values may change; see [`Bloomier`](super::Bloomier).
+///
+/// ```
+/// use filterblock::{HashSeed, variants::MutableBloomier};
+/// let mut home = MutableBloomier::new([("ann", 4), ("bob", 7)], 8, 20, HashSeed(3))?;
+/// assert!(home.set(b"ann", 5)?);
+/// assert_eq!((home.get(b"ann"), home.get(b"bob")), (Some(5), Some(7)));
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct MutableBloomier {
+    owners: PackedArray,
+    values: PackedArray,
+    widths: Widths,
+    len: u64,
+    /// What the tries before this one added.
+    salt: u64,
+    seed: HashSeed,
+}
+
+impl MutableBloomier {
+    /// A map of these keys to values of `value_bits` bits, 1 to 64, with masks of `mask_bits`, 2 to 32.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for other widths, a value that is wider, or a key that has two values;
+    /// [`Error::TooLarge`].
+    pub fn new<K: AsRef<[u8]>>(
+        entries: impl IntoIterator<Item = (K, u64)>,
+        value_bits: u32,
+        mask_bits: u32,
+        seed: HashSeed,
+    ) -> Result<Self> {
+        let widths = Widths::new(value_bits, mask_bits)?;
+        if mask_bits < 2 {
+            let reason = "2 to 32 bits wanted: one does not tell three cells apart".to_owned();
+            return Err(Error::InvalidArgument { what: "width of a mask", reason });
+        }
+        let entries = hashed(entries, widths, seed)?;
+        let len = entries.len() as u64;
+        for number in 0..TRIES {
+            let cells = len.saturating_mul(CELLS_PER_1000 + 10 * number) / 1000 + SPARE_CELLS;
+            let cells = cells.next_multiple_of(CELLS as u64);
+            let (owners, values) = (PackedArray::new(cells, mask_bits)?, PackedArray::new(cells, value_bits)?);
+            let mut map = Self { owners, values, widths, len, salt: number.wrapping_mul(TRY), seed };
+            if let Some(order) = map.peel(&entries) {
+                map.fill(&entries, &order);
+                return Ok(map);
+            }
+        }
+        Err(Error::TooLarge { what: "a Bloomier filter" })
+    }
+
+    /// The value of a key; of a key that was not there `None`, but for three in `2^mask_bits`.
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<u64> {
+        self.get_hash(KeyHash::of(key, self.seed))
+    }
+
+    /// As [`MutableBloomier::get`].
+    #[must_use]
+    pub fn get_hash(&self, hash: KeyHash) -> Option<u64> {
+        self.own_cell(hash).map(|cell| self.values.get(cell))
+    }
+
+    /// Gives a key another value; `false` if the key is certainly not there.
+    ///
+    /// Set values of keys that are there only. Of other keys three in `2^mask_bits` are taken for one of them, whose value
+    /// would change.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a value wider than the map's. Nothing is changed.
+    pub fn set(&mut self, key: &[u8], value: u64) -> Result<bool> {
+        self.set_hash(KeyHash::of(key, self.seed), value)
+    }
+
+    /// As [`MutableBloomier::set`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_hash(&mut self, hash: KeyHash, value: u64) -> Result<bool> {
+        self.widths.check(value)?;
+        let Some(cell) = self.own_cell(hash) else { return Ok(false) };
+        self.values.set(cell, value);
+        Ok(true)
+    }
+
+    /// The number of keys.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The memory of both tables.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.owners.len_bytes() + self.values.len_bytes()
+    }
+
+    /// The cells of a key, which differ, and its mask.
+    fn places(&self, hash: KeyHash) -> ([u64; CELLS], u64) {
+        let third = self.owners.len() / CELLS as u64;
+        let mut numbers = mixed(KeyHash::from_raw(hash.raw() ^ self.salt)).skip(1);
+        let mut next = || numbers.next().unwrap_or_default();
+        let cells = [0, third, 2 * third].map(|first| first + reduce(next(), third));
+        (cells, reduce(next(), self.owners.max() + 1))
+    }
+
+    /// What the first table says of a key: which of its cells is its own, if below three.
+    fn which(&self, cells: &[u64; CELLS], mask: u64) -> u64 {
+        cells.iter().fold(mask, |xor, &cell| xor ^ self.owners.get(cell))
+    }
+
+    fn own_cell(&self, hash: KeyHash) -> Option<u64> {
+        let (cells, mask) = self.places(hash);
+        let which = usize::try_from(self.which(&cells, mask)).ok()?;
+        cells.get(which).copied()
+    }
+
+    /// The keys in the order in which they were taken away, with the number of the cell in which each was alone; `None` if
+    /// some were never alone.
+    fn peel(&self, entries: &[(KeyHash, u64)]) -> Option<Vec<(usize, usize)>> {
+        // For each cell the number of keys left and the xor of their indices: of one key, its index.
+        let mut cells = vec![(0u32, 0usize); usize::try_from(self.owners.len()).ok()?];
+        let places = |index: usize| entries.get(index).map(|&(hash, _)| self.places(hash).0);
+        for index in 0..entries.len() {
+            for cell in places(index)? {
+                let (count, xor) = cells.get_mut(usize::try_from(cell).ok()?)?;
+                *count += 1;
+                *xor ^= index;
+            }
+        }
+        let mut open: Vec<usize> = (0..cells.len()).collect();
+        let mut order = Vec::with_capacity(entries.len());
+        while let Some(cell) = open.pop() {
+            let &(1, index) = cells.get(cell)? else { continue };
+            for (which, place) in places(index)?.into_iter().enumerate() {
+                let place = usize::try_from(place).ok()?;
+                if place == cell {
+                    order.push((index, which));
+                }
+                let (count, xor) = cells.get_mut(place)?;
+                *count -= 1;
+                *xor ^= index;
+                if *count == 1 {
+                    open.push(place);
+                }
+            }
+        }
+        (order.len() == entries.len()).then_some(order)
+    }
+
+    /// Writes both tables, the key that was taken last first.
+    fn fill(&mut self, entries: &[(KeyHash, u64)], order: &[(usize, usize)]) {
+        for &(index, which) in order.iter().rev() {
+            let Some(&(hash, value)) = entries.get(index) else { continue };
+            let (cells, mask) = self.places(hash);
+            let Some(&own) = cells.get(which) else { continue };
+            // The cell is still 0: those that were taken before write it, not those that were taken later.
+            self.owners.set(own, self.which(&cells, mask) ^ which as u64);
+            self.values.set(own, value);
+        }
+    }
+}
+
+impl Membership for MutableBloomier {
+    fn seed(&self) -> HashSeed {
+        self.seed
+    }
+
+    fn may_contain_hash(&self, hash: KeyHash) -> bool {
+        self.own_cell(hash).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::u64_bytes;
+
+    #[test]
+    fn every_key_has_its_value_and_then_the_one_it_was_given_last() {
+        for keys in [0u64, 1, 2, 3, 10, 100, 1_000, 30_000] {
+            for (value_bits, mask_bits) in [(1, 2), (8, 8), (64, 32)] {
+                let most = u64::MAX >> (64 - value_bits);
+                let entries = (0..keys).map(|i| (u64_bytes(i), (i * 77) & most));
+                let mut map = MutableBloomier::new(entries, value_bits, mask_bits, HashSeed(5)).unwrap();
+                assert!((0..keys).all(|i| map.get(&u64_bytes(i)) == Some((i * 77) & most)), "{keys} keys");
+                for i in (0..keys).step_by(3) {
+                    assert!(map.set(&u64_bytes(i), !i & most).unwrap());
+                }
+                let wanted = |i: u64| if i.is_multiple_of(3) { !i & most } else { (i * 77) & most };
+                assert!((0..keys).all(|i| map.get(&u64_bytes(i)) == Some(wanted(i))), "{keys} keys");
+                assert_eq!((map.len(), map.is_empty()), (keys, keys == 0));
+            }
+        }
+    }
+
+    /// Two-sided, at five standard deviations.
+    #[test]
+    fn a_key_that_was_not_there_is_denied_but_for_three_in_two_to_the_mask() {
+        const ASKED: u64 = 400_000;
+        for mask_bits in [2, 4, 8, 12] {
+            let map =
+                MutableBloomier::new((0..10_000u64).map(|i| (u64_bytes(i), 1)), 1, mask_bits, HashSeed(1)).unwrap();
+            let found = (10_000..10_000 + ASKED).filter(|&i| map.may_contain(&u64_bytes(i))).count() as f64;
+            let rate = 3.0 * (-f64::from(mask_bits)).exp2();
+            let (mean, variance) = (ASKED as f64 * rate, ASKED as f64 * rate * (1.0 - rate));
+            assert!((found - mean).abs() < 5.0 * variance.sqrt(), "{mask_bits} bits: {found} for {mean}");
+        }
+    }
+
+    #[test]
+    fn it_takes_a_quarter_more_than_its_bits() {
+        let map = MutableBloomier::new((0..16_000u64).map(|i| (u64_bytes(i), i % 256)), 8, 8, HashSeed(1)).unwrap();
+        let bits = map.len_bytes() as f64 * 8.0 / 16_000.0;
+        assert!((16.0 * 1.22..16.0 * 1.25).contains(&bits), "{bits} bits a key");
+    }
+
+    #[test]
+    fn what_makes_no_map_or_no_value_of_it_is_refused_and_changes_nothing() {
+        for mask_bits in [0, 1, 33] {
+            assert!(MutableBloomier::new([("a", 1)], 1, mask_bits, HashSeed(1)).is_err(), "{mask_bits}");
+        }
+        let mut map = MutableBloomier::new([("a", 1)], 2, 30, HashSeed(1)).unwrap();
+        assert!(matches!(map.set(b"a", 4), Err(Error::InvalidArgument { .. })));
+        assert!(!map.set(b"b", 3).unwrap());
+        assert_eq!((map.get(b"a"), map.get(b"b")), (Some(1), None));
+    }
+}

@@ -1,0 +1,186 @@
+//! A binary arithmetic coder whose probability of a one is the same for all bits (Witten, Neal and Cleary, "Arithmetic
+//! coding for data compression", 1987; carries as in Martin's range coder, 1979).
+//!
+//! ```text
+//! [low, low + range)   |======= one =======|========== zero ==========|      a bit leaves its part of the interval;
+//!                      low          low + bound             low + range      a byte that is settled goes out
+//! ```
+//! The interval is 56 to 64 bits wide and the probability has 32 bits, so that what rounding costs is below 2^-24 of a
+//! bit each.
+
+/// The least width of the interval: below it, its first byte is settled.
+const LEAST: u64 = 1 << 56;
+
+/// The share of ones among bits, in 2^-32; neither 0 nor 1, so that either bit can be told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Odds(u32);
+
+impl Odds {
+    pub(super) fn new(ones: u64, bits: u64) -> Self {
+        let share = (u128::from(ones) << 32) / u128::from(bits.max(1));
+        Self(u32::try_from(share).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// The part of the interval that stands for a one: at least 1, and less than all of it by 2^24 at least.
+    fn bound(self, range: u64) -> u64 {
+        (range >> 32) * u64::from(self.0)
+    }
+}
+
+/// Bits to bytes.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    odds: Odds,
+    low: u64,
+    range: u64,
+    out: Vec<u8>,
+}
+
+impl Encoder {
+    /// Appends to `out`.
+    pub(super) fn new(odds: Odds, out: Vec<u8>) -> Self {
+        Self { odds, low: 0, range: u64::MAX, out }
+    }
+
+    pub(super) fn put(&mut self, bit: bool) {
+        let bound = self.odds.bound(self.range);
+        if bit {
+            self.range = bound;
+        } else {
+            self.add(bound);
+            self.range -= bound;
+        }
+        while self.range < LEAST {
+            self.shift();
+            self.range <<= 8;
+        }
+    }
+
+    fn add(&mut self, part: u64) {
+        let (low, carries) = self.low.overflowing_add(part);
+        self.low = low;
+        if carries {
+            // The interval never reaches beyond 1, so a carry is taken by a byte of this stream.
+            for byte in self.out.iter_mut().rev() {
+                *byte = byte.wrapping_add(1);
+                if *byte != 0 {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn shift(&mut self) {
+        self.out.push((self.low >> 56) as u8);
+        self.low <<= 8;
+    }
+
+    /// One byte more names a number of the interval, as the reader takes what lies behind the end for zeros.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        // The interval is at least as wide as what is added, and the byte that comes then is not below `low`.
+        self.add(LEAST - 1);
+        self.shift();
+        self.out
+    }
+}
+
+/// Bytes to bits. Any bytes give some bits; whether these were meant, a checksum must say.
+#[derive(Debug)]
+pub(super) struct Decoder<'a> {
+    odds: Odds,
+    /// The number that the bytes name, less the low end of the interval.
+    code: u64,
+    range: u64,
+    rest: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    pub(super) fn new(odds: Odds, bytes: &'a [u8]) -> Self {
+        let mut decoder = Self { odds, code: 0, range: u64::MAX, rest: bytes };
+        (0..8).for_each(|_| decoder.shift());
+        decoder
+    }
+
+    pub(super) fn next_bit(&mut self) -> bool {
+        let bound = self.odds.bound(self.range);
+        let bit = self.code < bound;
+        if bit {
+            self.range = bound;
+        } else {
+            self.code -= bound;
+            self.range -= bound;
+        }
+        while self.range < LEAST {
+            self.shift();
+            self.range <<= 8;
+        }
+        bit
+    }
+
+    fn shift(&mut self) {
+        let (byte, rest) = self.rest.split_first().map_or((0, self.rest), |(&byte, rest)| (byte, rest));
+        self.code = self.code << 8 | u64::from(byte);
+        self.rest = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bits of which about `share` of 2^64 are ones.
+    fn bits(len: usize, share: u64) -> Vec<bool> {
+        let mut state = 7u64;
+        std::iter::repeat_with(|| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ z >> 31 < share
+        })
+        .take(len)
+        .collect()
+    }
+
+    fn encode(odds: Odds, bits: &[bool]) -> Vec<u8> {
+        let mut encoder = Encoder::new(odds, Vec::new());
+        bits.iter().for_each(|&bit| encoder.put(bit));
+        encoder.finish()
+    }
+
+    #[test]
+    fn bits_survive_whatever_their_odds_and_the_odds_that_were_assumed() {
+        for len in [0, 1, 2, 7, 8, 9, 100, 10_000] {
+            for share in [0, 1 << 40, 1 << 60, 1 << 63, u64::MAX - (1 << 60), u64::MAX] {
+                let bits = bits(len, share);
+                let ones = bits.iter().filter(|&&bit| bit).count() as u64;
+                for odds in [Odds::new(ones, len as u64), Odds::new(0, 9), Odds::new(1, 2), Odds::new(9, 9)] {
+                    let bytes = encode(odds, &bits);
+                    let mut decoder = Decoder::new(odds, &bytes);
+                    assert!(bits.iter().all(|&bit| decoder.next_bit() == bit), "{len} {share} {odds:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_carry_runs_through_all_bytes_that_it_fills() {
+        // Ones leave the interval's low end alone: it fills with 0xff by zeros, and the last bit but some carries.
+        let odds = Odds::new(1, 1 << 20);
+        for zeros in 0..200 {
+            let bits: Vec<bool> = std::iter::repeat_n(false, zeros).chain([true, false, false, true]).collect();
+            let bytes = encode(odds, &bits);
+            let mut decoder = Decoder::new(odds, &bytes);
+            assert!(bits.iter().all(|&bit| decoder.next_bit() == bit), "{zeros}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_decode_to_something_and_never_hang() {
+        for odds in [Odds::new(0, 1), Odds::new(1, 2), Odds::new(1, 1)] {
+            for bytes in [&[][..], &[0xff; 20], &[0; 3], &[0x80, 1, 2, 3]] {
+                let mut decoder = Decoder::new(odds, bytes);
+                (0..1_000).for_each(|_| _ = decoder.next_bit());
+            }
+        }
+    }
+}

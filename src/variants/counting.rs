@@ -1,0 +1,227 @@
+//! The counting Bloom filter: keys can be removed (Fan, Cao, Almeida, Broder, "Summary cache: a scalable wide-area web cache
+//! sharing protocol", 2000).
+//!
+//! ```text
+//! key -> k = 3 counters of m, 4 bits each
+//!         0 0 1 0 2 0 0 1 0 1 0 0 15 1 0 0 ...   insert: +1 each; remove: -1 each
+//!                                 ^^ full: it stays 15 for good
+//! ```
+//!
+//! * When: a set that changes, of which others are sent a plain Bloom filter now and then ([`Counting::to_bloom`]).
+//! * When not: `DLeft` does the same in half the memory; a set that is only read is a filter block; a multiset that is
+//!   asked for its counts is a `Spectral` or `DynamicCounting`.
+//! * Numbers: counters times the bits of a Bloom filter, so 38 bits a key at 1 % with 4 bits. Of `m` counters with optimal
+//!   probes one is ever full with a probability of at most `1.37e-15 m` (4 bits; `m (e ln 2 / j)^j`, j = 16).
+//! * A full counter is never counted down, so that no key is ever denied; what it costs is that a key whose counters are
+//!   all full cannot be removed any more.
+
+use super::counters::{Counters, rate_of};
+use super::shape::Shape;
+use super::{Bloom, Frequency, Membership, Removable};
+use crate::error::Result;
+use crate::hash::{HashSeed, KeyHash};
+
+/// The width of a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CounterBits {
+    /// Full at 3: for sets that seldom change.
+    Two = 2,
+    /// Full at 15: the usual.
+    Four = 4,
+    /// Full at 255: for keys that are added many times.
+    Eight = 8,
+}
+
+/// A counting Bloom filter; see the [module](self).
+///
+/// ```
+/// use filterblock::{HashSeed, variants::{CounterBits, Counting, Membership, Removable}};
+/// let mut cached = Counting::with_rate(1_000, 0.01, CounterBits::Four, HashSeed(7))?;
+/// cached.insert(b"page");
+/// assert!(cached.may_contain(b"page"));
+/// cached.remove(b"page")?;
+/// assert!(!cached.may_contain(b"page"));
+/// assert!(cached.remove(b"page").is_err());
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Counting {
+    counters: Counters,
+    counter_bits: CounterBits,
+    seed: HashSeed,
+}
+
+impl Counting {
+    /// A filter that answers "maybe" for at most that share of absent keys while it has no more than `capacity`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) unless there is a key and `0 < rate < 1`;
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    pub fn with_rate(
+        capacity: u64,
+        false_positive_rate: f64,
+        counter_bits: CounterBits,
+        seed: HashSeed,
+    ) -> Result<Self> {
+        Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, counter_bits, seed)
+    }
+
+    /// A filter of so many counters, rounded up to a multiple of 8, of which a key has `probes`, 1 to 30.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for other numbers;
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    pub fn with_shape(counters: u64, probes: u32, counter_bits: CounterBits, seed: HashSeed) -> Result<Self> {
+        Self::of_shape(Shape::new(counters, probes)?, counter_bits, seed)
+    }
+
+    fn of_shape(shape: Shape, counter_bits: CounterBits, seed: HashSeed) -> Result<Self> {
+        Ok(Self { counters: Counters::new(shape, counter_bits as u32)?, counter_bits, seed })
+    }
+
+    /// Adds a key once more.
+    pub fn insert(&mut self, key: &[u8]) {
+        self.insert_hash(KeyHash::of(key, self.seed));
+    }
+
+    /// As [`Counting::insert`].
+    pub fn insert_hash(&mut self, hash: KeyHash) {
+        let places = self.counters.places(hash);
+        self.counters.add(&places);
+    }
+
+    /// Forgets all keys, and which counters were full.
+    pub fn clear(&mut self) {
+        self.counters.clear();
+    }
+
+    /// The number of counters.
+    #[must_use]
+    pub fn num_counters(&self) -> u64 {
+        self.counters.shape().cells
+    }
+
+    /// The number of counters of a key.
+    #[must_use]
+    pub fn num_probes(&self) -> u32 {
+        self.counters.shape().probes
+    }
+
+    /// The width of a counter.
+    #[must_use]
+    pub fn counter_bits(&self) -> CounterBits {
+        self.counter_bits
+    }
+
+    /// The memory of the counters.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.counters.cells().len_bytes()
+    }
+
+    /// How many counters are full, for good.
+    #[must_use]
+    pub fn num_full_counters(&self) -> u64 {
+        let full = self.counters.cells().max();
+        self.counters.cells().iter().filter(|&count| count == full).count() as u64
+    }
+
+    /// The share of absent keys that is answered "maybe", as full as the filter is now.
+    #[must_use]
+    pub fn expected_rate(&self) -> f64 {
+        rate_of(self.counters.cells().iter(), self.counters.shape())
+    }
+
+    /// A bound of the probability that any counter is raised `count` times by so many distinct keys: `m (e n k / (j m))^j`. One
+    /// that is full has missed something when it is raised `2^bits` times.
+    #[must_use]
+    pub fn bound_of_reaching(&self, count: u32, keys: u64) -> f64 {
+        let Shape { cells, probes } = self.counters.shape();
+        let (count, load) = (f64::from(count), keys as f64 * f64::from(probes) / cells as f64);
+        (cells as f64 * (std::f64::consts::E * load / count).powf(count)).min(1.0)
+    }
+
+    /// A plain Bloom filter of the same keys, with a bit for each counter.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    pub fn to_bloom(&self) -> Result<Bloom> {
+        self.counters.to_bloom(self.seed)
+    }
+}
+
+impl Membership for Counting {
+    fn seed(&self) -> HashSeed {
+        self.seed
+    }
+
+    fn may_contain_hash(&self, hash: KeyHash) -> bool {
+        self.counters.least(&self.counters.places(hash)) > 0
+    }
+}
+
+impl Removable for Counting {
+    fn remove_hash(&mut self, hash: KeyHash) -> Result<()> {
+        let places = self.counters.places(hash);
+        self.counters.remove(&places)
+    }
+}
+
+impl Frequency for Counting {
+    fn estimate_hash(&self, hash: KeyHash) -> u64 {
+        self.counters.bound(&self.counters.places(hash))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    fn keys(range: std::ops::Range<u64>) -> impl Iterator<Item = KeyHash> {
+        range.map(|i| KeyHash::of(&crate::codec::u64_bytes(i), HashSeed(1)))
+    }
+
+    #[test]
+    fn a_full_counter_stays_full_and_denies_no_key() {
+        for (width, full) in [(CounterBits::Two, 3), (CounterBits::Four, 15), (CounterBits::Eight, 255)] {
+            let mut filter = Counting::with_shape(8, 1, width, HashSeed(1)).unwrap();
+            for count in 1..=full + 2 {
+                filter.insert(b"a");
+                assert_eq!(filter.estimate(b"a"), if count < full { count } else { u64::MAX });
+            }
+            assert_eq!(filter.num_full_counters(), 1);
+            (0..2 * full).for_each(|_| filter.remove(b"a").unwrap());
+            assert!(filter.may_contain(b"a"));
+            filter.clear();
+            assert!(!filter.may_contain(b"a"));
+        }
+    }
+
+    #[test]
+    fn removing_what_is_certainly_absent_is_an_error_and_changes_nothing() {
+        let mut filter = Counting::with_rate(1_000, 0.01, CounterBits::Four, HashSeed(1)).unwrap();
+        keys(0..500).for_each(|key| filter.insert_hash(key));
+        let before: Vec<u64> = filter.counters.cells().iter().collect();
+        let mut refused = 0;
+        for key in keys(1_000..3_000).filter(|_| true) {
+            if !filter.may_contain_hash(key) {
+                assert!(matches!(filter.remove_hash(key), Err(Error::KeyAbsent)));
+                refused += 1;
+            }
+        }
+        assert!(refused > 1_900 && filter.counters.cells().iter().eq(before));
+    }
+
+    #[test]
+    fn a_plain_filter_of_it_is_that_of_the_same_keys() {
+        let mut filter = Counting::with_rate(1_000, 0.01, CounterBits::Four, HashSeed(1)).unwrap();
+        keys(0..1_500).for_each(|key| filter.insert_hash(key));
+        keys(1_000..1_500).for_each(|key| filter.remove_hash(key).unwrap());
+        let plain = Bloom::with_shape(filter.num_counters(), filter.num_probes(), HashSeed(1)).unwrap();
+        keys(0..1_000).for_each(|key| _ = plain.insert_hash(key));
+        let made = filter.to_bloom().unwrap();
+        assert_eq!(made.freeze().unwrap(), plain.freeze().unwrap());
+        assert_eq!(made.expected_rate(), filter.expected_rate());
+    }
+}

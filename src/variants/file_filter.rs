@@ -1,0 +1,295 @@
+//! A Bloom filter that is kept in a file, for keys that are added over days and processes.
+//!
+//! ```text
+//! insert ─▶ bits in memory ── sync ─▶ | header | state | page | page | ...       512 bytes each, each with a checksum
+//!                                         never   after those pages that have new bits
+//! ```
+//! No fault may make it deny a key that was synced:
+//!
+//! * A page is a sector and has its own checksum. A write that is torn between sectors leaves old and new pages, and all
+//!   of them are sound: bits are only ever set, so an old page beside a new one lacks nothing that was synced before.
+//! * A page that does not hold (torn within, rotten, lost) is taken for all ones when the file is opened, and counted
+//!   ([`FileFilter::damaged_pages`]): 4,032 bits more than there were, false positives and no false negative.
+//! * What takes bits away ([`clear`](FileFilter::clear), [`intersect_with`](FileFilter::intersect_with)) writes a new file
+//!   beside, syncs it and renames it: afterwards there is the old filter or the new one, never a mix.
+//! * A sync that fails forgets nothing: the next one writes the same pages again, and more.
+//! * Two writers would lose each other's bits: who opens for writing locks `PATH.lock`, a file that stays. Who reads needs
+//!   no lock; a page that is read while it is written may count as damaged for that reader.
+//! * The header is 512 bytes that are written once; if they do not hold, opening is an error.
+//!
+//! Bits are in memory, not in a map of the file: the kernel writes mapped pages when it likes, half changed and without
+//! their checksums, and a file that is cut ends the process.
+//!
+//! * When: a set that grows slowly, is asked by several processes, and costs more to rebuild than 1.6 % for checksums.
+//! * When not: for keys that are all there, build a filter block; for keys that come and go, a store.
+
+mod base64;
+mod combine;
+mod describe;
+mod layout;
+mod on_disk;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use layout::{Header, Image, Length, WORDS_PER_PAGE};
+use on_disk::{Lock, Writer};
+
+use super::shape::Shape;
+use super::{Bloom, Membership};
+use crate::bits;
+use crate::error::{Error, Result};
+use crate::filter::bloom::positions;
+use crate::hash::{HashSeed, KeyHash};
+
+/// A filter in a file; see the [module](self).
+///
+/// ```
+/// use filterblock::{HashSeed, variants::{FileFilter, Membership}};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("seen.filter");
+/// let seen = FileFilter::create(&path, 10_000, 0.001, HashSeed(7))?;
+/// seen.insert(b"first")?;
+/// seen.sync()?;
+/// drop(seen);
+/// let seen = FileFilter::open_read_only(&path)?;
+/// assert!(seen.may_contain(b"first") && seen.len()? == 1);
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FileFilter {
+    path: PathBuf,
+    header: Header,
+    bloom: Bloom,
+    /// For each page whether it has bits that the file may lack.
+    dirty: Vec<AtomicBool>,
+    /// Held for reading while bits are set and their pages marked, for writing while the marks are taken: so a sync takes
+    /// the marks of every insertion that was done before it, even of bits that another thread has just set.
+    gate: RwLock<()>,
+    added: AtomicU64,
+    /// [`LENGTH_KNOWN`], or why not.
+    length_state: AtomicU8,
+    damaged_pages: u64,
+    /// `None` if opened for reading only.
+    writer: Option<Mutex<Writer>>,
+}
+
+const LENGTH_KNOWN: u8 = 0;
+const LENGTH_COMBINED: u8 = 1;
+const LENGTH_DAMAGED: u8 = 2;
+
+impl FileFilter {
+    /// Makes a file whose filter answers "maybe" for at most that share of absent keys while it has no more than
+    /// `capacity`; more keys are taken, at a higher rate.
+    ///
+    /// # Errors
+    /// When the file exists or cannot be made; [`Error::Locked`]; [`Error::InvalidArgument`] unless there is a key and
+    /// `0 < rate < 1`; [`Error::TooLarge`].
+    pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
+        let shape = Shape::for_rate(capacity, false_positive_rate)?;
+        let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
+        Self::make(path.as_ref(), header, Length::Known(0), Bloom::of_shape(shape, seed)?)
+    }
+
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another has it open for writing; [`Error::Corrupt`] for a header that does not hold, a file
+    /// that was cut or grew, or is something else; [`Error::Unsupported`] for a newer version. A damaged page is no error.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let lock = Lock::take(path)?;
+        let (image, file) = on_disk::load(path, true).map_err(|error| error.in_file(path))?;
+        let writer = Writer::new(file, lock);
+        Self::of_image(path, image, Some(writer))
+    }
+
+    /// Opens a file for reading only, whoever else has it open. What others add later is not seen.
+    ///
+    /// # Errors
+    /// As [`FileFilter::open`], but for the lock.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let (image, _) = on_disk::load(path, false).map_err(|error| error.in_file(path))?;
+        Self::of_image(path, image, None)
+    }
+
+    fn make(path: &Path, header: Header, length: Length, bloom: Bloom) -> Result<Self> {
+        let lock = Lock::take(path)?;
+        on_disk::check_absent(path)?;
+        let header = Header { id: layout::new_id(), ..header };
+        let file = on_disk::replace(path, &header, length, &bloom)?;
+        let writer = Writer::new(file, lock);
+        Self::of_image(path, Image { header, length, bloom, damaged_pages: 0 }, Some(writer))
+    }
+
+    fn of_image(path: &Path, image: Image, writer: Option<Writer>) -> Result<Self> {
+        let Image { header, length, bloom, damaged_pages } = image;
+        let (added, state) = match length {
+            Length::Known(added) => (added, LENGTH_KNOWN),
+            Length::Combined => (0, LENGTH_COMBINED),
+            Length::Damaged => (0, LENGTH_DAMAGED),
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            dirty: bits::zeros(header.num_pages(), "a Bloom filter")?,
+            header,
+            bloom,
+            gate: RwLock::new(()),
+            added: AtomicU64::new(added),
+            length_state: AtomicU8::new(state),
+            damaged_pages,
+            writer: writer.map(Mutex::new),
+        })
+    }
+
+    /// Adds a key; `true` if it was certainly not there before. It is in the file after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn insert(&self, key: &[u8]) -> Result<bool> {
+        self.insert_hash(KeyHash::of(key, self.header.seed))
+    }
+
+    /// As [`FileFilter::insert`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn insert_hash(&self, hash: KeyHash) -> Result<bool> {
+        self.writer()?;
+        let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let Shape { cells, probes } = self.header.shape;
+        let mut is_new = false;
+        for bit in positions(hash, cells, probes) {
+            if self.bloom.set(bit) {
+                is_new = true;
+                self.mark((bit / 64) as usize / WORDS_PER_PAGE);
+            }
+        }
+        if is_new {
+            self.added.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(is_new)
+    }
+
+    /// Adds all keys; gives the number of those that were certainly not there before.
+    ///
+    /// # Errors
+    /// As [`FileFilter::insert`].
+    pub fn extend<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<u64> {
+        keys.into_iter().try_fold(0, |new, key| Ok(new + u64::from(self.insert(key.as_ref())?)))
+    }
+
+    /// Makes all keys durable whose insertion was done before.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; when a write or sync fails: then some of the keys may be in the file, and another call writes
+    /// all of them again.
+    pub fn sync(&self) -> Result<()> {
+        let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let (pages, length) = {
+            let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+            let marked = self.dirty.iter().enumerate().filter(|(_, mark)| mark.swap(false, Ordering::Relaxed));
+            (marked.map(|(index, _)| index).collect::<Vec<_>>(), self.length())
+        };
+        let written = writer.write(self.header.id, &pages, length, &self.bloom);
+        if written.is_err() {
+            pages.iter().for_each(|&index| self.mark(index));
+        }
+        written.map_err(|error| error.in_file(&self.path))
+    }
+
+    /// Syncs and closes. Dropping syncs too, but cannot tell of a failure.
+    ///
+    /// # Errors
+    /// As [`FileFilter::sync`].
+    pub fn close(self) -> Result<()> {
+        if self.writer.is_some() { self.sync() } else { Ok(()) }
+    }
+
+    fn writer(&self) -> Result<&Mutex<Writer>> {
+        self.writer.as_ref().ok_or_else(|| Error::ReadOnly.in_file(&self.path))
+    }
+
+    fn mark(&self, page: usize) {
+        if let Some(mark) = self.dirty.get(page) {
+            mark.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn length(&self) -> Length {
+        match self.length_state.load(Ordering::Relaxed) {
+            LENGTH_KNOWN => Length::Known(self.added.load(Ordering::Relaxed)),
+            LENGTH_COMBINED => Length::Combined,
+            _ => Length::Damaged,
+        }
+    }
+
+    /// Bits and length of one moment.
+    fn snapshot(&self) -> (Bloom, Length) {
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        (self.bloom.clone(), self.length())
+    }
+}
+
+impl Membership for FileFilter {
+    fn seed(&self) -> HashSeed {
+        self.header.seed
+    }
+
+    fn may_contain_hash(&self, hash: KeyHash) -> bool {
+        self.bloom.may_contain_hash(hash)
+    }
+}
+
+impl Drop for FileFilter {
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            // There is nobody to tell; who wants to know calls close().
+            let _ = self.sync();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::u64_bytes;
+
+    #[test]
+    fn a_sync_that_fails_forgets_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("filter");
+        let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
+        let swap = |file| filter.writer().unwrap().lock().unwrap().swap_file(file);
+        let new = filter.extend((0..1_000).map(u64_bytes)).unwrap();
+        // Writes through this handle are refused.
+        let good = swap(std::fs::File::open(&path).unwrap());
+        for _ in 0..2 {
+            assert!(matches!(filter.sync().unwrap_err().root(), Error::Io(_)));
+            filter.insert(b"between").unwrap();
+        }
+        assert!(FileFilter::open_read_only(&path).unwrap().is_empty());
+        swap(good);
+        filter.sync().unwrap();
+        let found = FileFilter::open_read_only(&path).unwrap();
+        assert!((0..1_000).all(|i| found.may_contain(&u64_bytes(i))) && found.may_contain(b"between"));
+        assert_eq!(found.len().unwrap(), new + 1);
+    }
+
+    /// Whether the name is the old file's or the new one's is not known then.
+    #[test]
+    fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("filter");
+        let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+        filter.insert(b"a").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(filter.clear().is_err());
+        assert!(filter.may_contain(b"a"));
+        assert!(matches!(filter.sync().unwrap_err().root(), Error::Poisoned { .. }));
+        assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
+    }
+}

@@ -1,0 +1,225 @@
+//! The bytes of a filter in a file.
+//!
+//! ```text
+//! page 0          header: what never changes        | magic 8 | version 1 | probes 1 | 0 6 | id 8 | bits 8 | seed 8 |
+//!                                                   | capacity 8 | rate 8, as a double | zeros |
+//! page 1          state: what does, but for bits    | length is: 0 known, 1 or 2 not 1 | length 8 | zeros |
+//! page 2, 3, ..   4,032 bits each                   bit i in page 2 + i / 4032
+//! ```
+//! A page is a sector of a disk: 504 bytes and the XXH3-64 of them under a seed of the file's id and the page's number. The
+//! id is drawn anew for each file, so that a page that a file system shows from a file before does not pass for sound.
+//! All integers are little endian.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{Read, Write};
+
+use crate::codec::{Cursor, put_u64, u64_bytes, u64_from};
+use crate::error::{Error, Field, Result};
+use crate::hash::{HashSeed, KeyHash};
+use crate::variants::Bloom;
+use crate::variants::shape::Shape;
+
+/// What a disk writes at once.
+pub(super) const PAGE_LEN_BYTES: usize = 512;
+const CONTENT_LEN_BYTES: usize = PAGE_LEN_BYTES - 8;
+pub(super) const WORDS_PER_PAGE: usize = CONTENT_LEN_BYTES / 8;
+/// The first page of bits.
+const FIRST: u64 = 2;
+
+/// The first byte is no text.
+const MAGIC: [u8; 8] = *b"\x89FLBfile";
+const VERSION: u8 = 1;
+/// The identity under which the header is summed, which has the file's.
+const OF_HEADER: u64 = 0;
+
+pub(super) type Page = [u8; PAGE_LEN_BYTES];
+
+/// What a file says of itself once and for all.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Header {
+    pub(super) id: u64,
+    pub(super) shape: Shape,
+    pub(super) seed: HashSeed,
+    pub(super) capacity: u64,
+    pub(super) rate: f64,
+}
+
+/// How many keys were added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Length {
+    Known(u64),
+    /// After a union or an intersection.
+    Combined,
+    /// After a page was lost.
+    Damaged,
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) header: Header,
+    pub(super) length: Length,
+    pub(super) bloom: Bloom,
+    /// Pages of bits that do not hold, all of whose bits are taken for set.
+    pub(super) damaged_pages: u64,
+}
+
+/// A number that no other file has.
+pub(super) fn new_id() -> u64 {
+    // Seeded by the system's entropy, and different at each call.
+    RandomState::new().build_hasher().finish()
+}
+
+impl Header {
+    pub(super) fn num_pages(&self) -> u64 {
+        self.shape.cells.div_ceil(WORDS_PER_PAGE as u64 * 64)
+    }
+
+    fn encode(&self) -> Page {
+        let mut content = MAGIC.to_vec();
+        #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
+        content.extend_from_slice(&[VERSION, self.shape.probes as u8, 0, 0, 0, 0, 0, 0]);
+        for value in [self.id, self.shape.cells, self.seed.0, self.capacity, self.rate.to_bits()] {
+            put_u64(&mut content, value);
+        }
+        seal(OF_HEADER, 0, &content)
+    }
+
+    fn decode(page: &Page) -> Result<Self> {
+        let mut cursor = Cursor::new(page, 0);
+        if cursor.take_array(Field::Magic)? != MAGIC {
+            return Err(Error::Corrupt { field: Field::Magic, offset: 0 });
+        }
+        let version = cursor.take_u8(Field::Version)?;
+        if version > VERSION {
+            return Err(Error::Unsupported { field: Field::Version, found: version.into() });
+        }
+        let corrupt = Error::Corrupt { field: Field::FilterHeader, offset: 0 };
+        if content(OF_HEADER, 0, page).is_none() || version == 0 {
+            return Err(corrupt);
+        }
+        let probes = cursor.take_u8(Field::Params)?.into();
+        cursor.take(6, Field::Padding)?;
+        let mut next = || cursor.take_u64(Field::FilterHeader);
+        let (id, cells, seed, capacity, rate) = (next()?, next()?, HashSeed(next()?), next()?, next()?);
+        let rate = f64::from_bits(rate);
+        match Shape::new(cells, probes) {
+            Ok(shape) if shape.cells == cells => Ok(Self { id, shape, seed, capacity, rate }),
+            _ => Err(corrupt),
+        }
+    }
+}
+
+impl Length {
+    fn encode(self, id: u64) -> Page {
+        let (tag, keys) = match self {
+            Self::Known(keys) => (0, keys),
+            Self::Combined => (1, 0),
+            Self::Damaged => (2, 0),
+        };
+        let mut content = vec![tag];
+        put_u64(&mut content, keys);
+        seal(id, 1, &content)
+    }
+
+    fn decode(id: u64, page: &Page) -> Self {
+        let read = || {
+            let mut cursor = Cursor::new(content(id, 1, page)?, 0);
+            match (cursor.take_u8(Field::NumKeys).ok()?, cursor.take_u64(Field::NumKeys).ok()?) {
+                (0, keys) => Some(Self::Known(keys)),
+                (1, _) => Some(Self::Combined),
+                _ => None,
+            }
+        };
+        read().unwrap_or(Self::Damaged)
+    }
+}
+
+/// A page with its sum.
+fn seal(id: u64, number: u64, content: &[u8]) -> Page {
+    let mut page = [0; PAGE_LEN_BYTES];
+    page.iter_mut().zip(content).for_each(|(byte, of_content)| *byte = *of_content);
+    if let Some((content, sum)) = page.split_last_chunk_mut::<8>() {
+        *sum = u64_bytes(sum_of(id, number, content));
+    }
+    page
+}
+
+/// What a page holds, if its sum does.
+fn content(id: u64, number: u64, page: &Page) -> Option<&[u8]> {
+    let (content, sum) = page.split_last_chunk::<8>()?;
+    (u64_from(sum) == sum_of(id, number, content)).then_some(content)
+}
+
+fn sum_of(id: u64, number: u64, content: &[u8]) -> u64 {
+    KeyHash::of(content, HashSeed(id.wrapping_add(number))).raw()
+}
+
+/// Where a page of bits lies in the file.
+pub(super) fn page_offset(index: usize) -> u64 {
+    (FIRST + index as u64) * PAGE_LEN_BYTES as u64
+}
+
+/// Where the state lies.
+pub(super) const STATE_OFFSET: u64 = PAGE_LEN_BYTES as u64;
+
+/// A page of bits.
+pub(super) fn bit_page(id: u64, index: usize, words: impl Iterator<Item = u64>) -> Page {
+    let mut content = Vec::with_capacity(CONTENT_LEN_BYTES);
+    words.take(WORDS_PER_PAGE).for_each(|word| put_u64(&mut content, word));
+    seal(id, FIRST + index as u64, &content)
+}
+
+pub(super) fn state_page(id: u64, length: Length) -> Page {
+    length.encode(id)
+}
+
+/// Writes a whole file.
+pub(super) fn write(out: &mut impl Write, header: &Header, length: Length, bloom: &Bloom) -> std::io::Result<()> {
+    out.write_all(&header.encode())?;
+    out.write_all(&length.encode(header.id))?;
+    let mut words = bloom.words();
+    for index in 0..usize::try_from(header.num_pages()).unwrap_or(usize::MAX) {
+        out.write_all(&bit_page(header.id, index, words.by_ref()))?;
+    }
+    Ok(())
+}
+
+/// Reads a whole file of `len_bytes`. Memory is taken only for pages that are there.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a header that does not hold or another length than it says, [`Error::Unsupported`] for a newer
+/// version; what the reader gives.
+pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
+    let corrupt_length = Error::Corrupt { field: Field::Length, offset: len_bytes };
+    let mut page = [0; PAGE_LEN_BYTES];
+    if len_bytes < page_offset(0) {
+        return Err(corrupt_length);
+    }
+    file.read_exact(&mut page)?;
+    let header = Header::decode(&page)?;
+    let expected = header.num_pages().checked_add(FIRST).and_then(|pages| pages.checked_mul(PAGE_LEN_BYTES as u64));
+    if expected != Some(len_bytes) {
+        return Err(corrupt_length);
+    }
+    file.read_exact(&mut page)?;
+    let mut length = Length::decode(header.id, &page);
+    let bloom = Bloom::of_shape(header.shape, header.seed)?;
+    let mut damaged_pages = 0;
+    for index in 0..usize::try_from(header.num_pages()).unwrap_or(usize::MAX) {
+        file.read_exact(&mut page)?;
+        let first = index * WORDS_PER_PAGE;
+        match content(header.id, FIRST + index as u64, &page) {
+            Some(content) => {
+                let words = content.as_chunks::<8>().0.iter().map(u64_from);
+                words.enumerate().for_each(|(i, word)| bloom.or_word(first + i, word));
+            }
+            None => {
+                (0..WORDS_PER_PAGE).for_each(|i| bloom.or_word(first + i, u64::MAX));
+                damaged_pages += 1;
+                length = Length::Damaged;
+            }
+        }
+    }
+    Ok(Image { header, length, bloom, damaged_pages })
+}

@@ -1,0 +1,152 @@
+//! How many cells and probes a filter has, and where in them a key lies.
+
+use crate::error::{Error, Result};
+use crate::filter::{bloom, math};
+use crate::hash::KeyHash;
+
+/// Cells, of which a key has `probes`: bits, or counters in place of bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// A multiple of eight, so that they can be the bits of a filter block.
+    pub(super) cells: u64,
+    /// 1 to 30.
+    pub(super) probes: u32,
+}
+
+impl Shape {
+    /// # Errors
+    /// [`Error::InvalidArgument`] for no cells, or a number of probes other than 1 to 30; [`Error::TooLarge`].
+    pub(super) fn new(cells: u64, probes: u32) -> Result<Self> {
+        let invalid = |what, reason| Err(Error::InvalidArgument { what, reason });
+        if cells == 0 {
+            return invalid("size of a filter", "at least one cell wanted".to_owned());
+        }
+        if !(1..=math::MAX_BLOOM_PROBES).contains(&probes) {
+            let reason = format!("1 to {} wanted, {probes} given", math::MAX_BLOOM_PROBES);
+            return invalid("number of probes", reason);
+        }
+        let cells = cells.checked_next_multiple_of(8).ok_or(TOO_LARGE)?;
+        Ok(Self { cells, probes })
+    }
+
+    /// The least cells in which `capacity` keys have the rate, and the probes that go with them: `-kn / ln(1 - c^(1/k))`
+    /// where it is least, and a little more where that formula is too good, in small filters.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
+        check_capacity(capacity)?;
+        check_rate(rate)?;
+        let cells = |k: u32| -(capacity as f64 * f64::from(k)) / (-rate.powf(1.0 / f64::from(k))).ln_1p();
+        let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (cells(probes), probes));
+        let (least, probes) = all.min_by(|a, b| a.0.total_cmp(&b.0)).ok_or(TOO_LARGE)?;
+        // Beyond 2^60 bits there is no machine.
+        if least.is_nan() || least >= 60f64.exp2() {
+            return Err(TOO_LARGE);
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 < least < 2^60")]
+        let mut shape = Self::new(least.ceil() as u64, probes)?;
+        while math::bloom_rate(capacity, shape.cells, probes) > rate {
+            shape = Self::new(shape.cells + shape.cells / 256 + 1, probes)?;
+        }
+        Ok(shape)
+    }
+
+    /// The cells of a key, each once: a key that meets a cell twice would otherwise count twice in it.
+    pub(super) fn distinct(&self, hash: KeyHash) -> Places {
+        let mut places = Places { cells: [0; math::MAX_BLOOM_PROBES as usize], len: 0 };
+        for cell in bloom::positions(hash, self.cells, self.probes) {
+            if !places.contains(&cell)
+                && let Some(place) = places.cells.get_mut(places.len)
+            {
+                *place = cell;
+                places.len += 1;
+            }
+        }
+        places
+    }
+}
+
+const TOO_LARGE: Error = Error::TooLarge { what: "a filter" };
+
+/// # Errors
+/// [`Error::InvalidArgument`] for no key at all.
+pub(super) fn check_capacity(capacity: u64) -> Result<()> {
+    if capacity > 0 {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument { what: "capacity", reason: "at least one key wanted".to_owned() })
+}
+
+/// # Errors
+/// [`Error::InvalidArgument`] unless `0 < rate < 1`.
+pub(super) fn check_rate(rate: f64) -> Result<()> {
+    // Written so that what is not a number is refused.
+    if rate > 0.0 && rate < 1.0 {
+        return Ok(());
+    }
+    let reason = format!("above 0 and below 1 wanted, {rate} given");
+    Err(Error::InvalidArgument { what: "false-positive rate", reason })
+}
+
+/// The distinct cells of a key.
+pub(super) struct Places {
+    cells: [u64; math::MAX_BLOOM_PROBES as usize],
+    len: usize,
+}
+
+impl std::ops::Deref for Places {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        self.cells.get(..self.len).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_for_a_rate_keeps_it_and_is_not_much_larger_than_it_must_be() {
+        for capacity in [1, 10, 1_000, 1_000_000] {
+            for rate in [0.9, 0.5, 0.1, 0.01, 1e-4, 1e-9, 1e-12] {
+                let shape = Shape::for_rate(capacity, rate).unwrap();
+                let reached = math::bloom_rate(capacity, shape.cells, shape.probes);
+                assert!(reached <= rate, "{capacity} keys at {rate}: {shape:?} reaches {reached}");
+                // A filter of one probe more or less, or a little smaller, would not do in a large filter.
+                if capacity >= 1_000 {
+                    let smaller = shape.cells - shape.cells / 25 - 8;
+                    let best = (1..=30).map(|k| math::bloom_rate(capacity, smaller, k)).fold(1.0, f64::min);
+                    assert!(best > rate, "{capacity} keys at {rate}: {shape:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_shape_that_cannot_be_is_refused() {
+        for rate in [0.0, 1.0, -1.0, 2.0, f64::NAN, f64::INFINITY] {
+            assert!(matches!(Shape::for_rate(9, rate), Err(Error::InvalidArgument { .. })), "{rate}");
+        }
+        assert!(matches!(Shape::for_rate(0, 0.1), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(Shape::for_rate(u64::MAX, 0.1), Err(Error::TooLarge { .. })));
+        assert!(matches!(Shape::new(u64::MAX, 1), Err(Error::TooLarge { .. })));
+        for (cells, probes) in [(0, 1), (8, 0), (8, 31)] {
+            assert!(matches!(Shape::new(cells, probes), Err(Error::InvalidArgument { .. })), "{cells} {probes}");
+        }
+    }
+
+    #[test]
+    fn a_key_has_each_of_its_cells_once() {
+        let shape = Shape::new(8, 30).unwrap();
+        for hash in 0..1_000u64 {
+            let places = shape.distinct(KeyHash::from_raw(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+            let mut sorted = places.to_vec();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), places.len());
+            assert!((1..=8).contains(&places.len()));
+        }
+    }
+}

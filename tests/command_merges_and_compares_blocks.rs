@@ -1,0 +1,108 @@
+//! The commands `filterblock merge` and `filterblock diff`.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+mod shell;
+
+use std::fmt::Write as _;
+
+use shell::Shell;
+
+const KINDS: [&str; 4] = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10"];
+
+fn keys(range: std::ops::Range<u32>) -> String {
+    range.fold(String::new(), |mut text, i| {
+        writeln!(text, "key-{i}").unwrap();
+        text
+    })
+}
+
+/// Two files of 4,000 keys, 1,000 of them in both.
+fn shell_with_two(spec: &str) -> Shell {
+    let shell = Shell::new();
+    shell.write("keys-a", keys(0..4_000));
+    shell.write("keys-b", keys(3_000..7_000));
+    for name in ["a", "b"] {
+        let keys = format!("keys-{name}");
+        shell.run(&["build", "-o", name, "--filter", spec, "--seed", "9", &keys]).exits(0);
+    }
+    shell
+}
+
+#[test]
+fn a_merged_block_is_sound_and_has_the_keys_of_all() {
+    for spec in KINDS {
+        let shell = shell_with_two(spec);
+        let told = shell.run(&["merge", "-o", "all", "a", "b", "--json"]).json(0);
+        let kind = spec.split_once(':').unwrap().0;
+        assert_eq!((&told["kind"], &told["keys"], &told["merged"]), (&kind.into(), &8_000.into(), &2.into()));
+        let estimated = told["estimated_keys"].as_f64().unwrap();
+        assert!((6_500.0..7_500.0).contains(&estimated), "{estimated}");
+        for keys in ["keys-a", "keys-b"] {
+            let report = shell.run(&["verify", "all", "--against", keys, "--json"]).json(0);
+            assert_eq!(report["false_negatives"], 0, "{spec}");
+        }
+        // The bits are those of the shape with all keys, so merging again changes none.
+        shell.run(&["merge", "-o", "again", "all", "a", "b"]).exits(0);
+        assert!(shell.run(&["diff", "all", "again"]).exits(0).contains("the same bits"));
+    }
+}
+
+#[test]
+fn diff_tells_bits_and_estimates_and_how_sure_they_are() {
+    for spec in KINDS {
+        let shell = shell_with_two(spec);
+        let told = shell.run(&["diff", "--json", "a", "b"]).json(1);
+        assert_eq!((&told["is_equal"], told["differences"].as_array().unwrap().len()), (&false.into(), 0));
+        for (what, truth) in [("left", 4_000.0), ("right", 4_000.0), ("union", 7_000.0), ("intersection", 1_000.0)] {
+            let [keys, deviation] = ["keys", "deviation"].map(|name| told["keys"][what][name].as_f64().unwrap());
+            assert!((keys - truth).abs() < 5.0 * deviation && deviation < 100.0, "{spec} {what}: {keys} {deviation}");
+            let [low, high] = ["low", "high"].map(|name| told["keys"][what][name].as_f64().unwrap());
+            assert!(low < keys && keys < high);
+        }
+        let similarity = told["keys"]["similarity"].as_f64().unwrap();
+        assert!((similarity - 1.0 / 7.0).abs() < 0.05, "{spec}: {similarity}");
+        let text = shell.run(&["diff", "a", "b"]).exits(1);
+        assert!(text.contains("a and b differ") && text.contains("keys of A and B"), "{text}");
+        assert!(shell.run(&["diff", "a", "a"]).exits(0).contains("keys in common   100 %"));
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_named_with_both_files() {
+    let shell = shell_with_two("bloom:10");
+    shell.write("more", keys(0..9_000));
+    shell.run(&["build", "-o", "seed", "--filter", "bloom:10", "--seed", "8", "keys-a"]).exits(0);
+    shell.run(&["build", "-o", "size", "--filter", "bloom:10", "--seed", "9", "more"]).exits(0);
+    shell.run(&["build", "-o", "kind", "--filter", "ribbon:8", "--seed", "9", "more"]).exits(0);
+    for (other, difference) in [
+        ("seed", "hash seed 9 and 8"),
+        ("size", "number of bits 40000 and 90048"),
+        ("kind", "filter kind bloom and ribbon"),
+    ] {
+        shell.run(&["merge", "-o", "out", "a", "b", other]).fails_with(&["a and", other, difference]);
+        let (what, values) = difference.split_at(difference.find(char::is_numeric).unwrap_or("filter kind ".len()));
+        let text = shell.run(&["diff", "a", other]).exits(1);
+        assert!(text.contains(&format!("{}: {values}", what.trim_end())) && !text.contains("keys of"), "{text}");
+    }
+    shell.run(&["merge", "-o", "out", "kind", "kind"]).fails_with(&["ribbon"]);
+    shell.run(&["merge", "-o", "out", "a", "keys-a"]).fails_with(&["keys-a", "not a filter block"]);
+    shell.run(&["diff", "a", "keys-a"]).fails_with(&["keys-a"]);
+    shell.run(&["merge", "-o", "out"]).fails_with(&[]);
+    // A filter without bits to compare is equal or not.
+    shell.run(&["diff", "kind", "kind"]).exits(0);
+    assert!(!shell.files().contains(&"out".to_owned()));
+    shell.run(&["merge", "-o", "a", "a", "b"]).fails_with(&["a", "--force"]);
+    shell.run(&["merge", "-o", "a", "a", "b", "--force"]).exits(0);
+    shell.run(&["query", "-q", "a", "key-6999"]).exits(0);
+}
+
+#[test]
+fn a_damaged_block_is_an_error_and_no_filter() {
+    let shell = shell_with_two("blocked-bloom:10");
+    let mut bytes = std::fs::read(shell.path("b")).unwrap();
+    bytes[100] ^= 1;
+    shell.write("b", bytes);
+    shell.run(&["merge", "-o", "out", "a", "b"]).fails_with(&["b", "damaged"]);
+    shell.run(&["diff", "a", "b"]).fails_with(&["b", "damaged"]);
+}

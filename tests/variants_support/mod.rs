@@ -1,0 +1,69 @@
+//! What the tests of the Bloom family share: random numbers, keys, and what agrees with a number.
+#![allow(dead_code, reason = "no test file uses all of it")]
+
+use filterblock::variants::Membership;
+use filterblock::{HashSeed, KeyHash};
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// In `0..1`.
+    pub fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+pub fn key(i: u64) -> [u8; 8] {
+    i.to_le_bytes()
+}
+
+pub fn hash(i: u64, seed: HashSeed) -> KeyHash {
+    KeyHash::of(&key(i), seed)
+}
+
+/// Seeds with all 64 bits at random: seeds that differ in a few bits give keys of eight bytes the same hashes in another order.
+pub fn seeds(count: usize) -> impl Iterator<Item = HashSeed> {
+    let mut random = Random(6);
+    (0..count).map(move |_| HashSeed(random.next()))
+}
+
+/// The share of `queries` absent keys that a filter answers "maybe".
+pub fn measured_rate(filter: &impl Membership, queries: u64) -> f64 {
+    let absent = 1 << 40..(1 << 40) + queries;
+    absent.filter(|&i| filter.may_contain_hash(hash(i, filter.seed()))).count() as f64 / queries as f64
+}
+
+pub fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len() as f64
+}
+
+/// The standard deviation of the mean of samples, as seen.
+pub fn deviation(samples: &[f64]) -> f64 {
+    let (mean, n) = (mean(samples), samples.len() as f64);
+    (samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (n - 1.0) / n).sqrt()
+}
+
+/// Asserts that the mean of samples is `expected`, two-sided at five standard deviations and what `expected` is rounded by.
+pub fn assert_agrees(what: &str, samples: &[f64], expected: f64, rounded_by: f64) {
+    assert!(samples.len() >= 20, "too few samples to know how they vary");
+    let (mean, deviation) = (mean(samples), deviation(samples));
+    println!("{what}: {mean:.6} +- {deviation:.6}, expected {expected:.6}");
+    assert!((mean - expected).abs() <= 5.0 * deviation + rounded_by, "{what}: {mean} +- {deviation} for {expected}");
+}
+
+/// Asserts a number to the digits that are given of it.
+pub fn assert_digits(what: &str, found: f64, expected: f64, relative: f64) {
+    assert!((found / expected - 1.0).abs() <= relative, "{what}: {found} for {expected}");
+}
