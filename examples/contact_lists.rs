@@ -1,0 +1,60 @@
+//! Two people learn how many contacts they share before either shows a name: each sends noisy filters of the own list, in
+//! which half of all strangers are found too.
+//!
+//! ```text
+//! cargo run --release --features variants --example contact_lists -- addresses.txt
+//! ```
+//! A line of the file is an address; of ten, four are the one's, four the other's, and two both's. One filter tells nothing
+//! of any single address; five under different seeds leave 3.1 % of doubt.
+
+pub mod support;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use filterblock::HashSeed;
+use filterblock::variants::{Bloom, Membership};
+use support::{Arguments, Checks, Failure};
+
+const FILTERS: i32 = 5;
+const NOISE: f64 = 0.5;
+
+fn main() -> ExitCode {
+    support::main("Common contacts, found by filters that are wrong about half of all strangers.", 50_000, run)
+}
+
+/// The example, for `main` and for its test.
+pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
+    let addresses: BTreeSet<Vec<u8>> =
+        arguments.keys(|i| format!("person.{i}@city-{}.example", i % 101))?.into_iter().collect();
+    let list = |of: &[usize]| -> Vec<&[u8]> {
+        addresses.iter().enumerate().filter(|(i, _)| of.contains(&(i % 10))).map(|(_, key)| key.as_slice()).collect()
+    };
+    let (hers, his, common) = (list(&[0, 1, 2, 3, 4, 5]), list(&[4, 5, 6, 7, 8, 9]), list(&[4, 5]));
+    let strangers = (his.len() - common.len()) as u64;
+    println!("{} and {} contacts, {} in common", hers.len(), his.len(), common.len());
+
+    let mut sent = Vec::new();
+    let mut bits = 0;
+    for seed in 1..=FILTERS {
+        // One probe and as many bits as make half of them ones: -n / ln(1 - 1/2).
+        #[allow(clippy::cast_possible_truncation, reason = "a number of bits")]
+        let size = (hers.len() as f64 / -(-NOISE).ln_1p()).round() as u64;
+        let filter = Bloom::with_shape(size, 1, HashSeed(seed.unsigned_abs().into()))?;
+        hers.iter().for_each(|address| _ = filter.insert(address));
+        bits += filter.num_bits();
+        sent.push(filter);
+        // What he makes of the filters so far.
+        let found = his.iter().filter(|address| sent.iter().all(|filter| filter.may_contain(address))).count() as u64;
+        let doubt = NOISE.powi(seed);
+        // Of those found, the strangers' share is known, though not who they are.
+        let guess = (found as f64 - his.len() as f64 * doubt) / (1.0 - doubt);
+        println!("  {seed} sent: {found} of his are in all, so about {guess:.0} are common");
+        checks.share("strangers among them", found - common.len() as u64, strangers, doubt);
+    }
+    let all_found = common.iter().all(|address| sent.iter().all(|filter| filter.may_contain(address)));
+    checks.holds("every common contact is among them", all_found);
+    let plain: usize = hers.iter().map(|address| address.len()).sum();
+    println!("  sent: {} bytes of filters, {plain} bytes of addresses in the open", bits / 8);
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! A web crawler asks of each link whether it has seen the page. A Bloom filter answers from a small part of the
+//! memory; the price is pages that it takes for seen and never fetches.
+//!
+//! ```text
+//! cargo run --release --features variants --example crawler_urls -- links.txt
+//! ```
+//! A line of the file is a link, in the order in which links are met; without a file, a web of pages that link to one another,
+//! popular ones more often, is crawled from its first page.
+
+pub mod support;
+
+use std::collections::{HashSet, VecDeque};
+use std::process::ExitCode;
+
+use filterblock::HashSeed;
+use filterblock::variants::{Bloom, Membership};
+use support::{Arguments, Checks, Failure, Random};
+
+const RATE: f64 = 0.01;
+const LINKS_OF_A_PAGE: usize = 8;
+
+fn main() -> ExitCode {
+    support::main("Pages that a crawler misses when a Bloom filter tells it what it has seen.", 300_000, run)
+}
+
+/// The links of a web of `pages`, in the order in which a crawl in breadth meets them.
+fn crawl(pages: usize) -> Vec<Vec<u8>> {
+    let url = |page: usize| {
+        format!("https://site-{}.example/{:x}/page-{page}", page % 997, page.wrapping_mul(40_503)).into_bytes()
+    };
+    let (mut queue, mut queued, mut links) = (VecDeque::from([0]), HashSet::from([0]), vec![url(0)]);
+    while let Some(page) = queue.pop_front() {
+        let mut random = Random(page as u64);
+        for i in 0..LINKS_OF_A_PAGE {
+            let to = if i % 2 == 0 { random.popular(pages) } else { random.below(pages) };
+            links.push(url(to));
+            if queued.insert(to) {
+                queue.push_back(to);
+            }
+        }
+    }
+    links
+}
+
+/// The example, for `main` and for its test.
+pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
+    let links = match &arguments.file {
+        Some(_) => arguments.keys(|_| String::new())?,
+        None => crawl(arguments.count),
+    };
+    let pages: HashSet<&[u8]> = links.iter().map(Vec::as_slice).collect();
+    let seen = Bloom::with_rate(pages.len() as u64, RATE, HashSeed(1))?;
+    let (mut fetched, mut met, mut missed, mut predicted) = (HashSet::new(), HashSet::new(), 0, 0.0);
+    for link in &links {
+        if met.insert(link) {
+            // What the filter's fill says of a page that is met for the first time.
+            predicted += rate_when(met.len() - 1, &seen);
+            missed += u64::from(seen.may_contain(link));
+        }
+        if !seen.may_contain(link) {
+            seen.insert(link);
+            fetched.insert(link);
+        }
+    }
+    println!("{} links to {} pages, {} fetched", links.len(), pages.len(), fetched.len());
+    support::compare_memory(seen.num_bits(), pages.iter().copied());
+    checks.share("pages taken for seen and never fetched", missed, met.len() as u64, predicted / met.len() as f64);
+    checks.holds("no page was fetched twice", fetched.len() as u64 + missed == met.len() as u64);
+    checks.holds("every page fetched is known as seen", fetched.iter().all(|page| seen.may_contain(page)));
+    Ok(())
+}
+
+/// `(1 - e^(-kn/m))^k`
+fn rate_when(keys: usize, filter: &Bloom) -> f64 {
+    let probes = f64::from(filter.num_probes());
+    (1.0 - (-probes * keys as f64 / filter.num_bits() as f64).exp()).powf(probes)
+}

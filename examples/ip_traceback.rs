@@ -1,0 +1,116 @@
+//! Routers keep a digest of the packets of each minute in a Bloom filter, so that a packet can be traced back to where it
+//! entered the network, with nothing kept of its content (Snoeren et al., "Hash-based IP traceback", 2001).
+//!
+//! ```text
+//! cargo run --release --features variants --example ip_traceback
+//! ```
+//! Three probes and five bits a packet: 9.2 % of the routers asked on the way remember a packet that they never saw. No
+//! file is read.
+
+pub mod support;
+
+use std::collections::{BTreeSet, HashMap};
+use std::process::ExitCode;
+
+use filterblock::HashSeed;
+use filterblock::variants::{Bloom, Membership};
+use support::{Arguments, Checks, Failure, Random};
+
+const ROUTERS: usize = 200;
+const NEIGHBOURS: usize = 4;
+const HOPS: usize = 8;
+const PROBES: u32 = 3;
+const BITS_PER_PACKET: u64 = 5;
+
+fn main() -> ExitCode {
+    support::main("Packets traced back through routers that keep digests alone.", 100_000, run)
+}
+
+/// A ring with chords: whom each router is linked to.
+fn network() -> Vec<Vec<usize>> {
+    let mut random = Random(3);
+    let mut links = vec![BTreeSet::new(); ROUTERS];
+    for router in 0..ROUTERS {
+        let chords = (1..NEIGHBOURS - 1).map(|_| random.below(ROUTERS)).collect::<Vec<_>>();
+        for other in chords.into_iter().chain([(router + 1) % ROUTERS]).filter(|&other| other != router) {
+            if let Ok([here, there]) = links.get_disjoint_mut([router, other]) {
+                here.insert(other);
+                there.insert(router);
+            }
+        }
+    }
+    links.into_iter().map(|links| links.into_iter().collect()).collect()
+}
+
+/// The invariant fields of a header and the first eight bytes behind it.
+fn digest_input(packet: usize) -> [u8; 28] {
+    let mut bytes = [0; 28];
+    let mut random = Random(packet as u64);
+    bytes.fill_with(|| random.bits().to_le_bytes()[0]);
+    bytes
+}
+
+/// The example, for `main` and for its test.
+pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
+    let links = network();
+    let mut random = Random(5);
+    let paths: Vec<Vec<usize>> = (0..arguments.count)
+        .map(|_| {
+            let mut path = vec![random.below(ROUTERS)];
+            for _ in 1..HOPS {
+                let here = path.last().and_then(|&router| links.get(router)).ok_or("no router")?;
+                path.push(*here.get(random.below(here.len())).ok_or("no neighbour")?);
+            }
+            Ok(path)
+        })
+        .collect::<Result<_, Failure>>()?;
+    let mut passed: HashMap<usize, BTreeSet<usize>> = HashMap::new();
+    for (packet, path) in paths.iter().enumerate() {
+        path.iter().for_each(|&router| _ = passed.entry(router).or_default().insert(packet));
+    }
+    let digests = passed
+        .iter()
+        .map(|(&router, packets)| {
+            let digest = Bloom::with_shape(packets.len() as u64 * BITS_PER_PACKET, PROBES, HashSeed(router as u64))?;
+            packets.iter().for_each(|&packet| _ = digest.insert(&digest_input(packet)));
+            Ok((router, digest))
+        })
+        .collect::<Result<HashMap<_, _>, Failure>>()?;
+
+    // From the victim, the last router of the path, to whoever remembers, and on from there.
+    let (mut asked_in_vain, mut remembered_wrongly, mut lost, mut suspects) = (0, 0, 0u64, 0u64);
+    let traced = paths.len().min(5_000);
+    for (packet, path) in paths.iter().enumerate().take(traced) {
+        let victim = *path.last().ok_or("no path")?;
+        let (mut front, mut asked) = (vec![victim], BTreeSet::from([victim]));
+        let mut found = BTreeSet::from([victim]);
+        while let Some(router) = front.pop() {
+            for &next in links.get(router).into_iter().flatten() {
+                let Some(digest) = digests.get(&next).filter(|_| asked.insert(next)) else { continue };
+                let remembers = digest.may_contain(&digest_input(packet));
+                if !path.contains(&next) {
+                    asked_in_vain += 1;
+                    remembered_wrongly += u64::from(remembers);
+                }
+                if remembers {
+                    found.insert(next);
+                    front.push(next);
+                }
+            }
+        }
+        lost += u64::from(!path.iter().all(|router| found.contains(router)));
+        suspects += found.len() as u64;
+    }
+    let kept: u64 = digests.values().map(|digest| digest.num_bits() / 8).sum();
+    println!("{} packets over {HOPS} hops among {ROUTERS} routers, {traced} traced", paths.len());
+    println!(
+        "  memory: digests {:.0} KiB; the 28 bytes of each packet {:.0} KiB",
+        kept as f64 / 1024.0,
+        (paths.len() * HOPS * 28) as f64 / 1024.0
+    );
+    println!("  routers under suspicion: {:.2} a packet", suspects as f64 / traced as f64);
+    let rate = (1.0 - (-f64::from(PROBES) / BITS_PER_PACKET as f64).exp()).powi(PROBES.cast_signed());
+    checks.share("routers that never saw the packet and remember it", remembered_wrongly, asked_in_vain, rate);
+    checks.holds("every path is among what was found", lost == 0);
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A mail server holds the addresses of spammers in a Bloom filter of nine bits an address, and a small exact whitelist of
+//! the good senders that it knows and that the filter takes for spammers.
+//!
+//! ```text
+//! cargo run --release --features variants --example spam_senders -- addresses.txt
+//! ```
+//! A line of the file is an address; every fourth is taken for a known good sender, every fourth for a stranger.
+
+pub mod support;
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+
+use filterblock::HashSeed;
+use filterblock::variants::{Bloom, Membership};
+use support::{Arguments, Checks, Failure};
+
+const BITS_PER_ADDRESS: u64 = 9;
+const PROBES: u32 = 6;
+
+fn main() -> ExitCode {
+    support::main("Spam senders in a Bloom filter, with a whitelist of those it is wrong about.", 1_000_000, run)
+}
+
+/// The example, for `main` and for its test.
+pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
+    let addresses = arguments.keys(|i| format!("user{i}@mail-{}.example", i % 7_919))?;
+    let all: HashSet<&[u8]> = addresses.iter().map(Vec::as_slice).collect();
+    let mut all: Vec<&[u8]> = all.into_iter().collect();
+    all.sort_unstable();
+    let of = |remainders: &[usize]| -> Vec<&[u8]> {
+        all.iter().enumerate().filter(|(i, _)| remainders.contains(&(i % 4))).map(|(_, &address)| address).collect()
+    };
+    let (spammers, known, strangers) = (of(&[0, 1]), of(&[2]), of(&[3]));
+
+    let filter = Bloom::with_shape(spammers.len() as u64 * BITS_PER_ADDRESS, PROBES, HashSeed(1))?;
+    spammers.iter().for_each(|address| _ = filter.insert(address));
+    let whitelist: HashSet<&[u8]> = known.iter().copied().filter(|address| filter.may_contain(address)).collect();
+    let is_spam = |address: &[u8]| filter.may_contain(address) && !whitelist.contains(address);
+
+    println!("{} spammers, {} good senders known, {} strangers", spammers.len(), known.len(), strangers.len());
+    support::compare_memory(filter.num_bits(), spammers.iter().copied());
+    let rate = (1.0 - (-f64::from(PROBES) / BITS_PER_ADDRESS as f64).exp()).powi(PROBES.cast_signed());
+    checks.share("good senders that need the whitelist", whitelist.len() as u64, known.len() as u64, rate);
+    let refused = strangers.iter().filter(|address| is_spam(address)).count() as u64;
+    checks.share("strangers taken for spammers", refused, strangers.len() as u64, rate);
+    checks.holds("every spammer is known", spammers.iter().all(|address| is_spam(address)));
+    checks.holds("every good sender that is known gets through", !known.iter().any(|address| is_spam(address)));
+    let gib = 4e9 * BITS_PER_ADDRESS as f64 / 8.0 / f64::from(1 << 30);
+    println!(
+        "  so four thousand million addresses take {gib:.2} GiB, at {:.1} % (a hash table of 15 bytes each: 60 GB)",
+        rate * 100.0
+    );
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Proxies that tell one another what they cache: each keeps counters of its own documents and sends the bits to the others,
+//! who ask only those whose bits say "maybe" (Fan, Cao, Almeida, Broder, "Summary cache", 2000).
+//!
+//! ```text
+//! cargo run --release --features variants --example summary_cache -- requests.txt
+//! ```
+//! A line of the file is the URL of a request; requests go to the proxies in turn. Without summaries each of the `N`
+//! proxies asks all others at each miss: `N (N-1) (1-H) R` messages for `R` requests to each.
+
+pub mod support;
+
+use std::collections::{HashSet, VecDeque};
+use std::process::ExitCode;
+
+use filterblock::HashSeed;
+use filterblock::variants::{Bloom, CounterBits, Counting, Membership, Removable};
+use support::{Arguments, Checks, Failure, Random};
+
+const PROXIES: usize = 8;
+/// Counters for each document that fits, and probes of it.
+const LOAD_FACTOR: u64 = 16;
+const PROBES: u32 = 4;
+/// A proxy sends its bits when that share of its documents is new.
+const UPDATE_SHARE: usize = 100;
+
+fn main() -> ExitCode {
+    support::main("Messages that proxies spare one another by summaries of what they cache.", 400_000, run)
+}
+
+/// A cache that drops what came first, its counters, and its bits as the others know them.
+struct Proxy {
+    documents: HashSet<Vec<u8>>,
+    order: VecDeque<Vec<u8>>,
+    counters: Counting,
+    sent: Bloom,
+    /// The documents that `sent` is of: to count what it says of others.
+    sent_documents: HashSet<Vec<u8>>,
+    new: usize,
+    updates: u64,
+}
+
+impl Proxy {
+    fn new(capacity: usize) -> Result<Self, Failure> {
+        let counters = Counting::with_shape(capacity as u64 * LOAD_FACTOR, PROBES, CounterBits::Four, HashSeed(1))?;
+        let sent = counters.to_bloom()?;
+        let (documents, order) = (HashSet::new(), VecDeque::new());
+        Ok(Self { documents, order, counters, sent, sent_documents: HashSet::new(), new: 0, updates: 0 })
+    }
+
+    fn store(&mut self, url: &[u8], capacity: usize) -> Result<(), Failure> {
+        if self.order.len() == capacity
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.documents.remove(&oldest);
+            self.counters.remove(&oldest)?;
+        }
+        self.order.push_back(url.to_vec());
+        self.documents.insert(url.to_vec());
+        self.counters.insert(url);
+        self.new += 1;
+        if self.new * UPDATE_SHARE >= capacity {
+            self.sent = self.counters.to_bloom()?;
+            self.sent_documents = self.documents.clone();
+            self.new = 0;
+            self.updates += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The example, for `main` and for its test.
+pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
+    let mut random = Random(11);
+    let requests = match &arguments.file {
+        Some(_) => arguments.keys(|_| String::new())?,
+        None => {
+            let pages = arguments.count / 4;
+            (0..arguments.count)
+                .map(|_| format!("https://www.example/{}", random.popular(pages)).into_bytes())
+                .collect()
+        }
+    };
+    let capacity = (requests.len() / PROXIES / 20).max(UPDATE_SHARE);
+    let mut proxies = (0..PROXIES).map(|_| Proxy::new(capacity)).collect::<Result<Vec<_>, _>>()?;
+    let (mut misses, mut messages, mut remote_hits, mut stale) = (0u64, 0u64, 0u64, 0u64);
+    let (mut false_hits, mut predicted, mut asked) = (0, 0.0, HashSet::new());
+    for (i, url) in requests.iter().enumerate() {
+        let home = i % PROXIES;
+        if proxies.get(home).is_some_and(|proxy| proxy.documents.contains(url)) {
+            continue;
+        }
+        misses += 1;
+        let mut is_found = false;
+        for (number, other) in proxies.iter().enumerate().filter(|(number, _)| *number != home) {
+            let (says, has) = (other.sent.may_contain(url), other.documents.contains(url));
+            messages += u64::from(says);
+            is_found |= says && has;
+            stale += u64::from(has && !says);
+            // A URL counts once for each summary: asked again, it would be no new trial.
+            if !other.sent_documents.contains(url) && asked.insert((number, url)) {
+                false_hits += u64::from(says);
+                predicted += other.sent.expected_rate();
+            }
+        }
+        remote_hits += u64::from(is_found);
+        proxies.get_mut(home).ok_or("no proxy")?.store(url, capacity)?;
+    }
+    let updates: u64 = proxies.iter().map(|proxy| proxy.updates).sum();
+    let without = misses * (PROXIES as u64 - 1);
+    println!(
+        "{} requests to {PROXIES} proxies of {capacity} documents: {misses} misses, {remote_hits} found elsewhere",
+        requests.len()
+    );
+    println!(
+        "  messages: {} with summaries (of which {updates} updates to {} others each), {without} without: {:.1} times as many",
+        messages + updates * (PROXIES as u64 - 1),
+        PROXIES - 1,
+        without as f64 / (messages + updates * (PROXIES as u64 - 1)) as f64
+    );
+    println!("  missed elsewhere because the summary was older than the document: {stale}");
+    checks.share(
+        "summaries that say \"maybe\" of what is not there",
+        false_hits,
+        asked.len() as u64,
+        predicted / asked.len() as f64,
+    );
+    let has_all = proxies.iter().all(|proxy| proxy.order.iter().all(|url| proxy.counters.may_contain(url)));
+    checks.holds("after all removals, every document that is cached is in its proxy's counters", has_all);
+    let fresh = proxies.iter().map(|proxy| proxy.counters.to_bloom()).collect::<Result<Vec<_>, _>>()?;
+    let agree = proxies.iter().zip(&fresh).all(|(proxy, bits)| proxy.order.iter().all(|url| bits.may_contain(url)));
+    checks.holds("and in the bits that would be sent now", agree);
+    Ok(())
+}

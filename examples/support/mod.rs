@@ -1,0 +1,166 @@
+//! What the examples share: arguments, keys from a file or made up, and results that are checked.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "programs of the command line")]
+#![allow(dead_code, reason = "each example uses a part")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What ends an example early: a wrong argument, a file that cannot be read.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// `[FILE] [--count N]`
+pub struct Arguments {
+    /// A line is a key.
+    pub file: Option<PathBuf>,
+    /// How much is made up without a file.
+    pub count: usize,
+}
+
+/// Runs an example: `--help` prints `about`; a failure is a message and exit code 2, a result out of bounds code 1.
+pub fn main(
+    about: &str,
+    count: usize,
+    example: impl FnOnce(&Arguments, &mut Checks) -> Result<(), Failure>,
+) -> ExitCode {
+    let mut arguments = Arguments { file: None, count };
+    let mut words = std::env::args_os().skip(1);
+    while let Some(word) = words.next() {
+        let refused = match word.to_str() {
+            Some("--help" | "-h") => {
+                println!("{about}\nArguments: [FILE] [--count N]   (N {count} without)");
+                return ExitCode::SUCCESS;
+            }
+            Some("--count") => {
+                match words.next().and_then(|n| n.to_str()?.parse().ok()).filter(|n| (1_000..=100_000_000).contains(n))
+                {
+                    Some(n) => {
+                        arguments.count = n;
+                        None
+                    }
+                    None => Some("--count: a number from 1000 to 100000000 wanted".to_owned()),
+                }
+            }
+            Some(option) if option.starts_with("--") => Some(format!("{option}: no such option; try --help")),
+            _ if arguments.file.is_some() => Some("one file at most".to_owned()),
+            _ => {
+                arguments.file = Some(word.into());
+                None
+            }
+        };
+        if let Some(reason) = refused {
+            eprintln!("error: {reason}");
+            return ExitCode::from(2);
+        }
+    }
+    let mut checks = Checks::default();
+    match example(&arguments, &mut checks) {
+        Ok(()) if checks.failed == 0 => ExitCode::SUCCESS,
+        Ok(()) => {
+            eprintln!("error: {} of the results above out of bounds", checks.failed);
+            ExitCode::from(1)
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+impl Arguments {
+    /// The lines of the file, or `count` keys that `make` makes of 0, 1, ..
+    pub fn keys(&self, make: impl Fn(u64) -> String) -> Result<Vec<Vec<u8>>, Failure> {
+        let Some(path) = &self.file else {
+            return Ok((0..self.count as u64).map(|i| make(i).into_bytes()).collect());
+        };
+        let in_file = |error| format!("{}: {error}", path.display());
+        let lines = BufReader::new(File::open(path).map_err(in_file)?).split(b'\n');
+        let lines = lines.collect::<Result<Vec<_>, _>>().map_err(in_file)?;
+        match lines.len() {
+            0..1_000 => Err(format!("{}: at least 1,000 lines wanted", path.display()).into()),
+            _ => Ok(lines),
+        }
+    }
+}
+
+/// Results beside what the formula says of them.
+#[derive(Default)]
+pub struct Checks {
+    /// Results out of bounds.
+    pub failed: u64,
+}
+
+impl Checks {
+    /// Of `trials`, `found` met with an event of probability `rate`: five standard deviations are allowed, and 3 % of the
+    /// rate for what formula and filter round.
+    pub fn share(&mut self, what: &str, found: u64, trials: u64, rate: f64) {
+        let expected = trials as f64 * rate;
+        let allowed = 5.0 * (expected * (1.0 - rate)).max(1.0).sqrt() + 0.03 * expected;
+        let share = found as f64 / trials.max(1) as f64 * 100.0;
+        let is_met = (found as f64 - expected).abs() <= allowed;
+        self.line(
+            is_met,
+            &format!("{what}: {found} of {trials} ({share:.3} %), predicted {expected:.0} ({:.3} %)", rate * 100.0),
+        );
+    }
+
+    /// What must hold without exception.
+    pub fn holds(&mut self, what: &str, is_met: bool) {
+        self.line(is_met, what);
+    }
+
+    fn line(&mut self, is_met: bool, text: &str) {
+        self.failed += u64::from(!is_met);
+        println!("  [{}] {text}", if is_met { "ok" } else { "OUT OF BOUNDS" });
+    }
+}
+
+/// Says what a filter takes beside the exact set of the same keys.
+pub fn compare_memory<'k>(filter_bits: u64, keys: impl IntoIterator<Item = &'k [u8]>) {
+    let (mut entries, mut bytes) = (0usize, 0);
+    for key in keys {
+        entries += 1;
+        // Pointer, length and control byte at 7/8 of a power of two of slots, and the allocation of the key itself.
+        bytes += (key.len() + 8).next_multiple_of(16).max(32);
+    }
+    let slots = (entries * 8 / 7).next_power_of_two();
+    let exact = (bytes + slots * (16 + 1)) as f64;
+    let filter = filter_bits as f64 / 8.0;
+    println!(
+        "  memory: filter {:.1} KiB, a hash set of the {entries} keys about {:.1} KiB: {:.1} times as much",
+        filter / 1024.0,
+        exact / 1024.0,
+        exact / filter
+    );
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
+pub struct Random(pub u64);
+
+impl Random {
+    /// 64 bits at random.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One of `0..n`, each alike.
+    #[allow(clippy::cast_possible_truncation, reason = "below n")]
+    pub fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
+    }
+
+    /// From 0 to 1.
+    pub fn share(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// One of `0..n`, of which small ones are much more frequent: what is popular has a rank uniform in its logarithm.
+    #[allow(clippy::cast_possible_truncation, reason = "clamped to n")]
+    pub fn popular(&mut self, n: usize) -> usize {
+        ((n as f64).powf(self.share()) as usize).clamp(1, n) - 1
+    }
+}

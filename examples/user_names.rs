@@ -1,0 +1,53 @@
+//! A registration form says at once whether a name is free: a Bloom filter of all names in the browser's reach answers, and
+//! only a "maybe taken" goes to the database.
+//!
+//! ```text
+//! cargo run --release --features variants --example user_names -- names.txt
+//! ```
+//! A line of the file is a name; every other one is taken, and all are tried.
+
+pub mod support;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use filterblock::variants::{Bloom, Membership};
+use filterblock::{FilterBlock, HashSeed};
+use support::{Arguments, Checks, Failure, Random};
+
+const RATE: f64 = 0.001;
+
+fn main() -> ExitCode {
+    support::main("Registrations that need no lookup, as a filter knows that the name is free.", 500_000, run)
+}
+
+/// The example, for `main` and for its test.
+pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
+    let names = arguments.keys(|i| format!("{:x}", Random(i).bits() >> 24))?;
+    // In order, so that neighbours differ in little: one is taken, the next is free.
+    let names: BTreeSet<Vec<u8>> = names.into_iter().collect();
+    let taken: BTreeSet<&[u8]> = names.iter().step_by(2).map(Vec::as_slice).collect();
+    let filter = Bloom::with_rate(taken.len() as u64, RATE, HashSeed(1))?;
+    taken.iter().for_each(|name| _ = filter.insert(name));
+
+    let (mut free_at_once, mut asked_in_vain, mut taken_said_free) = (0u64, 0, 0);
+    for name in &names {
+        match (filter.may_contain(name), taken.contains(name.as_slice())) {
+            (false, false) => free_at_once += 1,
+            (true, false) => asked_in_vain += 1,
+            (false, true) => taken_said_free += 1,
+            (true, true) => {}
+        }
+    }
+    println!("{} names taken, {} tried", taken.len(), names.len());
+    support::compare_memory(filter.num_bits(), taken.iter().copied());
+    println!("  lookups: {} with the filter, {} without", names.len() as u64 - free_at_once, names.len());
+    checks.share("free names that needed a lookup", asked_in_vain, free_at_once + asked_in_vain, RATE);
+    checks.holds("no taken name was called free", taken_said_free == 0);
+    // What goes to the browser is a checksummed block.
+    let bytes = filter.freeze()?;
+    let block = FilterBlock::open(bytes.as_slice())?;
+    let agree = names.iter().all(|name| block.may_contain_key(name) == filter.may_contain(name));
+    checks.holds(&format!("the block of {} bytes answers every name alike", bytes.len()), agree);
+    Ok(())
+}
