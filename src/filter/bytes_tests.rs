@@ -98,7 +98,7 @@ fn bumped_ribbons_of_hashes_that_crowd_are_built_as_ever() {
         crowded(4_500, 5_500, 1 << 62, 1 << 20),
         crowded(9_000, 1_000, u64::MAX, 1 << 40),
     ];
-    // So many at the end of the first of two lanes that some must go on beyond where the other's tail begins.
+    // At the end of the first of two lanes, which they leave.
     let end = (4_880u128 << 64) / 9_705;
     let at_the_end = [50, 70, 90, 110, 125].map(|crowd| crowded(9_900, crowd, end as u64, 1 << 46));
     assert_written("bumped-ribbon:fpr=0.01", at_the_end.into_iter(), 0xa462_2919);

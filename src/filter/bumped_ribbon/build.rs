@@ -201,7 +201,7 @@ fn build_layers(
     let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
     let mut from = 0;
     while layers.is_empty() || hashes.len() - from > MAX_SINGLE_KEYS {
-        (layers.len() < super::read::MAX_LAYERS).then_some(())?;
+        (layers.len() != super::read::MAX_LAYERS).then_some(())?;
         let left = hashes.get_mut(from..)?;
         from += build_layer((columns, density), left, &mut scratch, &mut layers, &mut built);
         bumped.push(from);
@@ -377,7 +377,10 @@ impl<'a> Shard<'a> {
         };
         work(lanes().map(|(from, to)| (from, tail_of(from, to), slot(to))).collect(), true);
         let inner = self.bounds.len().saturating_sub(2);
-        work(lanes().take(inner).map(|(from, to)| (tail_of(from, to), to, slot(to) + WINDOW)).collect(), false);
+        work(
+            lanes().take(inner).map(|(from, to)| (tail_of(from, to), to, slot(to).saturating_add(WINDOW))).collect(),
+            false,
+        );
         done
     }
 
