@@ -24,11 +24,7 @@ fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<Item = u64>
 }
 
 /// Sets the bits of every hash. `payload` holds `bits` bits, zero at first.
-#[expect(
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
-    reason = "a position is below the bits of a slice"
-)]
+#[expect(clippy::indexing_slicing, reason = "a position is below the bits of a slice")]
 pub(super) fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
     let bits = payload.len() as u64 * 8;
     for &hash in hashes {
