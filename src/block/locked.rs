@@ -151,3 +151,23 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.as_bytes()
     }
 }
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use super::*;
+    use crate::block::{FilterBuilder, PartitionedBuilder};
+    use crate::hash::HashSeed;
+
+    #[test]
+    fn parameters_are_told_of_a_filter_and_not_of_an_index() {
+        let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1));
+        builder.add(b"key");
+        let filter = builder.finish().unwrap();
+        let filter = LockedBlock::open(filter.as_slice(), Verify::AtOpen).unwrap();
+        assert!(matches!(filter.geometry(), Some(Geometry::Bloom { .. })));
+        let mut builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(1)), 4);
+        builder.add(b"key").unwrap();
+        let index = builder.finish().unwrap();
+        assert_eq!(LockedBlock::open(index.as_slice(), Verify::AtOpen).unwrap().geometry(), None);
+    }
+}

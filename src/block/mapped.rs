@@ -60,11 +60,7 @@ impl Mapped {
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         #[cfg(target_os = "linux")]
         match populate {
-            // Kernels before 5.14 do not know the call: pages are then read when they are touched.
-            Populate::Yes => match map.advise(Advice::PopulateRead) {
-                Err(error) if error.kind() != std::io::ErrorKind::InvalidInput => return Err(error.into()),
-                _ => {}
-            },
+            Populate::Yes => map.advise(Advice::PopulateRead).or_else(unless_unknown)?,
             // Advice only: a kernel that does not take it reads around each page, which is slower and not wrong.
             Populate::No => drop(map.advise(Advice::Random)),
         }
@@ -74,9 +70,28 @@ impl Mapped {
     }
 }
 
+/// Kernels before 5.14 do not know the call: pages are then read when they are touched.
+#[cfg(target_os = "linux")]
+fn unless_unknown(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) }
+}
+
 impl AsRef<[u8]> for Mapped {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_default()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_the_kernel_does_not_know_is_no_error_and_any_other_failure_is() {
+        use std::io::ErrorKind::{InvalidInput, Other, OutOfMemory, PermissionDenied};
+        for (kind, is_fine) in [(InvalidInput, true), (Other, false), (OutOfMemory, false), (PermissionDenied, false)] {
+            assert_eq!(unless_unknown(kind.into()).is_ok(), is_fine, "{kind}");
+        }
     }
 }

@@ -108,10 +108,8 @@ impl PartitionedBuilder {
             added: Added::WholeKeys,
             extractor: None,
         };
-        if u32::try_from(self.index.len()).is_err() {
-            let reason = "the index of the partitions has 4 GiB or more".into();
-            return Err(Error::InvalidArgument { what: "partition size", reason });
-        }
+        let too_long = Error::InvalidArgument { what: "partition size", reason: "an index of 4 GiB or more".into() };
+        u32::try_from(self.index.len()).map_err(|_| too_long)?;
         let mut index = self.index;
         trailer.append_to(&mut index);
         self.blocks.extend_from_slice(&index);
@@ -181,11 +179,9 @@ impl Partitions {
         while !cursor.is_empty() {
             let len = cursor.take_varint_usize(Field::PartitionIndex)?;
             let key = cursor.take_bytes(Field::PartitionIndex)?;
-            let key_end = u32::try_from(cursor.offset() - index.start as u64);
-            let (Ok(key_end), Ok(key_len)) = (key_end, u32::try_from(key.len())) else {
-                return Err(cursor.corrupt(Field::PartitionIndex));
-            };
-            let last_key = (key_end - key_len, key_len);
+            let key_end = cursor.offset() - index.start as u64;
+            let in_index = |place: u64| u32::try_from(place).map_err(|_| cursor.corrupt(Field::PartitionIndex));
+            let last_key = (in_index(key_end - key.len() as u64)?, in_index(key.len() as u64)?);
             let corrupt = || Error::Corrupt { field: Field::Partition, offset: start as u64 };
             let end = start.checked_add(len).filter(|&end| end <= index.start).ok_or_else(corrupt)?;
             let next =
@@ -251,4 +247,40 @@ fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
         count += 1;
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::FilterBlock;
+    use crate::hash::HashSeed;
+
+    #[test]
+    fn an_index_in_the_place_of_a_partition_is_refused() {
+        let hasher = KeyHasher::xxh3(HashSeed(1));
+        let mut builder =
+            PartitionedBuilder::new("bloom:10".parse().unwrap(), hasher.clone(), 4).with_self_check(SelfCheck::On);
+        (b'0'..=b'9').for_each(|key| builder.add(&[key]).unwrap());
+        let inner = builder.finish().unwrap();
+        assert!(FilterBlock::open(inner.as_slice()).is_ok());
+        let mut index = Vec::new();
+        codec::put_varint(&mut index, inner.len() as u64);
+        codec::put_bytes(&mut index, b"9");
+        let outer = Trailer {
+            table_id: [0; 16],
+            hash: hasher.identity(),
+            num_keys: 10,
+            payload_len_bytes: index.len() as u64,
+            place: 0,
+            content: Content::PartitionIndex,
+            added: Added::WholeKeys,
+            extractor: None,
+        };
+        outer.append_to(&mut index);
+        let mut bytes = inner;
+        bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES), 0);
+        bytes.extend(index);
+        let error = FilterBlock::open(bytes).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 0 }), "{error}");
+    }
 }

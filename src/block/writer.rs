@@ -253,6 +253,7 @@ mod tests {
     fn a_filter_that_denies_its_keys_is_an_error_and_not_a_block_unless_nobody_looks() {
         for kind in ["bloom:10", "blocked-bloom:10", "split-block:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
             let mut builder = FilterBuilder::new(kind.parse().unwrap(), HashSeed(1));
+            builder.reserve(1_000);
             (0..1_000u32).for_each(|i| builder.add(i.to_string().as_bytes()));
             let check = |encoder: Encoder, self_check| {
                 let mut builder = builder.clone().with_self_check(self_check);

@@ -85,14 +85,13 @@ fn positions_of(folded: u32, multipliers: &[u32; 16], probes: u32) -> impl Itera
 }
 
 /// Sets the bits of every hash. `payload` is whole lines, zero at first.
+#[expect(clippy::indexing_slicing, reason = "a line of the payload, which has at least one, and sixteen words of it")]
 pub(super) fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
     for &hash in hashes {
         let offset = line_offset::<LINE_LEN_BYTES>(payload, hash);
-        let Some(line) = payload.get_mut(offset..offset + LINE_LEN_BYTES) else { continue };
+        let line = &mut payload[offset..offset + LINE_LEN_BYTES];
         for (word, bit) in positions(hash, probes) {
-            if let Some(byte) = line.get_mut(word * 4 + bit as usize / 8) {
-                *byte |= 1 << (bit % 8);
-            }
+            line[word * 4 + bit as usize / 8] |= 1 << (bit % 8);
         }
     }
 }

@@ -29,13 +29,12 @@ pub(crate) fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<
 }
 
 /// Sets the bits of every hash. `payload` holds `bits` bits, zero at first.
+#[expect(clippy::indexing_slicing, reason = "a position is below the bits of a slice")]
 pub(super) fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
     let bits = payload.len() as u64 * 8;
     for &hash in hashes {
         for position in positions(hash, bits, probes) {
-            if let Some(byte) = usize::try_from(position / 8).ok().and_then(|i| payload.get_mut(i)) {
-                *byte |= 1 << (position % 8);
-            }
+            payload[(position / 8) as usize] |= 1 << (position % 8);
         }
     }
 }

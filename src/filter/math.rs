@@ -169,6 +169,20 @@ pub(crate) fn least_millibits(
     Some(high)
 }
 
+/// The fewest columns of a ribbon whose rate is at most `wanted`, or `most` where that takes more; and their rate, which each
+/// column halves.
+pub(super) fn columns_of_rate(wanted: f64, most: u32) -> (u32, f64) {
+    // Halving is exact, so that every platform chooses alike; a logarithm is not.
+    let (mut columns, mut rate) = (1, 0.5);
+    for _ in 1..most {
+        if rate <= wanted {
+            break;
+        }
+        (columns, rate) = (columns + 1, rate / 2.0);
+    }
+    (columns, rate)
+}
+
 /// The probability that random bits thrown into a field cover all the bits that a query asks.
 ///
 /// `covered[r]` is the probability that `r` given bits are all set after the throws so far. One more throw hits one
@@ -186,9 +200,8 @@ impl Coverage {
         let bits = bits as f64;
         let mut covered = [0.0; MAX_BLOOM_PROBES as usize + 1];
         let mut distinct = covered;
-        if let (Some(nothing_to_cover), Some(no_draw)) = (covered.first_mut(), distinct.first_mut()) {
-            (*nothing_to_cover, *no_draw) = (1.0, 1.0);
-        }
+        // Nothing to cover, and no draw.
+        (covered[0], distinct[0]) = (1.0, 1.0);
         for _ in 0..probes {
             let mut fewer = 0.0;
             for (j, share) in distinct.iter_mut().enumerate() {
@@ -325,6 +338,15 @@ mod tests {
         assert_eq!(least_millibits(1.0, 1..=4, rate_at), Some(1));
         for millibits in 1..=100 {
             assert_eq!(least_millibits(rate_at(millibits), 1..=100, rate_at), Some(millibits));
+        }
+    }
+
+    #[test]
+    fn columns_are_as_few_as_a_rate_allows() {
+        for (wanted, columns) in
+            [(0.9, 1), (0.5, 1), (0.499, 2), (0.25, 2), (1e-9, 30), (2f64.powi(-32), 32), (1e-20, 32)]
+        {
+            assert_eq!(columns_of_rate(wanted, 32), (columns, 2f64.powf(-f64::from(columns))), "{wanted}");
         }
     }
 

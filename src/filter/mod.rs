@@ -8,6 +8,8 @@ mod binary_fuse;
 mod blocked;
 pub(crate) mod bloom;
 mod bumped_ribbon;
+#[cfg(test)]
+mod bytes_tests;
 mod guard;
 pub(crate) mod math;
 pub mod planning;

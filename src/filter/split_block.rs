@@ -84,14 +84,13 @@ fn positions_of(lanes: Lanes, folded: u32, multipliers: &[u32; LANES]) -> impl I
 }
 
 /// Sets the bits of every hash. `payload` is whole blocks, zero at first.
+#[expect(clippy::indexing_slicing, reason = "a block of the payload, which has at least one, and the lanes of it")]
 pub(super) fn fill(lanes: Lanes, payload: &mut [u8], hashes: &[KeyHash]) {
     for &hash in hashes {
         let offset = lanes.block_offset(payload, hash);
-        let Some(block) = payload.get_mut(offset..offset + lanes.block_len_bytes()) else { continue };
+        let block = &mut payload[offset..offset + lanes.block_len_bytes()];
         for (byte, bit) in positions(lanes, hash) {
-            if let Some(byte) = block.get_mut(byte) {
-                *byte |= 1 << bit;
-            }
+            block[byte] |= 1 << bit;
         }
     }
 }

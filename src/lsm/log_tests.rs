@@ -281,6 +281,32 @@ fn blank_sectors_are_a_crash_unless_they_had_been_synced() {
 }
 
 #[test]
+fn a_late_record_that_says_what_had_been_synced_is_found_behind_others_and_behind_more_damage() {
+    let memory = Memory::new();
+    let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
+    let mut starts = Vec::new();
+    for sequence in FIRST..FIRST + 8 {
+        if sequence == FIRST + 7 {
+            writer.sync().unwrap();
+        }
+        starts.push(usize::try_from(writer.len_bytes()).unwrap());
+        writer.append(sequence, &[&[1; 600]]).unwrap();
+    }
+    writer.flush().unwrap();
+    let sound = memory.read(path()).unwrap();
+    // Of the blank sector nothing could be told but for the last record, six sound or damaged ones behind.
+    for more_damage in [None, Some(3), Some(6)] {
+        let mut bytes = sound.clone();
+        bytes[512..1024].fill(0);
+        more_damage.into_iter().for_each(|record: usize| bytes[starts[record] + 100] ^= 1);
+        let read = strict(&bytes);
+        assert!(read.0.unwrap_err().is_damage(), "{more_damage:?}");
+        let read = strict(&bytes[..starts[7]]);
+        assert_eq!(read.0.unwrap().valid_len_bytes, HEADER_LEN_BYTES as u64, "{more_damage:?}");
+    }
+}
+
+#[test]
 fn a_missing_or_repeated_record_is_damage() {
     let (sound, ranges) = log_of(ID, &PAYLOADS, false);
     let without = [&sound[..ranges[1].start], &sound[ranges[1].end..]].concat();

@@ -160,3 +160,59 @@ pub(super) fn checksum_in(block: &[u8]) -> Option<u32> {
 fn in_trailer<const N: usize>(block: &[u8], field: Field) -> Option<&[u8; N]> {
     block.last_chunk::<TRAILER_LEN_BYTES>()?.get(offset_of(field)..)?.first_chunk()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::Handle;
+    use super::*;
+    use crate::block::FilterBuilder;
+    use crate::hash::HashSeed;
+    use crate::storage::{IoMode, Memory, Storage};
+
+    #[test]
+    fn a_filter_that_would_deny_keys_of_the_table_is_not_asked_even_under_right_checksums() {
+        let ours = *b"0123456789abcdef";
+        let block = |keys: u32, table_id, has_keys| {
+            let builder = FilterBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(3)));
+            let mut builder = builder.with_table_id(table_id).with_prefixes("all of it", has_keys).unwrap();
+            (0..keys).for_each(|key| builder.add(format!("{key}").as_bytes()));
+            builder.finish().unwrap()
+        };
+        for (bytes, entries, refused) in [
+            (block(10, ours, true), 10, None),
+            // Keys may share a hash.
+            (block(10, ours, true), 11, None),
+            (block(0, ours, true), 0, None),
+            (block(10, ours, true), 9, Some(Field::NumKeys)),
+            (block(0, ours, true), 9, Some(Field::NumKeys)),
+            (block(9, ours, true), 0, Some(Field::NumKeys)),
+            (block(10, ours, false), 10, Some(Field::Flags)),
+            (block(10, *b"0123456789abcdeF", true), 10, Some(Field::TableId)),
+        ] {
+            let (memory, path) = (Memory::new(), Path::new("table"));
+            memory.create(path).unwrap().write_all(&bytes).unwrap();
+            let nothing = Handle { offset: 0, len_bytes: 0 };
+            let footer = Footer {
+                table_id: ours,
+                data_len_bytes: 0,
+                filter: Handle { offset: 0, len_bytes: bytes.len() as u64 },
+                index: nothing,
+                properties: nothing,
+                file_len_bytes: 0,
+                filter_checksum: checksum_in(&bytes).unwrap(),
+                index_checksum: 0,
+                properties_checksum: 0,
+            };
+            let how = FilterUse { verify: Verify::AtOpen, memory: FilterMemory::Heap, hasher: None };
+            let file = memory.open(path, IoMode::default()).unwrap();
+            match (open(file.as_ref(), path, &footer, entries, how), refused) {
+                (Ok(filter), None) => assert_eq!(filter.unwrap().info().num_keys, entries.min(10)),
+                (Err(error), Some(wanted)) => {
+                    let found = matches!(error.root(), Error::Corrupt { field, offset: 0 } if *field == wanted);
+                    assert!(found, "{error} for {wanted:?}");
+                }
+                (outcome, _) => panic!("{outcome:?} for {refused:?}"),
+            }
+        }
+    }
+}

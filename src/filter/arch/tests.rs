@@ -94,7 +94,7 @@ fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
 #[cfg(feature = "foreign")]
 #[test]
 fn every_kernel_answers_as_the_portable_one_does_for_products_of_any_multipliers() {
-    let (mut state, mut positives) = (11, 0);
+    let (mut state, mut positives) = (11, [0; 2]);
     for round in 0..300 {
         for bytes in payloads(LINE_LEN_BYTES, &mut state) {
             let line: &[u8; LINE_LEN_BYTES] = bytes.first_chunk().unwrap();
@@ -108,11 +108,12 @@ fn every_kernel_answers_as_the_portable_one_does_for_products_of_any_multipliers
                     assert_eq!(products_in_line(isa, line, probes, folded, &multipliers), expected, "{name}, {probes}");
                     assert_eq!(products_in_block(isa, block, folded, lanes), of_block, "{name}, {round}");
                 }
-                positives += usize::from(expected) + usize::from(of_block);
+                positives = [positives[0] + usize::from(expected), positives[1] + usize::from(of_block)];
             }
         }
     }
-    assert!((5_000..50_000).contains(&positives), "{positives} of 57,600 tell nothing");
+    let tell_something = positives.iter().all(|positives| (2_000..25_000).contains(positives));
+    assert!(tell_something, "{positives:?} of 28,800 each");
 }
 
 #[test]

@@ -127,14 +127,13 @@ impl Peeling {
         self.hashes.reserve_exact(slots);
         self.counts.clear();
         self.counts.reserve_exact(slots);
-        if self.order.len() < slots + ROOM {
-            // Zeros of the system's, in place of zeros written now over what is written again later.
-            self.order = vec![0; slots + ROOM];
-        }
+        // Zeros of the system's, in place of zeros written now over what is written again later.
+        self.order = vec![0; slots + ROOM];
         Some(self.count(geometry, hashes) && self.take_all(geometry) == hashes.len())
     }
 
     /// Enters all keys in their slots; `false` if a slot has more than [`MAX_COUNT`].
+    #[expect(clippy::indexing_slicing, reason = "the last of three slots is the largest, and is there")]
     fn count(&mut self, geometry: &Geometry, hashes: &[KeyHash]) -> bool {
         let mut seen = 0;
         for &hash in hashes {
@@ -145,11 +144,10 @@ impl Peeling {
             }
             for slot in slots {
                 let slot = index(slot);
-                if let (Some(hashes), Some(count)) = (self.hashes.get_mut(slot), self.counts.get_mut(slot)) {
-                    *hashes ^= hash.raw();
-                    *count = count.wrapping_add(1);
-                    seen |= *count;
-                }
+                self.hashes[slot] ^= hash.raw();
+                let count = &mut self.counts[slot];
+                *count = count.wrapping_add(1);
+                seen |= *count;
             }
         }
         self.extend(index(geometry.slots()));
@@ -169,17 +167,14 @@ impl Peeling {
     /// Segment by segment, so that what is worked on stays in the cache: with all segments at once in the queue, a
     /// million keys took 75 ns each and not 50. In the order of finding, so that one key need not wait for the one
     /// before.
+    #[expect(clippy::indexing_slicing, reason = "no slot is found twice, and the order has room for all and one more")]
     fn take_all(&mut self, geometry: &Geometry) -> usize {
         let (segment, mut num_taken) = (index(geometry.segment.into()), 0);
         for first in (0..self.counts.len()).step_by(segment) {
             let mut num_alone = num_taken;
             for (slot, &count) in self.counts.iter().enumerate().skip(first).take(segment) {
-                // What keys are taken from comes in no order, so the processor would not know: without this a million keys
-                // took 6 ns longer each.
-                if slot % HASHES_IN_A_LINE == 0 {
-                    arch::prefetch(&self.hashes, slot + 3 * segment);
-                }
-                put(&mut self.order, num_alone, short(slot));
+                self.prefetch_behind(slot, segment);
+                self.order[num_alone] = short(slot);
                 num_alone += usize::from(count == 1);
             }
             let mut next = num_taken;
@@ -191,26 +186,35 @@ impl Peeling {
         num_taken
     }
 
+    /// What keys are taken from comes in no order, so the processor would not know: without this a million keys took 6 ns
+    /// longer each.
+    #[inline(always)]
+    fn prefetch_behind(&self, slot: usize, segment: usize) {
+        if slot.is_multiple_of(HASHES_IN_A_LINE) {
+            arch::prefetch(&self.hashes, slot + 3 * segment);
+        }
+    }
+
     /// Takes away the key of the slot that is `next` in the order, if it is there alone; gives how many that are: 1 or 0.
     ///
     /// Without branches, since whether a slot is left to one key is as good as random: if its one key was taken away by
     /// another slot, its hash and its count are 0, and that is what is then taken from some slots.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "slots, of which all are there, and places of them in the order")]
     fn take(&mut self, geometry: &Geometry, next: usize, num_taken: usize, num_alone: &mut usize) -> usize {
-        let Some(&own) = self.order.get(next) else { return 0 };
+        let own = self.order[next];
         let own_slot = index(own.into());
-        let (Some(&hash), Some(&one)) = (self.hashes.get(own_slot), self.counts.get(own_slot)) else { return 0 };
-        put(&mut self.order, num_taken, own);
+        let (hash, one) = (self.hashes[own_slot], self.counts[own_slot]);
+        self.order[num_taken] = own;
         for slot in others(geometry.place(KeyHash::from_raw(hash)).slots, own) {
             let slot = index(slot);
-            if let (Some(hashes), Some(count)) = (self.hashes.get_mut(slot), self.counts.get_mut(slot)) {
-                *hashes ^= hash;
-                *count = count.wrapping_sub(one);
-                put(&mut self.order, *num_alone, short(slot));
-                *num_alone += usize::from((*count == 1) & (one == 1));
-            }
+            self.hashes[slot] ^= hash;
+            let count = &mut self.counts[slot];
+            *count = count.wrapping_sub(one);
+            self.order[*num_alone] = short(slot);
+            *num_alone += usize::from((*count == 1) & (one == 1));
         }
-        put(&mut self.counts, own_slot, 0);
+        self.counts[own_slot] = 0;
         usize::from(one)
     }
 
@@ -235,14 +239,6 @@ fn others([first, second, third]: [u64; 3], own: u32) -> [u64; 2] {
     [if own == first { second } else { first }, if own == third { second } else { third }]
 }
 
-/// Sets an element that is there.
-#[inline]
-fn put<T>(values: &mut [T], at: usize, value: T) {
-    if let Some(place) = values.get_mut(at) {
-        *place = value;
-    }
-}
-
 /// A slot as an index into memory: every caller has arrays of all slots.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "peel has shown that the number of slots is a usize")]
@@ -259,6 +255,7 @@ fn short(slot: usize) -> u32 {
 
 /// Sets a slot that is zero.
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "a slot of the payload; one of twelve or sixteen bits has two bytes")]
 fn write<const BITS: u32>(payload: &mut [u8], slot: usize, fingerprint: u16) {
     let (at, shift) = match BITS {
         8 => (slot, 0),
@@ -266,13 +263,9 @@ fn write<const BITS: u32>(payload: &mut [u8], slot: usize, fingerprint: u16) {
         _ => (2 * slot, 0),
     };
     let [low, high] = u16_bytes(fingerprint << shift);
-    if let Some(byte) = payload.get_mut(at) {
-        *byte |= low;
-    }
-    if BITS > 8
-        && let Some(byte) = payload.get_mut(at + 1)
-    {
-        *byte |= high;
+    payload[at] |= low;
+    if BITS > 8 {
+        payload[at + 1] |= high;
     }
 }
 

@@ -89,9 +89,11 @@ impl Rows {
                     continue;
                 }
                 let Some(sink) = self.sink(moving, limit) else { continue };
-                self.place(moving, sink);
                 match sink {
-                    Sink::Placed(row) => placed(row),
+                    Sink::Placed(row) => {
+                        self.place(moving, row);
+                        placed(row);
+                    }
                     Sink::Redundant => {}
                     Sink::Contradiction => return false,
                 }
@@ -105,12 +107,9 @@ impl Rows {
     }
 
     #[inline(always)]
-    fn place(&mut self, moving: &Moving, sink: Sink) {
-        if let Sink::Placed(row) = sink
-            && let Some(row) = self.0.get_mut(row)
-        {
-            *row = Row { coefficients: moving.coefficients, sum: moving.sum };
-        }
+    #[expect(clippy::indexing_slicing, reason = "a row below the limit, which is one that is there")]
+    fn place(&mut self, moving: &Moving, row: usize) {
+        self.0[row] = Row { coefficients: moving.coefficients, sum: moving.sum };
     }
 
     /// What has become of an equation, if its way is over.
@@ -136,12 +135,9 @@ impl Rows {
         self.0.get(row).copied().unwrap_or_default()
     }
 
+    #[expect(clippy::indexing_slicing, reason = "rows that were placed")]
     fn free(&mut self, rows: &[usize]) {
-        for &row in rows {
-            if let Some(row) = self.0.get_mut(row) {
-                *row = Row::default();
-            }
-        }
+        rows.iter().for_each(|&row| self.0[row] = Row::default());
     }
 }
 
@@ -171,14 +167,14 @@ impl Moving {
     }
 }
 
-/// The bucket numbers at which the lanes of a layer begin, and the number of all buckets; `lanes` lanes make a shard.
-/// With `None`, the whole layer is a lane.
-pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: Option<usize>) -> Vec<usize> {
-    let Some(lanes) = lanes else { return vec![0, starts.buckets()] };
-    let few = (slots / MIN_LANE_SLOTS).clamp(1, lanes);
-    let lanes = few.max(slots.div_ceil(SHARD_SLOTS / lanes));
+/// The bucket numbers at which the lanes of a layer begin, the number of all buckets, and how many lanes make a shard:
+/// `lanes`, or one where they would be too short. With `None`, the whole layer is a lane.
+pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: Option<usize>) -> (Vec<usize>, usize) {
     let buckets = starts.buckets();
-    (0..=lanes).map(|lane| buckets * lane / lanes).collect()
+    let Some(lanes) = lanes else { return (vec![0, buckets], 1) };
+    let in_shard = if slots < lanes * MIN_LANE_SLOTS { 1 } else { lanes };
+    let lanes = in_shard * slots.div_ceil(SHARD_SLOTS);
+    ((0..=lanes).map(|lane| buckets * lane / lanes).collect(), in_shard)
 }
 
 /// What banding reads.
@@ -208,14 +204,20 @@ impl Keys<'_> {
     }
 
     /// The first key from `key` on whose start is not below `start`.
-    fn first_from(&self, mut key: usize, start: u64) -> usize {
+    fn first_from(&self, key: usize, start: u64) -> usize {
         let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
+        let mut key = self.stride_to(key, least);
+        while self.hashes.get(key).is_some_and(|hash| hash.raw() < least) {
+            key += 1;
+        }
+        key
+    }
+
+    /// From `key` on in strides over hashes that are all below `least`.
+    fn stride_to(&self, mut key: usize, least: u64) -> usize {
         const STRIDE: usize = 16;
         while self.hashes.get(key + STRIDE - 1).is_some_and(|hash| hash.raw() < least) {
             key += STRIDE;
-        }
-        while self.hashes.get(key).is_some_and(|hash| hash.raw() < least) {
-            key += 1;
         }
         key
     }
@@ -290,4 +292,54 @@ impl Lane {
 /// The buckets of a lane that wait for the other lanes.
 pub(super) fn tail_of(from: usize, to: usize) -> usize {
     to.saturating_sub(TAIL_BUCKETS).max(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_key_of_a_start_is_found_from_every_key_before_it() {
+        let starts = Starts::new(10_000);
+        for start in [1, 200, 9_000] {
+            let least = starts.least_hash(start).unwrap();
+            for below in 0..40 {
+                let hashes: Vec<_> = (0..60).map(|i| KeyHash::from_raw(least - below + i)).collect();
+                let keys = Keys { starts, hashes: &hashes, wanted: 0 };
+                let below = usize::try_from(below).unwrap();
+                assert_eq!(keys.first_of(start), below, "start {start}");
+                for from in 0..=below {
+                    assert_eq!(keys.first_from(from, start), below, "start {start}, from {from}");
+                }
+            }
+        }
+        let keys = Keys { starts, hashes: &[KeyHash::from_raw(u64::MAX)], wanted: 0 };
+        assert_eq!(keys.first_from(0, 9_937), 1, "beyond the last start");
+    }
+
+    #[test]
+    fn a_layer_is_cut_into_shards_of_whole_lanes() {
+        for (slots, lanes, wanted) in [
+            (200_000, None, (2, 1)),
+            (64, Some(1), (2, 1)),
+            (65_536, Some(1), (2, 1)),
+            (65_600, Some(1), (3, 1)),
+            // Lanes of less than 4,096 slots would be too short.
+            (4_096, Some(2), (2, 1)),
+            (8_128, Some(2), (2, 1)),
+            (8_192, Some(2), (3, 2)),
+            (9_920, Some(2), (3, 2)),
+            (140_000, Some(2), (7, 2)),
+        ] {
+            let starts = Starts::new(slots);
+            let (bounds, in_shard) = lane_bounds(starts, slots, lanes);
+            assert_eq!((bounds.len(), in_shard), wanted, "{slots} slots, {lanes:?}");
+            assert_eq!(
+                (bounds.first(), bounds.last()),
+                (Some(&0), Some(&starts.buckets())),
+                "{slots} slots, {lanes:?}"
+            );
+            assert!(bounds.is_sorted() && (bounds.len() - 1).is_multiple_of(in_shard), "{slots} slots, {lanes:?}");
+        }
+    }
 }

@@ -6,10 +6,10 @@
 //! The first step is plain arithmetic on arrays, which compilers turn into vector code. No step branches on a key, but
 //! for the one in 25 that was bumped.
 
+use super::BLOCK_SLOTS;
 use super::hashes::{coefficients, column_group, fingerprint};
-use super::layer::is_bumped;
+use super::layer::{FirstGroup, bump_byte, is_bumped};
 use super::read::{Geometry, Parities};
-use super::{BLOCK_SLOTS, BUCKET_STARTS};
 use crate::filter::arch::{RESIDENT_LEN_BYTES, prefetch};
 use crate::hash::KeyHash;
 
@@ -34,9 +34,7 @@ impl Geometry {
         raw.iter_mut().zip(hashes).for_each(|(raw, hash)| *raw = hash.raw());
         let asked_and_starts =
             self.layers.first().and_then(|layer| Some((layer.asked, layer.asked.starts.of_many(&raw)?)));
-        // With all bytes there, none of the loads below can fail.
-        let is_worth_it = hashes.len() >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS;
-        let Some((asked, starts)) = asked_and_starts.filter(|_| is_worth_it) else {
+        let Some((asked, starts)) = asked_and_starts.filter(|_| self.is_worth_it(hashes.len(), bytes)) else {
             for (answer, &hash) in answers.iter_mut().zip(hashes) {
                 *answer = self.ask(kernel, bytes, hash, groups);
             }
@@ -51,22 +49,16 @@ impl Geometry {
             low[i] = all[i] << shift;
             high[i] = (all[i] >> 1) >> (BLOCK_SLOTS as u64 - 1 - shift);
         }
-        if bytes.len() > RESIDENT_LEN_BYTES {
-            for &start in starts.iter().take(hashes.len()) {
-                let at = group.offset(start as usize / BLOCK_SLOTS);
-                prefetch(bytes, at);
-                prefetch(bytes, at + BLOCK_SLOTS);
-            }
-        }
+        prefetch_blocks(bytes, group, starts.iter().take(hashes.len()));
         let mut bumps = [0; KEYS];
         for (byte, &start) in bumps.iter_mut().zip(&starts) {
-            *byte = bytes.get(asked.bumps + start as usize / (4 * BUCKET_STARTS)).copied().unwrap_or_default();
+            *byte = bytes.get(asked.bumps + bump_byte(start as usize)).copied().unwrap_or_default();
         }
         let mut bumped = 0u32;
         for i in 0..KEYS {
             bumped |= u32::from(is_bumped(bumps[i], starts[i] as usize)) << i;
         }
-        bumped &= u32::MAX >> KEYS.saturating_sub(hashes.len());
+        let mut bumped = bumped & (u32::MAX >> KEYS.saturating_sub(hashes.len()));
         let columns =
             starts.map(|start| start as usize / BLOCK_SLOTS).into_iter().zip(low.into_iter().zip(high)).zip(sums);
         match group.lines(bytes) {
@@ -95,6 +87,26 @@ impl Geometry {
             if let Some(answer) = answers.get_mut(i) {
                 *answer = self.ask_slowly(kernel, bytes, KeyHash::from_raw(raw[i]), groups);
             }
+        }
+    }
+
+    /// Whether so many keys are answered faster together than one by one, and all bytes are there: then none of the loads
+    /// can fail.
+    #[inline(always)]
+    fn is_worth_it(&self, keys: usize, bytes: &[u8]) -> bool {
+        keys >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS
+    }
+}
+
+/// Asks for both blocks of each start, unless the payload is small.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "starts are places of slots in memory")]
+fn prefetch_blocks<'a>(bytes: &[u8], group: FirstGroup, starts: impl Iterator<Item = &'a u64>) {
+    if bytes.len() > RESIDENT_LEN_BYTES {
+        for &start in starts {
+            let at = group.offset(start as usize / BLOCK_SLOTS);
+            prefetch(bytes, at);
+            prefetch(bytes, at + BLOCK_SLOTS);
         }
     }
 }

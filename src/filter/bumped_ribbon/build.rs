@@ -11,7 +11,7 @@ use super::solve::{State, solve_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
 use crate::codec::put_varint;
 use crate::error::Result;
-use crate::filter::{self, Effort, FilterKind, FilterSpec, Shape};
+use crate::filter::{self, Effort, FilterKind, FilterSpec, Shape, math};
 use crate::hash::KeyHash;
 
 /// How densely layers are filled, and how many lanes share 64 Ki slots: each costs some slots.
@@ -69,10 +69,11 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort
         _ if keys < NEAR_BORDER_KEYS => smallest(columns, hashes),
         _ => layered(density(&spec, keys)),
     };
-    if let Some(Built { shape, payload, .. }) = built {
-        return Ok((shape, payload));
-    }
-    // Hashes that no seed tells apart: chosen ones, or not hashes at all.
+    built.map_or_else(|| instead(spec, hashes, effort), |Built { shape, payload, .. }| Ok((shape, payload)))
+}
+
+/// For hashes that no seed tells apart: chosen ones, or not hashes at all.
+pub(super) fn instead(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
     hashes.sort_unstable();
     filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort)
 }
@@ -90,11 +91,7 @@ pub(super) fn density(spec: &FilterSpec, keys: usize) -> Density {
 /// The columns that give the rate asked for, or that fit the bits.
 pub(super) fn choose_columns(spec: &FilterSpec, keys: usize) -> Columns {
     if let Some(wanted) = spec.rate() {
-        // Halving is exact, so that every platform chooses alike; a logarithm is not.
-        let (mut all, mut rate) = (1, 0.5);
-        while rate > wanted && all < MAX_COLUMNS {
-            (all, rate) = (all + 1, rate / 2.0);
-        }
+        let (all, rate) = math::columns_of_rate(wanted, MAX_COLUMNS);
         // With a share s of the blocks one column short, the rate is (1 + s) times that of all columns.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
         let fewer_share = ((wanted / rate - 1.0) * 65_536.0) as u16;
@@ -125,17 +122,12 @@ pub(super) fn first_spare(keys: usize) -> usize {
 
 /// A system that has a solution, and its groups of columns.
 fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option<(Small, Vec<Vec<u8>>)> {
-    let mut spare = first_spare(hashes.len());
-    while spare <= MAX_SPARE {
-        for seed in 0..SEEDS {
-            let small = Small::new(hashes.len() + spare, seed, columns);
-            if let Some(groups) = small.solve(columns, hashes, rows) {
-                return Some((small, groups));
-            }
-        }
-        spare += 1 + hashes.len() / 400;
-    }
-    None
+    let spares = (first_spare(hashes.len())..=MAX_SPARE).step_by(1 + hashes.len() / 400);
+    spares.flat_map(|spare| (0..SEEDS).map(move |seed| (spare, seed))).find_map(|(spare, seed)| {
+        let small = Small::new(hashes.len() + spare, seed, columns);
+        let groups = small.solve(columns, hashes, rows)?;
+        Some((small, groups))
+    })
 }
 
 /// A finished filter.
@@ -216,9 +208,7 @@ fn build_layers(
     let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
     let mut from = 0;
     while layers.is_empty() || hashes.len() - from > MAX_SINGLE_KEYS {
-        if layers.len() == super::read::MAX_LAYERS {
-            return None;
-        }
+        (layers.len() != super::read::MAX_LAYERS).then_some(())?;
         let left = hashes.get_mut(from..)?;
         from += build_layer((columns, density), left, &mut scratch, &mut layers, &mut built);
         bumped.push(from);
@@ -311,6 +301,7 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
 
 /// Builds one layer and moves the bumped keys behind the others, under their hashes for the next layer, sorted; gives their
 /// place.
+#[expect(clippy::indexing_slicing, reason = "two bits for every bucket")]
 fn build_layer(
     (columns, density): (Columns, Density),
     hashes: &mut [KeyHash],
@@ -322,17 +313,10 @@ fn build_layer(
     let layer = Layer::new(blocks, columns);
     let slots = blocks * BLOCK_SLOTS;
     let starts = layer.asked.starts;
-    let bounds = lane_bounds(starts, slots, density.lanes);
-    let in_shard = density.lanes.unwrap_or(1);
+    let (bounds, in_shard) = lane_bounds(starts, slots, density.lanes);
     let mut bumps = vec![0; bumps_len_bytes(starts.buckets())];
     let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty()));
-    let shards: Vec<&[usize]> = bounds
-        .get(..bounds.len() - 1)
-        .unwrap_or_default()
-        .chunks(in_shard)
-        .enumerate()
-        .filter_map(|(i, lanes)| bounds.get(i * in_shard..)?.get(..=lanes.len()))
-        .collect();
+    let shards: Vec<&[usize]> = bounds.windows(in_shard + 1).step_by(in_shard).collect();
     // Keys of shards that are not done yet, and behind those the keys that are not bumped.
     let (mut left, mut kept) = (hashes.len(), hashes.len());
     for bounds in shards.rchunks(scratch.len()) {
@@ -346,9 +330,7 @@ fn build_layer(
         let mut bumped = Vec::new();
         for (from, lane) in lanes.into_iter().flatten() {
             for (bucket, bits) in (from..).zip(&lane.bumps) {
-                if let Some(byte) = bumps.get_mut(bucket / 4) {
-                    *byte |= bits << (bucket % 4 * 2);
-                }
+                bumps[bucket / 4] |= bits << (bucket % 4 * 2);
             }
             bumped.extend(lane.bumped);
         }
@@ -408,7 +390,10 @@ impl<'a> Shard<'a> {
         };
         work(lanes().map(|(from, to)| (from, tail_of(from, to), slot(to))).collect(), true);
         let inner = self.bounds.len().saturating_sub(2);
-        work(lanes().take(inner).map(|(from, to)| (tail_of(from, to), to, slot(to) + WINDOW)).collect(), false);
+        work(
+            lanes().take(inner).map(|(from, to)| (tail_of(from, to), to, slot(to).saturating_add(WINDOW))).collect(),
+            false,
+        );
         done
     }
 
@@ -453,27 +438,26 @@ impl Back {
     }
 
     /// Bands the shard's last tail and solves what no shard before it can still change.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "rows of the shard and the window behind it, words of the group from a block on"
+    )]
     fn finish(&mut self, shard: &Shard<'_>, lanes: &mut Lanes, rows: &mut Rows) {
         let own = shard.to - shard.from;
-        if !shard.is_last
-            && let Some(behind) = rows.0.get_mut(own..)
-        {
-            behind.copy_from_slice(&self.window);
-        }
+        // There is none behind the last shard.
+        rows.0[own..].copy_from_slice(&self.window);
         lanes.extend(shard.band_tail(rows));
         let open = if shard.from == 0 { 0 } else { WINDOW };
-        let Some((window, rows)) = rows.0.split_at_checked(open) else { return };
+        let (window, rows) = rows.0.split_at(open);
         let first = (shard.from + open) / BLOCK_SLOTS;
         let mut rest = self.groups.as_mut_slice();
         for (group, state) in self.states.iter_mut().enumerate() {
             let len = self.layer.blocks.len_bytes(self.columns, group);
-            let Some((words, behind)) = rest.split_at_mut_checked(len) else { return };
+            let (words, behind) = rest.split_at_mut(len);
             rest = behind;
             let of_group = self.columns.of_group(group);
             let before = self.layer.blocks.words_before(first, of_group, group + 1 == self.columns.groups());
-            if let Some(words) = words.get_mut(8 * before..) {
-                solve_blocks(rows, first, (self.layer.blocks, self.columns, group), state, words);
-            }
+            solve_blocks(rows, first, (self.layer.blocks, self.columns, group), state, &mut words[8 * before..]);
         }
         self.window = window.to_vec();
     }

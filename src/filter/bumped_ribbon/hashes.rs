@@ -50,10 +50,8 @@ pub(super) fn unremix(remixed: u64) -> u64 {
 pub(super) const fn inverse(odd: u64) -> u64 {
     // Right in three bits, as odd squares are 1 modulo 8; each round doubles the bits that are right.
     let mut inverse = odd;
-    let mut bits = 3;
-    while bits < u64::BITS {
+    while odd.wrapping_mul(inverse) != 1 {
         inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
-        bits *= 2;
     }
     inverse
 }

@@ -188,9 +188,11 @@ impl Starts {
 
     /// The share of hashes whose start lies below `slot`.
     pub(super) fn share_below(self, slot: usize) -> f64 {
-        let below = (slot as u64).min(self.last + 1);
-        let taken_in = if below == 0 || self.last == 0 { 0 } else { LEFT };
-        if self.last > 0 && below > self.last { 1.0 } else { (below + taken_in) as f64 / self.range as f64 }
+        match slot as u64 {
+            0 => 0.0,
+            slot if slot > self.last => 1.0,
+            slot => (slot + LEFT) as f64 / self.range as f64,
+        }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "at most `last + 1`, and `last` was made from a usize")]
@@ -202,6 +204,12 @@ impl Starts {
 /// Bytes of two bits for each bucket.
 pub(super) fn bumps_len_bytes(buckets: usize) -> usize {
     buckets.div_ceil(4)
+}
+
+/// Which of these bytes holds the bits of a start's bucket.
+#[inline(always)]
+pub(super) fn bump_byte(start: usize) -> usize {
+    start / (4 * BUCKET_STARTS)
 }
 
 /// [`THRESHOLDS`] as the bytes of a word: a shift is cheaper than a load.
@@ -242,6 +250,21 @@ mod tests {
                 None => assert!(slots > u32::MAX as usize),
             }
             assert_eq!((starts.of(0), starts.of(u64::MAX) as u64), (0, starts.last));
+        }
+    }
+
+    #[test]
+    fn the_share_of_hashes_below_a_slot_is_that_of_its_least_hash() {
+        for slots in [1, 64, 65, 128, 1_000, 65_536] {
+            let starts = Starts::new(slots);
+            for slot in (0..slots).step_by(slots / 50 + 1).chain(slots.saturating_sub(66)..=slots) {
+                let wanted = match starts.least_hash(slot as u64) {
+                    Some(least) => least as f64 / 2f64.powi(64),
+                    None => 1.0,
+                };
+                let found = starts.share_below(slot);
+                assert!((found - wanted).abs() < 1e-12, "{slot} of {slots}: {found} for {wanted}");
+            }
         }
     }
 

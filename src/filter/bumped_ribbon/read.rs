@@ -4,9 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use super::hashes::{coefficients, column_group, fingerprint, remix};
-use super::layer::{Blocks, Columns, FirstGroup, Starts, bumps_len_bytes, is_bumped};
+use super::layer::{Blocks, Columns, FirstGroup, Starts, bump_byte, bumps_len_bytes, is_bumped};
 use super::small::Small;
-use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
+use super::{BLOCK_SLOTS, GROUP_COLUMNS, MAX_COLUMNS};
 use crate::codec::{Cursor, u64_from};
 use crate::error::{Error, Field, Result};
 use crate::filter::Shape;
@@ -99,7 +99,7 @@ impl Asked {
     /// Whether a key was bumped; `None` where the payload has no such bucket.
     #[inline(always)]
     fn bumped(&self, bytes: &[u8], start: usize) -> Option<bool> {
-        Some(is_bumped(*bytes.get(self.bumps + start / (4 * BUCKET_STARTS))?, start))
+        Some(is_bumped(*bytes.get(self.bumps + bump_byte(start))?, start))
     }
 }
 
@@ -132,7 +132,7 @@ impl Plain {
     #[inline(always)]
     pub(in crate::filter) fn ask(self, whole: &Geometry, kernel: impl Parities, bytes: &[u8], hash: KeyHash) -> bool {
         let start = Starts::with_last(self.last.get().into()).of(hash.raw());
-        let asked = bytes.get(self.bumps as usize + start / (4 * BUCKET_STARTS));
+        let asked = bytes.get(self.bumps as usize + bump_byte(start));
         if asked.is_none_or(|&byte| is_bumped(byte, start)) {
             return whole.ask_slowly(kernel, bytes, hash, 1);
         }
@@ -219,10 +219,9 @@ impl Geometry {
     fn of_single(all: u32, seed: u8, slots: u64, len_bytes: u64) -> Option<Self> {
         let columns = Columns { all, fewer_share: 0 };
         // Every column but those left out takes a bit a slot.
-        let slots = usize::try_from(slots).ok().filter(|&slots| slots as u64 <= len_bytes.saturating_mul(8 * 64))?;
-        if slots / BLOCK_SLOTS > MAX_BLOCKS {
-            return None;
-        }
+        let is_possible =
+            |slots: usize| slots as u64 <= len_bytes.saturating_mul(8 * 64) && slots / BLOCK_SLOTS <= MAX_BLOCKS;
+        let slots = usize::try_from(slots).ok().filter(|&slots| is_possible(slots))?;
         let full = Self::lay_out(columns, Vec::new(), Some(Small::new(slots, seed, columns)))?.payload_len;
         let missing = full.checked_sub(usize::try_from(len_bytes).ok()?)?;
         let mut small = Small::new(slots, seed, columns);
@@ -386,21 +385,21 @@ impl Geometry {
         let mut hash = hash.raw();
         for layer in &self.layers {
             let start = layer.asked.starts.of(hash);
-            let at = layer.asked.bumps + start / (4 * BUCKET_STARTS);
+            let at = layer.asked.bumps + bump_byte(start);
             if !guard.sound(at, 1) {
                 return false;
             }
             if !bytes.get(at).is_some_and(|&byte| is_bumped(byte, start)) {
-                return (0..groups).all(|group| {
+                return layer.groups.iter().take(groups).enumerate().all(|group| {
                     let (from, len) = layer.span(self.columns, start, group);
                     guard.sound(from, len)
                 });
             }
             hash = remix(hash);
         }
-        let Some(last) = &self.last else { return true };
-        (0..groups).all(|group| {
-            last.groups.get(group).is_some_and(|&from| guard.sound(from, last.len_bytes(self.columns, group)))
+        self.last.as_ref().is_none_or(|last| {
+            let mut parts = last.groups.iter().take(groups).enumerate();
+            parts.all(|(group, &from)| guard.sound(from, last.len_bytes(self.columns, group)))
         })
     }
 
@@ -413,20 +412,17 @@ impl Geometry {
 }
 
 impl Layer {
-    /// Where the words of a block begin, and how many they are.
+    /// Where the words of a block begin, and how many they are, in the group of this number that begins at `from`.
     #[inline(always)]
-    fn words(&self, columns: Columns, block: usize, group: usize) -> (usize, usize) {
+    fn words(&self, columns: Columns, block: usize, (group, &from): (usize, &usize)) -> (usize, usize) {
         let of_group = columns.of_group(group);
         let is_last = group + 1 == columns.groups();
-        let offset = self
-            .groups
-            .get(group)
-            .map_or(usize::MAX / 2, |&from| from + 8 * self.blocks.words_before(block, of_group, is_last));
+        let offset = from + 8 * self.blocks.words_before(block, of_group, is_last);
         (offset, of_group - usize::from(is_last && block < self.blocks.fewer))
     }
 
     /// Where the words lie that a query of this start reads, and how many bytes they take.
-    fn span(&self, columns: Columns, start: usize, group: usize) -> (usize, usize) {
+    fn span(&self, columns: Columns, start: usize, group: (usize, &usize)) -> (usize, usize) {
         let (from, used) = self.words(columns, start / BLOCK_SLOTS, group);
         // The second block is not there, and not read, where a start is the first of the last block.
         let blocks = if start.is_multiple_of(BLOCK_SLOTS) { 1 } else { 2 };
@@ -437,12 +433,12 @@ impl Layer {
     fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
         let equation = Equation::new(start, hash);
         let (low, high) = equation.split();
-        (1..groups).all(|group| {
+        self.groups.iter().enumerate().take(groups).skip(1).all(|group| {
             let (from, used) = self.words(columns, equation.start / BLOCK_SLOTS, group);
             let Some(from) = bytes.get(from..) else { return true };
             let Some(second) = from.get(8 * used..) else { return true };
             let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
-            let differ = Portable.of_blocks(first, second, low, high) ^ column_group(equation.sum, group);
+            let differ = Portable.of_blocks(first, second, low, high) ^ column_group(equation.sum, group.0);
             differ & ((1 << used) - 1) == 0
         })
     }

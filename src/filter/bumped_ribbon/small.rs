@@ -115,6 +115,7 @@ impl Small {
         Some((0..columns.groups()).map(|group| self.encode(columns, group, rows)).collect())
     }
 
+    #[expect(clippy::indexing_slicing, reason = "as many bits as the columns have slots")]
     fn encode(&self, columns: Columns, group: usize, rows: &Rows) -> Vec<u8> {
         let mut out = vec![0; self.len_bytes(columns, group)];
         let whole = self.blocks.count * BLOCK_SLOTS;
@@ -126,9 +127,7 @@ impl Small {
         for (column, word) in state.iter().enumerate().take(columns.of_group(group)) {
             for slot in 0..tail_len {
                 let bit = column * tail_len + slot;
-                if let Some(byte) = tail.get_mut(bit / 8) {
-                    *byte |= u8::from(word >> slot & 1 == 1) << (bit % 8);
-                }
+                tail[bit / 8] |= u8::from(word >> slot & 1 == 1) << (bit % 8);
             }
         }
         solve_blocks(rows, 0, (self.blocks, columns, group), &mut state, words);

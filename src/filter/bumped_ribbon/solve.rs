@@ -49,6 +49,7 @@ pub(super) fn parities(words: &State) -> u32 {
 /// Solves whole blocks and writes the words of one group, in front of those of the blocks behind.
 ///
 /// `first` is the number of the first block, `words` where its words begin.
+#[expect(clippy::indexing_slicing, reason = "words of at most eight columns, within those of the group")]
 pub(super) fn solve_blocks(
     rows: &[Row],
     first: usize,
@@ -67,9 +68,7 @@ pub(super) fn solve_blocks(
         let to = (blocks.words_before(first + i + 1, of_group, is_last) - base) * 8;
         text.clear();
         state.iter().for_each(|&word| put_u64(&mut text, word));
-        if let (Some(target), Some(source)) = (words.get_mut(from..to), text.get(..to - from)) {
-            target.copy_from_slice(source);
-        }
+        words[from..to].copy_from_slice(&text[..to - from]);
     }
 }
 

@@ -9,7 +9,7 @@ use super::small::Small;
 use super::*;
 use crate::error::{Error, Field};
 use crate::filter::guard::{Checked, Guard};
-use crate::filter::{Ask, Effort, FilterKind, FilterSpec, Geometry, Isa, Rounding, Shape};
+use crate::filter::{Ask, Effort, FilterKind, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
 use crate::hash::KeyHash;
 
 fn splitmix(state: &mut u64) -> u64 {
@@ -330,6 +330,7 @@ fn records_of_layers_that_no_writer_makes_are_refused_for_what_they_say() {
         (&[0], &[], Field::Extension),
         (&[0, 9], &[7], Field::Extension),
         (&[129 * 8 + 1, 0], &[], Field::Extension),
+        (&[129 * 8, 0], &[], Field::PayloadLen),
     ] {
         let error = open(record, more).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{record:?} {more:?}: {error}");
@@ -346,7 +347,7 @@ fn keys_that_crowd_at_the_first_starts_are_bumped_and_found() {
     let mut hashes = random_hashes(20_000, 4);
     hashes.extend((0..100).map(|i| KeyHash::from_raw(i << 45)));
     hashes.sort_unstable();
-    for spec in ["bumped-ribbon:8", "bumped-ribbon:8:compact", "bumped-ribbon:12.3"] {
+    for spec in ["bumped-ribbon:8", "bumped-ribbon:8:compact", "bumped-ribbon:12.3", "bumped-ribbon:fpr=0.00390625"] {
         let built = Built::new(spec, &hashes, 1);
         let geometry = Geometry::new(&built.shape, hashes.len() as u64, built.len as u64).unwrap();
         for isa in Isa::available() {
@@ -355,4 +356,27 @@ fn keys_that_crowd_at_the_first_starts_are_bumped_and_found() {
             assert_eq!(denied.count(), 0, "{spec}, {}", isa.name());
         }
     }
+}
+
+#[test]
+fn all_columns_are_asked_of_bumped_keys_too() {
+    // So many that the second layer bumps keys as well.
+    let built = Built::new("bumped-ribbon:16", &random_hashes(120_000, 1), 1);
+    assert_eq!(built.ribbon.layers.len(), 2);
+    let mut state = 9;
+    let maybe = (0..3_000_000).filter(|_| built.may_contain(KeyHash::from_raw(splitmix(&mut state)))).count();
+    // 46 and, if the bumped 4 % were asked for eight columns alone, 480 more.
+    assert!((15..110).contains(&maybe), "{maybe}");
+}
+
+#[test]
+fn the_kind_for_hashes_that_no_seed_tells_apart_holds_them_in_any_order() {
+    let mut hashes = random_hashes(1_000, 3);
+    hashes.reverse();
+    let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
+    let (shape, payload) = build::instead("bumped-ribbon:8:compact".parse().unwrap(), &mut hashes, effort).unwrap();
+    assert_eq!(shape.kind, FilterKind::BlockedBloom);
+    let geometry = Geometry::new(&shape, 1_000, payload.len() as u64).unwrap();
+    let view = FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), &payload, payload.len());
+    assert!(hashes.iter().all(|&hash| view.may_contain(hash)));
 }

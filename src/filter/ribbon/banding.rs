@@ -7,8 +7,7 @@
 
 use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, Row, SMASH, WIDTH, WORD_LEN_BYTES, parity};
 use crate::codec::u128_bytes;
-use crate::filter::FilterSpec;
-use crate::filter::zeros;
+use crate::filter::{FilterSpec, math, zeros};
 use crate::hash::KeyHash;
 
 /// Sizes and seeds to try. Starts do not depend on the seed (they follow the order of the hashes), so every second try
@@ -57,16 +56,13 @@ fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
 /// With the fewest columns whose rate is at most `rate`, which lies from 2^-32 on.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a few columns and all blocks")]
 fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
-    // Halving is exact, so that every platform chooses alike; a logarithm is not.
-    let (mut columns, mut least) = (1, 0.5);
-    while least > rate && columns < MAX_COLUMNS {
-        (columns, least) = (columns + 1, least / 2.0);
-    }
+    let (columns, least) = math::columns_of_rate(rate, MAX_COLUMNS);
     // See Geometry::expected_rate: the share of keys that may have a column less.
     let share = (rate / least - 1.0).clamp(0.0, 1.0);
     let starts = geometry.starts();
     let narrow = (share * (starts + 2 * SMASH) as f64 - SMASH as f64) / WIDTH as f64;
-    let narrow = if columns > 1 { (narrow.max(0.0) as u64).min(geometry.blocks - 1) } else { 0 };
+    // Of a share of one it is a quarter more than all blocks but one.
+    let narrow = if columns > 1 { narrow.max(0.0) as u64 } else { 0 };
     Geometry { columns, narrow, ..geometry }
 }
 

@@ -71,3 +71,31 @@ fn a_payload_too_short_for_its_geometry_is_answered_maybe() {
         assert!(geometry.may_contain(Isa::PORTABLE, &[], hash, &crate::filter::Checked));
     }
 }
+
+#[test]
+fn every_second_try_has_more_slots_and_every_try_another_seed() {
+    for n in [1, 20_000, 1_000_000] {
+        let tries: Vec<_> = banding::geometries("ribbon:8".parse().unwrap(), n).collect();
+        assert_eq!(tries.len(), 64);
+        for (i, geometry) in (0..).zip(&tries) {
+            // 2.4 % spare, 0.38 % more for each doubling from 16,384 on, and five thousandths (of 1,024) for every second try.
+            let spare = n * (240 + 38 * u64::from(n.ilog2()).saturating_sub(13)) / 10_000;
+            let wanted = n + spare + n * (i / 2 * 5) / 1024;
+            assert_eq!((u64::from(geometry.seed), geometry.blocks), (i, wanted.div_ceil(128)), "{n} keys");
+        }
+    }
+}
+
+#[test]
+fn keys_of_the_last_start_are_told_from_others() {
+    let last = |i: u64| KeyHash::from_raw(u64::MAX - i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 48));
+    let mut keys = hashes(3_000, 0);
+    keys.extend((0..20).map(last));
+    keys.sort_unstable();
+    let (shape, payload) = encode("ribbon:fpr=0.00390625".parse().unwrap(), &keys).unwrap();
+    let geometry = Geometry::new(&shape, keys.len() as u64, payload.len() as u64).unwrap();
+    let ask = |hash| geometry.may_contain(Isa::PORTABLE, &payload, hash, &crate::filter::Checked);
+    assert!(keys.iter().all(|&hash| ask(hash)));
+    let maybe = (20..10_000).map(last).filter(|&hash| ask(hash)).count();
+    assert!((10..80).contains(&maybe), "{maybe} of 9,980");
+}

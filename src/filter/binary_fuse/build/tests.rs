@@ -97,3 +97,32 @@ fn shapes_that_no_writer_makes_are_refused() {
         }
     }
 }
+
+#[test]
+fn every_second_try_has_more_slots_and_every_try_another_seed() {
+    for n in [2_000u64, 100_000, 10_000_000] {
+        let first = slots_per_1024_keys(n);
+        for (i, geometry) in (0..).zip(geometries(Width::Eight, n)) {
+            let segment = u64::from(geometry.segment);
+            let wanted = (n * (first + i / 2 * 24) / 1024).div_ceil(segment) * segment;
+            assert_eq!((u64::from(geometry.seed), geometry.slots()), (i, wanted), "{n} keys");
+        }
+    }
+    assert_eq!(geometries(Width::Eight, 100).count(), 32);
+}
+
+#[test]
+fn segments_are_half_as_long_below_a_thousand_keys_where_that_saves_slots() {
+    let segments = |n| geometries(Width::Eight, n).map(|geometry| geometry.segment).collect::<Vec<_>>();
+    assert!(segments(999).contains(&64) && segments(999).contains(&128));
+    assert_eq!(segments(1_000), [128; 32]);
+}
+
+#[test]
+fn a_slot_of_more_keys_than_are_counted_is_noticed() {
+    let geometry = Geometry::of(Width::Eight, 5, 1 << 10, 0);
+    for (n, fits) in [(63, true), (64, false), (200, false), (256, false), (300, false), (512, false)] {
+        let hashes: Vec<_> = (0..n).map(KeyHash::from_raw).collect();
+        assert_eq!(Peeling::default().count(&geometry, &hashes), fits, "{n} keys");
+    }
+}
