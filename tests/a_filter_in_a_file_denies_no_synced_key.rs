@@ -111,14 +111,7 @@ fn copies_templates_and_texts_are_filters_of_their_own() {
     for at in 0..text.len() {
         let digit = if text.as_bytes()[at] == b'A' { "B" } else { "A" };
         let changed = [&text[..at], digit, &text[at + 1..]].concat();
-        // In the state page what changes is the length, and a lost page may be one that only has the length.
-        match FileFilter::from_base64(&place, &changed) {
-            Err(error) => assert!(error.is_damage(), "{error}"),
-            Ok(found) => {
-                assert!(found.may_contain(b"a") && found.len().is_err(), "digit {at}");
-                fs::remove_file(&place).unwrap();
-            }
-        }
+        assert!(FileFilter::from_base64(&place, &changed).unwrap_err().is_damage(), "digit {at}");
         assert!(FileFilter::from_base64(&place, &text[..at]).is_err());
     }
 }
@@ -292,7 +285,7 @@ fn every_cut_and_every_flipped_bit_is_an_error_or_maybe() {
             Ok(found) => {
                 assert!(bit >= PAGE * 8, "bit {bit}");
                 assert!(has(&found, 0..300) && found.len().is_err(), "bit {bit}");
-                assert_eq!(found.damaged_pages(), u64::from(bit >= 2 * PAGE * 8), "bit {bit}");
+                assert_eq!(found.damaged_pages(), 1, "bit {bit}");
             }
         }
     }

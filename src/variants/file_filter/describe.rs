@@ -70,8 +70,8 @@ impl FileFilter {
         &self.path
     }
 
-    /// Pages of 4,032 bits that did not hold when the file was opened. Their bits count as set; [`clear`](Self::clear) mends
-    /// them.
+    /// Pages that did not hold when the file was opened. One of bits counts as 4,032 bits that are set, and with any the
+    /// length is unknown; [`clear`](Self::clear) mends them.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         self.damaged_pages

@@ -60,7 +60,7 @@ pub(super) struct Image {
     pub(super) header: Header,
     pub(super) length: Length,
     pub(super) bloom: Bloom,
-    /// Pages of bits that do not hold, all of whose bits are taken for set.
+    /// Pages that do not hold: of the state, or of bits, all of which are taken for set.
     pub(super) damaged_pages: u64,
 }
 
@@ -122,16 +122,15 @@ impl Length {
         seal(id, 1, &content)
     }
 
-    fn decode(id: u64, page: &Page) -> Self {
-        let read = || {
-            let mut cursor = Cursor::new(content(id, 1, page)?, 0);
-            match (cursor.take_u8(Field::NumKeys).ok()?, cursor.take_u64(Field::NumKeys).ok()?) {
-                (0, keys) => Some(Self::Known(keys)),
-                (1, _) => Some(Self::Combined),
-                _ => None,
-            }
-        };
-        read().unwrap_or(Self::Damaged)
+    /// `None` where the page does not hold.
+    fn decode(id: u64, page: &Page) -> Option<Self> {
+        let mut cursor = Cursor::new(content(id, 1, page)?, 0);
+        match (cursor.take_u8(Field::NumKeys).ok()?, cursor.take_u64(Field::NumKeys).ok()?) {
+            (0, keys) => Some(Self::Known(keys)),
+            (1, _) => Some(Self::Combined),
+            (2, _) => Some(Self::Damaged),
+            _ => None,
+        }
     }
 }
 
@@ -203,9 +202,10 @@ pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
         return Err(corrupt_length);
     }
     file.read_exact(&mut page)?;
-    let mut length = Length::decode(header.id, &page);
+    let state = Length::decode(header.id, &page);
+    let mut length = state.unwrap_or(Length::Damaged);
+    let mut damaged_pages = u64::from(state.is_none());
     let bloom = Bloom::of_shape(header.shape, header.seed)?;
-    let mut damaged_pages = 0;
     for index in 0..usize::try_from(header.num_pages()).unwrap_or(usize::MAX) {
         file.read_exact(&mut page)?;
         let first = index * WORDS_PER_PAGE;
