@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use filterblock::HashSeed;
-use filterblock::variants::{Bloom, Membership};
+use filterblock::variants::{Bloom, Noisy};
 use support::{Arguments, Checks, Failure};
 
-const FILTERS: i32 = 5;
+const FILTERS: u32 = 5;
 const NOISE: f64 = 0.5;
 
 fn main() -> ExitCode {
@@ -34,27 +34,20 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let strangers = (his.len() - common.len()) as u64;
     println!("{} and {} contacts, {} in common", hers.len(), his.len(), common.len());
 
-    let mut sent = Vec::new();
-    let mut bits = 0;
-    for seed in 1..=FILTERS {
-        // One probe and as many bits as make half of them ones: -n / ln(1 - 1/2).
-        #[allow(clippy::cast_possible_truncation, reason = "a number of bits")]
-        let size = (hers.len() as f64 / -(-NOISE).ln_1p()).round() as u64;
-        let filter = Bloom::with_shape(size, 1, HashSeed(seed.unsigned_abs().into()))?;
-        hers.iter().for_each(|address| _ = filter.insert(address));
-        bits += filter.num_bits();
-        sent.push(filter);
+    let sent = Noisy::new(&hers, FILTERS, HashSeed(1))?;
+    for shown in 1..=FILTERS as usize {
         // What he makes of the filters so far.
-        let found = his.iter().filter(|address| sent.iter().all(|filter| filter.may_contain(address))).count() as u64;
-        let doubt = NOISE.powi(seed);
+        let found = his.iter().filter(|address| sent.may_contain(address, shown)).count() as u64;
+        let doubt = sent.expected_rate(shown);
         // Of those found, the strangers' share is known, though not who they are.
         let guess = (found as f64 - his.len() as f64 * doubt) / (1.0 - doubt);
-        println!("  {seed} sent: {found} of his are in all, so about {guess:.0} are common");
-        checks.share("strangers among them", found - common.len() as u64, strangers, doubt);
+        println!("  {shown} sent: {found} of his are in all, so about {guess:.0} are common");
+        checks.share("strangers among them", found - common.len() as u64, strangers, NOISE.powf(shown as f64));
     }
-    let all_found = common.iter().all(|address| sent.iter().all(|filter| filter.may_contain(address)));
+    let all_found = common.iter().all(|address| sent.may_contain(address, FILTERS as usize));
     checks.holds("every common contact is among them", all_found);
     let plain: usize = hers.iter().map(|address| address.len()).sum();
+    let bits: u64 = sent.filters().iter().map(Bloom::num_bits).sum();
     println!("  sent: {} bytes of filters, {plain} bytes of addresses in the open", bits / 8);
     Ok(())
 }
