@@ -39,7 +39,7 @@ pub(super) fn refuse(difference: &Option<Difference>) -> Result<()> {
 }
 
 /// All in which two blocks differ that keeps them from being united or compared bit by bit: hash function, seed, secret,
-/// what was added, kind, number of bits, parameters. Number of keys and table do not matter.
+/// what was added, which partition, kind, number of bits, parameters. Number of keys and table do not matter.
 #[must_use]
 pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
     let kind = |shape: Option<&Shape>| shape.map_or("partitions", |shape| shape.kind.name());
@@ -50,6 +50,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     let secret =
         |fingerprint: Option<crate::hash::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
     let extractor = |name: Option<&str>| name.unwrap_or("none").to_owned();
+    let place = |place: u32| place.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
     let (l, r) = (left.hash(), right.hash());
     let (l_shape, r_shape) = (left.shape(), right.shape());
     let bits = |payload: &[u8]| payload.len() as u64 * 8;
@@ -59,6 +60,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
         Difference::between("fingerprint of the secret", secret(l.fingerprint), secret(r.fingerprint)),
         Difference::between("what was added", format!("{:?}", left.added()), format!("{:?}", right.added())),
         Difference::between("prefix function", extractor(left.extractor()), extractor(right.extractor())),
+        Difference::between("partition", place(left.place()), place(right.place())),
         Difference::between("filter kind", kind(l_shape), kind(r_shape)),
         Difference::between("number of bits", bits(left.payload()), bits(right.payload())),
     ];
@@ -74,6 +76,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 ///
 /// Its number of keys is the sum, an upper bound, since nobody knows which keys were in more than one, and at most the
 /// number of bits, as the format wants it. So the rate that a reader expects is an upper bound too. It belongs to no table.
+/// Partitions of one number give a partition of that number; those of others, and whole filters, do not go with it.
 ///
 /// # Errors
 /// [`Error::Unlike`], naming the first difference; [`Error::InvalidArgument`] for no block, and for kinds other than
@@ -167,7 +170,7 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{FilterBlock, FilterBuilder, Verify};
+    use crate::block::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
     use crate::codec::u64_bytes;
     use crate::hash::HashSeed;
 
@@ -233,6 +236,33 @@ mod tests {
         assert!(matches!(merge_blocks(&[open(&ribbon), open(&ribbon)]), Err(Error::InvalidArgument { .. })));
         assert!(matches!(compare_blocks(&open(&ribbon), &open(&ribbon)), Err(Error::InvalidArgument { .. })));
         assert!(matches!(merge_blocks::<&[u8]>(&[]), Err(Error::InvalidArgument { .. })));
+    }
+
+    /// It denies the keys of its neighbours, and would make a whole filter deny them.
+    #[test]
+    fn a_partition_is_merged_with_that_of_its_number_only() {
+        let key = |i: u8| [i];
+        let mut builder = PartitionedBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(1), 40);
+        (0..80).for_each(|i| builder.add(&key(i)).unwrap());
+        let bytes = builder.finish().unwrap();
+        let partition = |number, from: usize| {
+            let ends = (from + 1..bytes.len()).filter(|&end| end - from < bytes.len() / 2);
+            let mut opened =
+                ends.filter_map(|end| LockedBlock::open_partition(&bytes[from..end], number, Verify::AtOpen).ok());
+            opened.next().unwrap()
+        };
+        let first = || partition(0, 0);
+        let second = partition(1, first().as_bytes().len().next_multiple_of(64));
+        let whole = build("blocked-bloom:10", 0..40, 1);
+        for blocks in [[open(&whole), first()], [first(), open(&whole)], [first(), second]] {
+            let found = merge_blocks(&blocks).map(|_| ());
+            assert!(matches!(found, Err(Error::Unlike { what: "partition", .. })), "{found:?}");
+            assert!(matches!(compare_blocks(&blocks[0], &blocks[1]), Err(Error::Unlike { what: "partition", .. })));
+        }
+        let merged = merge_blocks(&[first(), first()]).unwrap();
+        assert!(FilterBlock::open(merged.as_slice()).is_err());
+        let merged = FilterBlock::open_partition(merged.as_slice(), 0, Verify::AtOpen).unwrap();
+        assert!((0..40).all(|i| merged.may_contain_key(&key(i))));
     }
 
     #[test]
