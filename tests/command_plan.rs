@@ -73,8 +73,9 @@ fn rates_for_bits_are_those_of_the_formulas() {
     // A quarter of the bits.
     let quarter = (1..9).map(|k| (1.0 - (-f64::from(k) / 2.5).exp()).powi(k)).fold(1.0, f64::min);
     assert!((rate("counting") / quarter - 1.0).abs() < 0.01, "{} {quarter}", rate("counting"));
-    // 14 bits a cell at three quarters are 18.7; 10 bits a key leave 5 for the remainder: 24 / 32.
-    assert_eq!(rate("d-left"), 0.75);
+    // 14 bits a cell at three quarters are 18.7; 10 bits a key leave 5 for the remainder: 24 / 32, or a little less in a last
+    // bucket that lacks some of its keys.
+    assert!((rate("d-left") / 0.75 - 1.0).abs() < 1e-4, "{}", rate("d-left"));
 }
 
 #[test]

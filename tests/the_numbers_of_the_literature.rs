@@ -8,6 +8,7 @@
 mod variants_support;
 
 use filterblock::HashSeed;
+use filterblock::planning::{self, Variant, VariantPlan};
 use filterblock::variants::{
     Bloom, CounterBits, Counting, DLeft, DynamicCounting, Growth, Membership, Partitioned, Scalable, Spectral,
     SpectralMode, Stable, StableShape,
@@ -93,6 +94,41 @@ fn the_page_on_variants_has_the_sizes_that_the_filters_have() {
         (name, row.split('|').nth(3).unwrap().trim().to_owned())
     });
     assert_eq!(on_the_page, sizes.map(|(name, bits)| (name, format!("{:.2}", bits as f64 / keys as f64))));
+}
+
+/// Bits that are planned and bits that are made.
+#[test]
+fn variants_take_what_is_planned() {
+    for keys in [1, 7, 25, 1_000, 24_000, 100_000] {
+        for rate in [0.5, 0.3, 0.1, 0.01, 0.001, 24.0 / 4096.0, 1e-6, 1e-9] {
+            let planned = |variant| VariantPlan::new(variant, keys, rate).unwrap();
+            let what = format!("{keys} keys at {rate}");
+            let made = Partitioned::with_rate(keys, rate, HashSeed(1)).unwrap();
+            assert_eq!(planned(Variant::Partitioned).memory_bits, made.num_bits(), "{what}");
+            let made = DLeft::with_rate(keys, rate, HashSeed(1)).unwrap();
+            let cells = made.capacity() / 24 * 32;
+            let plan = planned(Variant::DLeft);
+            assert_eq!(plan.memory_bits, cells * u64::from(made.remainder_bits() + 2), "{what}");
+            assert!(plan.expected_rate <= rate, "{what}: {}", plan.expected_rate);
+            // Whole bytes of counters, and more where few keys make the formula too good.
+            let made = Counting::with_rate(keys, rate, CounterBits::Four, HashSeed(1)).unwrap().num_counters() * 4;
+            let plan = planned(Variant::Counting).memory_bits;
+            let slack = if keys < 1_000 { plan } else { plan / 200 };
+            assert!((plan..=plan + 32 + slack).contains(&made), "{what}: {made} for {plan}");
+            let plan = planned(Variant::Compressed);
+            let per_key = |bits: u64| bits as f64 / keys as f64;
+            let (sent, memory) = (per_key(plan.sent_bits.unwrap()), per_key(plan.memory_bits));
+            let made = Bloom::for_transport(keys, sent.min(memory), memory, HashSeed(1)).unwrap();
+            let reached = planning::simplified_rate(keys, made.num_bits(), made.num_probes());
+            assert!(made.num_bits() <= plan.memory_bits + 7 && reached <= rate * 1.05, "{what}: {reached}");
+        }
+    }
+    for (keys, rate) in [(500, 0.01), (100_000, 0.01), (50_000, 1e-6), (200_000, 0.3)] {
+        let mut made = Scalable::with_rate(1_024, rate, Growth::default(), HashSeed(1)).unwrap();
+        (0..keys).for_each(|i| _ = made.insert(&key(i)).unwrap());
+        let plan = VariantPlan::new(Variant::Scalable, keys, rate).unwrap().memory_bits as f64;
+        assert!((made.num_bits() as f64 / plan - 1.0).abs() < 0.003, "{keys} keys at {rate}: {}", made.num_bits());
+    }
 }
 
 #[test]

@@ -108,6 +108,27 @@ fn buckets_that_are_hashed_one_by_one_lose_keys_and_permutations_none() {
     }
 }
 
+/// What the permutations do not: remainders of a hash that leaves one of their bits alone are half as many, and match twice
+/// as often.
+#[test]
+fn permutations_of_a_badly_mixed_hash_double_the_rate_of_a_d_left_filter() {
+    let rate = |mask: u64| {
+        let seed = seeds(1).next().unwrap();
+        let of = |i| KeyHash::from_raw(hash(i, seed).raw() & mask);
+        // 2^20 values, which are the high 20 bits.
+        let mut filter = DLeft::with_shape(1_024, 10, seed).unwrap();
+        (0..filter.capacity()).for_each(|i| filter.insert_hash(of(i)).unwrap());
+        (100_000..300_000).filter(|&i| filter.may_contain_hash(of(i))).count() as f64 / 200_000.0
+    };
+    // Keys of one value are one: of n keys and M values M (1 - e^(-n/M)) are used.
+    let expected = |values: f64| 1.0 - (-24_576.0 / values).exp();
+    for (mask, values) in [(u64::MAX, 20f64.exp2()), (!(1 << 44), 19f64.exp2())] {
+        let (rate, expected) = (rate(mask), expected(values));
+        let deviation = (expected / 200_000.0).sqrt();
+        assert!((rate - expected).abs() < 5.0 * deviation + 0.01 * expected, "{rate} for {expected}");
+    }
+}
+
 /// The recurring minimum by the letter of the paper: a second filter of half the counters for keys whose least counter is alone.
 struct SimpleRecurring {
     first: Vec<u64>,

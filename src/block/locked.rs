@@ -99,6 +99,12 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.filter.payload(self.as_bytes())
     }
 
+    /// 0 for a whole filter or an index, `i + 1` for the i-th partition.
+    #[cfg(feature = "variants")]
+    pub(crate) fn place(&self) -> u32 {
+        self.0.trailer.place
+    }
+
     #[cfg(feature = "variants")]
     pub(crate) fn num_keys(&self) -> u64 {
         self.0.trailer.num_keys

@@ -85,6 +85,13 @@ fn bumped_ribbons_are_built_as_ever() {
     }
 }
 
+/// Where most sets of keys try all the numbers of blocks that there are to try.
+#[test]
+fn bumped_ribbons_of_a_few_thousand_keys_are_built_as_ever() {
+    let sets = (2_561..4_096).step_by(47).map(|n| random_hashes(n, n as u64));
+    assert_written("bumped-ribbon:8", sets, 0x16f1_6c1a);
+}
+
 #[test]
 fn bumped_ribbons_of_hashes_that_crowd_are_built_as_ever() {
     let crowded = |n: usize, crowd: u64, at: u64, distance: u64| {

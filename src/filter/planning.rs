@@ -28,6 +28,8 @@
 mod classical;
 mod native;
 
+#[cfg(feature = "variants")]
+pub(crate) use classical::slices;
 pub use classical::{Variant, VariantPlan};
 pub use native::{MAX_KEYS, Plan, least_rate_in};
 

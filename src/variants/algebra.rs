@@ -18,6 +18,10 @@
 //!
 //! A blocked filter is many small ones: the estimates of its blocks are summed, less what a small one is too high by on
 //! average, `(e^x - 1 - x) / 2k`. From the fill as a whole one would be too low, as some blocks are fuller than others.
+//!
+//! * When: filters are there and keys are not, or are far away. When not: for exact numbers, and for sets whose filters are
+//!   of different shapes; to count keys alone there are smaller sketches.
+//! * Numbers: 10,000 bits and 7 probes tell 1,000 keys to within 8 of them (one deviation).
 
 use super::Bloom;
 use super::blocks::{Difference, refuse};

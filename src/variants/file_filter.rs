@@ -12,9 +12,12 @@
 //!   ([`FileFilter::damaged_pages`]): 4,032 bits more than there were, false positives and no false negative.
 //! * What takes bits away ([`clear`](FileFilter::clear), [`intersect_with`](FileFilter::intersect_with)) writes a new file
 //!   beside, syncs it and renames it: afterwards there is the old filter or the new one, never a mix.
-//! * A sync that fails forgets nothing: the next one writes the same pages again, and more.
-//! * Two writers would lose each other's bits: who opens for writing locks `PATH.lock`, a file that stays. Who reads needs
-//!   no lock; a page that is read while it is written may count as damaged for that reader.
+//! * A sync that fails forgets nothing: the next one writes the same pages again, and more. Bits that are found when the
+//!   file is opened may be such that no disk has them (after a sync that failed a system shows them all the same), so a
+//!   key writes its pages once, even if all of its bits were there.
+//! * Two writers would lose each other's bits: who opens for writing locks `PATH.lock`, a file that stays; symbolic links
+//!   are followed first, and hard links must not be made. Who reads needs no lock; a page that is read while it is
+//!   written may count as damaged for that reader. A new file is made as `PATH.new`.
 //! * The header is 512 bytes that are written once; if they do not hold, opening is an error.
 //!
 //! Bits are in memory, not in a map of the file: the kernel writes mapped pages when it likes, half changed and without
@@ -22,6 +25,8 @@
 //!
 //! * When: a set that grows slowly, is asked by several processes, and costs more to rebuild than 1.6 % for checksums.
 //! * When not: for keys that are all there, build a filter block; for keys that come and go, a store.
+//! * Numbers: rate and bits of a [`Bloom`], and 8 bytes in 512 for sums; a sync writes 512 bytes for each page with new bits,
+//!   and syncs the file twice.
 
 mod base64;
 mod combine;
@@ -30,7 +35,7 @@ mod layout;
 mod on_disk;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use layout::{Header, Image, Length, WORDS_PER_PAGE};
@@ -62,8 +67,8 @@ pub struct FileFilter {
     path: PathBuf,
     header: Header,
     bloom: Bloom,
-    /// For each page whether it has bits that the file may lack.
-    dirty: Vec<AtomicBool>,
+    /// For each page [`CLEAN`], [`CHANGED`] or [`FOUND`].
+    marks: Vec<AtomicU8>,
     /// Held for reading while bits are set and their pages marked, for writing while the marks are taken: so a sync takes
     /// the marks of every insertion that was done before it, even of bits that another thread has just set.
     gate: RwLock<()>,
@@ -74,6 +79,13 @@ pub struct FileFilter {
     /// `None` if opened for reading only.
     writer: Option<Mutex<Writer>>,
 }
+
+/// The page is in the file as it is here.
+const CLEAN: u8 = 0;
+/// It has bits that the file may lack.
+const CHANGED: u8 = 1;
+/// It was read from the file, and may have bits that the disk lacks.
+const FOUND: u8 = 2;
 
 const LENGTH_KNOWN: u8 = 0;
 const LENGTH_COMBINED: u8 = 1;
@@ -99,10 +111,11 @@ impl FileFilter {
     /// that was cut or grew, or is something else; [`Error::Unsupported`] for a newer version. A damaged page is no error.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let lock = Lock::take(path)?;
-        let (image, file) = on_disk::load(path, true).map_err(|error| error.in_file(path))?;
-        let writer = Writer::new(file, lock);
-        Self::of_image(path, image, Some(writer))
+        let place = on_disk::found(path)?;
+        let lock = Lock::take(&place)?;
+        let (image, file) = on_disk::load(&place, true).map_err(|error| error.in_file(path))?;
+        let writer = Writer::new(place, file, lock);
+        Self::of_image(path, image, Some(writer), FOUND)
     }
 
     /// Opens a file for reading only, whoever else has it open. What others add later is not seen.
@@ -112,28 +125,31 @@ impl FileFilter {
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let (image, _) = on_disk::load(path, false).map_err(|error| error.in_file(path))?;
-        Self::of_image(path, image, None)
+        Self::of_image(path, image, None, FOUND)
     }
 
     fn make(path: &Path, header: Header, length: Length, bloom: Bloom) -> Result<Self> {
-        let lock = Lock::take(path)?;
-        on_disk::check_absent(path)?;
+        let place = on_disk::to_be_made(path)?;
+        let lock = Lock::take(&place)?;
+        on_disk::check_absent(&place)?;
         let header = Header { id: layout::new_id(), ..header };
-        let file = on_disk::replace(path, &header, length, &bloom)?;
-        let writer = Writer::new(file, lock);
-        Self::of_image(path, Image { header, length, bloom, damaged_pages: 0 }, Some(writer))
+        let file = on_disk::replace(&place, &header, length, &bloom)?;
+        let writer = Writer::new(place, file, lock);
+        Self::of_image(path, Image { header, length, bloom, damaged_pages: 0 }, Some(writer), CLEAN)
     }
 
-    fn of_image(path: &Path, image: Image, writer: Option<Writer>) -> Result<Self> {
+    fn of_image(path: &Path, image: Image, writer: Option<Writer>, mark: u8) -> Result<Self> {
         let Image { header, length, bloom, damaged_pages } = image;
         let (added, state) = match length {
             Length::Known(added) => (added, LENGTH_KNOWN),
             Length::Combined => (0, LENGTH_COMBINED),
             Length::Damaged => (0, LENGTH_DAMAGED),
         };
+        let mut marks: Vec<AtomicU8> = bits::zeros(header.num_pages(), "a Bloom filter")?;
+        marks.iter_mut().for_each(|of_page| *of_page.get_mut() = mark);
         Ok(Self {
             path: path.to_path_buf(),
-            dirty: bits::zeros(header.num_pages(), "a Bloom filter")?,
+            marks,
             header,
             bloom,
             gate: RwLock::new(()),
@@ -162,10 +178,9 @@ impl FileFilter {
         let Shape { cells, probes } = self.header.shape;
         let mut is_new = false;
         for bit in positions(hash, cells, probes) {
-            if self.bloom.set(bit) {
-                is_new = true;
-                self.mark((bit / 64) as usize / WORDS_PER_PAGE);
-            }
+            let was_set = !self.bloom.set(bit);
+            is_new |= !was_set;
+            self.mark((bit / 64) as usize / WORDS_PER_PAGE, was_set);
         }
         if is_new {
             self.added.fetch_add(1, Ordering::Relaxed);
@@ -190,12 +205,14 @@ impl FileFilter {
         let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
         let (pages, length) = {
             let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-            let marked = self.dirty.iter().enumerate().filter(|(_, mark)| mark.swap(false, Ordering::Relaxed));
-            (marked.map(|(index, _)| index).collect::<Vec<_>>(), self.length())
+            let is_taken =
+                |mark: &AtomicU8| mark.compare_exchange(CHANGED, CLEAN, Ordering::Relaxed, Ordering::Relaxed);
+            let taken = self.marks.iter().enumerate().filter(|(_, mark)| is_taken(mark).is_ok());
+            (taken.map(|(index, _)| index).collect::<Vec<_>>(), self.length())
         };
         let written = writer.write(self.header.id, &pages, length, &self.bloom);
         if written.is_err() {
-            pages.iter().for_each(|&index| self.mark(index));
+            pages.iter().for_each(|&index| self.mark(index, false));
         }
         written.map_err(|error| error.in_file(&self.path))
     }
@@ -212,9 +229,12 @@ impl FileFilter {
         self.writer.as_ref().ok_or_else(|| Error::ReadOnly.in_file(&self.path))
     }
 
-    fn mark(&self, page: usize) {
-        if let Some(mark) = self.dirty.get(page) {
-            mark.store(true, Ordering::Relaxed);
+    /// Marks a page to be written; one whose bits `were_set`, only if the disk may lack them.
+    fn mark(&self, page: usize, were_set: bool) {
+        if let Some(mark) = self.marks.get(page)
+            && (!were_set || mark.load(Ordering::Relaxed) == FOUND)
+        {
+            mark.store(CHANGED, Ordering::Relaxed);
         }
     }
 
@@ -253,43 +273,4 @@ impl Drop for FileFilter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::codec::u64_bytes;
-
-    #[test]
-    fn a_sync_that_fails_forgets_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("filter");
-        let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
-        let swap = |file| filter.writer().unwrap().lock().unwrap().swap_file(file);
-        let new = filter.extend((0..1_000).map(u64_bytes)).unwrap();
-        // Writes through this handle are refused.
-        let good = swap(std::fs::File::open(&path).unwrap());
-        for _ in 0..2 {
-            assert!(matches!(filter.sync().unwrap_err().root(), Error::Io(_)));
-            filter.insert(b"between").unwrap();
-        }
-        assert!(FileFilter::open_read_only(&path).unwrap().is_empty());
-        swap(good);
-        filter.sync().unwrap();
-        let found = FileFilter::open_read_only(&path).unwrap();
-        assert!((0..1_000).all(|i| found.may_contain(&u64_bytes(i))) && found.may_contain(b"between"));
-        assert_eq!(found.len().unwrap(), new + 1);
-    }
-
-    /// Whether the name is the old file's or the new one's is not known then.
-    #[test]
-    fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("filter");
-        let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
-        filter.insert(b"a").unwrap();
-        std::fs::remove_file(&path).unwrap();
-        std::fs::create_dir(&path).unwrap();
-        assert!(filter.clear().is_err());
-        assert!(filter.may_contain(b"a"));
-        assert!(matches!(filter.sync().unwrap_err().root(), Error::Poisoned { .. }));
-        assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
-    }
-}
+mod tests;

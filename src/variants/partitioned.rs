@@ -16,7 +16,7 @@ use super::Membership;
 use super::shape::{check_capacity, check_rate};
 use crate::bits::PackedArray;
 use crate::error::{Error, Result};
-use crate::filter::{bloom, math};
+use crate::filter::{bloom, planning};
 use crate::hash::{HashSeed, KeyHash, reduce};
 
 /// Most slices: a hash has no more to say.
@@ -41,17 +41,8 @@ impl Partitioned {
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(false_positive_rate)?;
-        let slice_bits = |slices: u32| {
-            // 1 / (1 - (1 - f)^(1/n)) where f is how full a slice may be.
-            let fill = false_positive_rate.powf(1.0 / f64::from(slices));
-            -1.0 / ((-fill).ln_1p() / capacity as f64).exp_m1()
-        };
-        let all = (1..=math::MAX_BLOOM_PROBES).map(|slices| (slice_bits(slices), slices));
-        let bits = |&(slice_bits, slices): &(f64, u32)| slice_bits * f64::from(slices);
-        let least = all.min_by(|a, b| bits(a).total_cmp(&bits(b)));
-        let (slice_bits, slices) = least.filter(|&(bits, _)| bits < 56f64.exp2()).ok_or(TOO_LARGE)?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and below 2^56")]
-        Self::with_shape(slice_bits.ceil() as u64, slices, seed)
+        let (_, slices, slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
+        Self::with_shape(slice_bits, slices, seed)
     }
 
     /// A filter of `slices` slices, 1 to 64, of so many bits each.

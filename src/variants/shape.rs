@@ -1,7 +1,7 @@
 //! How many cells and probes a filter has, and where in them a key lies.
 
 use crate::error::{Error, Result};
-use crate::filter::{bloom, math};
+use crate::filter::{bloom, math, planning};
 use crate::hash::KeyHash;
 
 /// Cells, of which a key has `probes`: bits, or counters in place of bits.
@@ -37,8 +37,7 @@ impl Shape {
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(rate)?;
-        let cells = |k: u32| -(capacity as f64 * f64::from(k)) / (-rate.powf(1.0 / f64::from(k))).ln_1p();
-        let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (cells(probes), probes));
+        let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
         let (least, probes) = all.min_by(|a, b| a.0.total_cmp(&b.0)).ok_or(TOO_LARGE)?;
         // Beyond 2^60 bits there is no machine.
         if least.is_nan() || least >= 60f64.exp2() {
@@ -47,7 +46,7 @@ impl Shape {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 < least < 2^60")]
         let mut shape = Self::new(least.ceil() as u64, probes)?;
         while math::bloom_rate(capacity, shape.cells, probes) > rate {
-            shape = Self::new(shape.cells + shape.cells / 256 + 1, probes)?;
+            shape = Self::new(shape.cells + shape.cells / 4_096 + 1, probes)?;
         }
         Ok(shape)
     }

@@ -57,6 +57,12 @@ impl Stable {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
         let probes = (-false_positive_rate.log2() / 2.0).round().clamp(1.0, 30.0) as u32;
+        // As many as there will be; with no more than a key has, the formula means nothing.
+        let Shape { cells, .. } = Shape::new(cells, probes)?;
+        if cells <= u64::from(probes) {
+            let reason = format!("more than the {probes} cells of a key wanted, {cells} given");
+            return Err(Error::InvalidArgument { what: "shape of a stable filter", reason });
+        }
         let shape = StableShape { cells, cell_bits, probes, decrements: 1 };
         let max = f64::from(cell_bits).exp2() - 1.0;
         // The formula for the zeros, solved for P.
@@ -193,8 +199,10 @@ mod tests {
 
     #[test]
     fn a_rate_is_reached_by_what_is_counted_down() {
-        for (bits, rate) in [(1, 0.01), (3, 0.01), (2, 0.1), (1, 1e-4), (8, 0.3)] {
-            let filter = Stable::with_rate(1_000_000, bits, rate, HashSeed(1)).unwrap();
+        let large = [(1, 0.01), (3, 0.01), (2, 0.1), (1, 1e-4), (8, 0.3)].map(|(bits, rate)| (1_000_000, bits, rate));
+        // Of few cells the rounding counts.
+        for (cells, bits, rate) in large.into_iter().chain([(65, 1, 0.01), (33, 1, 1e-4), (100, 2, 0.1)]) {
+            let filter = Stable::with_rate(cells, bits, rate, HashSeed(1)).unwrap();
             let shape = filter.shape();
             assert!(shape.stable_rate() <= rate, "{shape:?}");
             let less = StableShape { decrements: shape.decrements - 1, ..shape };
@@ -217,7 +225,7 @@ mod tests {
             assert!(matches!(Stable::with_shape(shape, HashSeed(1)), Err(Error::InvalidArgument { .. })), "{shape:?}");
         }
         // Too few cells for what would have to be counted down, or of no width.
-        for (cells, bits, rate) in [(8, 16, 1e-6), (64, 0, 0.1), (0, 1, 0.1), (64, 1, f64::NAN)] {
+        for (cells, bits, rate) in [(8, 16, 1e-6), (9, 1, 1e-6), (64, 0, 0.1), (0, 1, 0.1), (64, 1, f64::NAN)] {
             let filter = Stable::with_rate(cells, bits, rate, HashSeed(1));
             assert!(matches!(filter, Err(Error::InvalidArgument { .. })), "{cells} {bits} {rate}");
         }

@@ -173,8 +173,9 @@ fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64,
     }
 }
 
-/// `(1 - (1 - 1/s)^n)^k` with slices of `s` bits.
-fn partitioned(num_keys: u64, rate: f64) -> Option<VariantPlan> {
+/// The slices of fewest bits in all whose rate, `(1 - (1 - 1/s)^n)^k` with `k` slices of `s` bits, is so low: the bits in
+/// all, `k`, and `s`.
+pub(crate) fn slices(num_keys: u64, rate: f64) -> Option<(u64, u32, u64)> {
     let of = |probes: u32| {
         let set_share = rate.powf(1.0 / f64::from(probes));
         // (1 - 1/s)^n = 1 - c^(1/k)
@@ -182,7 +183,11 @@ fn partitioned(num_keys: u64, rate: f64) -> Option<VariantPlan> {
         let slice = whole(-1.0 / other_bit_ln.exp_m1())?;
         Some((slice.checked_mul(probes.into())?, probes, slice))
     };
-    let (bits, probes, slice) = (1..=MAX_PROBES).filter_map(of).min()?;
+    (1..=MAX_PROBES).filter_map(of).min()
+}
+
+fn partitioned(num_keys: u64, rate: f64) -> Option<VariantPlan> {
+    let (bits, probes, slice) = slices(num_keys, rate)?;
     let fill = super::exact_rate(num_keys, slice, 1);
     Some(scattered(Variant::Partitioned, num_keys, (bits, probes, fill), fill.powi(probes.cast_signed())))
 }
@@ -195,12 +200,12 @@ fn counting(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     Ok(Some(scattered(Variant::Counting, num_keys, (memory_bits, shortest.probes, fill), rate)))
 }
 
-/// At most as many remainders are compared as four buckets hold at the mean load: 24 of them.
+/// At most as many remainders are compared as four buckets hold at the mean load: 24 of them, and less of few keys.
 fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
-    let compared = (D_LEFT_TABLES * D_LEFT_LOAD) as f64;
+    let buckets = num_keys.div_ceil(D_LEFT_TABLES * D_LEFT_LOAD);
+    let compared = num_keys as f64 / buckets as f64;
     let rate_of = |bits: u64| compared * (-(bits as f64)).exp2();
     let remainder_bits = (1..=D_LEFT_REMAINDER_BITS).find(|&bits| rate_of(bits) <= rate)?;
-    let buckets = num_keys.div_ceil(D_LEFT_TABLES * D_LEFT_LOAD);
     let bucket_bits = D_LEFT_CELLS * (remainder_bits + D_LEFT_COUNTER_BITS);
     let memory_bits = buckets.checked_mul(D_LEFT_TABLES * bucket_bits)?;
     // A bucket begins at any byte of a line.

@@ -9,6 +9,10 @@
 //! ```
 //! The cells' owners come from peeling: a key that is alone in a cell gets it, and is taken away. The last one taken is
 //! written first, so that what later ones write changes nothing that was written before.
+//!
+//! * When: values change and keys do not. When not: values stay, too: [`Bloomier`](super::Bloomier) is a sixth smaller.
+//! * Numbers: 1.23 cells a key, each of mask and value; a key that was not there is denied with probability
+//!   `1 - 3 / 2^q`.
 
 use super::{Widths, hashed};
 use crate::bits::PackedArray;

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::layout::{self, Header, Image, Length, WORDS_PER_PAGE};
-use super::{FileFilter, LENGTH_COMBINED, LENGTH_KNOWN, base64};
+use super::{CLEAN, FileFilter, LENGTH_COMBINED, LENGTH_KNOWN, base64};
 use crate::error::{Error, Field, Result};
 use crate::variants::Bloom;
 
@@ -62,9 +62,9 @@ impl FileFilter {
         let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         self.length_state.fetch_max(LENGTH_COMBINED, Ordering::Relaxed);
         for (index, (theirs, ours)) in other.bloom.words().zip(self.bloom.words()).enumerate() {
-            if theirs & !ours != 0 {
+            if theirs != 0 {
                 self.bloom.or_word(index, theirs);
-                self.mark(index / WORDS_PER_PAGE);
+                self.mark(index / WORDS_PER_PAGE, theirs & !ours == 0);
             }
         }
         Ok(())
@@ -95,9 +95,9 @@ impl FileFilter {
         let header = Header { id: layout::new_id(), ..self.header };
         let writer = self.writer.as_mut().ok_or_else(|| Error::ReadOnly.in_file(&self.path))?;
         let writer = writer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        writer.replace(&self.path, &header, length, &bloom)?;
+        writer.replace(&header, length, &bloom)?;
         (self.header, self.bloom, self.damaged_pages) = (header, bloom, 0);
-        self.dirty.iter_mut().for_each(|mark| *mark.get_mut() = false);
+        self.marks.iter_mut().for_each(|mark| *mark.get_mut() = CLEAN);
         *self.added.get_mut() = 0;
         *self.length_state.get_mut() = if length == Length::Combined { LENGTH_COMBINED } else { LENGTH_KNOWN };
         Ok(())

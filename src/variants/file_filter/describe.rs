@@ -70,8 +70,9 @@ impl FileFilter {
         &self.path
     }
 
-    /// Pages that did not hold when the file was opened. One of bits counts as 4,032 bits that are set, and with any the
-    /// length is unknown; [`clear`](Self::clear) mends them.
+    /// Pages that did not hold when the file was opened. One of bits counts as 4,032 bits that are set, and is written so
+    /// with the next key that has one of them; with any the length is unknown for good. [`clear`](Self::clear) mends
+    /// them.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         self.damaged_pages

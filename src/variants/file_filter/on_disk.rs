@@ -16,7 +16,8 @@ const BUFFER_LEN_BYTES: usize = 1 << 18;
 pub(super) struct Lock(File);
 
 impl Lock {
-    /// Locks a file beside that at `path`, as that one is replaced by others of its name.
+    /// Locks a file beside that at `path`, as that one is replaced by others of its name. The path has no links in it:
+    /// another name would be another lock.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let beside = beside(path, ".lock");
         let in_file = |error: io::Error| Error::from(error).in_file(&beside);
@@ -39,6 +40,8 @@ impl Drop for Lock {
 /// The file at work, and what it has.
 #[derive(Debug)]
 pub(super) struct Writer {
+    /// Without links, and from the root on: the process may go to another directory.
+    path: PathBuf,
     file: File,
     /// What the state page says; `None` if nobody knows.
     state: Option<Length>,
@@ -48,8 +51,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(file: File, lock: Lock) -> Self {
-        Self { file, state: None, poisoned: None, _lock: lock }
+    /// `path` as [`found`] or [`to_be_made`] gives it.
+    pub(super) fn new(path: PathBuf, file: File, lock: Lock) -> Self {
+        Self { path, file, state: None, poisoned: None, _lock: lock }
     }
 
     /// Writes pages of bits, as they are now, and then the length: a length that counts keys whose bits are not there would
@@ -90,8 +94,9 @@ impl Writer {
     }
 
     /// Puts a new file in the place of this one.
-    pub(super) fn replace(&mut self, path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<()> {
+    pub(super) fn replace(&mut self, header: &Header, length: Length, bloom: &Bloom) -> Result<()> {
         self.check()?;
+        let path = self.path.as_path();
         match write_beside(path, header, length, bloom).map_err(|error| error.in_file(path)) {
             Err(error) => Err(error),
             Ok(file) => match publish(path) {
@@ -127,10 +132,23 @@ pub(super) fn load(path: &Path, is_writing: bool) -> Result<(Image, File)> {
     Ok((image, file))
 }
 
+/// The path of a file that is there, without links.
+pub(super) fn found(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|error| Error::from(error).in_file(path))
+}
+
+/// The path of a file that is to be made, without links.
+pub(super) fn to_be_made(path: &Path) -> Result<PathBuf> {
+    let in_file = |error: io::Error| Error::from(error).in_file(path);
+    let name = path.file_name().ok_or_else(|| in_file(ErrorKind::InvalidInput.into()))?;
+    dir_of(path).canonicalize().map(|dir| dir.join(name)).map_err(in_file)
+}
+
+/// A link that leads nowhere is there, too.
 pub(super) fn check_absent(path: &Path) -> Result<()> {
-    match path.try_exists() {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(Error::from(io::Error::from(ErrorKind::AlreadyExists)).in_file(path)),
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(_) => Err(Error::from(io::Error::from(ErrorKind::AlreadyExists)).in_file(path)),
         Err(error) => Err(Error::from(error).in_file(path)),
     }
 }
@@ -143,7 +161,8 @@ pub(super) fn replace(path: &Path, header: &Header, length: Length, bloom: &Bloo
 }
 
 fn write_beside(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<File> {
-    // What a crash left of another try is overwritten.
+    // What a crash left of another try is overwritten; a filter of that name, which has a lock, is not.
+    check_absent(&beside(path, ".new.lock"))?;
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(beside(path, ".new"))?;
     let mut out = BufWriter::with_capacity(BUFFER_LEN_BYTES, &file);
     layout::write(&mut out, header, length, bloom)?;
@@ -161,8 +180,11 @@ fn publish(path: &Path) -> Result<()> {
 
 /// Makes the rename durable, where directories can be opened.
 fn sync_dir(path: &Path) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) { File::open(dir_of(path))?.sync_all() } else { Ok(()) }
+}
+
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -1,0 +1,173 @@
+//! Blocks united and compared: what goes together, what does not, and what bits tell.
+
+use super::*;
+use crate::block::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
+use crate::codec::u64_bytes;
+use crate::hash::{HashKind, HashSeed, KeyHasher, Secret};
+
+const KINDS: [&str; 4] = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10"];
+
+fn build(spec: &str, keys: std::ops::Range<u64>, seed: u64) -> Vec<u8> {
+    let mut builder = FilterBuilder::new(spec.parse().unwrap(), HashSeed(seed));
+    keys.for_each(|i| builder.add(&u64_bytes(i)));
+    builder.finish().unwrap()
+}
+
+fn open(bytes: &[u8]) -> LockedBlock<&[u8]> {
+    LockedBlock::open(bytes, Verify::AtOpen).unwrap()
+}
+
+#[test]
+fn a_merged_block_is_of_its_kind_and_has_all_keys_and_no_bit_more() {
+    for spec in KINDS {
+        let (a, b) = (build(spec, 0..5_000, 1), build(spec, 3_000..8_000, 1));
+        let merged = merge_blocks(&[open(&a), open(&b), open(&build("bloom:10", 0..0, 1))]).unwrap();
+        let block = FilterBlock::open(merged.as_slice()).unwrap();
+        assert!((0..8_000u64).all(|i| block.may_contain_key(&u64_bytes(i))), "{spec}");
+        let info = block.info();
+        assert_eq!((info.kind.name(), info.num_keys), (spec.split_once(':').unwrap().0, 10_000), "{spec}");
+        assert_eq!(merged.len(), a.len());
+        let payload = usize::try_from(info.payload_len_bytes).unwrap();
+        let either = (0..payload).map(|i| a[i] | b[i]);
+        assert!(either.eq(merged[..payload].iter().copied()), "{spec}");
+    }
+}
+
+#[test]
+fn constants_merge_and_the_number_of_keys_stays_within_the_format() {
+    let none = build("bloom:10", 0..0, 1);
+    let merged = merge_blocks(&[open(&none), open(&none)]).unwrap();
+    assert_eq!(FilterBlock::open(merged).unwrap().info().kind, FilterKind::Empty);
+    let full = build("full", 0..9, 1);
+    let merged = FilterBlock::open(merge_blocks(&[open(&full), open(&none)]).unwrap()).unwrap();
+    assert!(merged.may_contain_key(b"anything"));
+    let small = build("bloom:1", 0..64, 1);
+    let merged = merge_blocks(&[open(&small), open(&small), open(&small)]).unwrap();
+    assert_eq!(FilterBlock::open(merged).unwrap().info().num_keys, 64);
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_with_the_difference() {
+    let first = build("bloom:10", 0..1_000, 1);
+    for (other, what) in [
+        (build("bloom:10", 0..1_000, 2), "hash seed"),
+        (build("blocked-bloom:10", 0..1_000, 1), "filter kind"),
+        (build("bloom:10", 0..2_000, 1), "number of bits"),
+        (build("bloom:20", 0..500, 1), "filter parameters"),
+        (build("full", 0..500, 1), "filter kind"),
+        (build("bloom:20", 0..0, 2), "hash seed"),
+    ] {
+        let Error::Unlike { what: found, .. } = merge_blocks(&[open(&first), open(&other)]).unwrap_err() else {
+            panic!("{what}")
+        };
+        assert_eq!(found, what);
+        assert!(matches!(compare_blocks(&open(&first), &open(&other)), Err(Error::Unlike { .. })), "{what}");
+    }
+    let ribbon = build("ribbon:8", 0..1_000, 1);
+    assert!(matches!(merge_blocks(&[open(&ribbon), open(&ribbon)]), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(compare_blocks(&open(&ribbon), &open(&ribbon)), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(merge_blocks::<&[u8]>(&[]), Err(Error::InvalidArgument { .. })));
+}
+
+#[test]
+fn keys_hashed_under_other_secrets_are_other_bits() {
+    let secret = |fill| Secret::new(&[fill; 32]).unwrap();
+    let keyed = |kind, fill, keys: std::ops::Range<u64>| {
+        let hasher = KeyHasher::new(kind, HashSeed(1), Some(&secret(fill))).unwrap();
+        let mut builder = FilterBuilder::new("blocked-bloom:10".parse().unwrap(), hasher);
+        keys.for_each(|i| builder.add(&u64_bytes(i)));
+        builder.finish().unwrap()
+    };
+    let first = keyed(HashKind::SipHash13, 1, 0..1_000);
+    for (other, what) in [
+        (keyed(HashKind::SipHash13, 2, 0..1_000), "fingerprint of the secret"),
+        (keyed(HashKind::Xxh3Secret, 1, 0..1_000), "hash function"),
+        (build("blocked-bloom:10", 0..1_000, 1), "hash function"),
+        // Blocks without keys were hashed in some way too.
+        (keyed(HashKind::SipHash13, 2, 0..0), "fingerprint of the secret"),
+    ] {
+        for blocks in [[open(&first), open(&other)], [open(&other), open(&first)]] {
+            let Error::Unlike { what: found, .. } = merge_blocks(&blocks).unwrap_err() else { panic!("{what}") };
+            assert_eq!(found, what);
+        }
+    }
+    let other = keyed(HashKind::SipHash13, 1, 1_000..2_000);
+    let merged = merge_blocks(&[open(&first), open(&other)]).unwrap();
+    let merged = open(&merged).unlock(Some(&secret(1))).unwrap();
+    assert!((0..2_000u64).all(|i| merged.may_contain_key(&u64_bytes(i))));
+}
+
+/// It denies the keys of its neighbours, and would make a whole filter deny them.
+#[test]
+fn a_partition_is_merged_with_that_of_its_number_only() {
+    let key = |i: u8| [i];
+    let mut builder = PartitionedBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(1), 40);
+    (0..80).for_each(|i| builder.add(&key(i)).unwrap());
+    let bytes = builder.finish().unwrap();
+    let partition = |number, from: usize| {
+        let ends = (from + 1..bytes.len()).filter(|&end| end - from < bytes.len() / 2);
+        let mut opened =
+            ends.filter_map(|end| LockedBlock::open_partition(&bytes[from..end], number, Verify::AtOpen).ok());
+        opened.next().unwrap()
+    };
+    let first = || partition(0, 0);
+    let second = partition(1, first().as_bytes().len().next_multiple_of(64));
+    let whole = build("blocked-bloom:10", 0..40, 1);
+    for blocks in [[open(&whole), first()], [first(), open(&whole)], [first(), second]] {
+        let found = merge_blocks(&blocks).map(|_| ());
+        assert!(matches!(found, Err(Error::Unlike { what: "partition", .. })), "{found:?}");
+        assert!(matches!(compare_blocks(&blocks[0], &blocks[1]), Err(Error::Unlike { what: "partition", .. })));
+    }
+    let merged = merge_blocks(&[first(), first()]).unwrap();
+    assert!(FilterBlock::open(merged.as_slice()).is_err());
+    let merged = FilterBlock::open_partition(merged.as_slice(), 0, Verify::AtOpen).unwrap();
+    assert!((0..40).all(|i| merged.may_contain_key(&key(i))));
+}
+
+#[test]
+fn a_block_whose_pages_were_not_checked_is_not_taken_as_it_is() {
+    let mut bytes = build("blocked-bloom:10", 0..20_000, 1);
+    bytes[5_000] ^= 1;
+    let unchecked = LockedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+    assert!(merge_blocks(std::slice::from_ref(&unchecked)).unwrap_err().is_damage());
+    assert!(compare_blocks(&unchecked, &unchecked).unwrap_err().is_damage());
+}
+
+/// Within 5 deviations of the truth, and the deviation small; the fill of the whole would be off by more.
+#[test]
+fn estimates_of_every_kind_are_right() {
+    for spec in KINDS {
+        for seed in 0..4 {
+            let (a, b) = (build(spec, 0..100_000, seed), build(spec, 60_000..160_000, seed));
+            let found = compare_blocks(&open(&a), &open(&b)).unwrap();
+            for (estimate, truth) in [
+                (found.left, 100_000.0),
+                (found.right, 100_000.0),
+                (found.union, 160_000.0),
+                (found.intersection, 40_000.0),
+            ] {
+                let off = (estimate.keys() - truth) / estimate.deviation();
+                assert!(off.abs() < 5.0, "{spec}: {estimate:?} for {truth}, {off} deviations off");
+                assert!(estimate.deviation() < 600.0, "{spec}: {estimate:?}");
+            }
+            assert!((found.key_similarity() - 0.25).abs() < 0.01, "{spec}: {}", found.key_similarity());
+        }
+    }
+}
+
+/// Logarithms of small numbers of zeros are too low on average: without the correction the mean is 0.4 deviations off here.
+#[test]
+fn many_small_blocks_add_up_to_no_bias() {
+    const TRIALS: u32 = 400;
+    let mut sums = [0.0; 3];
+    for seed in 0..TRIALS {
+        let build = |keys| build("split-block:10", keys, seed.into());
+        let found = compare_blocks(&open(&build(0..10_000)), &open(&build(2_000..12_000))).unwrap();
+        let estimates = [(found.left, 10_000.0), (found.union, 12_000.0), (found.intersection, 8_000.0)];
+        for (sum, (estimate, truth)) in sums.iter_mut().zip(estimates) {
+            *sum += (estimate.keys() - truth) / estimate.deviation();
+        }
+    }
+    let worst = sums.map(|sum| (sum / f64::from(TRIALS).sqrt()).abs());
+    assert!(worst.iter().all(|&off| off < 5.0), "{worst:?}");
+}

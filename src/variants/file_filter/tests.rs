@@ -1,0 +1,61 @@
+//! What a filter in a file keeps through a failure that only its own parts can be made to have.
+
+use super::*;
+use crate::codec::u64_bytes;
+
+#[test]
+fn a_sync_that_fails_forgets_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
+    let swap = |file| filter.writer().unwrap().lock().unwrap().swap_file(file);
+    let new = filter.extend((0..1_000).map(u64_bytes)).unwrap();
+    // Writes through this handle are refused.
+    let good = swap(std::fs::File::open(&path).unwrap());
+    for _ in 0..2 {
+        assert!(matches!(filter.sync().unwrap_err().root(), Error::Io(_)));
+        filter.insert(b"between").unwrap();
+    }
+    assert!(FileFilter::open_read_only(&path).unwrap().is_empty());
+    swap(good);
+    filter.sync().unwrap();
+    let found = FileFilter::open_read_only(&path).unwrap();
+    assert!((0..1_000).all(|i| found.may_contain(&u64_bytes(i))) && found.may_contain(b"between"));
+    assert_eq!(found.len().unwrap(), new + 1);
+}
+
+/// After a sync that failed, a system may show bits until it crashes that the disk never had.
+#[test]
+fn a_key_whose_bits_were_found_in_the_file_is_written_like_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, disk) = (dir.path().join("filter"), dir.path().join("disk"));
+    let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
+    std::fs::copy(&path, &disk).unwrap();
+    filter.extend((0..100).map(u64_bytes)).unwrap();
+    filter.close().unwrap();
+    let others = FileFilter::create(dir.path().join("others"), 10_000, 0.01, HashSeed(1)).unwrap();
+    others.extend((50..60).map(u64_bytes)).unwrap();
+    let filter = FileFilter::open(&path).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&disk).unwrap();
+    filter.writer().unwrap().lock().unwrap().swap_file(file);
+    assert_eq!(filter.extend((0..10).map(u64_bytes)).unwrap(), 0);
+    filter.union_with(&others).unwrap();
+    filter.sync().unwrap();
+    let found = on_disk::load(&disk, false).unwrap().0.bloom;
+    assert!((0..10).chain(50..60).all(|i| found.may_contain(&u64_bytes(i))));
+}
+
+/// Whether the name is the old file's or the new one's is not known then.
+#[test]
+fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+    filter.insert(b"a").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(filter.clear().is_err());
+    assert!(filter.may_contain(b"a"));
+    assert!(matches!(filter.sync().unwrap_err().root(), Error::Poisoned { .. }));
+    assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
+}
