@@ -47,9 +47,11 @@ class Work:
     """The keys of all filters: those that are added, the same in another order, and absent ones."""
 
     def __init__(self, keys):
-        self.added = [key(number) for number in range(keys)]
-        self.asked = self.added[:]
-        random.Random(7).shuffle(self.asked)
+        numbers = list(range(keys))
+        self.added = [key(number) for number in numbers]
+        random.Random(7).shuffle(numbers)
+        # Made anew, so that they lie in the order in which they are asked for.
+        self.asked = [key(number) for number in numbers]
         self.absent = [key(ABSENT + number) for number in range(keys)]
 
 
@@ -240,6 +242,8 @@ def main():
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--append", type=Path, help="the CSV that `peers variants --out` wrote")
     args = parser.parse_args()
+    if args.append and "insert_ns" not in args.append.read_text():
+        parser.error(f"{args.append} is nothing that `peers variants --out` wrote")
     works = {"pybloomfiltermmap3": Work(args.keys), "pyprobables": Work(args.slow_keys)}
     passes = [[] for _ in KINDS]
     for number in range(args.passes):
