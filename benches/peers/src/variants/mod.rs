@@ -166,13 +166,16 @@ fn nanos_a_key(start: std::time::Duration, keys: usize) -> f64 {
     (nanos * 100.0).round() / 100.0
 }
 
+/// Makes a filter, fills it, and says what it found.
+type OnePass = Box<dyn Fn(&Work) -> Result<Pass, String>>;
+
 /// A kind of filter.
 struct Kind {
     name: String,
     package: &'static str,
     /// Whether it may deny keys, as it says itself.
     forgets: bool,
-    pass: Box<dyn Fn(&Work) -> Result<Pass, String>>,
+    pass: OnePass,
 }
 
 impl Kind {
