@@ -12,7 +12,9 @@ const EXAMPLES: &str = "Examples:
   peers measure --quick --filters bumped,xorf              only filters whose names contain one of these
   peers measure --sizes 10k --mixes negative --forms hash --modes single,batch --many-mb 0 --passes 15
   peers measure --out ../record/peers.csv                  everything: about an hour, 12 GB of memory
-  peers report ../record/peers.csv --docs ../../docs       tables and plots from it";
+  peers variants --out ../record/variants.csv              filters that change, in memory: a few minutes
+  peers report ../record/peers.csv --docs ../../docs       tables and plots from it
+  peers report ../record/variants.csv --docs ../../docs    the table of filters that change";
 
 /// Measures filterblock's filters beside those of other crates.
 #[derive(Debug, Parser)]
@@ -29,7 +31,10 @@ pub enum Command {
     /// Measures, and writes a CSV.
     #[command(after_help = EXAMPLES)]
     Measure(Measure),
-    /// Makes the tables and plots of docs/FILTERS.md from a CSV.
+    /// Measures filters that take keys one by one, and writes a CSV.
+    #[command(after_help = EXAMPLES)]
+    Variants(Variants),
+    /// Makes the tables and plots of docs/FILTERS.md, or the table of docs/VARIANTS.md, from a CSV.
     Report(Report),
 }
 
@@ -118,12 +123,29 @@ impl Form {
     }
 }
 
+/// What to measure of filters that take keys one by one.
+#[derive(Debug, Args)]
+pub struct Variants {
+    /// Keys that are added, and as many that are asked for.
+    #[arg(long, default_value = "1M", value_parser = size)]
+    pub keys: usize,
+    /// Passes; each fills and asks every filter once.
+    #[arg(long, default_value_t = 7)]
+    pub passes: usize,
+    /// The core to stay on; without it, the last.
+    #[arg(long)]
+    pub cpu: Option<usize>,
+    /// Where the CSV goes; python/variants.py adds its rows to it.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
 /// What to report.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// What `measure` wrote.
+    /// What `measure` or `variants` wrote.
     pub csv: PathBuf,
-    /// The folder with FILTERS.md, and for the plots.
+    /// The folder with FILTERS.md and VARIANTS.md, and for the plots.
     #[arg(long, default_value = "../../docs")]
     pub docs: PathBuf,
 }

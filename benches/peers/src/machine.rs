@@ -21,6 +21,13 @@ pub fn describe(cpu: usize) -> String {
     )
 }
 
+/// How many programs want to run: more than the cores, and measurements had company.
+#[must_use]
+pub fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned()
+}
+
 /// The first value of `name` in a file of `name : value` lines.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;

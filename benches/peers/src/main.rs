@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use filterblock_peers::args::{Cli, Command};
-use filterblock_peers::{report, run};
+use filterblock_peers::{report, run, variants};
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Measure(args) => run::measure(args.resolved()),
+        Command::Variants(args) => variants::measure(&args),
         Command::Report(args) => report::write(&args),
     };
     match done {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A measurement.
@@ -78,7 +79,7 @@ impl Recorder {
     ///
     /// # Errors
     /// What the operating system says.
-    pub fn write(&mut self, row: &Row) -> Result<(), String> {
+    pub fn write(&mut self, row: &impl Serialize) -> Result<(), String> {
         let Some(out) = &mut self.out else { return Ok(()) };
         out.serialize(row).map_err(|error| error.to_string())
     }
@@ -96,7 +97,7 @@ impl Recorder {
 ///
 /// # Errors
 /// What the operating system says, or where the file is none of ours.
-pub fn read(path: &Path) -> Result<(String, Vec<Row>), String> {
+pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
     let comment = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or("").to_owned();

@@ -1,5 +1,5 @@
 //! A measurement of a few hundred keys, from the command line to the report: the CSV has the right shape, no filter
-//! denies a key, and FILTERS.md takes the tables.
+//! denies a key, and FILTERS.md and VARIANTS.md take the tables.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use std::path::Path;
 use clap::Parser;
 use filterblock_peers::args::{Cli, Command};
 use filterblock_peers::record::{self, Row};
-use filterblock_peers::{report, run};
+use filterblock_peers::{report, run, variants};
 
 /// Enough keys for every builder, few enough for a second.
 const ARGS: [&str; 13] = [
@@ -66,17 +66,48 @@ fn a_measurement_has_a_row_for_each_filter_and_setting_and_no_filter_denies_a_ke
     let first = fs::read_to_string(&path).unwrap();
     assert!(first.starts_with("# ") && first.contains("rustc 1."), "the machine comes first");
 
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FILTERS.md");
-    fs::copy(docs, dir.path().join("FILTERS.md")).unwrap();
-    let args = ["peers", "report", path.to_str().unwrap(), "--docs", dir.path().to_str().unwrap()];
-    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!("the command is report") };
-    report::write(&args).unwrap();
-    let text = fs::read_to_string(dir.path().join("FILTERS.md")).unwrap();
+    let text = reported(&path, "FILTERS.md");
     assert!(text.contains("| **`blocked-bloom:10`** |"), "{text}");
     for plot in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
         let svg = fs::read_to_string(dir.path().join(plot)).unwrap();
         assert!(svg.contains("blocked-bloom:10") && svg.trim_end().ends_with("</svg>"), "{plot}");
     }
+}
+
+/// What the page of that name in docs is with the measurements of a file beside which it is put.
+fn reported(csv: &Path, page: &str) -> String {
+    let (docs, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), csv.parent().unwrap());
+    fs::copy(docs.join(page), dir.join(page)).unwrap();
+    let args = ["peers", "report", csv.to_str().unwrap(), "--docs", dir.to_str().unwrap()];
+    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!("the command is report") };
+    report::write(&args).unwrap();
+    fs::read_to_string(dir.join(page)).unwrap()
+}
+
+#[test]
+fn filters_that_take_keys_one_by_one_are_filled_asked_and_emptied() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("variants.csv");
+    let args = ["peers", "variants", "--keys", "2k", "--passes", "2", "--out", path.to_str().unwrap()];
+    let Command::Variants(args) = Cli::parse_from(args).command else { unreachable!("the command is variants") };
+    // A key that is denied, before removals or after, is an error of the measurement itself.
+    variants::measure(&args).unwrap();
+    let rows: Vec<variants::Row> = record::read(&path).unwrap().1;
+    assert_eq!(rows.iter().filter(|row| row.package == "filterblock").count(), 10);
+    assert_eq!(rows.len(), 14);
+    for row in &rows {
+        assert!(row.keys == 2_000 && row.passes == 2 && !row.version.is_empty(), "{row:?}");
+        assert!(row.insert_ns > 0.0 && row.present_ns > 0.0 && row.absent_ns > 0.0, "{row:?}");
+        // The narrowest has one bit a cell and 1 %, the widest counters of 32 bits; the next power of two, doubled.
+        assert!((2_000..80_000).contains(&row.bytes), "{row:?}");
+        assert!(row.rate < 0.1 && row.rate_low <= row.rate && row.rate <= row.rate_high, "{row:?}");
+        assert_eq!(row.remove_ns.is_some(), row.denied_after_removals.is_some(), "{row:?}");
+        assert_eq!(row.denied > 0, row.variant == "Stable", "it forgets, and only it: {row:?}");
+        assert_eq!(row.denied_after_removals.unwrap_or(0), 0, "{row:?}");
+    }
+    let text = reported(&path, "VARIANTS.md");
+    assert!(text.contains("| **`Counting, 4 bits`** | filterblock"), "{text}");
+    assert!(text.contains("| cuckoofilter | cuckoofilter"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Tables and plots from a CSV: what stands between two markers of docs/FILTERS.md is written anew, the rest is left.
+//! Tables and plots from a CSV: what stands between two markers of docs/FILTERS.md, or of docs/VARIANTS.md, is written anew,
+//! the rest is left.
 //!
 //! ```text
 //! <!-- generated: queries 1000000 hash -->
@@ -9,8 +10,10 @@
 mod labels;
 mod plots;
 mod tables;
+mod variants;
 
 use std::fs;
+use std::path::Path;
 
 use crate::args::Report;
 use crate::record;
@@ -19,24 +22,30 @@ const BEGIN: &str = "<!-- generated: ";
 const BEGIN_TAIL: &str = " -->";
 const END: &str = "<!-- end -->";
 
-/// Writes the tables into FILTERS.md, and the plots beside it.
+/// Writes the tables into FILTERS.md, and the plots beside it; or into VARIANTS.md what `peers variants` measured.
 ///
 /// # Errors
 /// What the operating system says, and where a marker asks for a table that there is none of.
 pub fn write(args: &Report) -> Result<(), String> {
+    if let Ok((machine, rows)) = record::read(&args.csv) {
+        return in_file(&args.docs.join("VARIANTS.md"), |what| variants::table(what, &machine, &rows));
+    }
     let (machine, rows) = record::read(&args.csv)?;
     if rows.is_empty() {
         return Err(format!("{}: no measurements", args.csv.display()));
     }
-    let path = args.docs.join("FILTERS.md");
-    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let text = fill(&text, |what| tables::table(what, &machine, &rows))?;
-    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    in_file(&args.docs.join("FILTERS.md"), |what| tables::table(what, &machine, &rows))?;
     for (name, svg) in plots::all(&rows)? {
         let path = args.docs.join(name);
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
+}
+
+/// Fills the markers of a file.
+fn in_file(path: &Path, table: impl Fn(&str) -> Result<String, String>) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    fs::write(path, fill(&text, table)?).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Replaces what stands between markers by what `table` makes of their words.

@@ -31,7 +31,7 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
 }
 
 /// A Markdown table; columns behind the first are set to the right.
-fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
+pub(super) fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
     if lines.is_empty() {
         return "Not measured in this record.".into();
     }
@@ -266,17 +266,17 @@ fn none() -> String {
     "-".into()
 }
 
-fn short(ns: f64) -> String {
+pub(super) fn short(ns: f64) -> String {
     if ns < 99.5 { format!("{ns:.1}") } else { format!("{ns:.0}") }
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent.abs() < 10.0 { format!("{percent:.2} %") } else { format!("{percent:.0} %") }
 }
 
 /// Thousands apart.
-fn grouped(number: usize) -> String {
+pub(super) fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

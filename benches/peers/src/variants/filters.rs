@@ -1,0 +1,291 @@
+//! The filters that are filled: ours, and those of other crates as they come, with their own hash.
+
+use std::collections::hash_map::DefaultHasher;
+
+use cuckoofilter::CuckooFilter;
+use filterblock::HashSeed;
+use filterblock::variants::{
+    Bloom, CounterBits, Counting, DLeft, DynamicCounting, FileFilter, Growth, Membership, Partitioned, Removable,
+    Scalable, Spectral, SpectralMode, Stable,
+};
+use growable_bloom_filter::GrowableBloom;
+use tempfile::TempDir;
+
+use super::{Kind, Variant};
+use crate::keys::Key;
+
+const RATE: f64 = 0.01;
+const SEED: HashSeed = HashSeed(7);
+const OURS: &str = "filterblock";
+/// For how many keys a filter is made that grows.
+const FIRST: usize = 1_000;
+/// Fuller tables of four entries a bucket soon find no room.
+const MOST_CUCKOO_LOAD: f64 = 0.96;
+
+/// All kinds, made for `keys` keys at 1 %.
+pub(super) fn all(keys: usize) -> Result<Vec<Kind>, String> {
+    let n = keys as u64;
+    // As many bits as a Bloom filter has.
+    let stable_cells = Bloom::with_rate(n, RATE, SEED).map_err(text)?.num_bits();
+    let stable = move || Stable::with_rate(stable_cells, 1, RATE, SEED).map_err(text);
+    let growing = |first: u64| move || Scalable::with_rate(first, RATE, Growth::default(), SEED).map_err(text);
+    Ok(vec![
+        Kind::new("Bloom", OURS, move || Bloom::with_rate(n, RATE, SEED).map_err(text)),
+        Kind::new("Partitioned", OURS, move || Partitioned::with_rate(n, RATE, SEED).map_err(text)),
+        Kind::new("Counting, 4 bits", OURS, move || {
+            Counting::with_rate(n, RATE, CounterBits::Four, SEED).map_err(text)
+        }),
+        Kind::new("DLeft", OURS, move || DLeft::with_rate(n, RATE, SEED).map_err(text)),
+        Kind::new("Spectral", OURS, move || {
+            Spectral::with_rate(n, RATE, SpectralMode::MinimumSelection, SEED).map_err(text)
+        }),
+        Kind::new("DynamicCounting", OURS, move || DynamicCounting::with_rate(n, RATE, 1, SEED).map_err(text)),
+        Kind::new("Scalable, from 1,000", OURS, growing(FIRST as u64)),
+        Kind::new("Scalable, number known", OURS, growing(n)),
+        Kind { forgets: true, ..Kind::new("Stable", OURS, stable) },
+        Kind::new("FileFilter", OURS, move || InFile::create(n)),
+        Kind::new("bloomfilter", "bloomfilter", move || {
+            // Its two hashes take half of the seed each: equal halves would be one hash.
+            let seed = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
+            bloomfilter::Bloom::new_for_fp_rate_with_seed(keys, RATE, &seed).map_err(text)
+        }),
+        Kind::new("growable, from 1,000", "growable-bloom-filter", move || Ok(GrowableBloom::new(RATE, FIRST))),
+        Kind::new("growable, number known", "growable-bloom-filter", move || Ok(GrowableBloom::new(RATE, keys))),
+        Kind::new("cuckoofilter", "cuckoofilter", move || Ok(cuckoo(keys))),
+    ])
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl Variant for Bloom {
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key);
+        true
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.may_contain(key)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.num_bits() / 8
+    }
+}
+
+impl Variant for Partitioned {
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key);
+        true
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.may_contain(key)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.num_bits().div_ceil(8)
+    }
+}
+
+impl Variant for Counting {
+    const REMOVES: bool = true;
+
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key);
+        true
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.may_contain(key)
+    }
+
+    fn take(&mut self, key: &Key) -> bool {
+        self.remove(key).is_ok()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.len_bytes()
+    }
+}
+
+impl Variant for DLeft {
+    const REMOVES: bool = true;
+
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key).is_ok()
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.may_contain(key)
+    }
+
+    fn take(&mut self, key: &Key) -> bool {
+        self.remove(key).is_ok()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.len_bytes()
+    }
+}
+
+impl Variant for Spectral {
+    const REMOVES: bool = true;
+
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key).is_ok()
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.may_contain(key)
+    }
+
+    fn take(&mut self, key: &Key) -> bool {
+        self.remove(key).is_ok()
+    }
+
+    fn bytes(&self) -> u64 {
+        // Counters of 32 bits.
+        self.num_counters() * 4
+    }
+}
+
+impl Variant for DynamicCounting {
+    const REMOVES: bool = true;
+
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key).is_ok()
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.may_contain(key)
+    }
+
+    fn take(&mut self, key: &Key) -> bool {
+        self.remove(key).is_ok()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.len_bytes()
+    }
+}
+
+impl Variant for Scalable {
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key).is_ok()
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.may_contain(key)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.num_bits().div_ceil(8)
+    }
+}
+
+impl Variant for Stable {
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key);
+        true
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.may_contain(key)
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.shape().cells * u64::from(self.shape().cell_bits)).div_ceil(8)
+    }
+}
+
+/// A filter in a file of its own, which goes with it.
+struct InFile {
+    filter: FileFilter,
+    _dir: TempDir,
+}
+
+impl InFile {
+    fn create(keys: u64) -> Result<Self, String> {
+        let dir = tempfile::tempdir().map_err(text)?;
+        let filter = FileFilter::create(dir.path().join("filter"), keys, RATE, SEED).map_err(text)?;
+        Ok(Self { filter, _dir: dir })
+    }
+}
+
+impl Variant for InFile {
+    fn add(&mut self, key: &Key) -> bool {
+        self.filter.insert(key).is_ok()
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.filter.may_contain(key)
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.filter.sync().map_err(text)
+    }
+
+    fn bytes(&self) -> u64 {
+        std::fs::metadata(self.filter.path()).map_or(0, |file| file.len())
+    }
+}
+
+impl Variant for bloomfilter::Bloom<Key> {
+    fn add(&mut self, key: &Key) -> bool {
+        self.set(key);
+        true
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.check(key)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.len() / 8
+    }
+}
+
+impl Variant for GrowableBloom {
+    fn add(&mut self, key: &Key) -> bool {
+        self.insert(key);
+        true
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.contains(key)
+    }
+
+    /// It does not tell its memory: what it writes is that, and some bytes for each stage.
+    fn bytes(&self) -> u64 {
+        let mut written = Vec::new();
+        ciborium::into_writer(self, &mut written).map_or(0, |()| written.len() as u64)
+    }
+}
+
+/// A table that takes the keys: the next power of two, or the one after if that would be too full.
+fn cuckoo(keys: usize) -> CuckooFilter<DefaultHasher> {
+    let full = keys as f64 / keys.next_power_of_two() as f64 > MOST_CUCKOO_LOAD;
+    CuckooFilter::with_capacity(if full { keys * 2 } else { keys })
+}
+
+impl Variant for CuckooFilter<DefaultHasher> {
+    const REMOVES: bool = true;
+
+    fn add(&mut self, key: &Key) -> bool {
+        CuckooFilter::add(self, key).is_ok()
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.contains(key)
+    }
+
+    fn take(&mut self, key: &Key) -> bool {
+        self.delete(key)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.memory_usage() as u64
+    }
+}

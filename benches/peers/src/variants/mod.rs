@@ -1,0 +1,274 @@
+//! Filters that take keys one by one: what an insertion, a query and a removal cost, and what memory and mistakes.
+//!
+//! A pass fills a new filter of each kind with the same keys, asks it for all of them in another order and for as many
+//! that are absent, removes the first half, if it can, and asks for the other half. Of several passes the least counts.
+
+mod filters;
+
+use std::hint::black_box;
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::Variants;
+use crate::clock::{self, thread_time};
+use crate::keys::{ABSENT, Key, key, mix};
+use crate::machine;
+use crate::rate::Rate;
+use crate::record::Recorder;
+
+/// What is measured of one kind of filter.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Row {
+    /// Which filter.
+    pub variant: String,
+    /// Of which crate or Python package.
+    pub package: String,
+    /// The package's version.
+    pub version: String,
+    /// The compiler or interpreter.
+    pub runtime: String,
+    /// Keys that were added.
+    pub keys: usize,
+    /// Passes that were timed.
+    pub passes: usize,
+    /// CPU time of an insertion, the least pass.
+    pub insert_ns: f64,
+    /// Of a query for a key that was added.
+    pub present_ns: f64,
+    /// Of a query for another.
+    pub absent_ns: f64,
+    /// Of a removal, where there are any.
+    pub remove_ns: Option<f64>,
+    /// What the filter takes in memory, or of its file.
+    pub bytes: u64,
+    /// The share of absent keys answered "maybe".
+    pub rate: f64,
+    /// The lower end of its 99 % interval.
+    pub rate_low: f64,
+    /// The upper end.
+    pub rate_high: f64,
+    /// Keys that were added and denied.
+    pub denied: u64,
+    /// Keys that were denied when others had been removed, of the half that was left.
+    pub denied_after_removals: Option<u64>,
+}
+
+/// A filter that takes keys one by one.
+trait Variant {
+    /// Whether keys can be removed.
+    const REMOVES: bool = false;
+    /// Adds a key; `false` if there is no room.
+    fn add(&mut self, key: &Key) -> bool;
+    /// Asks for a key.
+    fn has(&self, key: &Key) -> bool;
+    /// Removes a key; `false` if it is certainly absent.
+    fn take(&mut self, _: &Key) -> bool {
+        false
+    }
+    /// Ends a series of insertions.
+    fn sync(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+    /// What it takes in memory, or of its file.
+    fn bytes(&self) -> u64;
+}
+
+/// The keys of all filters.
+struct Work {
+    added: Vec<Key>,
+    /// The same in another order.
+    asked: Vec<Key>,
+    absent: Vec<Key>,
+}
+
+impl Work {
+    fn new(keys: usize) -> Self {
+        let mut shuffled: Vec<u64> = (0..keys as u64).collect();
+        shuffled.sort_by_key(|&number| mix(!number));
+        Self {
+            added: (0..keys as u64).map(key).collect(),
+            asked: shuffled.into_iter().map(key).collect(),
+            absent: (0..keys as u64).map(|number| key(ABSENT + number)).collect(),
+        }
+    }
+}
+
+/// What one pass finds: nanoseconds a key, and answers.
+#[derive(Clone, Copy)]
+struct Pass {
+    insert_ns: f64,
+    present_ns: f64,
+    absent_ns: f64,
+    remove_ns: Option<f64>,
+    bytes: u64,
+    refused: u64,
+    false_positives: u64,
+    denied: u64,
+    denied_after_removals: Option<u64>,
+}
+
+impl Pass {
+    /// The least times of both; the answers are those of the last.
+    fn least(self, next: Self) -> Self {
+        Self {
+            insert_ns: self.insert_ns.min(next.insert_ns),
+            present_ns: self.present_ns.min(next.present_ns),
+            absent_ns: self.absent_ns.min(next.absent_ns),
+            remove_ns: self.remove_ns.zip(next.remove_ns).map(|(a, b)| a.min(b)),
+            denied: self.denied.max(next.denied),
+            denied_after_removals: self.denied_after_removals.max(next.denied_after_removals),
+            ..next
+        }
+    }
+}
+
+/// Fills, asks and empties a new filter.
+fn pass<V: Variant>(make: &impl Fn() -> Result<V, String>, work: &Work) -> Result<Pass, String> {
+    let mut filter = make()?;
+    let start = thread_time();
+    let taken = count(&work.added, |key| filter.add(key));
+    filter.sync()?;
+    let insert_ns = nanos_a_key(start, work.added.len());
+    let bytes = filter.bytes();
+    let start = thread_time();
+    let found = count(&work.asked, |key| filter.has(key));
+    let present_ns = nanos_a_key(start, work.asked.len());
+    let start = thread_time();
+    let false_positives = count(&work.absent, |key| filter.has(key));
+    let absent_ns = nanos_a_key(start, work.absent.len());
+    let (gone, left) = work.added.split_at(work.added.len() / 2);
+    let after = V::REMOVES.then(|| {
+        let start = thread_time();
+        let removed = count(gone, |key| filter.take(key));
+        let remove_ns = nanos_a_key(start, gone.len());
+        (remove_ns, gone.len() as u64 - removed + left.len() as u64 - count(left, |key| filter.has(key)))
+    });
+    Ok(Pass {
+        insert_ns,
+        present_ns,
+        absent_ns,
+        remove_ns: after.map(|(ns, _)| ns),
+        bytes,
+        refused: work.added.len() as u64 - taken,
+        false_positives,
+        denied: work.asked.len() as u64 - found,
+        denied_after_removals: after.map(|(_, denied)| denied),
+    })
+}
+
+#[inline(never)]
+fn count(keys: &[Key], mut act: impl FnMut(&Key) -> bool) -> u64 {
+    black_box(keys).iter().map(|key| u64::from(act(key))).sum()
+}
+
+fn nanos_a_key(start: std::time::Duration, keys: usize) -> f64 {
+    let nanos = (thread_time() - start).as_secs_f64() * 1e9 / keys.max(1) as f64;
+    (nanos * 100.0).round() / 100.0
+}
+
+/// Makes a filter, fills it, and says what it found.
+type OnePass = Box<dyn Fn(&Work) -> Result<Pass, String>>;
+
+/// A kind of filter.
+struct Kind {
+    name: String,
+    package: &'static str,
+    /// Whether it may deny keys, as it says itself.
+    forgets: bool,
+    pass: OnePass,
+}
+
+impl Kind {
+    fn new<V: Variant + 'static>(
+        name: &str,
+        package: &'static str,
+        make: impl Fn() -> Result<V, String> + 'static,
+    ) -> Self {
+        Self { name: name.into(), package, forgets: false, pass: Box::new(move |work| pass(&make, work)) }
+    }
+
+    fn row(&self, keys: usize, passes: usize, found: &Pass) -> Row {
+        let rate = Rate::of(found.false_positives, keys as u64);
+        Row {
+            variant: self.name.clone(),
+            package: self.package.into(),
+            version: machine::version_of(self.package).into(),
+            runtime: env!("RUSTC_VERSION").split(" (").next().unwrap_or_default().into(),
+            keys,
+            passes,
+            insert_ns: found.insert_ns,
+            present_ns: found.present_ns,
+            absent_ns: found.absent_ns,
+            remove_ns: found.remove_ns,
+            bytes: found.bytes,
+            rate: rate.share,
+            rate_low: rate.low,
+            rate_high: rate.high,
+            denied: found.denied,
+            denied_after_removals: found.denied_after_removals,
+        }
+    }
+}
+
+/// Measures all kinds in turn, pass by pass.
+///
+/// # Errors
+/// Where the processor or the file cannot be had, if a filter has no room for its keys in any pass, and if one denies a key
+/// that was added, except those that say so of themselves.
+pub fn measure(args: &Variants) -> Result<(), String> {
+    if cfg!(debug_assertions) {
+        eprintln!("warning: not an optimised build; times mean nothing");
+    }
+    let machine = machine::describe(clock::pin(args.cpu)?);
+    let machine = format!("{machine}; load average {} at the start", machine::load());
+    eprintln!("{machine}");
+    let mut recorder = Recorder::create(args.out.as_deref(), &machine)?;
+    let (work, kinds) = (Work::new(args.keys), filters::all(args.keys)?);
+    let mut found: Vec<Option<Pass>> = vec![None; kinds.len()];
+    for number in 0..args.passes {
+        for turn in 0..kinds.len() {
+            let i = (turn + number) % kinds.len();
+            let next = (kinds[i].pass)(&work).map_err(|error| format!("{}: {error}", kinds[i].name))?;
+            if next.refused > 0 {
+                eprintln!("{}: no room for {} keys, the pass does not count", kinds[i].name, next.refused);
+                continue;
+            }
+            check(&kinds[i], &next)?;
+            found[i] = Some(found[i].map_or(next, |before| before.least(next)));
+        }
+        eprintln!("pass {} of {}", number + 1, args.passes);
+    }
+    println!(
+        "{:28} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}  denied",
+        "", "insert", "present", "absent", "remove", "bits/key", "rate %"
+    );
+    for (kind, found) in kinds.iter().zip(&found) {
+        let found = found.as_ref().ok_or_else(|| format!("{} has no room for its keys", kind.name))?;
+        let row = kind.row(args.keys, args.passes, found);
+        print(&row);
+        recorder.write(&row)?;
+    }
+    recorder.flush()
+}
+
+fn check(kind: &Kind, found: &Pass) -> Result<(), String> {
+    let denied = found.denied + found.denied_after_removals.unwrap_or(0);
+    if denied > 0 && !kind.forgets {
+        return Err(format!("{} denies {denied} keys that it has", kind.name));
+    }
+    Ok(())
+}
+
+fn print(row: &Row) {
+    println!(
+        "{:28} {:9.1} {:9.1} {:9.1} {:>9} {:9.2} {:8.3}  {}",
+        row.variant,
+        row.insert_ns,
+        row.present_ns,
+        row.absent_ns,
+        row.remove_ns.map_or(String::new(), |ns| format!("{ns:.1}")),
+        row.bytes as f64 * 8.0 / row.keys as f64,
+        row.rate * 100.0,
+        row.denied
+    );
+}
