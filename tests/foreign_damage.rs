@@ -181,6 +181,19 @@ fn handles_that_point_outside_overlap_or_turn_back_are_errors() {
     }
 }
 
+/// The keys `z` and `a` in a block of the compression `first`, then `q`: in order by the index alone.
+fn table_in_an_order_of_its_own(first: u8) -> Vec<u8> {
+    let mut forge = Forge::default();
+    let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), first);
+    let more = forge.block(&block(&[(internal(b"q", 1), b"")]), 0);
+    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    [b"z", b"a", b"q"].iter().for_each(|key| builder.add(&key[..]));
+    let filter = forge.block(&builder.finish().unwrap(), 0);
+    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
+    let index = forge.block(&block(&[(internal(b"a", 1), data.bytes()), (internal(b"q", 1), more.bytes())]), 0);
+    forge.leveldb(metaindex, index)
+}
+
 #[test]
 fn keys_in_an_order_that_is_not_known_have_all_filters_asked() {
     // As a comparator of an application may order them: a search by bytes would miss.
@@ -190,15 +203,7 @@ fn keys_in_an_order_that_is_not_known_have_all_filters_asked() {
     assert!(keys.iter().all(|key| table.may_contain(key)));
     assert!(!table.may_contain(b"zebra"), "the filter still tells");
     // The index is in order, and the first block is not.
-    let mut forge = Forge::default();
-    let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), 0);
-    let more = forge.block(&block(&[(internal(b"q", 1), b"")]), 0);
-    let mut builder = leveldb::FilterBlockBuilder::new(10);
-    [b"z", b"a", b"q"].iter().for_each(|key| builder.add(&key[..]));
-    let filter = forge.block(&builder.finish().unwrap(), 0);
-    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
-    let index = forge.block(&block(&[(internal(b"a", 1), data.bytes()), (internal(b"q", 1), more.bytes())]), 0);
-    let bytes = forge.leveldb(metaindex, index);
+    let bytes = table_in_an_order_of_its_own(0);
     let table = leveldb::Table::open(&bytes[..]).unwrap();
     assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));
 }
@@ -206,15 +211,7 @@ fn keys_in_an_order_that_is_not_known_have_all_filters_asked() {
 #[test]
 fn a_first_block_that_cannot_be_read_speaks_for_no_order() {
     // In the order of an application `z` is before `a`, and nothing but the first block would show it.
-    let mut forge = Forge::default();
-    let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), 9);
-    let more = forge.block(&block(&[(internal(b"q", 1), b"")]), 0);
-    let mut builder = leveldb::FilterBlockBuilder::new(10);
-    [b"z", b"a", b"q"].iter().for_each(|key| builder.add(&key[..]));
-    let filter = forge.block(&builder.finish().unwrap(), 0);
-    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
-    let index = forge.block(&block(&[(internal(b"a", 1), data.bytes()), (internal(b"q", 1), more.bytes())]), 0);
-    let bytes = forge.leveldb(metaindex, index);
+    let bytes = table_in_an_order_of_its_own(9);
     for table in [leveldb::Table::open(&bytes[..]), leveldb::Table::open_as(&bytes[..], KeyForm::Internal)] {
         let table = table.unwrap();
         assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));

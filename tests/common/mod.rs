@@ -1,5 +1,7 @@
 //! What the tests of the store share: random numbers from a seed, and files changed behind the store's back.
-#![allow(dead_code, reason = "no test file uses all of it")]
+#![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
+
+mod random;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,24 +9,10 @@ use std::sync::Arc;
 use filterblock::storage::{Memory, Storage};
 use filterblock::{Db, Error, Options};
 
+pub use random::Random;
+
 /// Where the stores in memory lie.
 pub const DIR: &str = "/store";
-
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// Options for a store in `storage` that does nothing of its own accord.
 pub fn quiet(storage: &(impl Storage + Clone + 'static)) -> Options {
