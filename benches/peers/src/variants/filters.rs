@@ -59,146 +59,47 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-impl Variant for Bloom {
-    fn add(&mut self, key: &Key) -> bool {
-        self.insert(key);
-        true
-    }
+/// One of ours: how a key is added, what it takes, and whether keys can be removed.
+macro_rules! ours {
+    ($filter:ty, $add:expr, $bytes:expr $(, $removes:ident)?) => {
+        impl Variant for $filter {
+            $(ours!(@$removes);)?
 
-    fn has(&self, key: &Key) -> bool {
-        self.may_contain(key)
-    }
+            fn add(&mut self, key: &Key) -> bool {
+                let add: fn(&mut Self, &Key) -> bool = $add;
+                add(self, key)
+            }
 
-    fn bytes(&self) -> u64 {
-        self.num_bits() / 8
-    }
+            fn has(&self, key: &Key) -> bool {
+                self.may_contain(key)
+            }
+
+            fn bytes(&self) -> u64 {
+                let bytes: fn(&Self) -> u64 = $bytes;
+                bytes(self)
+            }
+        }
+    };
+    (@removes) => {
+        const REMOVES: bool = true;
+
+        fn take(&mut self, key: &Key) -> bool {
+            self.remove(key).is_ok()
+        }
+    };
 }
 
-impl Variant for Partitioned {
-    fn add(&mut self, key: &Key) -> bool {
-        self.insert(key);
-        true
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.may_contain(key)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.num_bits().div_ceil(8)
-    }
-}
-
-impl Variant for Counting {
-    const REMOVES: bool = true;
-
-    fn add(&mut self, key: &Key) -> bool {
-        self.insert(key);
-        true
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.may_contain(key)
-    }
-
-    fn take(&mut self, key: &Key) -> bool {
-        self.remove(key).is_ok()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.len_bytes()
-    }
-}
-
-impl Variant for DLeft {
-    const REMOVES: bool = true;
-
-    fn add(&mut self, key: &Key) -> bool {
-        self.insert(key).is_ok()
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.may_contain(key)
-    }
-
-    fn take(&mut self, key: &Key) -> bool {
-        self.remove(key).is_ok()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.len_bytes()
-    }
-}
-
-impl Variant for Spectral {
-    const REMOVES: bool = true;
-
-    fn add(&mut self, key: &Key) -> bool {
-        self.insert(key).is_ok()
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.may_contain(key)
-    }
-
-    fn take(&mut self, key: &Key) -> bool {
-        self.remove(key).is_ok()
-    }
-
-    fn bytes(&self) -> u64 {
-        // Counters of 32 bits.
-        self.num_counters() * 4
-    }
-}
-
-impl Variant for DynamicCounting {
-    const REMOVES: bool = true;
-
-    fn add(&mut self, key: &Key) -> bool {
-        self.insert(key).is_ok()
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.may_contain(key)
-    }
-
-    fn take(&mut self, key: &Key) -> bool {
-        self.remove(key).is_ok()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.len_bytes()
-    }
-}
-
-impl Variant for Scalable {
-    fn add(&mut self, key: &Key) -> bool {
-        self.insert(key).is_ok()
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.may_contain(key)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.num_bits().div_ceil(8)
-    }
-}
-
-impl Variant for Stable {
-    fn add(&mut self, key: &Key) -> bool {
-        self.insert(key);
-        true
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.may_contain(key)
-    }
-
-    fn bytes(&self) -> u64 {
-        (self.shape().cells * u64::from(self.shape().cell_bits)).div_ceil(8)
-    }
-}
+ours!(Bloom, |filter, key| (filter.insert(key), true).1, |filter| filter.num_bits() / 8);
+ours!(Partitioned, |filter, key| (filter.insert(key), true).1, |filter| filter.num_bits().div_ceil(8));
+ours!(Counting, |filter, key| (filter.insert(key), true).1, Counting::len_bytes, removes);
+ours!(DLeft, |filter, key| filter.insert(key).is_ok(), DLeft::len_bytes, removes);
+// Counters of 32 bits.
+ours!(Spectral, |filter, key| filter.insert(key).is_ok(), |filter| filter.num_counters() * 4, removes);
+ours!(DynamicCounting, |filter, key| filter.insert(key).is_ok(), DynamicCounting::len_bytes, removes);
+ours!(Scalable, |filter, key| filter.insert(key).is_ok(), |filter| filter.num_bits().div_ceil(8));
+ours!(Stable, |filter, key| (filter.insert(key), true).1, |filter| {
+    (filter.shape().cells * u64::from(filter.shape().cell_bits)).div_ceil(8)
+});
 
 /// A filter in a file of its own, which goes with it.
 struct InFile {
