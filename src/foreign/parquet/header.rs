@@ -23,7 +23,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     let (mut last, mut len) = (0, None);
     let mut unions = [None; 3];
     while let Some((number, kind)) = reader.field(&mut last)? {
-        let union = usize::try_from(number - 2).ok().and_then(|i| unions.get_mut(i));
+        let union = number.checked_sub(2).and_then(|i| unions.get_mut(usize::try_from(i).ok()?));
         match (number, kind, union) {
             (1, Type::Int, _) => len = Some(reader.int()?),
             (_, Type::Struct, Some(union)) => *union = Some(member(&mut reader)?),
@@ -109,8 +109,10 @@ mod tests {
                 }
             }
         }
-        // A field that is not known is passed over.
-        let longer = [&encode(32)[..14], &[0x15, 8, 0][..], &[0; 32]].concat();
-        assert_eq!(parse(&longer).unwrap().1, 17);
+        // A field that is not known is passed over, the first and the last number there are among them.
+        for field in [&[0x15, 8][..], &[5, 0xff, 0xff, 3, 8], &[5, 0xfe, 0xff, 3, 8]] {
+            let longer = [&encode(32)[..14], field, &[0; 33]].concat();
+            assert_eq!(parse(&longer).unwrap().1, 15 + field.len(), "{field:x?}");
+        }
     }
 }
