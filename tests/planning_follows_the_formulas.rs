@@ -1,6 +1,8 @@
 //! Plans: the numbers of the literature to the digits that are printed, and the filters that are then built.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
+use std::fmt::Write as _;
+
 use filterblock::layout::block_len_bytes;
 use filterblock::planning::{
     MAX_KEYS, Plan, Variant, VariantPlan, best_probes, bits_for, exact_rate, ideal_probes, least_rate, least_rate_in,
@@ -280,4 +282,58 @@ fn the_best_variant_for_a_budget_takes_no_more() {
         }
         assert!(VariantPlan::largest(variant, KEYS, 10).unwrap().is_none());
     }
+}
+
+/// Every number of the plans of many numbers of keys, to nine digits: around the steps of each kind's sizes, and of each
+/// variant, of few keys and of many.
+fn plans() -> String {
+    let mut text = String::new();
+    let mut line = |what: &dyn std::fmt::Display, keys: u64, whole: String, real: [f64; 3]| {
+        let [rate, absent, present] = real;
+        writeln!(text, "{what} {keys}: {whole}, rate {rate:.8e}, lines {absent:.8e} {present:.8e}").unwrap();
+    };
+    let numbers = [
+        1, 31, 65, 199, 1_000, 1_024, 1_500, 1_501, 2_560, 2_561, 3_073, 4_097, 9_727, 9_728, 10_239, 10_240, 59_999,
+        60_000, 123_457, 99_999_989,
+    ];
+    for kind in KINDS {
+        for (keys, budget) in numbers
+            .into_iter()
+            .flat_map(|keys| ["8", "12.3", "fpr=0.01", "fpr=0.0000011"].into_iter().map(move |budget| (keys, budget)))
+        {
+            // Some kinds have no such rate, or not so many bits.
+            let Ok(spec) = format!("{kind}:{budget}").parse() else { continue };
+            let plan = Plan::new(spec, keys).unwrap();
+            let whole = format!("{} + {} bytes", plan.payload_len_bytes(), plan.record_len_bytes());
+            line(&plan.spec(), keys, whole, [plan.expected_rate(), plan.lines_if_absent(), plan.lines_if_present()]);
+        }
+    }
+    for variant in Variant::ALL {
+        for (keys, rate) in
+            numbers.into_iter().chain([1 << 40]).flat_map(|keys| [0.3, 0.01, 1e-5].map(|rate| (keys, rate)))
+        {
+            let plan = VariantPlan::new(variant, keys, rate).unwrap();
+            let whole = format!("{} bits, {:?} sent", plan.memory_bits, plan.sent_bits.unwrap_or(0));
+            line(&variant, keys, whole, [plan.expected_rate, plan.lines_if_absent, plan.lines_if_present]);
+        }
+    }
+    text
+}
+
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plans.txt");
+
+/// What the other tests hold true of a few plans, held still for many.
+#[test]
+fn plans_are_as_ever() {
+    let (found, kept) = (plans(), std::fs::read_to_string(KEPT).unwrap());
+    for (found, kept) in found.lines().zip(kept.lines()) {
+        assert_eq!(found, kept);
+    }
+    assert_eq!(found.len(), kept.len());
+}
+
+#[test]
+#[ignore = "writes the plans that the test above compares"]
+fn write_plans() {
+    std::fs::write(KEPT, plans()).unwrap();
 }

@@ -34,6 +34,17 @@ fn a_merged_block_is_of_its_kind_and_has_all_keys_and_no_bit_more() {
 }
 
 #[test]
+fn a_block_of_other_bits_is_of_no_table_and_as_long_as_they_are() {
+    let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1)).with_table_id([7; 16]);
+    (0..9u64).for_each(|i| builder.add(&u64_bytes(i)));
+    let first = builder.finish().unwrap();
+    let merged = merge_blocks(&[open(&first), open(&first)]).unwrap();
+    assert_eq!((open(&first).table_id(), open(&merged).table_id()), ([7; 16], [0; 16]));
+    let info = FilterBlock::open(open(&first).with_payload(9, vec![1; 256]).unwrap()).unwrap().info();
+    assert_eq!((info.num_keys, info.payload_len_bytes), (9, 256));
+}
+
+#[test]
 fn constants_merge_and_the_number_of_keys_stays_within_the_format() {
     let none = build("bloom:10", 0..0, 1);
     let merged = merge_blocks(&[open(&none), open(&none)]).unwrap();
