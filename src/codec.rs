@@ -53,7 +53,8 @@ impl<'a> Cursor<'a> {
     pub fn take(&mut self, len: usize, field: Field) -> Result<&'a [u8]> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.corrupt(field)) };
         self.rest = rest;
-        self.offset += len as u64;
+        // Where reading begins is the caller's word; it is only told in errors.
+        self.offset = self.offset.saturating_add(len as u64);
         Ok(taken)
     }
 

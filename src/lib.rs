@@ -10,7 +10,7 @@
 //!
 //! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
 
-#[cfg(feature = "variants")]
+#[cfg(any(feature = "lsm", feature = "variants"))]
 mod bits;
 mod block;
 mod checksum;

@@ -1,7 +1,9 @@
-//! Cells of a few bits each, packed.
+//! Zeros where there is memory for them, and cells of a few bits each, packed.
 
+#[cfg(feature = "variants")]
 mod packed;
 
+#[cfg(feature = "variants")]
 pub(crate) use packed::PackedArray;
 
 use crate::error::{Error, Result};

@@ -140,8 +140,8 @@ pub(crate) struct Trailer {
 #[must_use]
 pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
     let sums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_SUM_LEN_BYTES as u64;
-    let record = if record_len_bytes == 0 { 0 } else { RECORD_HEAD_LEN_BYTES + record_len_bytes };
-    payload_len_bytes.checked_add(sums)?.checked_add((record + TRAILER_LEN_BYTES) as u64)
+    let record = if record_len_bytes == 0 { 0 } else { record_len_bytes.checked_add(RECORD_HEAD_LEN_BYTES)? };
+    payload_len_bytes.checked_add(sums)?.checked_add(record as u64)?.checked_add(TRAILER_LEN_BYTES as u64)
 }
 
 /// The number of pages of a payload.

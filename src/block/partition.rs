@@ -200,7 +200,7 @@ impl Partitions {
             }
             // The payload of a filter begins where its block does.
             let part = Part::new(bytes, start, &trailer, verify)?;
-            num_keys += trailer.num_keys;
+            num_keys = num_keys.checked_add(trailer.num_keys).ok_or_else(corrupt)?;
             weighted_rate +=
                 part.geometry.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
             entries.push(Entry { part, last_key });
@@ -253,6 +253,7 @@ fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
 mod tests {
     use super::*;
     use crate::block::FilterBlock;
+    use crate::filter::{FilterKind, Geometry, Shape};
     use crate::hash::HashSeed;
 
     #[test]
@@ -263,24 +264,50 @@ mod tests {
         (b'0'..=b'9').for_each(|key| builder.add(&[key]).unwrap());
         let inner = builder.finish().unwrap();
         assert!(FilterBlock::open(inner.as_slice()).is_ok());
-        let mut index = Vec::new();
-        codec::put_varint(&mut index, inner.len() as u64);
-        codec::put_bytes(&mut index, b"9");
-        let outer = Trailer {
+        let outer = Trailer { content: Content::PartitionIndex, ..trailer(10) };
+        let error = FilterBlock::open(indexed(&[inner], outer)).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 0 }), "{error}");
+    }
+
+    #[test]
+    fn partitions_of_more_keys_than_can_be_counted_are_refused() {
+        let partition = |place| {
+            let shape = Shape { kind: FilterKind::Full, params: [0; 3], layers: Vec::new() };
+            let geometry = Geometry::new(&shape, 1 << 63, 0).unwrap();
+            let mut bytes = Vec::new();
+            Trailer { place, content: Content::Filter { shape, geometry }, ..trailer(1 << 63) }.append_to(&mut bytes);
+            bytes
+        };
+        // Their sum is 0 in 64 bits.
+        let outer = Trailer { content: Content::PartitionIndex, ..trailer(0) };
+        let error = FilterBlock::open(indexed(&[partition(1), partition(2)], outer)).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 64 }), "{error}");
+    }
+
+    fn trailer(num_keys: u64) -> Trailer {
+        Trailer {
             table_id: [0; 16],
-            hash: hasher.identity(),
-            num_keys: 10,
-            payload_len_bytes: index.len() as u64,
+            hash: KeyHasher::xxh3(HashSeed(1)).identity(),
+            num_keys,
+            payload_len_bytes: 0,
             place: 0,
             content: Content::PartitionIndex,
             added: Added::WholeKeys,
             extractor: None,
-        };
-        outer.append_to(&mut index);
-        let mut bytes = inner;
-        bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES), 0);
+        }
+    }
+
+    /// Blocks with an index behind them, in which each reaches to one key.
+    fn indexed(blocks: &[Vec<u8>], outer: Trailer) -> Vec<u8> {
+        let (mut bytes, mut index) = (Vec::new(), Vec::new());
+        for block in blocks {
+            codec::put_varint(&mut index, block.len() as u64);
+            codec::put_bytes(&mut index, b"9");
+            bytes.extend_from_slice(block);
+            bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES), 0);
+        }
+        Trailer { payload_len_bytes: index.len() as u64, ..outer }.append_to(&mut index);
         bytes.extend(index);
-        let error = FilterBlock::open(bytes).unwrap_err();
-        assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 0 }), "{error}");
+        bytes
     }
 }

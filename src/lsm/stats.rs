@@ -300,7 +300,7 @@ impl LevelStats {
     pub(super) fn add(&mut self, other: &Self) {
         self.level += usize::from(other.tables > 0);
         self.tables += other.tables;
-        self.keys += other.keys;
+        self.keys = self.keys.saturating_add(other.keys);
         self.bytes += other.bytes;
         self.filter_bytes += other.filter_bytes;
         self.degraded_tables += other.degraded_tables;
@@ -347,6 +347,14 @@ pub struct Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a table says of its keys is the word of its file.
+    #[test]
+    fn more_keys_than_can_be_counted_are_as_many_as_can() {
+        let mut all = LevelStats { keys: u64::MAX - 1, ..LevelStats::default() };
+        all.add(&LevelStats { keys: 2, ..LevelStats::default() });
+        assert_eq!(all.keys, u64::MAX);
+    }
 
     #[test]
     fn a_thread_gives_its_shard_back_when_it_ends() {

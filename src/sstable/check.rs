@@ -106,7 +106,7 @@ impl Table {
     fn check_padding(&self) -> Result<()> {
         let start = self.footer.data_len_bytes;
         let len_bytes = self.footer.filter.offset - start;
-        let mut padding = vec![0; Handle { offset: start, len_bytes }.len_in_memory()?];
+        let mut padding = Handle { offset: start, len_bytes }.room()?;
         self.file.read_exact_at(&mut padding, start)?;
         match padding.iter().position(|&byte| byte != 0) {
             None => Ok(()),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::bits::zeros;
 use crate::error::{Error, Result};
 
 const ALIGNMENT_BYTES: usize = 64;
@@ -21,7 +22,7 @@ impl HeapBytes {
     /// # Errors
     /// Those of `fill`.
     pub(super) fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
-        let mut buffer = vec![0; len + ALIGNMENT_BYTES - 1].into_boxed_slice();
+        let mut buffer = zeros::<u8>(len as u64 + ALIGNMENT_BYTES as u64 - 1, "a filter block")?.into_boxed_slice();
         // The pointer is that of the box, which does not move its content.
         let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES - 1);
         fill(buffer.get_mut(start..start + len).unwrap_or_default())?;

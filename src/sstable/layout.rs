@@ -6,6 +6,7 @@
 //! ```
 //! docs/LSM_FORMAT.md is the normative text; [`FOOTER_FIELDS`] is compared with it.
 
+use crate::bits::zeros;
 use crate::checksum::crc32;
 use crate::codec::{Cursor, put_u32, put_u64};
 use crate::error::{Error, Field, Result};
@@ -106,6 +107,14 @@ impl Handle {
     /// `Corrupt` where it exceeds the address space.
     pub(super) fn len_in_memory(self) -> Result<usize> {
         usize::try_from(self.len_bytes).map_err(|_| Error::Corrupt { field: Field::Handle, offset: self.offset })
+    }
+
+    /// Zeros to read its bytes into: a file with holes may be longer than any memory.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub(super) fn room(self) -> Result<Vec<u8>> {
+        zeros(self.len_bytes, "a part of the file")
     }
 }
 

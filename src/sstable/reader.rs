@@ -226,7 +226,7 @@ impl Table {
     ) -> Result<Lookup> {
         let len = handle.len_in_memory()?;
         if scratch.sealed.len() < len {
-            scratch.sealed.resize(len, 0);
+            scratch.sealed = handle.room()?;
         }
         let sealed = scratch.sealed.get_mut(..len).unwrap_or_default();
         self.file.read_exact_at(sealed, handle.offset)?;
@@ -246,7 +246,7 @@ impl Table {
         if let Some(content) = cache.and_then(|cache| cache.get(self.number, handle.offset)) {
             return Ok(content);
         }
-        let mut sealed = vec![0; handle.len_in_memory()?];
+        let mut sealed = handle.room()?;
         self.file.read_exact_at(&mut sealed, handle.offset)?;
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
@@ -309,7 +309,7 @@ pub(super) fn read_properties(file: &dyn ReadAt, footer: &Footer) -> Result<Prop
 
 /// Reads a part of the file whose checksum is in the footer; its length was checked against the file's.
 fn read_summed(file: &dyn ReadAt, handle: Handle, stored: u32, field: Field) -> Result<Vec<u8>> {
-    let mut content = vec![0; handle.len_in_memory()?];
+    let mut content = handle.room()?;
     file.read_exact_at(&mut content, handle.offset)?;
     let computed = crc32(&content);
     if computed != stored {

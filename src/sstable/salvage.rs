@@ -232,7 +232,7 @@ impl Walk<'_> {
     }
 
     fn by_search(&mut self, known: &Known) -> Result<()> {
-        let mut budget = SEARCH_BUDGET_BYTES + 4 * self.bytes.len();
+        let mut budget = SEARCH_BUDGET_BYTES.saturating_add(self.bytes.len().saturating_mul(4));
         let mut gap: Option<usize> = None;
         let mut at = 0;
         while at < self.bytes.len() {

@@ -7,6 +7,7 @@ use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
 use super::value::{Encoding, ValueType, plain_len};
 use crate::foreign::parquet::{File, SplitBlockFilter};
+use crate::foreign::rocksdb::FilterLayout;
 use crate::foreign::{leveldb, rocksdb};
 
 /// What a key is asked of.
@@ -134,7 +135,9 @@ impl<'a> Asked<'a> {
             Self::LevelDb(table) if table.filter_block().is_none() => {
                 Some("the table has no filter that is known; every key may be there")
             }
-            Self::RocksDb { table, .. } if table.filters().is_empty() => {
+            Self::RocksDb { table, .. }
+                if !matches!(table.filter_layout(), FilterLayout::Full | FilterLayout::Partitioned(1..)) =>
+            {
                 Some("the table has no filter that is known; every key may be there")
             }
             Self::RocksDb { table, .. } if table.properties().knows_no_entry() => {

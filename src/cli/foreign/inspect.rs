@@ -205,16 +205,14 @@ impl Report {
             ("whole_key_filtering", json!(properties.whole_key_filtering)),
         ];
         self.keys = Some(properties.num_entries);
-        for place in table.filters() {
-            let Some(filter) = table.filter(&place) else { continue };
-            let holds = match &place.up_to {
+        table.for_each_filter(|place| {
+            let Some(filter) = table.filter(&place) else { return true };
+            let holds = match place.up_to {
                 None => Holds::Everything {},
                 Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
             };
-            if !self.add(place.offset, place.len_bytes, || filter.info(), holds) {
-                break;
-            }
-        }
+            self.add(place.offset, place.len_bytes, || filter.info(), holds)
+        });
         match table.filter_layout() {
             FilterLayout::None => self.notes.push("the table has no filter".to_owned()),
             FilterLayout::BlockBased | FilterLayout::Unknown(_) => {

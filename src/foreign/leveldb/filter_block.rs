@@ -104,7 +104,7 @@ impl<'a> FilterBlock<'a> {
             let shift = u32::from(self.base);
             number.checked_shl(shift).filter(|edge| edge.checked_shr(shift) == Some(number)).unwrap_or(u64::MAX)
         };
-        edge(number as u64)..edge(number as u64 + 1)
+        edge(number as u64)..edge((number as u64).saturating_add(1))
     }
 }
 

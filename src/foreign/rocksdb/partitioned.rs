@@ -81,11 +81,12 @@ impl PartitionIndex {
     }
 
     /// Calls `each` with the place of every partition and the key up to which it reaches, in the user's form.
-    pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8])) -> Result<()> {
+    pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8]) -> bool) -> Result<()> {
         let mut cursor = self.block(file)?.cursor();
         while cursor.advance()? {
-            if let Some(place) = range_of(cursor.handle()?) {
-                each(place, self.keys.user_key(cursor.key()).unwrap_or_default());
+            let Some(place) = range_of(cursor.handle()?) else { continue };
+            if !each(place, self.keys.user_key(cursor.key()).unwrap_or_default()) {
+                break;
             }
         }
         Ok(())

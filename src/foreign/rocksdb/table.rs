@@ -65,16 +65,22 @@ pub enum FilterLayout {
 }
 
 /// One filter of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FilterRange {
+pub struct FilterRange<'a> {
     /// Where it begins in the file.
     pub offset: u64,
     /// Its length.
     pub len_bytes: u64,
     /// The user key up to which a partition reaches; `None` for a filter of the whole table. A key behind the last
     /// partition's is asked of that.
-    pub up_to: Option<Vec<u8>>,
+    pub up_to: Option<&'a [u8]>,
+}
+
+impl<'a> FilterRange<'a> {
+    fn new(place: &Range<usize>, up_to: Option<&'a [u8]>) -> Self {
+        Self { offset: place.start as u64, len_bytes: place.len() as u64, up_to }
+    }
 }
 
 /// What the metaindex names.
@@ -143,31 +149,27 @@ impl<D: AsRef<[u8]>> Table<D> {
         }
     }
 
-    /// The filter at a place that [`Self::filters`] gives; `None` for a place outside the file.
+    /// The filter at a place that [`Self::for_each_filter`] gives; `None` for a place outside the file.
     #[must_use]
-    pub fn filter(&self, place: &FilterRange) -> Option<Filter<'_>> {
+    pub fn filter(&self, place: &FilterRange<'_>) -> Option<Filter<'_>> {
         let start = usize::try_from(place.offset).ok()?;
         let end = start.checked_add(usize::try_from(place.len_bytes).ok()?)?;
         self.bytes.as_ref().get(start..end).map(Filter::new)
     }
 
-    /// Where each filter lies, in the order of keys.
-    #[must_use]
-    pub fn filters(&self) -> Vec<FilterRange> {
-        let of = |place: Range<usize>, up_to| FilterRange {
-            offset: place.start as u64,
-            len_bytes: place.len() as u64,
-            up_to,
-        };
+    /// Hands each filter's place to `each`, in the order of keys, until that gives `false`. The places are not collected: an
+    /// index of a few bytes a partition may spell keys of many.
+    pub fn for_each_filter(&self, mut each: impl FnMut(FilterRange<'_>) -> bool) {
         match &self.filter {
-            Place::Nowhere(_) => Vec::new(),
-            Place::Full(place) => vec![of(place.clone(), None)],
+            Place::Nowhere(_) => {}
+            Place::Full(place) => {
+                each(FilterRange::new(place, None));
+            }
+            // What was walked through when the table was opened.
             Place::Partitioned(index) => {
-                let mut found = Vec::new();
-                let add = |place, key: &[u8]| found.push(of(place, Some(key.to_vec())));
-                // What was walked through when the table was opened.
-                index.for_each(self.bytes.as_ref(), add).unwrap_or_default();
-                found
+                index
+                    .for_each(self.bytes.as_ref(), |place, key| each(FilterRange::new(&place, Some(key))))
+                    .unwrap_or_default();
             }
         }
     }

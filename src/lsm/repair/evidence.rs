@@ -191,7 +191,9 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
     }
     removed.extend(&gone);
     removed.retain(|number| !again.contains(number));
-    let is_table = |meta: &TableMeta| is_number(&meta.number) && is_number(&meta.largest_sequence);
+    let is_table = |meta: &TableMeta| {
+        is_number(&meta.number) && is_number(&meta.largest_sequence) && meta.smallest_sequence <= meta.largest_sequence
+    };
     for (level, meta) in edit.added.into_iter().filter(|(_, meta)| is_table(meta)) {
         if let Some(tables) = state.levels.get_mut(usize::from(level)) {
             tables.push(meta);
@@ -254,11 +256,12 @@ mod tests {
     fn numbers_that_no_store_gives_out_are_not_believed() {
         let mut state = StoreState { log_number: 3, next_file_number: 9, last_sequence: 50, ..StoreState::default() };
         let wild = |number, largest_sequence| (0, TableMeta { number, largest_sequence, ..TableMeta::default() });
+        let backwards = (0, TableMeta { number: 6, smallest_sequence: 5, largest_sequence: 3, ..TableMeta::default() });
         let edit = VersionEdit {
             log_number: Some(u64::MAX),
             next_file_number: Some(u64::MAX),
             last_sequence: Some(MAX_NUMBER + 1),
-            added: vec![wild(8, 20), wild(u64::MAX, 20), wild(7, u64::MAX)],
+            added: vec![wild(8, 20), wild(u64::MAX, 20), wild(7, u64::MAX), backwards],
             ..VersionEdit::default()
         };
         follow(&mut state, &mut BTreeSet::new(), edit);

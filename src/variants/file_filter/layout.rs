@@ -111,7 +111,7 @@ impl Header {
 }
 
 impl Length {
-    fn encode(self, id: u64) -> Page {
+    pub(super) fn encode(self, id: u64) -> Page {
         let (tag, keys) = match self {
             Self::Known(keys) => (0, keys),
             Self::Combined => (1, 0),
@@ -122,11 +122,11 @@ impl Length {
         seal(id, 1, &content)
     }
 
-    /// `None` where the page does not hold.
-    fn decode(id: u64, page: &Page) -> Option<Self> {
+    /// `None` where the page does not hold, or counts more keys than the filter has bits: each set one that was not set.
+    fn decode(id: u64, cells: u64, page: &Page) -> Option<Self> {
         let mut cursor = Cursor::new(content(id, 1, page)?, 0);
         match (cursor.take_u8(Field::NumKeys).ok()?, cursor.take_u64(Field::NumKeys).ok()?) {
-            (0, keys) => Some(Self::Known(keys)),
+            (0, keys) if keys <= cells => Some(Self::Known(keys)),
             (1, _) => Some(Self::Combined),
             (2, _) => Some(Self::Damaged),
             _ => None,
@@ -202,7 +202,7 @@ pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
         return Err(corrupt_length);
     }
     file.read_exact(&mut page)?;
-    let state = Length::decode(header.id, &page);
+    let state = Length::decode(header.id, header.shape.cells, &page);
     let mut length = state.unwrap_or(Length::Damaged);
     let mut damaged_pages = u64::from(state.is_none());
     let bloom = Bloom::of_shape(header.shape, header.seed)?;

@@ -59,3 +59,22 @@ fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
     assert!(matches!(filter.sync().unwrap_err().root(), Error::Poisoned { .. }));
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
 }
+
+/// Each key that is counted set a bit that was not set.
+#[test]
+fn a_count_of_more_keys_than_bits_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+    let (id, cells) = (filter.header.id, filter.header.shape.cells);
+    drop(filter);
+    let mut bytes = std::fs::read(&path).unwrap();
+    for (keys, is_damage) in [(cells, false), (cells + 1, true), (u64::MAX, true)] {
+        let page = layout::Length::Known(keys).encode(id);
+        bytes[page.len()..2 * page.len()].copy_from_slice(&page);
+        std::fs::write(&path, &bytes).unwrap();
+        let filter = FileFilter::open(&path).unwrap();
+        assert!(filter.insert(b"one more").unwrap());
+        assert_eq!(filter.len().is_err(), is_damage, "{keys}");
+    }
+}
