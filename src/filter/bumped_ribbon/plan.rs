@@ -27,7 +27,7 @@ fn empty_share(slots_per_mille: u128) -> f64 {
     match slots_per_mille {
         970.. => 0.0016,
         960..970 => 0.001,
-        950..960 => 0.0005,
+        // Of a compact filter, 930.
         _ => 0.0002,
     }
 }

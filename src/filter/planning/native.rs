@@ -241,5 +241,5 @@ fn pair_lines(columns: f64, word_len_bytes: u64) -> f64 {
     };
     // Between whole columns, some blocks have one less.
     let (fewer, share) = (columns.floor(), columns.fract());
-    of(fewer) * (1.0 - share) + if share > 0.0 { of(fewer + 1.0) * share } else { 0.0 }
+    of(fewer) * (1.0 - share) + of(fewer + 1.0) * share
 }
