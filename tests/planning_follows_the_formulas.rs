@@ -183,6 +183,8 @@ fn the_largest_plan_fits_and_the_next_does_not() {
         }
     }
     assert!(Plan::largest(FilterKind::Bloom, 100, 12).unwrap().is_none());
+    let full = Plan::new("full".parse().unwrap(), 100).unwrap();
+    assert_eq!((full.payload_len_bytes(), full.expected_rate(), full.lines_if_absent()), (0, 1.0, 0.0));
 }
 
 #[test]
@@ -300,10 +302,9 @@ fn plans() -> String {
         60_000, 123_457, 100_000, 99_999_989,
     ];
     for kind in KINDS {
-        for (keys, budget) in numbers
-            .into_iter()
-            .flat_map(|keys| ["8", "12.3", "fpr=0.01", "fpr=0.0000011"].into_iter().map(move |budget| (keys, budget)))
-        {
+        for (keys, budget) in numbers.into_iter().flat_map(|keys| {
+            ["8", "8:compact", "12.3", "fpr=0.01", "fpr=0.0000011"].into_iter().map(move |budget| (keys, budget))
+        }) {
             // Some kinds have no such rate, or not so many bits.
             let Ok(spec) = format!("{kind}:{budget}").parse() else { continue };
             let plan = Plan::new(spec, keys).unwrap();

@@ -110,16 +110,14 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.trailer.num_keys
     }
 
-    /// A block that says the same but for its keys and bits, and belongs to no table.
+    /// A block of this one's `shape` that says the same but for its keys and bits, and belongs to no table.
     ///
     /// # Errors
     /// The field that does not hold, when no reader would take the block.
     #[cfg(feature = "variants")]
-    pub(crate) fn with_payload(&self, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
+    pub(crate) fn with_payload(&self, shape: &Shape, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
         let payload_len_bytes = payload.len() as u64;
-        if let Some(shape) = self.shape() {
-            Geometry::new(shape, num_keys, payload_len_bytes)?;
-        }
+        Geometry::new(shape, num_keys, payload_len_bytes)?;
         let trailer = Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ..Trailer::clone(&self.0.trailer) };
         trailer.append_to(&mut payload);
         Ok(payload)

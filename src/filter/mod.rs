@@ -486,6 +486,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn filters_without_bits_answer_with_and_without_a_guard() {
+        for (geometry, answer) in [(Geometry::Empty, false), (Geometry::Full, true)] {
+            let view = FilterView::new(&geometry, Ask::new(&geometry, Isa::PORTABLE), Isa::PORTABLE, &[], 0);
+            let hash = KeyHash::from_raw(7);
+            assert_eq!((view.may_contain(hash), view.may_contain_guarded(hash, &guard::Checked)), (answer, answer));
+        }
+    }
+
+    #[test]
     fn what_the_parameters_say_can_be_read() {
         let geometry = |text: &str, keys: u64| {
             let mut state = 0u64;

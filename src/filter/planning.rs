@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_planned_is_refused_with_a_reason() {
-        let reason = |keys, rate| match shortest(keys, rate) {
-            Err(Error::InvalidSpec { reason, .. }) => reason,
-            other => panic!("{other:?}"),
+        let reason = |keys, rate| {
+            let Err(Error::InvalidSpec { reason, .. }) = shortest(keys, rate) else { panic!("{keys} keys, {rate}") };
+            reason
         };
         for rate in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
             assert!(reason(10, rate).contains("above 0 and below 1"), "{rate}");

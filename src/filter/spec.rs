@@ -212,6 +212,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_writer_without_room_is_told_of() {
+        struct NoRoom;
+        impl fmt::Write for NoRoom {
+            fn write_str(&mut self, _: &str) -> fmt::Result {
+                Err(fmt::Error)
+            }
+        }
+        use fmt::Write as _;
+        assert!(write!(NoRoom, "{}", "bloom:10".parse::<FilterSpec>().unwrap()).is_err());
+    }
+
+    #[test]
     fn specs_survive_their_text() {
         for text in [
             "bloom:10",

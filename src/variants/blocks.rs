@@ -108,7 +108,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     if !payload.is_empty() {
         num_keys = num_keys.min(payload.len() as u64 * 8);
     }
-    first.with_payload(num_keys, payload)
+    first.with_payload(shape, num_keys, payload)
 }
 
 /// The properties in which an empty filter may differ from those it is merged with.

@@ -359,6 +359,24 @@ fn keys_that_crowd_at_the_first_starts_are_bumped_and_found() {
 }
 
 #[test]
+fn a_payload_that_is_shorter_than_its_shape_says_denies_no_key() {
+    let hashes = random_hashes(20_000, 6);
+    for spec in ["bumped-ribbon:8", "bumped-ribbon:12.3"] {
+        let built = Built::new(spec, &hashes, 1);
+        let geometry = Geometry::new(&built.shape, hashes.len() as u64, built.len as u64).unwrap();
+        for (isa, len) in
+            Isa::available().flat_map(|isa| [0, 1, 999, built.len / 2, built.len - 1].map(|len| (isa, len)))
+        {
+            let view = FilterView::new(&geometry, Ask::new(&geometry, isa), isa, &built.payload[..len], len);
+            let mut answers = vec![false; hashes.len()];
+            view.may_contain_batch(&hashes, &mut answers);
+            let denied = hashes.iter().zip(answers).filter(|&(&hash, answer)| !answer || !view.may_contain(hash));
+            assert_eq!(denied.count(), 0, "{spec}, {len} bytes, {}", isa.name());
+        }
+    }
+}
+
+#[test]
 fn all_columns_are_asked_of_bumped_keys_too() {
     // So many that the second layer bumps keys as well.
     let built = Built::new("bumped-ribbon:16", &random_hashes(120_000, 1), 1);

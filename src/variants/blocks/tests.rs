@@ -40,7 +40,9 @@ fn a_block_of_other_bits_is_of_no_table_and_as_long_as_they_are() {
     let first = builder.finish().unwrap();
     let merged = merge_blocks(&[open(&first), open(&first)]).unwrap();
     assert_eq!((open(&first).table_id(), open(&merged).table_id()), ([7; 16], [0; 16]));
-    let info = FilterBlock::open(open(&first).with_payload(9, vec![1; 256]).unwrap()).unwrap().info();
+    let first = open(&first);
+    let longer = first.with_payload(first.shape().unwrap(), 9, vec![1; 256]).unwrap();
+    let info = FilterBlock::open(longer).unwrap().info();
     assert_eq!((info.num_keys, info.payload_len_bytes), (9, 256));
 }
 
@@ -115,6 +117,12 @@ fn a_partition_is_merged_with_that_of_its_number_only() {
     let mut builder = PartitionedBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(1), 40);
     (0..80).for_each(|i| builder.add(&key(i)).unwrap());
     let bytes = builder.finish().unwrap();
+    let whole = open(&bytes);
+    for refused in
+        [merge_blocks(&[whole, open(&bytes)]).map(drop), compare_blocks(&open(&bytes), &open(&bytes)).map(drop)]
+    {
+        assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
+    }
     let partition = |number, from: usize| {
         let ends = (from + 1..bytes.len()).filter(|&end| end - from < bytes.len() / 2);
         let mut opened =
