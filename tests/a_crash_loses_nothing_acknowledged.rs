@@ -238,32 +238,3 @@ fn a_checkpoint_is_whole_or_no_store_wherever_it_ends() {
     assert!(Db::open(&copy, Options { create_if_missing: false, ..options(&last, Durability::Sync) }).is_ok());
     assert!(whole > 4);
 }
-
-/// Its log is in the page cache alone, and lost when the power fails: what recovery had made of it until then is all or nothing.
-#[test]
-fn a_batch_that_recovery_makes_several_tables_of_is_whole_or_absent() {
-    let storage = Faulty::new();
-    let large = Options { write_buffer_bytes: 1 << 20, ..options(&storage, Durability::Buffered) };
-    storage.record();
-    let db = Db::open(DIR, large).unwrap();
-    let mut batch = WriteBatch::new();
-    (0..200).for_each(|i| batch.put(&key(i), &[7; 1_000]).unwrap());
-    db.write(batch).unwrap();
-    let moments = storage.moments();
-    let image = moments[moments.len() - 1].killed();
-    drop(db);
-    image.record();
-    let small = |storage: &Faulty| Options { auto_compaction: false, ..options(storage, Durability::Buffered) };
-    let db = Db::open(DIR, small(&image)).unwrap();
-    assert!(db.stats().levels[0].tables > 5, "{:?}", db.stats());
-    let (mut absent, mut whole) = (0, 0);
-    for (moment, crash) in image.moments().iter().flat_map(|moment| Crash::ALL.map(|crash| (moment, crash))) {
-        let after = moment.after(crash, 1);
-        match Db::open(DIR, small(&after)).map(|db| common::scan_all(&db).len()).unwrap() {
-            0 => absent += 1,
-            200 => whole += 1,
-            keys => panic!("{keys} keys of 200 after {moment:?}, {crash:?}"),
-        }
-    }
-    assert!(absent > 10 && whole > 10, "{absent} {whole}");
-}

@@ -401,28 +401,26 @@ fn lengths_that_are_only_said_take_no_memory() {
 
 #[test]
 fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
-    // A key of 100 kB, and entries of 3 bytes that each repeat it, spelled one at a time: 200 MB, and 3 GB, which is an error,
-    // since what takes hours to walk through is as little use as what takes all memory.
+    // A key of 100 kB, and 30,000 entries of 3 bytes that each repeat it: 3 GB, spelled one at a time.
     let key = vec![b'k'; 100_000];
-    for (entries, is_walked) in [(2_000, true), (30_000, false)] {
-        let mut content = [&varint(0)[..], &varint(key.len() as u64), &varint(0), &key].concat();
-        for _ in 0..entries {
-            content.extend([varint(key.len() as u64), varint(0), varint(0)].concat());
-        }
-        content.extend([0, 0, 0, 0, 1, 0, 0, 0]);
-        let bytes = rocksdb_table(0, &[(content, 0)], |forge, handles| forge.block(&index_of(handles), 0));
-        let mut keys = 0;
-        let held = peak(|| {
-            let table = rocksdb::Table::open(&bytes[..]).unwrap();
-            let walked = table.for_each_key(|_| {
+    let mut content = [&varint(0)[..], &varint(key.len() as u64), &varint(0), &key].concat();
+    for _ in 0..30_000 {
+        content.extend([varint(key.len() as u64), varint(0), varint(0)].concat());
+    }
+    content.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    let bytes = rocksdb_table(0, &[(content, 0)], |forge, handles| forge.block(&index_of(handles), 0));
+    let mut keys = 0;
+    let held = peak(|| {
+        let table = rocksdb::Table::open(&bytes[..]).unwrap();
+        table
+            .for_each_key(|_| {
                 keys += 1;
                 Ok(())
-            });
-            assert_eq!(walked.is_ok(), is_walked, "{walked:?}");
-        });
-        assert_eq!(keys, 1, "they are all the same");
-        assert!(held < 1 << 20, "{held} bytes are held");
-    }
+            })
+            .unwrap();
+    });
+    assert_eq!(keys, 1, "they are all the same");
+    assert!(held < 1 << 20, "{held} bytes are held");
 }
 
 #[test]

@@ -22,11 +22,6 @@ const HASH_INDEX: u32 = 1 << 31;
 const UNIFORM_KEYS: u32 = 1 << 29;
 const MAX_RESTARTS: u32 = (1 << 28) - 1;
 
-/// A block whose keys, each spelled out, come to more than this, and to more than four times its own length, is no engine's: of
-/// one megabyte each repeating half, they would be hundreds of gigabytes to whoever collects or compares them.
-const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
-const SPELLED_SHARE_MAX: usize = 4;
-
 /// What the values of a block are, and so where they end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Values {
@@ -89,6 +84,11 @@ impl<'a> Block<'a> {
         Ok(Self { entries, restarts, values, offset })
     }
 
+    /// All entries together.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.entries.len()
+    }
+
     /// A cursor before the first entry.
     pub(crate) fn cursor(self) -> BlockCursor<'a> {
         let handle = BlockHandle { offset: 0, len_bytes: 0 };
@@ -135,10 +135,9 @@ impl<'a> Block<'a> {
     /// Walks the whole block, and calls `each` at every entry. After this no search meets an error.
     ///
     /// # Errors
-    /// `Corrupt` for the first entry or restart point that does not hold, and for keys that repeat too much of each other.
+    /// `Corrupt` for the first entry or restart point that does not hold.
     pub(crate) fn check(self, mut each: impl FnMut(&BlockCursor<'a>) -> Result<()>) -> Result<()> {
         let (mut cursor, mut restart) = (self.cursor(), 0);
-        let mut left = SPELLED_LEN_BYTES_MAX.max(self.entries.len().saturating_mul(SPELLED_SHARE_MAX));
         loop {
             let start = cursor.next;
             let is_restart = self.restart(restart) == Some(start);
@@ -149,7 +148,6 @@ impl<'a> Block<'a> {
             if is_restart && cursor.stored.is_none() {
                 return Err(self.corrupt(Field::Restarts));
             }
-            left = left.checked_sub(cursor.key().len()).ok_or_else(|| self.corrupt(Field::Key))?;
             each(&cursor)?;
         }
         // All of them were met, in their order.

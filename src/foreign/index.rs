@@ -8,6 +8,11 @@ use crate::error::{Error, Field, Result};
 
 use super::block::{Block, BlockCursor};
 
+/// An index whose keys, each spelled out, come to more than this, and to more than four times its own length, is no engine's: of one megabyte
+/// each repeating half, they would be hundreds of gigabytes to whoever collects or compares them.
+const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
+const SPELLED_SHARE_MAX: usize = 4;
+
 /// What an engine puts behind a user's key: the sequence number in seven bytes, after the type of the write in one.
 const TAG_LEN_BYTES: usize = 8;
 
@@ -72,8 +77,10 @@ pub(crate) fn check_index<'a>(
 ) -> Result<IndexCheck> {
     let mut found = IndexCheck { len: 0, is_ascending: true, last_offset: 0, end: start };
     let mut last: Vec<u8> = Vec::new();
+    let mut left = SPELLED_LEN_BYTES_MAX.max(block.len_bytes().saturating_mul(SPELLED_SHARE_MAX));
     block.check(|cursor| {
         let key = cursor.key();
+        left = left.checked_sub(key.len()).ok_or_else(|| block.corrupt(Field::Key))?;
         let user_key = keys.user_key(key).ok_or_else(|| block.corrupt(Field::Key))?;
         let last_user_key = keys.user_key(&last).unwrap_or_default();
         found.is_ascending &= found.len == 0 || last_user_key <= user_key;

@@ -10,7 +10,6 @@ use super::log_reader::{LogRecord, LogRecovery, read_log};
 use super::memtable::Memtable;
 use super::reports::{Reports, lock};
 use super::shared::Shared;
-use super::version::StoredTable;
 use super::version_edit::{StoreState, VersionEdit};
 use crate::error::{Error, Field, Result};
 use crate::storage::Storage;
@@ -43,13 +42,13 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         shared.missing_log(oldest_needed)?;
     }
     let last_sequence = shared.state.last_visible();
-    let memtable = Memtable::new(0, shared.options.write_buffer_bytes);
-    let mut replay = Replay { shared, memtable, written: Vec::new(), last_sequence, has_gap: false };
+    let mut replay =
+        Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence, has_gap: false };
     for number in numbers {
         replay.read(number, oldest_needed)?;
     }
-    let last_sequence = replay.last_sequence;
-    if replay.has_gap {
+    let Replay { memtable, last_sequence, has_gap, .. } = replay;
+    if has_gap {
         // What is missing may be in a table whose naming was lost.
         let state = lock(&shared.registry).state.clone();
         set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
@@ -59,7 +58,7 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
         // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
         // failure that they do not, writes would be missing in the middle.
-        replay.install()?;
+        install(shared, &memtable, last_sequence)?;
         let mut log = lock(&shared.log);
         log.last_sequence = last_sequence;
         shared.rotate(&mut log)?;
@@ -67,6 +66,17 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     // Also when nothing was replayed: the logs before go now, and a log that the manifest names must exist.
     let log_number = Some(shared.state.load().memtable.log_number);
     shared.install(VersionEdit { log_number, ..VersionEdit::default() }, Vec::new(), |_| {})
+}
+
+/// Writes a memtable to level 0; from then on all writes up to `last_sequence` are in tables, or lost.
+fn install(shared: &Shared, memtable: &Memtable, last_sequence: u64) -> Result<()> {
+    let stored = if memtable.is_empty() { None } else { Some(shared.write_memtable(memtable)?) };
+    let edit = VersionEdit {
+        last_sequence: Some(last_sequence),
+        added: stored.iter().map(|stored| (0, stored.meta.clone())).collect(),
+        ..VersionEdit::default()
+    };
+    shared.install(edit, stored.into_iter().map(|stored| (0, stored)).collect(), |_| {})
 }
 
 impl Shared {
@@ -85,8 +95,6 @@ impl Shared {
 struct Replay<'a> {
     shared: &'a Shared,
     memtable: Memtable,
-    /// Tables of a batch that is larger than memory should be: they are named together with its end.
-    written: Vec<Arc<StoredTable>>,
     last_sequence: u64,
     /// Whether writes are missing, and nobody minds.
     has_gap: bool,
@@ -149,42 +157,12 @@ impl Replay<'_> {
                 self.last_sequence = sequence;
             }
             sequence += 1;
-            // Two bytes of a log may be an entry, which takes fifty.
-            if self.is_beyond(2) {
-                self.write()?;
-            }
         }
-        if self.is_beyond(1) || !self.written.is_empty() {
-            self.install()?;
+        if self.memtable.is_full() || self.memtable.len_bytes() >= self.shared.options.write_buffer_bytes {
+            let full = std::mem::replace(&mut self.memtable, Memtable::new(0, self.shared.options.write_buffer_bytes));
+            install(self.shared, &full, self.last_sequence)?;
         }
         Ok(sequence)
-    }
-
-    /// Whether the memtable holds more than so many write buffers, or as many versions as it can.
-    fn is_beyond(&self, buffers: usize) -> bool {
-        let most = self.shared.options.write_buffer_bytes.saturating_mul(buffers);
-        self.memtable.is_full() || self.memtable.len_bytes() >= most
-    }
-
-    /// Writes the memtable to a table, which no manifest names yet.
-    fn write(&mut self) -> Result<()> {
-        if !self.memtable.is_empty() {
-            self.written.push(self.shared.write_memtable(&self.memtable)?);
-            self.memtable = Memtable::new(0, self.shared.options.write_buffer_bytes);
-        }
-        Ok(())
-    }
-
-    /// Brings all that was read to level 0; from then on all writes up to `last_sequence` are in tables, or lost.
-    fn install(&mut self) -> Result<()> {
-        self.write()?;
-        let written = std::mem::take(&mut self.written);
-        let edit = VersionEdit {
-            last_sequence: Some(self.last_sequence),
-            added: written.iter().map(|stored| (0, stored.meta.clone())).collect(),
-            ..VersionEdit::default()
-        };
-        self.shared.install(edit, written.into_iter().map(|stored| (0, stored)).collect(), |_| {})
     }
 }
 

@@ -129,7 +129,9 @@ impl Report {
         self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
         if self.told_len_bytes > self.file_len_bytes {
             let len = thousands(self.filters.len() as u64);
-            self.notes.push(format!("its filters overlap, which no engine writes; told are the first {len}"));
+            self.notes.push(format!(
+                "its filters overlap, or their keys repeat more than any engine writes; told are the first {len}"
+            ));
             return false;
         }
         self.filters.push(FilterReport::new(offset, &info(), holds));
@@ -211,7 +213,9 @@ impl Report {
                 None => Holds::Everything {},
                 Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
             };
-            self.add(place.offset, place.len_bytes, || filter.info(), holds)
+            // The keys are told too.
+            let told = place.len_bytes.saturating_add(place.up_to.map_or(0, |key| key.len() as u64));
+            self.add(place.offset, told, || filter.info(), holds)
         });
         match table.filter_layout() {
             FilterLayout::None => self.notes.push("the table has no filter".to_owned()),
