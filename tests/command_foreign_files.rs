@@ -393,6 +393,16 @@ fn filters_that_overlap_are_told_of_once() {
 }
 
 #[test]
+fn partitions_whose_keys_repeat_much_are_told_up_to_the_length_of_the_file() {
+    let [table, _] = forge::repeating(1_000);
+    let shell = Shell::new();
+    shell.write("file", table);
+    let inspected = shell.run(&["inspect", "file", "--json"]);
+    assert!(inspected.stderr.contains("repeat more than any engine writes"), "{}", inspected.stderr);
+    assert_eq!(inspected.json(0)["filters"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn what_if_compares_every_native_kind_at_the_same_rate() {
     for (folder, name) in
         [("rocksdb-7.8.3", "fv5-bloom-n2500.sst"), ("leveldb", "tbl-n10000.ldb"), ("parquet", "rs.parquet")]

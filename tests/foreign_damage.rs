@@ -426,7 +426,7 @@ fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
 #[test]
 fn an_index_whose_keys_repeat_much_is_an_error_before_they_are_spelled() {
     // 3 GB of keys in a file of half a megabyte.
-    let [rocksdb, leveldb] = repeating(30_000);
+    let [rocksdb, leveldb] = forge::repeating(30_000);
     let held = peak(|| {
         let opened = rocksdb::Table::open(&rocksdb[..]).map(|table| table.filter_layout());
         assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
@@ -439,7 +439,7 @@ fn an_index_whose_keys_repeat_much_is_an_error_before_they_are_spelled() {
 #[test]
 fn partitions_whose_keys_repeat_much_are_told_one_by_one() {
     // 200 MB of keys.
-    let [bytes, _] = repeating(2_000);
+    let [bytes, _] = forge::repeating(2_000);
     let mut told = 0;
     let held = peak(|| {
         let table = rocksdb::Table::open(&bytes[..]).unwrap();
@@ -450,27 +450,6 @@ fn partitions_whose_keys_repeat_much_are_told_one_by_one() {
     });
     assert_eq!(told, 2_000 * 100_000);
     assert!(held < 1 << 20, "{held} bytes are held");
-}
-
-/// A key of 100 kB, and partitions whose entries each repeat it, as a table of RocksDB and as the blocks of LevelDB's.
-fn repeating(partitions: u64) -> [Vec<u8>; 2] {
-    let key = vec![b'k'; 100_000];
-    let mut forge = Forge::default();
-    let mut content = [&varint(0)[..], &varint(key.len() as u64)].concat();
-    for number in 0..partitions {
-        let partition = forge.block(&[], 0).bytes();
-        match number {
-            0 => content.extend([&varint(partition.len() as u64)[..], &key, &partition].concat()),
-            _ => content
-                .extend([varint(key.len() as u64), varint(0), varint(partition.len() as u64), partition].concat()),
-        }
-    }
-    content.extend([0, 0, 0, 0, 1, 0, 0, 0]);
-    let place = forge.block(&content, 0);
-    let metaindex = forge.rocksdb_metaindex(0, Some((forge::PARTITIONED_FILTER, place)));
-    let rocksdb = forge.clone().rocksdb(5, metaindex, place);
-    let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
-    [rocksdb, forge.leveldb(metaindex, place)]
 }
 
 #[test]

@@ -118,6 +118,11 @@ fn only(dir: &Path, kind: &str) -> std::path::PathBuf {
     common::files(&Disk, dir, kind).remove(0)
 }
 
+/// The number and the store that a log's header names.
+fn identity(log: &[u8]) -> (u64, [u8; 16]) {
+    (u64::from_le_bytes(log[12..20].try_into().unwrap()), log[20..36].try_into().unwrap())
+}
+
 #[test]
 fn logs_with_any_lengths_are_read_within_their_size_and_the_write_buffer() {
     let temporary = tempfile::tempdir().unwrap();
@@ -125,8 +130,7 @@ fn logs_with_any_lengths_are_read_within_their_size_and_the_write_buffer() {
     let options = store(dir);
     let path = only(dir, ".log");
     let sound = fs::read(&path).unwrap();
-    let number = u64::from_le_bytes(sound[12..20].try_into().unwrap());
-    let store_id: [u8; 16] = sound[20..36].try_into().unwrap();
+    let (number, store_id) = identity(&sound);
     let reopen = |content: &[u8]| {
         fs::write(&path, content).unwrap();
         let (opened, peak) = peak_of(|| Db::open(dir, options.clone()).map(drop));
@@ -173,9 +177,7 @@ fn a_batch_of_many_short_writes_is_read_within_fifty_times_its_size() {
     let dir = temporary.path();
     let options = store(dir);
     let path = only(dir, ".log");
-    let sound = fs::read(&path).unwrap();
-    let number = u64::from_le_bytes(sound[12..20].try_into().unwrap());
-    let store_id: [u8; 16] = sound[20..36].try_into().unwrap();
+    let (number, store_id) = identity(&fs::read(&path).unwrap());
     let payload = [2, 0].repeat(400_000);
     fs::write(&path, log(b"fb-log\r\n", number, store_id, 1, &payload, payload.len() as u32)).unwrap();
     let (db, peak) = peak_of(|| Db::open(dir, options.clone()).unwrap());

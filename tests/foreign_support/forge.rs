@@ -133,3 +133,24 @@ pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
     bytes.extend(b"PAR1");
     bytes
 }
+
+/// A key of 100 kB, and partitions whose entries each repeat it, as a table of RocksDB and as the blocks of LevelDB's.
+pub fn repeating(partitions: u64) -> [Vec<u8>; 2] {
+    let key = vec![b'k'; 100_000];
+    let mut forge = Forge::default();
+    let mut content = [&varint(0)[..], &varint(key.len() as u64)].concat();
+    for number in 0..partitions {
+        let partition = forge.block(&[], 0).bytes();
+        match number {
+            0 => content.extend([&varint(partition.len() as u64)[..], &key, &partition].concat()),
+            _ => content
+                .extend([varint(key.len() as u64), varint(0), varint(partition.len() as u64), partition].concat()),
+        }
+    }
+    content.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    let place = forge.block(&content, 0);
+    let metaindex = forge.rocksdb_metaindex(0, Some((PARTITIONED_FILTER, place)));
+    let rocksdb = forge.clone().rocksdb(5, metaindex, place);
+    let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
+    [rocksdb, forge.leveldb(metaindex, place)]
+}
