@@ -99,7 +99,7 @@ fn loading_compaction_scans_recovery_and_repair_stay_within_the_stated_bound() {
     db.close().unwrap();
     let log = len_of(&killed, ".log");
     assert!(log > WRITE_BUFFER / 2, "{log}");
-    let recovered = peak_of("recovery", log + 2 * 2 * WRITE_BUFFER + filters + table + indexes, || {
+    let recovered = peak_of("recovery", log + 3 * WRITE_BUFFER + filters + table + indexes, || {
         Db::open(&killed, Options { auto_compaction: false, ..options() }).unwrap()
     });
     assert_eq!(recovered.get(&key(KEYS + 4_499)).unwrap().unwrap().len(), VALUE);

@@ -95,3 +95,32 @@ fn a_log_behind_the_one_named_that_was_cut_to_nothing_is_told() {
     let reports = db.stats().reports;
     assert!(reports.len() == 1 && reports[0].starts_with("/store/000009.log: "), "{reports:?}");
 }
+
+/// The manifest has lost its last edit, that of a flush, at the end of a record; the log behind it has no writes, but says which
+/// are before it.
+#[test]
+fn writes_that_only_the_header_of_a_log_misses_are_given_up_once() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, sync(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+    db.flush().unwrap();
+    let crashed = image(&storage);
+    let manifest = files(&crashed, Path::new(DIR), "MANIFEST-").remove(0);
+    change(&crashed, &manifest, |bytes| {
+        let (mut offset, mut last) = (48, 48);
+        while offset < bytes.len() {
+            last = offset;
+            offset += 24 + u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap()) as usize;
+        }
+        bytes.truncate(last);
+    });
+    let error = Db::open(DIR, quiet(&image(&crashed))).unwrap_err();
+    assert!(matches!(error.root(), Error::Corrupt { field: Field::LogHeader, .. }), "{error}");
+    let db = Db::open(DIR, salvage(&crashed)).unwrap();
+    assert!(db.stats().reports.iter().any(|report| report.contains("10 writes before it")), "{:?}", db.stats().reports);
+    db.close().unwrap();
+    // As nothing was written since, only the manifest can tell that they were given up.
+    let db = Db::open(DIR, quiet(&crashed)).unwrap();
+    assert_eq!((scan_all(&db), db.stats().reports), (vec![], vec![]));
+    assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
+}

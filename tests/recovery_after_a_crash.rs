@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -86,6 +87,65 @@ fn damage_in_the_middle_of_a_log_is_an_error_with_file_and_offset_and_can_be_sal
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!((scan_all(&db).len(), db.stats().reports), (9, vec![]));
     }
+}
+
+#[test]
+fn writes_that_an_interrupted_recovery_has_brought_in_are_not_brought_in_again() {
+    let crashed = ten_writes();
+    let log = log_with_records(&crashed);
+    let whole = crashed.read(&log).unwrap();
+    let record_len = (whole.len() - 48) / 10;
+    for damaged in 1..9 {
+        let storage = image(&crashed);
+        // Each record becomes a table as it is read.
+        let small = || Options { write_buffer_bytes: 1, ..quiet(&storage) };
+        change(&storage, &log, |bytes| bytes[48 + damaged * record_len + 30] ^= 1);
+        Db::open(DIR, small()).unwrap_err();
+        change(&storage, &log, |bytes| bytes.copy_from_slice(&whole));
+        assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), damaged);
+        let db = Db::open(DIR, small()).unwrap();
+        let total = db.stats().total;
+        assert_eq!((total.tables, total.keys, scan_all(&db).len()), (10, 10, 10), "{damaged}");
+    }
+}
+
+/// Larger than what is sorted at a time (64 KiB of places, at least), so that the log is gone through more than once; and than
+/// what a filter is built of in such a buffer.
+#[test]
+fn a_batch_far_larger_than_the_write_buffer_comes_back_whole_and_gets_its_filter_when_it_is_merged() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, sync(&storage)).unwrap();
+    db.put(&key(1), b"before").unwrap();
+    let (mut batch, mut random) = (WriteBatch::new(), Random(5));
+    let mut model = BTreeMap::from([(key(1), b"before".to_vec())]);
+    for i in 0..30_000u32 {
+        let key = key(random.below(20_000));
+        if i % 5 == 0 {
+            batch.delete(&key).unwrap();
+            model.remove(&key);
+        } else {
+            batch.put(&key, &i.to_le_bytes()).unwrap();
+            model.insert(key, i.to_le_bytes().to_vec());
+        }
+    }
+    db.write(batch).unwrap();
+    db.put(&key(2), b"after").unwrap();
+    model.insert(key(2), b"after".to_vec());
+    let expected: Vec<_> = model.into_iter().collect();
+    let crashed = image(&storage);
+    let db = Db::open(DIR, Options { write_buffer_bytes: 1, ..quiet(&crashed) }).unwrap();
+    assert!(scan_all(&db) == expected);
+    // One table of the write before it, one of the batch, one of the write behind it.
+    assert_eq!(db.stats().total.tables, 3);
+    let unfiltered = |db: &Db| {
+        let before = db.stats().total.unfiltered;
+        assert_eq!(db.get(b"key000100 and more").unwrap(), None);
+        db.stats().total.unfiltered - before
+    };
+    assert_eq!(unfiltered(&db), 1);
+    db.compact_range(..).unwrap();
+    assert_eq!(unfiltered(&db), 0);
+    assert!(scan_all(&db) == expected);
 }
 
 #[test]

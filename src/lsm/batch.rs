@@ -158,6 +158,11 @@ impl<'a> BatchOps<'a> {
         Self { cursor: Cursor::new(bytes, offset) }
     }
 
+    /// Where the next write lies.
+    pub(super) fn offset(&self) -> u64 {
+        self.cursor.offset()
+    }
+
     fn take(&mut self) -> Result<BatchOp<'a>> {
         let start = self.cursor.offset();
         let too_long = || Error::Corrupt { field: Field::Batch, offset: start };

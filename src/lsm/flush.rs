@@ -92,10 +92,25 @@ impl Shared {
     ///
     /// # Errors
     /// That of the writer, which leaves nothing behind.
-    pub(super) fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
+    fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
+        self.write_level_0(memtable.num_entries(), memtable.sequences(), true, |writer| {
+            memtable.for_each_newest(|key, value| writer.add(key, value))
+        })
+    }
+
+    /// Writes a new file for level 0, of about `num_keys` keys, which `add_all` adds.
+    ///
+    /// # Errors
+    /// That of the writer, which leaves nothing behind, or of `add_all`.
+    pub(super) fn write_level_0(
+        &self,
+        num_keys: u64,
+        sequences: (u64, u64),
+        with_filter: bool,
+        add_all: impl FnOnce(&mut TableWriter<'_>) -> Result<()>,
+    ) -> Result<Arc<StoredTable>> {
         let number = self.new_file_number();
         let path = self.dir.join(table_name(number));
-        let num_keys = memtable.num_entries();
         let mut levels = self.state.load().version.level_shapes(&HashSet::new());
         if let Some(level_0) = levels.first_mut() {
             level_0.num_keys = level_0.num_keys.saturating_add(num_keys);
@@ -103,10 +118,11 @@ impl Shared {
         }
         let shape = TableShape::new(num_keys, 0, false).with_levels(levels);
         let shape = shape.with_size_ratio(self.size_ratio());
-        let options = self.table_options(number, &shape, memtable.sequences());
+        let mut options = self.table_options(number, &shape, sequences);
+        options.filter = options.filter.filter(|_| with_filter);
         let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
-        memtable.for_each_newest(|key, value| writer.add(key, value))?;
-        self.open_table(table_meta(number, writer.finish()?, memtable.sequences()))
+        add_all(&mut writer)?;
+        self.open_table(table_meta(number, writer.finish()?, sequences))
     }
 
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {

@@ -129,9 +129,22 @@ pub fn read_log(
     recovery: LogRecovery,
     visit: &mut dyn FnMut(LogRecord<'_>) -> Result<u64>,
 ) -> Result<LogEnd> {
-    let bytes = storage.read(path)?;
+    read_log_in(&storage.read(path)?, path, id, recovery, visit)
+}
+
+/// [`read_log`] of the bytes of the file at `path`, which the records borrow.
+///
+/// # Errors
+/// As there.
+pub fn read_log_in<'a>(
+    bytes: &'a [u8],
+    path: &Path,
+    id: LogId,
+    recovery: LogRecovery,
+    visit: &mut dyn FnMut(LogRecord<'a>) -> Result<u64>,
+) -> Result<LogEnd> {
     let budget = SEARCH_BUDGET_BYTES + 4 * bytes.len() as u64;
-    let mut reader = Reader { bytes: &bytes, id, id_sum: id.sum(), recovery, budget };
+    let mut reader = Reader { bytes, id, id_sum: id.sum(), recovery, budget };
     reader.run(visit).map_err(|error| error.in_file(path))
 }
 
@@ -147,7 +160,7 @@ struct Reader<'a> {
 struct OverBudget;
 
 impl<'a> Reader<'a> {
-    fn run(&mut self, visit: &mut dyn FnMut(LogRecord<'_>) -> Result<u64>) -> Result<LogEnd> {
+    fn run(&mut self, visit: &mut dyn FnMut(LogRecord<'a>) -> Result<u64>) -> Result<LogEnd> {
         let mut end = LogEnd::default();
         let mut offset = 0;
         while offset < self.bytes.len() {

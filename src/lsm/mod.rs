@@ -18,6 +18,7 @@ mod file_name;
 mod flush;
 mod log_file;
 mod log_reader;
+mod logged_writes;
 mod manifest;
 mod memtable;
 #[cfg(test)]

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::batch::BatchOps;
 use super::file_name::{FileName, log_name, parse};
 use super::log_file::{LogId, LogKind};
-use super::log_reader::{LogRecord, LogRecovery, read_log};
-use super::memtable::Memtable;
+use super::log_reader::{LogRecord, LogRecovery, read_log_in};
+use super::logged_writes::{LoggedWrites, PLACE_LEN_BYTES};
 use super::reports::{Reports, lock};
 use super::shared::Shared;
+use super::version::StoredTable;
 use super::version_edit::{StoreState, VersionEdit};
 use crate::error::{Error, Field, Result};
 use crate::storage::Storage;
@@ -20,6 +20,12 @@ pub(super) const MAX_NUMBER: u64 = u64::MAX / 2;
 /// Beyond this no write is taken, so that a store that was written to can be opened: what is left up to [`MAX_NUMBER`] is
 /// for what was acknowledged already, for flushes, compactions and reopening, which at a billion a second take 146 years.
 pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
+
+/// However small the write buffer, writes are sorted in so much memory.
+const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
+
+/// What a key takes of the memory in which a filter is built: its hash, in an array that doubles.
+const KEY_OF_FILTER_LEN_BYTES: usize = 16;
 
 /// Brings the writes of all logs that are still needed into tables of level 0.
 ///
@@ -41,13 +47,11 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
         shared.missing_log(oldest_needed)?;
     }
-    let last_sequence = shared.state.last_visible();
-    let mut replay =
-        Replay { shared, memtable: Memtable::new(0, shared.options.write_buffer_bytes), last_sequence, has_gap: false };
+    let mut replay = Replay { shared, last_sequence: shared.state.last_visible(), has_gap: false };
     for number in numbers {
         replay.read(number, oldest_needed)?;
     }
-    let Replay { memtable, last_sequence, has_gap, .. } = replay;
+    let Replay { last_sequence, has_gap, .. } = replay;
     if has_gap {
         // What is missing may be in a table whose naming was lost.
         let state = lock(&shared.registry).state.clone();
@@ -58,7 +62,9 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
         // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
         // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
         // failure that they do not, writes would be missing in the middle.
-        install(shared, &memtable, last_sequence)?;
+        if last_sequence > lock(&shared.registry).state.last_sequence {
+            install(shared, None, last_sequence)?;
+        }
         let mut log = lock(&shared.log);
         log.last_sequence = last_sequence;
         shared.rotate(&mut log)?;
@@ -68,9 +74,8 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     shared.install(VersionEdit { log_number, ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 
-/// Writes a memtable to level 0; from then on all writes up to `last_sequence` are in tables, or lost.
-fn install(shared: &Shared, memtable: &Memtable, last_sequence: u64) -> Result<()> {
-    let stored = if memtable.is_empty() { None } else { Some(shared.write_memtable(memtable)?) };
+/// From now on all writes up to `last_sequence` are in tables, the last in this new one of level 0, or lost.
+fn install(shared: &Shared, stored: Option<Arc<StoredTable>>, last_sequence: u64) -> Result<()> {
     let edit = VersionEdit {
         last_sequence: Some(last_sequence),
         added: stored.iter().map(|stored| (0, stored.meta.clone())).collect(),
@@ -94,7 +99,7 @@ impl Shared {
 
 struct Replay<'a> {
     shared: &'a Shared,
-    memtable: Memtable,
+    /// The last write that is known, or given up.
     last_sequence: u64,
     /// Whether writes are missing, and nobody minds.
     has_gap: bool,
@@ -105,8 +110,16 @@ impl Replay<'_> {
         let shared = self.shared;
         let path = shared.dir.join(log_name(number));
         let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
-        let storage = shared.options.storage.as_ref();
-        let end = read_log(storage, &path, id, shared.options.recovery, &mut |record| self.take(&record, &path))?;
+        let log = shared.options.storage.read(&path)?;
+        let mut writes = LoggedWrites::of(&log);
+        let end = read_log_in(&log, &path, id, shared.options.recovery, &mut |record| {
+            let next = self.take(&record, &mut writes, &path)?;
+            if writes.len_bytes() >= shared.options.write_buffer_bytes {
+                self.bring_in(std::mem::replace(&mut writes, LoggedWrites::of(&log)))?;
+            }
+            Ok(next)
+        })?;
+        self.bring_in(writes)?;
         shared.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
             shared.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
@@ -142,27 +155,28 @@ impl Replay<'_> {
     }
 
     /// Gives the sequence number of the next record.
-    fn take(&mut self, record: &LogRecord<'_>, path: &Path) -> Result<u64> {
+    fn take<'l>(&mut self, record: &LogRecord<'l>, writes: &mut LoggedWrites<'l>, path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
-        let mut sequence = record.sequence;
-        for op in BatchOps::new(record.payload, record.payload_offset) {
-            let op = op?;
-            if sequence > MAX_NUMBER {
-                return Err(Error::Corrupt { field: Field::LogSequence, offset: record.payload_offset });
-            }
-            // A recovery that was itself interrupted has brought the first writes into tables.
-            if sequence > self.last_sequence {
-                let hash = self.shared.hasher.of(op.key());
-                self.memtable.insert(op.key(), op.value(), hash, sequence)?;
-                self.last_sequence = sequence;
-            }
-            sequence += 1;
+        // A recovery that was itself interrupted has brought the first writes into tables.
+        let num_known = (self.last_sequence + 1).saturating_sub(record.sequence);
+        let next = record.sequence.saturating_add(writes.add(record, num_known)?);
+        if next > MAX_NUMBER + 1 {
+            return Err(Error::Corrupt { field: Field::LogSequence, offset: record.payload_offset });
         }
-        if self.memtable.is_full() || self.memtable.len_bytes() >= self.shared.options.write_buffer_bytes {
-            let full = std::mem::replace(&mut self.memtable, Memtable::new(0, self.shared.options.write_buffer_bytes));
-            install(self.shared, &full, self.last_sequence)?;
-        }
-        Ok(sequence)
+        self.last_sequence = self.last_sequence.max(next - 1);
+        Ok(next)
+    }
+
+    /// Makes a table of writes, the last that are known.
+    fn bring_in(&self, writes: LoggedWrites<'_>) -> Result<()> {
+        let Some(sequences) = writes.sequences() else { return Ok(()) };
+        let buffer_len_bytes = self.shared.options.write_buffer_bytes.max(MIN_SORTED_LEN_BYTES);
+        // The hashes of so many keys would take more than the buffer: only of batches that are longer than it.
+        let with_filter = writes.num_writes() <= (buffer_len_bytes / KEY_OF_FILTER_LEN_BYTES) as u64;
+        let stored = self.shared.write_level_0(writes.num_writes(), sequences, with_filter, |writer| {
+            writes.for_each_newest(buffer_len_bytes / PLACE_LEN_BYTES, |key, value| writer.add(key, value))
+        })?;
+        install(self.shared, Some(stored), self.last_sequence)
     }
 }
 

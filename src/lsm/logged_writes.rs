@@ -1,0 +1,289 @@
+//! The writes of a log in key order, as they become a table: places in the log are sorted, nothing is copied.
+//!
+//! What is sorted at a time has a bound, however many writes there are: with more keys than fit, the log is gone through
+//! again for those behind the last.
+
+use std::ops::Range;
+
+use super::batch::{BatchOp, BatchOps};
+use super::log_file::RECORD_HEADER_LEN_BYTES;
+use super::log_reader::LogRecord;
+use crate::codec::{order_prefix, u32_at};
+use crate::error::{Error, Field, Result};
+
+/// Writes of sound records of one log, whose payloads decode.
+#[derive(Debug)]
+pub(super) struct LoggedWrites<'a> {
+    log: &'a [u8],
+    /// Where their records lie, one behind the other.
+    stretches: Vec<Range<usize>>,
+    /// Where the first of them lies; those before it are in tables.
+    first: usize,
+    len_bytes: usize,
+    num_writes: u64,
+    sequences: Option<(u64, u64)>,
+}
+
+/// Where a write lies in the log, with as much of its key as decides most comparisons.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    prefix: u64,
+    offset: usize,
+}
+
+/// Memory that the place of a write takes while it is sorted.
+pub(super) const PLACE_LEN_BYTES: usize = size_of::<Place>();
+
+impl<'a> LoggedWrites<'a> {
+    /// None yet.
+    pub(super) fn of(log: &'a [u8]) -> Self {
+        Self { log, stretches: Vec::new(), first: 0, len_bytes: 0, num_writes: 0, sequences: None }
+    }
+
+    /// Adds the writes of a record behind the last one, but for the first `num_known`. Gives how many it has with those.
+    ///
+    /// # Errors
+    /// `Corrupt` for a payload that is no batch; none of its writes is added then.
+    pub(super) fn add(&mut self, record: &LogRecord<'a>, num_known: u64) -> Result<u64> {
+        let mut ops = BatchOps::new(record.payload, record.payload_offset);
+        let (mut num_writes, mut first) = (0, ops.offset());
+        while let Some(op) = ops.next() {
+            op?;
+            num_writes += 1;
+            if num_writes == num_known {
+                first = ops.offset();
+            }
+        }
+        if num_writes <= num_known {
+            return Ok(num_writes);
+        }
+        // Offsets in bytes that are in memory.
+        let place = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
+        let payload = place(record.payload_offset);
+        let lies_at = payload - RECORD_HEADER_LEN_BYTES..payload + record.payload.len();
+        self.len_bytes += lies_at.len();
+        match self.stretches.last_mut() {
+            Some(last) if last.end == lies_at.start => last.end = lies_at.end,
+            _ => self.stretches.push(lies_at),
+        }
+        if self.sequences.is_none() {
+            self.first = place(first);
+        }
+        let oldest = self.sequences.map_or(record.sequence + num_known, |(oldest, _)| oldest);
+        self.sequences = Some((oldest, record.sequence + num_writes - 1));
+        self.num_writes += num_writes - num_known;
+        Ok(num_writes)
+    }
+
+    pub(super) fn num_writes(&self) -> u64 {
+        self.num_writes
+    }
+
+    /// The number of the first write and that of the last; `None` where there are none.
+    pub(super) fn sequences(&self) -> Option<(u64, u64)> {
+        self.sequences
+    }
+
+    /// The length of their records.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Hands the newest write of each key to `visit`, in key order. Takes memory for `max_places` writes, of two at least;
+    /// the log is gone through once for each half of them that it has keys.
+    ///
+    /// # Errors
+    /// The first error of `visit`.
+    pub(super) fn for_each_newest(
+        &self,
+        max_places: usize,
+        mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<()>,
+    ) -> Result<()> {
+        let max_places = max_places.max(2);
+        let mut places = Vec::with_capacity(usize::try_from(self.num_writes).unwrap_or(max_places).min(max_places));
+        // Keys below were visited.
+        let mut from: &[u8] = &[];
+        loop {
+            // Keys from here on are left for later.
+            let mut to: Option<&[u8]> = None;
+            self.for_each(|place, key| {
+                if places.len() == max_places {
+                    self.sort(&mut places);
+                    if let Some(first_left) = places.get(max_places / 2) {
+                        to = Some(self.key_at(first_left.offset));
+                        places.truncate(max_places / 2);
+                    }
+                }
+                if key >= from && to.is_none_or(|to| key < to) {
+                    places.push(place);
+                }
+            })?;
+            self.sort(&mut places);
+            for place in places.drain(..) {
+                let op = self.op_at(place.offset)?;
+                visit(op.key(), op.value())?;
+            }
+            match to {
+                Some(to) => from = to,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The writes, in the order of the log.
+    fn for_each(&self, mut visit: impl FnMut(Place, &'a [u8])) -> Result<()> {
+        for stretch in &self.stretches {
+            let mut start = stretch.start;
+            while start < stretch.end {
+                let payload_len = u32_at(self.log, start).unwrap_or(0) as usize;
+                let payload_start = start + RECORD_HEADER_LEN_BYTES;
+                start = payload_start + payload_len;
+                let payload = self.log.get(payload_start..start).unwrap_or_default();
+                let mut ops = BatchOps::new(payload, payload_start as u64);
+                loop {
+                    let offset = usize::try_from(ops.offset()).unwrap_or(usize::MAX);
+                    let Some(op) = ops.next().transpose()? else { break };
+                    if offset >= self.first {
+                        visit(Place { prefix: order_prefix(op.key()), offset }, op.key());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// By key, and of each key only the newest.
+    fn sort(&self, places: &mut Vec<Place>) {
+        let key_order = |a: &Place, b: &Place| {
+            a.prefix.cmp(&b.prefix).then_with(|| self.key_at(a.offset).cmp(self.key_at(b.offset)))
+        };
+        places.sort_unstable_by(|a, b| key_order(a, b).then_with(|| b.offset.cmp(&a.offset)));
+        places.dedup_by(|older, newest| key_order(older, newest).is_eq());
+    }
+
+    /// The write that was found to lie at `offset`.
+    fn op_at(&self, offset: usize) -> Result<BatchOp<'a>> {
+        let rest = self.log.get(offset..).unwrap_or_default();
+        let op = BatchOps::new(rest, offset as u64).next();
+        op.unwrap_or(Err(Error::Corrupt { field: Field::Batch, offset: offset as u64 }))
+    }
+
+    fn key_at(&self, offset: usize) -> &'a [u8] {
+        self.op_at(offset).map_or(&[], BatchOp::key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::super::batch::WriteBatch;
+    use super::super::log_file::{LogId, LogKind, LogWriter};
+    use super::super::log_reader::{LogRecovery, read_log, read_log_in};
+    use super::*;
+    use crate::storage::{Memory, Storage};
+
+    type Write = (Vec<u8>, Option<Vec<u8>>);
+    type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+    const ID: LogId = LogId { kind: LogKind::WriteAhead, store_id: [3; 16], number: 7 };
+
+    /// A log of batches of all lengths whose first write is the 5th, and what each write of theirs was.
+    fn log(seed: u64, num_batches: u32, num_keys: u32) -> (Vec<u8>, Vec<Write>) {
+        let (storage, path) = (Memory::new(), Path::new("7.log"));
+        let mut writer = LogWriter::create(&storage, path, ID, 5).unwrap();
+        let (mut random, mut writes) = (seed, Vec::new());
+        let mut below = |bound: u32| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 32) as u32 % bound
+        };
+        for nth in 0..num_batches {
+            let (mut batch, first) = (WriteBatch::new(), 5 + writes.len() as u64);
+            for _ in 0..=below(nth % 7 + 1) {
+                // Keys that one prefix decides, keys that it does not, and the empty one.
+                let number = below(num_keys);
+                let key = match number % 3 {
+                    0 => format!("{number}").into_bytes(),
+                    1 => format!("longer than a prefix {number}").into_bytes(),
+                    _ => vec![0; number as usize / 3 % 12],
+                };
+                let value = (below(4) > 0).then(|| vec![b'v'; below(40) as usize]);
+                match &value {
+                    Some(value) => batch.put(&key, value).unwrap(),
+                    None => batch.delete(&key).unwrap(),
+                }
+                writes.push((key, value));
+            }
+            writer.append(first, &[batch.encoded()]).unwrap();
+        }
+        writer.sync().unwrap();
+        (storage.read(path).unwrap(), writes)
+    }
+
+    /// The writes of the log from `known` on, of each record or of those that `is_sound`.
+    fn collected<'a>(log: &'a [u8], known: u64, is_sound: impl Fn(u64) -> bool) -> LoggedWrites<'a> {
+        let mut writes = LoggedWrites::of(log);
+        let mut nth = 0;
+        read_log_in(log, Path::new("7.log"), ID, LogRecovery::Strict, &mut |record| {
+            nth += 1;
+            let len = BatchOps::new(record.payload, 0).count() as u64;
+            if is_sound(nth) {
+                assert_eq!(writes.add(&record, known.saturating_sub(record.sequence)).unwrap(), len);
+            }
+            Ok(record.sequence + len)
+        })
+        .unwrap();
+        writes
+    }
+
+    fn newest(writes: &LoggedWrites<'_>, max_places: usize) -> Vec<Write> {
+        let mut seen = Vec::new();
+        writes
+            .for_each_newest(max_places, |key, value| {
+                seen.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+                Ok(())
+            })
+            .unwrap();
+        seen
+    }
+
+    #[test]
+    fn the_newest_write_of_each_key_comes_once_in_key_order_however_few_are_sorted_at_a_time() {
+        for (seed, num_batches, num_keys) in [(1, 1, 5), (2, 40, 3), (3, 60, 50), (4, 200, 1_000), (5, 300, 30)] {
+            let (log, all) = log(seed, num_batches, num_keys);
+            for known in [0, 1, 3.min(all.len()), all.len() / 2, all.len() - 1, all.len()] {
+                let writes = collected(&log, 5 + known as u64, |_| true);
+                let model: Model = all[known..].iter().cloned().collect();
+                for max_places in [0, 2, 3, 4, 7, 16, 100, 1 << 20] {
+                    let seen = newest(&writes, max_places);
+                    assert_eq!(seen, model.clone().into_iter().collect::<Vec<_>>(), "{seed} {known} {max_places}");
+                }
+                assert_eq!(writes.num_writes(), (all.len() - known) as u64);
+                let (first, last) = (5 + known as u64, 4 + all.len() as u64);
+                assert_eq!(writes.sequences(), (known < all.len()).then_some((first, last)), "{seed} {known}");
+            }
+        }
+    }
+
+    #[test]
+    fn records_with_others_between_that_are_not_added_are_found() {
+        let (log, _) = log(9, 100, 60);
+        let writes = collected(&log, 0, |nth| nth % 5 != 0);
+        let (mut model, mut nth) = (Model::new(), 0);
+        let storage = Memory::new();
+        storage.create(Path::new("7.log")).unwrap().write_all(&log).unwrap();
+        read_log(&storage, Path::new("7.log"), ID, LogRecovery::Strict, &mut |record| {
+            nth += 1;
+            let ops: Vec<_> = BatchOps::new(record.payload, 0).map(Result::unwrap).collect();
+            if nth % 5 != 0 {
+                model.extend(ops.iter().map(|op| (op.key().to_vec(), op.value().map(<[u8]>::to_vec))));
+            }
+            Ok(record.sequence + ops.len() as u64)
+        })
+        .unwrap();
+        assert_eq!(newest(&writes, 10), model.into_iter().collect::<Vec<_>>());
+        assert_eq!(writes.stretches.len(), 20);
+        assert!(writes.len_bytes() < log.len() * 9 / 10);
+    }
+}
