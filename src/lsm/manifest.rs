@@ -2,6 +2,7 @@
 //!
 //! `CURRENT` holds two lines: the manifest's name, and the CRC-32 of the first line as eight hexadecimal digits.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::checksum::crc32;
@@ -11,7 +12,7 @@ use crate::storage::Storage;
 use super::file_name::{CURRENT, CURRENT_TEMPORARY, FileName, manifest_name, parse};
 use super::log_file::{LogId, LogKind, LogWriter};
 use super::log_reader::{LogEnd, LogRecovery, read_log};
-use super::version_edit::{StoreState, VersionEdit};
+use super::version_edit::{NUM_LEVELS, Step, StoreState, TableRef, VersionEdit};
 
 /// A manifest open for appending.
 #[derive(Debug)]
@@ -31,8 +32,10 @@ const LIMIT_BYTES: u64 = 1 << 20;
 pub struct RecoveredManifest {
     /// The number in its name.
     pub number: u64,
-    /// All its edits in one.
+    /// All its edits in one, but for tables without a file.
     pub state: StoreState,
+    /// The number of such a table.
+    pub missing: Option<u64>,
     /// How it ended. After a torn tail the last edit may be missing: an unknown table is then not surely garbage.
     pub end: LogEnd,
 }
@@ -53,24 +56,30 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads the manifest that is in force.
+    /// Reads the manifest that is in force. Of tables with another number than those of `files`, if that is given, it keeps
+    /// just the number: most are removed by later edits, and eleven hostile bytes name another.
     ///
     /// # Errors
     /// `Io` of kind `NotFound`, naming the file, when `CURRENT` or the manifest is missing; damage of either, except for
     /// a tail that a crash tore, with file, field and offset; `Unsupported` for edits of a newer version.
-    pub fn recover(storage: &dyn Storage, dir: &Path) -> Result<RecoveredManifest> {
-        Self::read(storage, dir, read_current(storage, dir)?)
+    pub fn recover(storage: &dyn Storage, dir: &Path, files: Option<&BTreeSet<u64>>) -> Result<RecoveredManifest> {
+        Self::read(storage, dir, read_current(storage, dir)?, files)
     }
 
     /// Reads the manifest of that number.
     ///
     /// # Errors
     /// As [`Self::recover`].
-    pub(super) fn read(storage: &dyn Storage, dir: &Path, number: u64) -> Result<RecoveredManifest> {
+    pub(super) fn read(
+        storage: &dyn Storage,
+        dir: &Path,
+        number: u64,
+        files: Option<&BTreeSet<u64>>,
+    ) -> Result<RecoveredManifest> {
         let path = dir.join(manifest_name(number));
-        let mut state = StoreState::default();
+        let mut replay = Replay { state: StoreState::default(), files, missing: Default::default() };
         let end = read_log(storage, &path, log_id(number), LogRecovery::Strict, &mut |record| {
-            let edit = state.apply_encoded(record.payload, record.payload_offset)?;
+            let edit = replay.apply(record.payload, record.payload_offset)?;
             if record.sequence == 0 && edit.store_id.is_none() {
                 return Err(Error::Corrupt { field: Field::StoreId, offset: record.payload_offset });
             }
@@ -80,7 +89,8 @@ impl Manifest {
         if end.num_records == 0 {
             return Err(Error::Corrupt { field: Field::ManifestRecord, offset: end.valid_len_bytes }.in_file(&path));
         }
-        Ok(RecoveredManifest { number, state, end })
+        let missing = replay.missing.iter().flatten().next().copied();
+        Ok(RecoveredManifest { number, state: replay.state, missing, end })
     }
 
     /// Appends an edit and makes it durable.
@@ -105,6 +115,71 @@ impl Manifest {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
+    }
+}
+
+/// A manifest on the way from its first edit to its last.
+struct Replay<'f> {
+    state: StoreState,
+    files: Option<&'f BTreeSet<u64>>,
+    /// The numbers of tables without a file, of each level.
+    missing: [BTreeSet<u64>; NUM_LEVELS],
+}
+
+impl Replay<'_> {
+    /// Takes the step in the bytes of a record, as [`VersionEdit::decode`] and [`StoreState::apply`] would, and without holding
+    /// its tables twice, or those that have no file. Gives the step without them.
+    fn apply(&mut self, bytes: &[u8], offset: u64) -> Result<VersionEdit> {
+        let (mut any_removed, mut any_added) = (false, false);
+        let edit = VersionEdit::decode_with(bytes, offset, &mut |step| {
+            match step {
+                Step::Added(..) => any_added = true,
+                Step::Removed(..) => any_removed = true,
+            }
+            Ok(())
+        })?;
+        self.state.apply(&edit, offset)?;
+        // Removals first, so that a table can change its level in one edit.
+        if any_removed {
+            VersionEdit::decode_with(bytes, offset, &mut |step| match step {
+                Step::Removed(level, number) => self.remove(level, number, offset),
+                Step::Added(..) => Ok(()),
+            })?;
+        }
+        if any_added {
+            VersionEdit::decode_with(bytes, offset, &mut |step| match step {
+                Step::Added(level, table) => self.add(level, &table, offset),
+                Step::Removed(..) => Ok(()),
+            })?;
+            self.state.check_numbers(offset)?;
+        }
+        Ok(edit)
+    }
+
+    fn remove(&mut self, level: u8, number: u64, offset: u64) -> Result<()> {
+        if self.state.remove(level, number, offset)? {
+            return Ok(());
+        }
+        let missing = self.missing.get_mut(usize::from(level));
+        match missing.is_some_and(|missing| missing.remove(&number)) {
+            true => Ok(()),
+            false => Err(Error::Corrupt { field: Field::FileNumber, offset }),
+        }
+    }
+
+    fn add(&mut self, level: u8, table: &TableRef<'_>, offset: u64) -> Result<()> {
+        let number = table.keyless.number;
+        if self.files.is_none_or(|files| files.contains(&number)) {
+            return self.state.add(level, table, offset);
+        }
+        table.check(level, offset)?;
+        if self.missing.iter().any(|missing| missing.contains(&number)) {
+            return Err(Error::Corrupt { field: Field::FileNumber, offset });
+        }
+        if let Some(missing) = self.missing.get_mut(usize::from(level)) {
+            missing.insert(number);
+        }
+        Ok(())
     }
 }
 

@@ -148,22 +148,46 @@ fn an_impossible_edit_is_damage() {
         assert!(matches!(error, Error::Corrupt { field, offset: 55 } if field == expected), "{edit:?}: {error}");
         let (memory, dir, mut manifest) = open();
         manifest.append(&edit).unwrap();
-        let error = Manifest::recover(&memory, dir).unwrap_err();
-        assert!(error.is_damage() && error.to_string().starts_with("/db/MANIFEST-000001: "), "{error}");
+        for files in [None, Some(BTreeSet::from([3, 8])), Some(BTreeSet::from([3]))] {
+            let error = Manifest::recover(&memory, dir, files.as_ref()).unwrap_err();
+            assert!(error.is_damage() && error.to_string().starts_with("/db/MANIFEST-000001: "), "{error}");
+        }
     }
 }
 
 #[test]
 fn a_new_manifest_takes_over_and_one_that_exists_is_not_overwritten() {
     let (memory, dir) = written();
-    let state = Manifest::recover(&memory, dir).unwrap().state;
+    let state = Manifest::recover(&memory, dir, None).unwrap().state;
     memory.create(&dir.join(CURRENT_TEMPORARY)).unwrap().write_all(b"left by a crash").unwrap();
     assert!(Manifest::create(&memory, dir, 1, &state.snapshot()).is_err());
     Manifest::create(&memory, dir, 2, &state.snapshot()).unwrap();
     assert_eq!(memory.list(dir).unwrap(), ["CURRENT", "MANIFEST-000001", "MANIFEST-000002"]);
     memory.remove(&dir.join("MANIFEST-000001")).unwrap();
-    let recovered = Manifest::recover(&memory, dir).unwrap();
+    let recovered = Manifest::recover(&memory, dir, None).unwrap();
     assert_eq!((recovered.number, recovered.state), (2, state));
+}
+
+#[test]
+fn of_a_table_without_a_file_only_its_number_is_kept_until_it_is_removed() {
+    let (memory, dir) = written();
+    // Of 3, 4 and 8, the second is gone in the end.
+    for (files, missing) in [(vec![3, 8], None), (vec![3, 4, 8, 9], None), (vec![3, 4], Some(8)), (vec![8], Some(3))] {
+        let files = files.into_iter().collect();
+        let recovered = Manifest::recover(&memory, dir, Some(&files)).unwrap();
+        assert_eq!(recovered.missing, missing, "{files:?}");
+        let mut state = state_after(&edits());
+        state.levels.iter_mut().for_each(|tables| tables.retain(|table| files.contains(&table.number)));
+        assert_eq!(recovered.state, state, "{files:?}");
+    }
+    for edit in [vec![(6, 8)], vec![(1, 4)], vec![(7, 8)], vec![(1, 8), (1, 8)]] {
+        let (memory, dir, mut manifest) = open();
+        manifest.append(&VersionEdit { removed: edit.clone(), ..VersionEdit::default() }).unwrap();
+        for files in [BTreeSet::new(), BTreeSet::from([3, 8])] {
+            let error = Manifest::recover(&memory, dir, Some(&files)).unwrap_err();
+            assert!(error.is_damage(), "{edit:?} {files:?} {error}");
+        }
+    }
 }
 
 #[test]
@@ -171,7 +195,7 @@ fn a_missing_file_is_named() {
     for missing in ["CURRENT", "MANIFEST-000001"] {
         let (memory, dir) = written();
         memory.remove(&dir.join(missing)).unwrap();
-        let error = Manifest::recover(&memory, dir).unwrap_err();
+        let error = Manifest::recover(&memory, dir, None).unwrap_err();
         assert!(matches!(error.root(), Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound), "{error}");
         assert!(matches!(&error, Error::InFile { path, .. } if *path == dir.join(missing)), "{error}");
     }
@@ -191,7 +215,7 @@ fn any_change_to_current_is_noticed() {
     changed.extend([[&sound[..], b"\n"].concat(), vec![0; 25], current_content("000001.log").into_bytes()]);
     for bytes in changed {
         overwrite(&memory, &path, &bytes);
-        let error = Manifest::recover(&memory, dir).unwrap_err();
+        let error = Manifest::recover(&memory, dir, None).unwrap_err();
         assert!(matches!(error.root(), Error::Corrupt { field: Field::CurrentFile, offset: 0 }), "{error}");
         assert!(error.to_string().starts_with("/db/CURRENT: "), "{error}");
     }
@@ -209,7 +233,7 @@ fn a_damaged_manifest_is_an_error_except_for_a_torn_tail() {
     assert_eq!(ends[4], sound.len());
     for len in 0..sound.len() {
         overwrite(&memory, &path, &sound[..len]);
-        let recovered = Manifest::recover(&memory, dir);
+        let recovered = Manifest::recover(&memory, dir, None);
         match ends[1..].iter().filter(|&&end| end <= len).count() {
             0 => assert!(recovered.unwrap_err().is_damage()),
             whole => {
@@ -223,7 +247,7 @@ fn a_damaged_manifest_is_an_error_except_for_a_torn_tail() {
         let mut bytes = sound.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         overwrite(&memory, &path, &bytes);
-        let error = Manifest::recover(&memory, dir).unwrap_err();
+        let error = Manifest::recover(&memory, dir, None).unwrap_err();
         assert!(error.is_damage() && error.to_string().starts_with("/db/MANIFEST-000001: "), "{bit} {error}");
     }
 }
@@ -232,7 +256,7 @@ fn a_damaged_manifest_is_an_error_except_for_a_torn_tail() {
 fn a_first_edit_that_is_no_snapshot_is_damage() {
     let (memory, dir) = store();
     Manifest::create(&memory, dir, 1, &VersionEdit { log_number: Some(1), ..VersionEdit::default() }).unwrap();
-    let error = Manifest::recover(&memory, dir).unwrap_err();
+    let error = Manifest::recover(&memory, dir, None).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::StoreId, offset: 72 }), "{error}");
 }
 
@@ -241,7 +265,7 @@ fn an_edit_that_changes_nothing_is_refused_and_harms_nothing() {
     let (memory, dir, mut manifest) = open();
     assert!(matches!(manifest.append(&VersionEdit::default()).unwrap_err(), Error::InvalidArgument { .. }));
     manifest.append(&VersionEdit { log_number: Some(6), ..VersionEdit::default() }).unwrap();
-    assert_eq!(Manifest::recover(&memory, dir).unwrap().state.log_number, 6);
+    assert_eq!(Manifest::recover(&memory, dir, None).unwrap().state.log_number, 6);
 }
 
 /// A store with a manifest, and the number of the next operation on it.
@@ -265,11 +289,11 @@ fn whatever_fails_while_manifests_change_the_store_has_the_one_or_the_other() {
             storage.fail(Fault { from: next + more, kind, is_lasting: true });
             let result = Manifest::create(&storage, dir, 2, &expected.snapshot());
             for crash in Crash::ALL {
-                let found = Manifest::recover(&storage.after(crash, more), dir).unwrap();
+                let found = Manifest::recover(&storage.after(crash, more), dir, None).unwrap();
                 assert_eq!(found.state, expected, "{more} {kind:?} {crash:?}");
             }
             storage.heal();
-            assert_eq!(Manifest::recover(&storage, dir).unwrap().state, expected, "{more}");
+            assert_eq!(Manifest::recover(&storage, dir, None).unwrap().state, expected, "{more}");
             match result {
                 Ok(_) => break,
                 Err(error) => assert!(matches!(error.root(), Error::Io(_)), "{error}"),
@@ -290,8 +314,8 @@ fn after_a_failed_append_a_manifest_refuses_more_and_recovers_with_or_without_th
         let edit = VersionEdit { log_number: Some(66), ..VersionEdit::default() };
         assert!(matches!(manifest.append(&edit).unwrap_err().root(), Error::Io(_)));
         assert!(matches!(manifest.append(&edit).unwrap_err().root(), Error::Poisoned { .. }));
-        assert_eq!(Manifest::recover(&storage, dir).unwrap().state.log_number, expected);
-        let after = Manifest::recover(&storage.after(Crash::Dropped, 0), dir).unwrap();
+        assert_eq!(Manifest::recover(&storage, dir, None).unwrap().state.log_number, expected);
+        let after = Manifest::recover(&storage.after(Crash::Dropped, 0), dir, None).unwrap();
         assert_eq!(after.state.log_number, 5);
     }
 }
@@ -316,6 +340,7 @@ fn a_table_newer_than_all_writes_is_refused_for_it_would_hide_those_to_come() {
     let (memory, dir) = store();
     let add = VersionEdit { last_sequence: Some(77), added: vec![(0, table(3))], ..VersionEdit::default() };
     Manifest::create(&memory, dir, 1, &first_edit()).unwrap().append(&add).unwrap();
+    memory.create(&dir.join("000003.sst")).unwrap();
     let options = crate::Options { storage: std::sync::Arc::new(memory), ..crate::Options::default() };
     let error = crate::Db::open(dir, options).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::LogSequence, .. }), "{error}");

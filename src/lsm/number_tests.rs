@@ -24,7 +24,7 @@ fn store(change: impl FnOnce(&mut StoreState)) -> Memory {
     let db = Db::open(DIR, options(&storage)).unwrap();
     (0..10u8).for_each(|i| db.put(&[i], b"value").unwrap());
     db.close().unwrap();
-    let mut state = Manifest::recover(&storage, Path::new(DIR)).unwrap().state;
+    let mut state = Manifest::recover(&storage, Path::new(DIR), None).unwrap().state;
     state.next_file_number = 101;
     change(&mut state);
     Manifest::create(&storage, Path::new(DIR), 100, &state.snapshot()).unwrap();

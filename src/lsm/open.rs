@@ -1,6 +1,5 @@
 //! Opening a store: its lock, its manifest, its tables, its logs, and what a crash left over.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -170,27 +169,27 @@ pub(super) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
 /// The manifest, ready to be appended to.
 fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<(Registry, KeyHasher)> {
     let storage = options.storage.as_ref();
-    let recovered = Manifest::recover(storage, dir)?;
+    let names = storage.list(dir)?;
+    let tables = names
+        .iter()
+        .filter_map(|name| if let Some(FileName::Table(number)) = parse(name) { Some(number) } else { None });
+    let recovered = Manifest::recover(storage, dir, Some(&tables.collect()))?;
     let path = dir.join(manifest_name(recovered.number));
     let mut state = recovered.state;
     // Under another secret every filter would deny keys that are there. Nobody is to wonder about a slow store either.
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     in_order(&state, &path)?;
     // Numbers given out since the last edit must not be given out again.
-    let mut tables = BTreeSet::new();
-    for name in storage.list(dir)? {
+    for name in names {
         if let Some(number) = number_in(&name) {
             in_range(number, Field::FileNumber, &dir.join(&name))?;
             state.next_file_number = state.next_file_number.max(number + 1);
         }
-        if let Some(FileName::Table(number)) = parse(&name) {
-            tables.insert(number);
-        }
     }
-    // Before anything is written, and before as many are opened as a manifest may claim.
-    if let Some(table) = state.levels.iter().flatten().find(|table| !tables.contains(&table.number)) {
+    // Before anything is written.
+    if let Some(number) = recovered.missing {
         let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(Error::Io(missing).in_file(&dir.join(table_name(table.number))));
+        return Err(Error::Io(missing).in_file(&dir.join(table_name(number))));
     }
     if !recovered.end.is_clean() {
         reports.add_tail(recovered.end.tail(&path));

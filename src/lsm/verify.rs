@@ -128,7 +128,7 @@ impl Db {
     fn verify_manifest(&self, report: &mut VerifyReport) -> Result<()> {
         // With the lock no edit is on its way.
         let registry = lock(&self.shared.registry);
-        let found = Manifest::recover(self.shared.options.storage.as_ref(), &self.shared.dir);
+        let found = Manifest::recover(self.shared.options.storage.as_ref(), &self.shared.dir, None);
         let Some(found) = report.note(found)? else { return Ok(()) };
         let corrupt = |field, offset| Error::Corrupt { field, offset };
         if found.number != registry.manifest.number() {

@@ -126,20 +126,23 @@ impl VersionEdit {
     /// `Unsupported { field: ManifestTag, .. }` for a field of a newer version, `Corrupt` for bytes that are no edit, or
     /// that give a single value twice.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<Self> {
-        let mut added = Vec::new();
-        let edit = Self::decode_with(bytes, offset, &mut |level, table| {
-            added.push((level, table.to_meta()));
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        let edit = Self::decode_with(bytes, offset, &mut |step| {
+            match step {
+                Step::Added(level, table) => added.push((level, table.to_meta())),
+                Step::Removed(level, number) => removed.push((level, number)),
+            }
             Ok(())
         })?;
-        Ok(Self { added, ..edit })
+        Ok(Self { added, removed, ..edit })
     }
 
-    /// [`Self::decode`], where `added` gets the new tables and takes memory for them or not: of all that an edit may hold,
-    /// they take the most for each of its bytes.
-    fn decode_with<'a>(
+    /// [`Self::decode`], where `visit` gets what happens to tables and takes memory for it or not: of all that an edit may
+    /// hold, it takes the most for each of its bytes.
+    pub(super) fn decode_with<'a>(
         bytes: &'a [u8],
         offset: u64,
-        added: &mut dyn FnMut(u8, TableRef<'a>) -> Result<()>,
+        visit: &mut dyn FnMut(Step<'a>) -> Result<()>,
     ) -> Result<Self> {
         let mut edit = Self::default();
         let mut cursor = Cursor::new(bytes, offset);
@@ -160,15 +163,23 @@ impl VersionEdit {
                 TAG_LAST_SEQUENCE => {
                     once(edit.last_sequence.replace(cursor.take_varint(Field::LogSequence)?).is_some())?;
                 }
-                TAG_ADDED => added(cursor.take_u8(Field::Level)?, TableRef::take(&mut cursor)?)?,
+                TAG_ADDED => visit(Step::Added(cursor.take_u8(Field::Level)?, TableRef::take(&mut cursor)?))?,
                 TAG_REMOVED => {
-                    edit.removed.push((cursor.take_u8(Field::Level)?, cursor.take_varint(Field::FileNumber)?));
+                    visit(Step::Removed(cursor.take_u8(Field::Level)?, cursor.take_varint(Field::FileNumber)?))?;
                 }
                 found => return Err(Error::Unsupported { field: Field::ManifestTag, found }),
             }
         }
         Ok(edit)
     }
+}
+
+/// What an edit does to a table.
+pub(super) enum Step<'a> {
+    /// It is one of that level from now on.
+    Added(u8, TableRef<'a>),
+    /// The table of that level and number is one no longer.
+    Removed(u8, u64),
 }
 
 fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
@@ -180,13 +191,18 @@ fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
 }
 
 /// A [`TableMeta`] without its keys, which are still where they were read from.
-struct TableRef<'a> {
-    keyless: TableMeta,
+pub(super) struct TableRef<'a> {
+    pub(super) keyless: TableMeta,
     smallest: &'a [u8],
     largest: &'a [u8],
 }
 
 impl<'a> TableRef<'a> {
+    fn of(meta: &'a TableMeta) -> Self {
+        let keyless = TableMeta { smallest: Vec::new(), largest: Vec::new(), ..*meta };
+        Self { keyless, smallest: &meta.smallest, largest: &meta.largest }
+    }
+
     fn take(cursor: &mut Cursor<'a>) -> Result<Self> {
         let number = cursor.take_varint(Field::FileNumber)?;
         let len_bytes = cursor.take_varint(Field::ManifestRecord)?;
@@ -200,8 +216,27 @@ impl<'a> TableRef<'a> {
         Ok(Self { keyless, smallest, largest })
     }
 
-    fn to_meta(&self) -> TableMeta {
+    pub(super) fn to_meta(&self) -> TableMeta {
         TableMeta { smallest: self.smallest.to_vec(), largest: self.largest.to_vec(), ..self.keyless.clone() }
+    }
+
+    /// # Errors
+    /// `Corrupt`, with `offset`, where the edit lies in its file, as of [`StoreState::apply`].
+    pub(super) fn check(&self, level: u8, offset: u64) -> Result<()> {
+        let corrupt = |field| Err(Error::Corrupt { field, offset });
+        if self.smallest > self.largest {
+            return corrupt(Field::Key);
+        }
+        if self.keyless.smallest_sequence > self.keyless.largest_sequence {
+            return corrupt(Field::LogSequence);
+        }
+        if self.keyless.num_tombstones > self.keyless.num_entries {
+            return corrupt(Field::ManifestRecord);
+        }
+        if usize::from(level) >= NUM_LEVELS {
+            return corrupt(Field::Level);
+        }
+        Ok(())
     }
 }
 
@@ -260,57 +295,39 @@ impl StoreState {
         self.log_number = edit.log_number.unwrap_or(self.log_number);
         self.next_file_number = edit.next_file_number.unwrap_or(self.next_file_number);
         self.last_sequence = edit.last_sequence.unwrap_or(self.last_sequence);
-        for (level, number) in &edit.removed {
-            let tables = self.levels.get_mut(usize::from(*level)).ok_or(corrupt(Field::Level))?;
-            let place = tables.iter().position(|table| table.number == *number).ok_or(corrupt(Field::FileNumber))?;
-            tables.remove(place);
-        }
-        edit.added.iter().try_for_each(|(level, table)| self.add(*level, table.clone(), offset))?;
+        edit.removed.iter().try_for_each(|&(level, number)| match self.remove(level, number, offset)? {
+            true => Ok(()),
+            false => Err(corrupt(Field::FileNumber)),
+        })?;
+        edit.added.iter().try_for_each(|(level, table)| self.add(*level, &TableRef::of(table), offset))?;
         if edit.added.is_empty() { Ok(()) } else { self.check_numbers(offset) }
     }
 
-    /// Takes the step in the bytes of a manifest record, as [`VersionEdit::decode`] and [`Self::apply`] would, and without
-    /// holding its tables twice. Gives the step without them.
+    /// Whether the table was there.
     ///
     /// # Errors
-    /// As theirs.
-    pub fn apply_encoded(&mut self, bytes: &[u8], offset: u64) -> Result<VersionEdit> {
-        let mut counts = [0; NUM_LEVELS];
-        let edit = VersionEdit::decode_with(bytes, offset, &mut |level, _| {
-            counts.get_mut(usize::from(level)).into_iter().for_each(|count| *count += 1);
-            Ok(())
-        })?;
-        self.apply(&edit, offset)?;
-        // Each count is of entries that are there.
-        self.levels.iter_mut().zip(counts).for_each(|(tables, count)| tables.reserve(count));
-        let mut any = false;
-        VersionEdit::decode_with(bytes, offset, &mut |level, table| {
-            any = true;
-            self.add(level, table.to_meta(), offset)
-        })?;
-        if any {
-            self.check_numbers(offset)?;
-        }
-        Ok(edit)
+    /// As of [`Self::apply`].
+    pub(super) fn remove(&mut self, level: u8, number: u64, offset: u64) -> Result<bool> {
+        let level = self.levels.get_mut(usize::from(level));
+        let tables = level.ok_or(Error::Corrupt { field: Field::Level, offset })?;
+        let place = tables.iter().position(|table| table.number == number);
+        place.into_iter().for_each(|place| drop(tables.remove(place)));
+        Ok(place.is_some())
     }
 
-    fn add(&mut self, level: u8, table: TableMeta, offset: u64) -> Result<()> {
-        let corrupt = |field| Error::Corrupt { field, offset };
-        if table.smallest > table.largest {
-            return Err(corrupt(Field::Key));
-        }
-        if table.smallest_sequence > table.largest_sequence {
-            return Err(corrupt(Field::LogSequence));
-        }
-        if table.num_tombstones > table.num_entries {
-            return Err(corrupt(Field::ManifestRecord));
-        }
-        self.levels.get_mut(usize::from(level)).ok_or(corrupt(Field::Level))?.push(table);
+    /// # Errors
+    /// As of [`Self::apply`], but for the table's number: [`Self::check_numbers`] compares those.
+    pub(super) fn add(&mut self, level: u8, table: &TableRef<'_>, offset: u64) -> Result<()> {
+        table.check(level, offset)?;
+        self.levels.get_mut(usize::from(level)).into_iter().for_each(|tables| tables.push(table.to_meta()));
         Ok(())
     }
 
     /// No two tables have one number.
-    fn check_numbers(&self, offset: u64) -> Result<()> {
+    ///
+    /// # Errors
+    /// As of [`Self::apply`].
+    pub(super) fn check_numbers(&self, offset: u64) -> Result<()> {
         let mut numbers: Vec<u64> = Vec::with_capacity(self.levels.iter().map(Vec::len).sum());
         numbers.extend(self.levels.iter().flatten().map(|table| table.number));
         numbers.sort_unstable();

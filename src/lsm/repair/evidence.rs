@@ -117,7 +117,7 @@ impl ManifestEvidence {
     /// Reads a manifest as far as possible.
     fn read(&mut self, storage: &dyn Storage, dir: &Path, number: u64) -> Result<()> {
         let path = dir.join(manifest_name(number));
-        let strict = Manifest::read(storage, dir, number).and_then(|recovered| {
+        let strict = Manifest::read(storage, dir, number, None).and_then(|recovered| {
             in_order(&recovered.state, &path)?;
             Ok(recovered)
         });
