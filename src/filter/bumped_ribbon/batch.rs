@@ -64,10 +64,8 @@ impl Geometry {
         match group.lines(bytes) {
             Some(lines) => {
                 for (answer, ((block, (low, high)), sum)) in answers.iter_mut().zip(columns) {
-                    *answer = match lines.get(block..block + 2) {
-                        Some([first, second]) => kernel.of_blocks(first, second, low, high) == sum,
-                        _ => true,
-                    };
+                    let pair = lines.get(block..).and_then(<[_]>::first_chunk);
+                    *answer = pair.is_none_or(|[first, second]| kernel.of_blocks(first, second, low, high) == sum);
                 }
             }
             None => {
