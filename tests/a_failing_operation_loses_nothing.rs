@@ -8,6 +8,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{DIR, Random, key};
@@ -163,6 +164,41 @@ fn once() {
 #[test]
 fn from_then_on() {
     try_every(true);
+}
+
+#[test]
+fn a_recovery_that_fails_anywhere_brings_in_each_write_once() {
+    // Each record becomes a table, none is merged.
+    let quiet = |storage: &Faulty| Options { auto_compaction: false, write_buffer_bytes: 1, ..options(storage) };
+    let is_table = |path: &Path| path.to_string_lossy().contains(".sst");
+    let storage = Faulty::new();
+    let db = Db::open(DIR, Options { write_buffer_bytes: 1 << 20, ..options(&storage) }).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), &key(i)).unwrap());
+    let killed = storage.after(Crash::Kept, 0);
+    for is_lasting in [false, true] {
+        let mut failed = 0;
+        for from in 0.. {
+            let image = killed.after(Crash::Kept, 0);
+            image.fail(Fault { from: image.operations() + from, kind: FaultKind::Io, is_lasting });
+            failed += u64::from(Db::open(DIR, quiet(&image)).is_err());
+            let struck = image.struck();
+            image.heal();
+            let is_writing = |operation| matches!(operation, Operation::Create | Operation::Write | Operation::Sync);
+            if !is_lasting && struck.iter().any(|(operation, path)| is_writing(*operation) && is_table(path)) {
+                assert_eq!(common::files(&image, Path::new(DIR), ".sst"), Vec::<PathBuf>::new(), "{from} {struck:?}");
+            }
+            for image in [image.after(Crash::Dropped, 0), image] {
+                let db = Db::open(DIR, quiet(&image)).unwrap();
+                let total = db.stats().total;
+                assert_eq!((total.tables, total.keys), (10, 10), "{from} {struck:?}");
+                assert!((0..10).all(|i| db.get(&key(i)).unwrap() == Some(key(i))), "{from} {struck:?}");
+            }
+            if struck.is_empty() {
+                break;
+            }
+        }
+        assert!(failed > 50, "{failed}");
+    }
 }
 
 #[test]

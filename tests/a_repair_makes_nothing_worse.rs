@@ -9,8 +9,9 @@ use std::path::Path;
 
 use common::{DIR, files, forget_manifest, image, key, quiet};
 use filterblock::lsm::{Durability, RepairMode, RepairReport};
+use filterblock::sstable::Loss;
 use filterblock::storage::Memory;
-use filterblock::storage::faulty::{Crash, Faulty, Operation};
+use filterblock::storage::faulty::{Crash, Fault, FaultKind, Faulty, Moment, Operation};
 use filterblock::{Db, Options};
 
 fn on(storage: &Faulty) -> Options {
@@ -94,6 +95,46 @@ fn what_a_log_still_holds_is_not_lost_with_a_table_of_it_that_no_manifest_names(
             assert_eq!(missing(&image), 0, "with a manifest: {has_manifest}; repaired:\n{report}");
         }
     }
+}
+
+/// Wherever an open fails, what it leaves behind (a log without writes among it) costs a repair nothing.
+#[test]
+fn nor_after_an_open_that_failed() {
+    let storage = Faulty::new();
+    let db = Db::open(DIR, on(&storage)).unwrap();
+    (0..40).for_each(|i| db.put(&key(i), b"a value of some length").unwrap());
+    storage.record();
+    db.flush().unwrap();
+    drop(db);
+    let moments = storage.moments();
+    let is_table = |path: &Path| path.to_string_lossy().contains(".sst");
+    let named = |moment: &&Moment| moment.operation == Operation::Rename && is_table(&moment.path);
+    let crashed = moments.iter().skip_while(|moment| !named(moment)).nth(1).unwrap().after(Crash::Kept, 0);
+    let table = files(&crashed, Path::new(DIR), ".sst").remove(0);
+    crashed.damage(&table, |bytes| bytes[100] ^= 1).unwrap();
+    let mut failed = 0;
+    for from in 0.. {
+        let image = crashed.after(Crash::Kept, 0);
+        image.fail(Fault { from: image.operations() + from, kind: FaultKind::Io, is_lasting: true });
+        let opened = Db::open(DIR, on(&image)).map(drop);
+        image.heal();
+        if opened.is_ok() {
+            break;
+        }
+        failed += 1;
+        for has_manifest in [true, false] {
+            let image = image.after(Crash::Kept, 0);
+            if !has_manifest {
+                forget_manifest(&image);
+            }
+            let report = Db::repair(DIR, on(&image), RepairMode::Write).unwrap();
+            let db = Db::open(DIR, on(&image)).unwrap();
+            let missing = (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count();
+            let lost = report.losses.iter().any(Loss::holds_keys);
+            assert_eq!((missing, lost), (0, false), "{from}, with a manifest: {has_manifest}:\n{report}");
+        }
+    }
+    assert!(failed > 20, "{failed}");
 }
 
 #[test]

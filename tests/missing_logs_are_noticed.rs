@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{DIR, assert_names, change, files, image, key, quiet, scan_all};
+use common::{DIR, assert_names, change, files, image, key, quiet, replace, scan_all};
 use filterblock::lsm::{Durability, LogRecovery};
 use filterblock::storage::{Memory, Storage};
 use filterblock::{Db, Error, Field, Options};
@@ -96,14 +96,13 @@ fn a_log_behind_the_one_named_that_was_cut_to_nothing_is_told() {
     assert!(reports.len() == 1 && reports[0].starts_with("/store/000009.log: "), "{reports:?}");
 }
 
-/// The manifest has lost its last edit, that of a flush, at the end of a record; the log behind it has no writes, but says which
-/// are before it.
-#[test]
-fn writes_that_only_the_header_of_a_log_misses_are_given_up_once() {
+/// Ten writes in a table whose naming the manifest has lost, at the end of a record, and `more` in the log behind it.
+fn lost_edit(more: u64) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, sync(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
     db.flush().unwrap();
+    (10..10 + more).for_each(|i| db.put(&key(i), b"value").unwrap());
     let crashed = image(&storage);
     let manifest = files(&crashed, Path::new(DIR), "MANIFEST-").remove(0);
     change(&crashed, &manifest, |bytes| {
@@ -114,13 +113,43 @@ fn writes_that_only_the_header_of_a_log_misses_are_given_up_once() {
         }
         bytes.truncate(last);
     });
+    crashed
+}
+
+fn reports_missing(db: &Db, what: &str) -> bool {
+    db.stats().reports.iter().any(|report| report.contains(what))
+}
+
+#[test]
+fn writes_that_only_the_header_of_a_log_misses_are_given_up_once() {
+    let crashed = lost_edit(0);
     let error = Db::open(DIR, quiet(&image(&crashed))).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::LogHeader, .. }), "{error}");
     let db = Db::open(DIR, salvage(&crashed)).unwrap();
-    assert!(db.stats().reports.iter().any(|report| report.contains("10 writes before it")), "{:?}", db.stats().reports);
+    assert!(reports_missing(&db, "10 writes before it are missing"), "{:?}", db.stats().reports);
     db.close().unwrap();
     // As nothing was written since, only the manifest can tell that they were given up.
     let db = Db::open(DIR, quiet(&crashed)).unwrap();
     assert_eq!((scan_all(&db), db.stats().reports), (vec![], vec![]));
+    assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
+}
+
+/// A log that is no log of the store is an error also to salvage, wherever it lies.
+#[test]
+fn a_salvage_that_fails_gives_nothing_up() {
+    let crashed = lost_edit(10);
+    let log = files(&crashed, Path::new(DIR), ".log").remove(0);
+    let foreign = Path::new(DIR).join("000050.log");
+    replace(&crashed, &foreign, &crashed.read(&log).unwrap());
+    for _ in 0..2 {
+        let error = Db::open(DIR, salvage(&crashed)).unwrap_err();
+        assert_names(&error, &foreign);
+    }
+    crashed.remove(&foreign).unwrap();
+    assert!(Db::open(DIR, quiet(&crashed)).is_err());
+    let db = Db::open(DIR, salvage(&crashed)).unwrap();
+    assert!(reports_missing(&db, "10 writes before it are missing"), "{:?}", db.stats().reports);
+    assert_eq!(scan_all(&db).len(), 10);
+    // What may be the only copy of them is still there.
     assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
 }

@@ -90,27 +90,27 @@ fn damage_in_the_middle_of_a_log_is_an_error_with_file_and_offset_and_can_be_sal
 }
 
 #[test]
-fn writes_that_an_interrupted_recovery_has_brought_in_are_not_brought_in_again() {
+fn an_open_that_fails_brings_nothing_in_and_the_next_brings_in_each_write_once() {
     let crashed = ten_writes();
     let log = log_with_records(&crashed);
     let whole = crashed.read(&log).unwrap();
     let record_len = (whole.len() - 48) / 10;
-    for damaged in 1..9 {
+    for damaged in 0..9 {
         let storage = image(&crashed);
-        // Each record becomes a table as it is read.
+        // Each record becomes a table.
         let small = || Options { write_buffer_bytes: 1, ..quiet(&storage) };
         change(&storage, &log, |bytes| bytes[48 + damaged * record_len + 30] ^= 1);
         Db::open(DIR, small()).unwrap_err();
+        assert_eq!(files(&storage, Path::new(DIR), ".sst"), Vec::<std::path::PathBuf>::new(), "{damaged}");
         change(&storage, &log, |bytes| bytes.copy_from_slice(&whole));
-        assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), damaged);
         let db = Db::open(DIR, small()).unwrap();
         let total = db.stats().total;
         assert_eq!((total.tables, total.keys, scan_all(&db).len()), (10, 10, 10), "{damaged}");
     }
 }
 
-/// Larger than what is sorted at a time (64 KiB of places, at least), so that the log is gone through more than once; and than
-/// what a filter is built of in such a buffer.
+/// The places of its writes are more than are sorted at a time, so that the log is gone through more than once, and their hashes
+/// more than a filter is built of.
 #[test]
 fn a_batch_far_larger_than_the_write_buffer_comes_back_whole_and_gets_its_filter_when_it_is_merged() {
     let storage = Memory::new();
@@ -124,8 +124,8 @@ fn a_batch_far_larger_than_the_write_buffer_comes_back_whole_and_gets_its_filter
             batch.delete(&key).unwrap();
             model.remove(&key);
         } else {
-            batch.put(&key, &i.to_le_bytes()).unwrap();
-            model.insert(key, i.to_le_bytes().to_vec());
+            batch.put(&key, &i.to_le_bytes()[..2]).unwrap();
+            model.insert(key, i.to_le_bytes()[..2].to_vec());
         }
     }
     db.write(batch).unwrap();

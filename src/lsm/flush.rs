@@ -93,12 +93,12 @@ impl Shared {
     /// # Errors
     /// That of the writer, which leaves nothing behind.
     fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
-        self.write_level_0(memtable.num_entries(), memtable.sequences(), true, |writer| {
+        self.write_level_0(memtable.num_entries(), memtable.sequences(), true, &[], |writer| {
             memtable.for_each_newest(|key, value| writer.add(key, value))
         })
     }
 
-    /// Writes a new file for level 0, of about `num_keys` keys, which `add_all` adds.
+    /// Writes a new file for level 0, of at most `num_keys` keys, which `add_all` adds; `others` are to be installed with it.
     ///
     /// # Errors
     /// That of the writer, which leaves nothing behind, or of `add_all`.
@@ -107,11 +107,13 @@ impl Shared {
         num_keys: u64,
         sequences: (u64, u64),
         with_filter: bool,
+        others: &[Arc<StoredTable>],
         add_all: impl FnOnce(&mut TableWriter<'_>) -> Result<()>,
     ) -> Result<Arc<StoredTable>> {
         let number = self.new_file_number();
         let path = self.dir.join(table_name(number));
-        let mut levels = self.state.load().version.level_shapes(&HashSet::new());
+        let others = others.iter().map(|other| (0, Arc::clone(other))).collect();
+        let mut levels = self.state.load().version.with(&[], others).level_shapes(&HashSet::new());
         if let Some(level_0) = levels.first_mut() {
             level_0.num_keys = level_0.num_keys.saturating_add(num_keys);
             level_0.num_tables += 1;
@@ -121,6 +123,7 @@ impl Shared {
         let mut options = self.table_options(number, &shape, sequences);
         options.filter = options.filter.filter(|_| with_filter);
         let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
+        writer.reserve(usize::try_from(num_keys).unwrap_or_default());
         add_all(&mut writer)?;
         self.open_table(table_meta(number, writer.finish()?, sequences))
     }

@@ -24,9 +24,6 @@ pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
 /// However small the write buffer, writes are sorted in so much memory.
 const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
 
-/// What a key takes of the memory in which a filter is built: its hash, in an array that doubles.
-const KEY_OF_FILTER_LEN_BYTES: usize = 16;
-
 /// Brings the writes of all logs that are still needed into tables of level 0.
 ///
 /// # Errors
@@ -47,24 +44,30 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
         shared.missing_log(oldest_needed)?;
     }
-    let mut replay = Replay { shared, last_sequence: shared.state.last_visible(), has_gap: false };
-    for number in numbers {
-        replay.read(number, oldest_needed)?;
+    let read = |number: u64| Ok((number, shared.options.storage.read(&shared.dir.join(log_name(number)))?));
+    let logs = numbers.into_iter().map(read).collect::<Result<Vec<_>>>()?;
+    let last_sequence = shared.state.last_visible();
+    let mut replay = Replay { shared, groups: Vec::new(), last_sequence, has_gap: false };
+    for (number, log) in &logs {
+        replay.read(*number, log, oldest_needed)?;
     }
-    let Replay { last_sequence, has_gap, .. } = replay;
+    // Up to here nothing was brought in: with the first table that is installed, what is missing before it is given up, and no
+    // later recovery, and no repair, knows that it was missing.
+    let Replay { groups, last_sequence, has_gap, .. } = replay;
     if has_gap {
         // What is missing may be in a table whose naming was lost.
         let state = lock(&shared.registry).state.clone();
         set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
     }
     if last_sequence > shared.state.last_visible() {
+        let tables = write_tables(shared, &groups)?;
         shared.state.make_visible(last_sequence);
         // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
         // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
         // failure that they do not, writes would be missing in the middle.
-        if last_sequence > lock(&shared.registry).state.last_sequence {
-            install(shared, None, last_sequence)?;
-        }
+        let added = tables.iter().map(|stored| (0, stored.meta.clone())).collect();
+        let edit = VersionEdit { last_sequence: Some(last_sequence), added, ..VersionEdit::default() };
+        shared.install(edit, tables.into_iter().map(|stored| (0, stored)).collect(), |_| {})?;
         let mut log = lock(&shared.log);
         log.last_sequence = last_sequence;
         shared.rotate(&mut log)?;
@@ -74,14 +77,31 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     shared.install(VersionEdit { log_number, ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 
-/// From now on all writes up to `last_sequence` are in tables, the last in this new one of level 0, or lost.
-fn install(shared: &Shared, stored: Option<Arc<StoredTable>>, last_sequence: u64) -> Result<()> {
-    let edit = VersionEdit {
-        last_sequence: Some(last_sequence),
-        added: stored.iter().map(|stored| (0, stored.meta.clone())).collect(),
-        ..VersionEdit::default()
-    };
-    shared.install(edit, stored.into_iter().map(|stored| (0, stored)).collect(), |_| {})
+/// Makes a table of each group of writes.
+fn write_tables(shared: &Shared, groups: &[LoggedWrites<'_>]) -> Result<Vec<Arc<StoredTable>>> {
+    let mut tables: Vec<Arc<StoredTable>> = Vec::new();
+    for group in groups {
+        match write_table(shared, group, &tables) {
+            Ok(stored) => tables.push(stored),
+            Err(error) => {
+                tables.iter().for_each(|stored| stored.mark_obsolete());
+                return Err(error);
+            }
+        }
+    }
+    Ok(tables)
+}
+
+fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTable>]) -> Result<Arc<StoredTable>> {
+    let buffer_len_bytes = shared.options.write_buffer_bytes.max(MIN_SORTED_LEN_BYTES);
+    // With a part of the log's length, how often it is gone through has a bound, however long it is.
+    let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
+    // More keys than that, each in fewer than sixteen bytes, have hashes that would take more than half the log's length.
+    let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
+    let with_filter = group.num_writes() <= max_hashes as u64;
+    shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {
+        group.for_each_newest(max_places, |key, value| writer.add(key, value))
+    })
 }
 
 impl Shared {
@@ -99,27 +119,22 @@ impl Shared {
 
 struct Replay<'a> {
     shared: &'a Shared,
+    /// Writes of which each group is to become a table.
+    groups: Vec<LoggedWrites<'a>>,
     /// The last write that is known, or given up.
     last_sequence: u64,
     /// Whether writes are missing, and nobody minds.
     has_gap: bool,
 }
 
-impl Replay<'_> {
-    fn read(&mut self, number: u64, oldest_needed: u64) -> Result<()> {
+impl<'a> Replay<'a> {
+    fn read(&mut self, number: u64, log: &'a [u8], oldest_needed: u64) -> Result<()> {
         let shared = self.shared;
         let path = shared.dir.join(log_name(number));
         let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
-        let log = shared.options.storage.read(&path)?;
-        let mut writes = LoggedWrites::of(&log);
-        let end = read_log_in(&log, &path, id, shared.options.recovery, &mut |record| {
-            let next = self.take(&record, &mut writes, &path)?;
-            if writes.len_bytes() >= shared.options.write_buffer_bytes {
-                self.bring_in(std::mem::replace(&mut writes, LoggedWrites::of(&log)))?;
-            }
-            Ok(next)
-        })?;
-        self.bring_in(writes)?;
+        self.groups.push(LoggedWrites::of(log));
+        let end = read_log_in(log, &path, id, shared.options.recovery, &mut |record| self.take(&record, log, &path))?;
+        self.groups.pop_if(|group| group.is_empty());
         shared.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
             shared.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
@@ -155,28 +170,21 @@ impl Replay<'_> {
     }
 
     /// Gives the sequence number of the next record.
-    fn take<'l>(&mut self, record: &LogRecord<'l>, writes: &mut LoggedWrites<'l>, path: &Path) -> Result<u64> {
+    fn take(&mut self, record: &LogRecord<'a>, log: &'a [u8], path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
         // A recovery that was itself interrupted has brought the first writes into tables.
         let num_known = (self.last_sequence + 1).saturating_sub(record.sequence);
-        let next = record.sequence.saturating_add(writes.add(record, num_known)?);
+        let is_full = |group: &LoggedWrites<'_>| group.len_bytes() >= self.shared.options.write_buffer_bytes.max(1);
+        if self.groups.last().is_none_or(is_full) {
+            self.groups.push(LoggedWrites::of(log));
+        }
+        let num_writes = self.groups.last_mut().map_or(Ok(0), |group| group.add(record, num_known))?;
+        let next = record.sequence.saturating_add(num_writes);
         if next > MAX_NUMBER + 1 {
             return Err(Error::Corrupt { field: Field::LogSequence, offset: record.payload_offset });
         }
-        self.last_sequence = self.last_sequence.max(next - 1);
+        self.last_sequence = self.last_sequence.max(next.saturating_sub(1));
         Ok(next)
-    }
-
-    /// Makes a table of writes, the last that are known.
-    fn bring_in(&self, writes: LoggedWrites<'_>) -> Result<()> {
-        let Some(sequences) = writes.sequences() else { return Ok(()) };
-        let buffer_len_bytes = self.shared.options.write_buffer_bytes.max(MIN_SORTED_LEN_BYTES);
-        // The hashes of so many keys would take more than the buffer: only of batches that are longer than it.
-        let with_filter = writes.num_writes() <= (buffer_len_bytes / KEY_OF_FILTER_LEN_BYTES) as u64;
-        let stored = self.shared.write_level_0(writes.num_writes(), sequences, with_filter, |writer| {
-            writes.for_each_newest(buffer_len_bytes / PLACE_LEN_BYTES, |key, value| writer.add(key, value))
-        })?;
-        install(self.shared, Some(stored), self.last_sequence)
     }
 }
 

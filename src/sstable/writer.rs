@@ -137,6 +137,11 @@ impl<'s> TableWriter<'s> {
         })
     }
 
+    /// Makes room for the hashes of so many keys more, if there is to be a filter: without it that grows by doubling.
+    pub fn reserve(&mut self, keys: usize) {
+        self.filter.iter_mut().for_each(|filter| filter.reserve(keys));
+    }
+
     /// Adds `key` with its value, or with a tombstone if that is `None`.
     ///
     /// # Errors

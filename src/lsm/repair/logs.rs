@@ -106,7 +106,8 @@ pub(super) fn spans(
 
 /// The last writes of which the logs from `log_number` on hold every one.
 pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>> {
-    let mut spans = spans.iter().filter(|span| span.number >= log_number).rev();
+    // A log without writes is what an open leaves that failed, and begins where that thought that writes end.
+    let mut spans = spans.iter().filter(|span| span.number >= log_number && span.first < span.end).rev();
     let mut oldest = *spans.next()?;
     let end = oldest.end;
     for span in spans {
