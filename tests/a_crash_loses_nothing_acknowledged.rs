@@ -8,11 +8,13 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use common::{DIR, Random, key};
-use filterblock::lsm::{Durability, WriteBatch};
-use filterblock::storage::faulty::{Crash, Faulty, Moment};
+use filterblock::lsm::{Durability, LogRecovery, RepairMode, WriteBatch};
+use filterblock::storage::Storage;
+use filterblock::storage::faulty::{Crash, Fault, FaultKind, Faulty, Moment};
 use filterblock::{Db, Options, Result};
 
 const COPY: &str = "/copy";
@@ -237,4 +239,62 @@ fn a_checkpoint_is_whole_or_no_store_wherever_it_ends() {
     let last = moments[moments.len() - 1].after(Crash::Dropped, 0);
     assert!(Db::open(&copy, Options { create_if_missing: false, ..options(&last, Durability::Sync) }).is_ok());
     assert!(whole > 4);
+}
+
+/// The manifest has lost the edit that named a table, and salvage gives its writes up; the table may be the only one that holds
+/// them, and is kept wherever the power fails, or an operation does.
+#[test]
+fn a_salvage_that_ends_anywhere_keeps_a_table_whose_naming_was_lost() {
+    for more in [0, 10] {
+        let options = |storage: &Faulty, recovery| Options { recovery, ..common::quiet(storage) };
+        let storage = Faulty::new();
+        let db = Db::open(DIR, Options { durability: Durability::Sync, ..common::quiet(&storage) }).unwrap();
+        (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+        db.flush().unwrap();
+        (10..10 + more).for_each(|i| db.put(&key(i), b"value").unwrap());
+        let crashed = storage.after(Crash::Kept, 0);
+        drop(db);
+        let files = |storage: &Faulty, kind| common::files(storage, Path::new(DIR), kind);
+        crashed.damage(&files(&crashed, "MANIFEST-")[0], common::cut_last_record).unwrap();
+        common::remove_flushed_logs(&crashed);
+        crashed.sync_dir(Path::new(DIR)).unwrap();
+        let table = files(&crashed, ".sst").remove(0);
+        let content = crashed.read(&table).unwrap();
+        let check = |image: &Faulty, what: &str| {
+            // Strict may open what a salvage has ended that was interrupted late.
+            let strict = Db::open(DIR, options(image, LogRecovery::Strict)).map(drop);
+            let db = Db::open(DIR, options(image, LogRecovery::Salvage)).unwrap();
+            assert_eq!(common::scan_all(&db).len(), more as usize, "{what}, {strict:?}");
+            let is_kept = files(image, ".sst").iter().any(|path| image.read(path).unwrap() == content);
+            assert!(is_kept, "{what}, {strict:?}");
+        };
+        let image = crashed.after(Crash::Kept, 0);
+        image.record();
+        drop(Db::open(DIR, options(&image, LogRecovery::Salvage)).unwrap());
+        let moments = image.moments();
+        assert!(moments.len() > 20);
+        for (nth, moment) in moments.iter().enumerate() {
+            for (crash, seed) in Crash::ALL.into_iter().flat_map(|crash| (0..3).map(move |seed| (crash, seed))) {
+                check(&moment.after(crash, seed), &format!("{more} {nth} {moment:?} {crash:?} {seed}"));
+            }
+        }
+        for from in 0.. {
+            let image = crashed.after(Crash::Kept, 0);
+            image.fail(Fault { from: image.operations() + from, kind: FaultKind::Io, is_lasting: true });
+            let opened = Db::open(DIR, options(&image, LogRecovery::Salvage)).map(drop);
+            let struck = image.struck();
+            image.heal();
+            // What was not given up can still be repaired.
+            if opened.is_err() && files(&image, ".sst").contains(&table) {
+                let image = image.after(Crash::Kept, 0);
+                let report = Db::repair(DIR, options(&image, LogRecovery::Strict), RepairMode::Write).unwrap();
+                let db = Db::open(DIR, options(&image, LogRecovery::Strict)).unwrap();
+                assert_eq!(common::scan_all(&db).len(), 10 + more as usize, "{more} {from} {struck:?}\n{report}");
+            }
+            check(&image, &format!("{more} {from} {struck:?}"));
+            if struck.is_empty() {
+                break;
+            }
+        }
+    }
 }

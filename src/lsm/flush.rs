@@ -101,7 +101,8 @@ impl Shared {
     /// Writes a new file for level 0, of at most `num_keys` keys, which `add_all` adds; `others` are to be installed with it.
     ///
     /// # Errors
-    /// That of the writer, which leaves nothing behind, or of `add_all`.
+    /// That of the writer or of `add_all`, which leave nothing behind; of opening the file, which stays until the store is
+    /// opened next.
     pub(super) fn write_level_0(
         &self,
         num_keys: u64,

@@ -54,13 +54,20 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     // Up to here nothing was brought in: with the first table that is installed, what is missing before it is given up, and no
     // later recovery, and no repair, knows that it was missing.
     let Replay { groups, last_sequence, has_gap, .. } = replay;
-    if has_gap {
-        // What is missing may be in a table whose naming was lost.
-        let state = lock(&shared.registry).state.clone();
-        set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)?;
-    }
     if last_sequence > shared.state.last_visible() {
         let tables = write_tables(shared, &groups)?;
+        if has_gap {
+            // What is missing may be in a table whose naming was lost. Not before there is nothing left that may well fail: a
+            // repair takes such a table back by its name.
+            let mut state = lock(&shared.registry).state.clone();
+            state
+                .levels
+                .iter_mut()
+                .take(1)
+                .for_each(|level_0| level_0.extend(tables.iter().map(|own| own.meta.clone())));
+            set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)
+                .inspect_err(|_| give_up(&tables))?;
+        }
         shared.state.make_visible(last_sequence);
         // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
         // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
@@ -84,12 +91,17 @@ fn write_tables(shared: &Shared, groups: &[LoggedWrites<'_>]) -> Result<Vec<Arc<
         match write_table(shared, group, &tables) {
             Ok(stored) => tables.push(stored),
             Err(error) => {
-                tables.iter().for_each(|stored| stored.mark_obsolete());
+                give_up(&tables);
                 return Err(error);
             }
         }
     }
     Ok(tables)
+}
+
+/// Lets go of tables that no manifest has named; their files go with them.
+fn give_up(tables: &[Arc<StoredTable>]) {
+    tables.iter().for_each(|stored| stored.mark_obsolete());
 }
 
 fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTable>]) -> Result<Arc<StoredTable>> {
@@ -188,8 +200,9 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Gives tables that the manifest does not name another name, for a person to look at: where an edit was lost, such a
-/// table may be the only one that holds its writes.
+/// Gives tables that `state` does not name another name, for a person to look at: where an edit was lost, such a table may be
+/// the only one that holds its writes. The new name is durable on return: under the old one the next open removes them, once
+/// what they hold is given up.
 ///
 /// # Errors
 /// Those of the storage.
@@ -207,7 +220,7 @@ pub(super) fn set_aside_unnamed(
             storage.rename(&path, &aside)?;
         }
     }
-    Ok(())
+    storage.sync_dir(dir)
 }
 
 /// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.

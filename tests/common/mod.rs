@@ -64,6 +64,24 @@ pub fn change(storage: &dyn Storage, path: &Path, edit: impl FnOnce(&mut Vec<u8>
     replace(storage, path, &content);
 }
 
+/// Removes the logs before the youngest: a flush that has just ended may not have come to it.
+pub fn remove_flushed_logs(storage: &dyn Storage) {
+    let mut logs = files(storage, Path::new(DIR), ".log");
+    logs.sort();
+    logs.pop();
+    logs.iter().for_each(|path| storage.remove(path).unwrap());
+}
+
+/// Cuts the last record off the bytes of a log or manifest, so that nothing shows that it was there.
+pub fn cut_last_record(bytes: &mut Vec<u8>) {
+    let (mut offset, mut last) = (48, 48);
+    while let Some(len) = bytes.get(offset..).and_then(<[u8]>::first_chunk) {
+        last = offset;
+        offset += 24 + u32::from_le_bytes(*len) as usize;
+    }
+    bytes.truncate(last);
+}
+
 /// A second file system with the same files in `DIR`: what a crash at this moment would leave, were all of it durable.
 pub fn image(storage: &Memory) -> Memory {
     let copy = Memory::new();

@@ -62,6 +62,12 @@ pub(super) struct LogSpan {
     end: u64,
 }
 
+impl LogSpan {
+    fn is_empty(&self) -> bool {
+        self.first >= self.end
+    }
+}
+
 /// What each log holds that a store can use, the oldest first.
 ///
 /// # Errors
@@ -106,11 +112,14 @@ pub(super) fn spans(
 
 /// The last writes of which the logs from `log_number` on hold every one.
 pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>> {
-    // A log without writes is what an open leaves that failed, and begins where that thought that writes end.
-    let mut spans = spans.iter().filter(|span| span.number >= log_number && span.first < span.end).rev();
+    let mut spans = spans.iter().filter(|span| span.number >= log_number).rev().skip_while(|span| span.is_empty());
     let mut oldest = *spans.next()?;
     let end = oldest.end;
     for span in spans {
+        // What an open leaves that failed: it begins where that thought that writes end.
+        if span.is_empty() && span.first <= oldest.first {
+            continue;
+        }
         if oldest.earliest != oldest.first || span.end != oldest.first {
             break;
         }
@@ -202,5 +211,29 @@ impl LogEvidence {
         if self.losses.len() > before {
             self.damaged.push(path.to_path_buf());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_without_writes_end_no_range_unless_they_begin_beyond_it() {
+        let span = |number, first, end| LogSpan { number, earliest: first, first, end };
+        let of = |spans: &[LogSpan]| unbroken(spans, 0);
+        let (a, c) = (span(1, 1, 11), span(3, 11, 31));
+        assert_eq!(of(&[a, c]), Some(1..31));
+        for first in [1, 5, 11] {
+            assert_eq!(of(&[a, span(2, first, first), c]), Some(1..31), "{first}");
+            assert_eq!(of(&[a, c, span(4, first, first)]), Some(1..31), "{first}");
+        }
+        assert_eq!(of(&[a, span(2, 21, 21), c]), Some(11..31));
+        assert_eq!(of(&[a, c, span(4, 50, 50)]), Some(1..31));
+        assert_eq!(of(&[span(1, 1, 10), c]), Some(11..31));
+        // Behind a gap within it.
+        assert_eq!(of(&[a, LogSpan { earliest: 11, ..span(3, 20, 31) }]), Some(20..31));
+        assert_eq!(unbroken(&[a, c], 2), Some(11..31));
+        assert_eq!((of(&[]), of(&[span(4, 50, 50)])), (None, None));
     }
 }
