@@ -1,5 +1,6 @@
 //! Opening tables, logs and manifests, however hostile, takes no more memory than they have bytes, and 8 KiB; a log twice its
-//! bytes and the write buffers, whatever its writes; a manifest four times its bytes, whatever it names.
+//! bytes and the write buffers, whatever its writes (salvaged, four times them, however damaged); a manifest four times its
+//! bytes, whatever it names.
 #![cfg(feature = "lsm")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use allocation::{LIVE, PEAK};
 use common::{DIR, Random, key};
+use filterblock::lsm::LogRecovery;
 use filterblock::sstable::{FilterMemory, Table, TableOptions, TableReadOptions, TableWriter};
 use filterblock::storage::{Disk, Memory, Storage};
 use filterblock::{Db, Options, Verify};
@@ -219,6 +221,25 @@ fn log_of(id: (&[u8; 8], u64, [u8; 16]), sequence: u64, step: u64, payloads: &[V
         bytes.extend(if nth == 0 { &record[..] } else { &record[48..] });
     }
     bytes
+}
+
+#[test]
+fn a_log_that_is_damaged_everywhere_is_salvaged_within_a_multiple_of_its_size() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path();
+    let options = Options { recovery: LogRecovery::Salvage, ..store(dir) };
+    let path = only(dir, ".log");
+    let (number, store_id) = identity(&fs::read(&path).unwrap());
+    // The shortest records there are, and a byte between each two.
+    let records = log_of((b"fb-log\r\n", number, store_id), 1, 1, &vec![vec![2, 0]; 20_000]);
+    let mut log = records[..48].to_vec();
+    records[48..].chunks(26).for_each(|record| log.extend([record, &[0xff]].concat()));
+    fs::write(&path, &log).unwrap();
+    let (db, peak) = peak_of(|| Db::open(dir, options.clone()).unwrap());
+    println!("{peak} bytes for {}", log.len());
+    assert!(peak <= 4 * log.len() + (512 << 10), "{peak} bytes for {}", log.len());
+    // As many as are told.
+    assert_eq!(db.stats().reports.len(), 100);
 }
 
 #[test]
