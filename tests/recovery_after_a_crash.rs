@@ -81,6 +81,7 @@ fn damage_in_the_middle_of_a_log_is_an_error_with_file_and_offset_and_can_be_sal
         assert_eq!(left, (0..10).filter(|&i| i != 3).map(key).collect::<Vec<_>>());
         let reports = db.stats().reports;
         assert!(reports.iter().any(|report| report.contains("skipped")), "{reports:?}");
+        assert!(reports.iter().any(|report| report.contains(": 1 writes before it are missing")), "{reports:?}");
         assert!(reports.iter().all(|report| report.starts_with(log.to_str().unwrap())), "{reports:?}");
         db.close().unwrap();
         // What was salvaged is sound from then on.

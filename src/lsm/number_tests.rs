@@ -106,6 +106,25 @@ fn a_log_that_goes_beyond_the_last_number_is_damaged() {
 }
 
 #[test]
+fn a_log_that_begins_beyond_the_last_number_is_damaged_also_to_salvage() {
+    for first in [MAX_NUMBER + 2, u64::MAX] {
+        let mut store_id = [0; 16];
+        let storage = store(|state| {
+            store_id = state.store_id;
+            state.log_number = 100;
+        });
+        let id = LogId { kind: LogKind::WriteAhead, store_id, number: 100 };
+        let path = Path::new(DIR).join("000100.log");
+        LogWriter::create(&storage, &path, id, first).unwrap().sync().unwrap();
+        for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
+            let error = Db::open(DIR, Options { recovery, ..options(&storage) }).map(drop).unwrap_err();
+            let named = matches!(error.root(), Error::Corrupt { field: Field::LogSequence, .. });
+            assert!(named && error.to_string().starts_with("/store/000100.log"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_repair_does_not_believe_numbers_that_no_store_gives_out() {
     let storage = store(|state| (state.next_file_number, state.last_sequence) = (u64::MAX, u64::MAX - 1));
     assert!(Db::open(DIR, options(&storage)).unwrap_err().is_damage());
