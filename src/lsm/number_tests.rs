@@ -96,10 +96,24 @@ fn a_log_that_goes_beyond_the_last_number_is_damaged() {
             (Path::new(DIR).join("000100.log"), LogId { kind: LogKind::WriteAhead, store_id, number: 100 });
         let mut log = LogWriter::create(&storage, &path, id, MAX_NUMBER).unwrap();
         let mut batch = WriteBatch::new();
-        [b"a", b"b"].iter().for_each(|key| batch.put(*key, b"").unwrap());
+        batch.put(b"a", b"").unwrap();
         log.append(MAX_NUMBER, &[batch.encoded()]).unwrap();
         log.sync().unwrap();
-        let error = Db::open(DIR, Options { recovery, ..options(&storage) }).unwrap_err();
+        let up_to_the_last = Memory::new();
+        up_to_the_last.create_dir_all(Path::new(DIR)).unwrap();
+        for name in storage.list(Path::new(DIR)).unwrap() {
+            let path = Path::new(DIR).join(name);
+            up_to_the_last.create(&path).unwrap().write_all(&storage.read(&path).unwrap()).unwrap();
+        }
+        let db = Db::open(DIR, Options { recovery, ..options(&up_to_the_last) }).unwrap();
+        assert_eq!(db.get(b"a").unwrap(), Some(vec![]));
+        drop(db);
+        storage.remove(&path).unwrap();
+        let mut log = LogWriter::create(&storage, &path, id, MAX_NUMBER).unwrap();
+        batch.put(b"b", b"").unwrap();
+        log.append(MAX_NUMBER, &[batch.encoded()]).unwrap();
+        log.sync().unwrap();
+        let error = Db::open(DIR, Options { recovery, ..options(&storage) }).map(drop).unwrap_err();
         let named = matches!(error.root(), Error::Corrupt { field: Field::LogSequence, .. });
         assert!(named && error.to_string().starts_with("/store/000100.log"), "{error}");
     }
