@@ -5,13 +5,13 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::{DIR, files, forget_manifest, image, key, quiet};
 use filterblock::lsm::{Durability, RepairMode, RepairReport};
 use filterblock::sstable::Loss;
 use filterblock::storage::Memory;
-use filterblock::storage::faulty::{Crash, Fault, FaultKind, Faulty, Moment, Operation};
+use filterblock::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
 use filterblock::{Db, Options};
 
 fn on(storage: &Faulty) -> Options {
@@ -61,8 +61,8 @@ fn nor_does_one_with_no_key_in_common_with_any_other() {
     assert!(found.is_none() || !report.is_complete(), "{found:?} is back, and the report says:\n{report}");
 }
 
-#[test]
-fn what_a_log_still_holds_is_not_lost_with_a_table_of_it_that_no_manifest_names() {
+/// Forty writes in a log and in a table that has its name, and the manifest does not know it.
+fn flushed_and_not_named() -> (Faulty, PathBuf) {
     let storage = Faulty::new();
     let db = Db::open(DIR, on(&storage)).unwrap();
     (0..40).for_each(|i| db.put(&key(i), b"a value of some length").unwrap());
@@ -70,16 +70,22 @@ fn what_a_log_still_holds_is_not_lost_with_a_table_of_it_that_no_manifest_names(
     db.flush().unwrap();
     drop(db);
     let moments = storage.moments();
-    let renamed = moments
-        .iter()
-        .position(|moment| moment.operation == Operation::Rename && moment.path.to_string_lossy().contains(".sst"));
-    // The table has its name, the manifest does not know it.
-    let crashed = moments[renamed.unwrap() + 1].after(Crash::Kept, 0);
+    let is_table = |path: &Path| path.to_string_lossy().contains(".sst");
+    let named = moments.iter().position(|moment| moment.operation == Operation::Rename && is_table(&moment.path));
+    let crashed = moments[named.unwrap() + 1].after(Crash::Kept, 0);
     let table = files(&crashed, Path::new(DIR), ".sst").remove(0);
-    let missing = |storage: &Faulty| {
-        let db = Db::open(DIR, on(storage)).unwrap();
-        (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count()
-    };
+    (crashed, table)
+}
+
+/// How many of them do not come back.
+fn missing(storage: &Faulty) -> usize {
+    let db = Db::open(DIR, on(storage)).unwrap();
+    (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count()
+}
+
+#[test]
+fn what_a_log_still_holds_is_not_lost_with_a_table_of_it_that_no_manifest_names() {
+    let (crashed, table) = flushed_and_not_named();
     type Edit = fn(&mut Vec<u8>);
     let edits: [Edit; 3] =
         [|bytes| bytes[100] ^= 1, |bytes| bytes.truncate(bytes.len() - 50), |bytes| bytes.truncate(90)];
@@ -100,17 +106,7 @@ fn what_a_log_still_holds_is_not_lost_with_a_table_of_it_that_no_manifest_names(
 /// Wherever an open fails, what it leaves behind (a log without writes among it) costs a repair nothing.
 #[test]
 fn nor_after_an_open_that_failed() {
-    let storage = Faulty::new();
-    let db = Db::open(DIR, on(&storage)).unwrap();
-    (0..40).for_each(|i| db.put(&key(i), b"a value of some length").unwrap());
-    storage.record();
-    db.flush().unwrap();
-    drop(db);
-    let moments = storage.moments();
-    let is_table = |path: &Path| path.to_string_lossy().contains(".sst");
-    let named = |moment: &&Moment| moment.operation == Operation::Rename && is_table(&moment.path);
-    let crashed = moments.iter().skip_while(|moment| !named(moment)).nth(1).unwrap().after(Crash::Kept, 0);
-    let table = files(&crashed, Path::new(DIR), ".sst").remove(0);
+    let (crashed, table) = flushed_and_not_named();
     crashed.damage(&table, |bytes| bytes[100] ^= 1).unwrap();
     let mut failed = 0;
     for from in 0.. {
@@ -128,10 +124,8 @@ fn nor_after_an_open_that_failed() {
                 forget_manifest(&image);
             }
             let report = Db::repair(DIR, on(&image), RepairMode::Write).unwrap();
-            let db = Db::open(DIR, on(&image)).unwrap();
-            let missing = (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count();
             let lost = report.losses.iter().any(Loss::holds_keys);
-            assert_eq!((missing, lost), (0, false), "{from}, with a manifest: {has_manifest}:\n{report}");
+            assert_eq!((missing(&image), lost), (0, false), "{from}, with a manifest: {has_manifest}:\n{report}");
         }
     }
     assert!(failed > 20, "{failed}");

@@ -8,8 +8,8 @@ use crate::error::{Error, Field, Result};
 
 use super::block::{Block, BlockCursor};
 
-/// An index whose keys, each spelled out, come to more than this, and to more than four times its own length, is no engine's: of one megabyte
-/// each repeating half, they would be hundreds of gigabytes to whoever collects or compares them.
+/// An index whose keys, each spelled out, come to more than this, and to more than four times its own length, is no engine's: of
+/// one megabyte each repeating half, they would be hundreds of gigabytes to whoever collects or compares them.
 const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
 const SPELLED_SHARE_MAX: usize = 4;
 

@@ -56,24 +56,21 @@ pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
     let Replay { groups, last_sequence, has_gap, .. } = replay;
     if last_sequence > shared.state.last_visible() {
         let tables = write_tables(shared, &groups)?;
+        let added = tables.iter().map(|stored| (0, stored.meta.clone())).collect();
+        let edit = VersionEdit { last_sequence: Some(last_sequence), added, ..VersionEdit::default() };
         if has_gap {
             // What is missing may be in a table whose naming was lost. Not before there is nothing left that may well fail: a
             // repair takes such a table back by its name.
             let mut state = lock(&shared.registry).state.clone();
-            state
-                .levels
-                .iter_mut()
-                .take(1)
-                .for_each(|level_0| level_0.extend(tables.iter().map(|own| own.meta.clone())));
-            set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)
-                .inspect_err(|_| give_up(&tables))?;
+            let is_set_aside = state.apply(&edit, 0).and_then(|()| {
+                set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)
+            });
+            is_set_aside.inspect_err(|_| give_up(&tables))?;
         }
         shared.state.make_visible(last_sequence);
         // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
         // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
         // failure that they do not, writes would be missing in the middle.
-        let added = tables.iter().map(|stored| (0, stored.meta.clone())).collect();
-        let edit = VersionEdit { last_sequence: Some(last_sequence), added, ..VersionEdit::default() };
         shared.install(edit, tables.into_iter().map(|stored| (0, stored)).collect(), |_| {})?;
         let mut log = lock(&shared.log);
         log.last_sequence = last_sequence;
