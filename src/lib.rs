@@ -10,12 +10,9 @@
 //!
 //! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
 
-#[cfg(any(feature = "lsm", feature = "variants"))]
 mod bits;
 mod block;
 mod checksum;
-#[cfg(feature = "cli")]
-pub mod cli;
 mod codec;
 mod error;
 mod filter;
@@ -24,7 +21,6 @@ pub mod foreign;
 mod hash;
 #[cfg(feature = "lsm")]
 pub mod lsm;
-#[cfg(feature = "lsm")]
 mod policy;
 #[cfg(feature = "lsm")]
 pub mod sstable;
@@ -35,7 +31,8 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify, compact, layout,
+    Added, AlignedBytes, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify,
+    compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
@@ -44,7 +41,6 @@ pub use filter::{Columns, FilterKind, FilterSpec, FilterView, planning};
 pub use hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHash, KeyHasher, Secret};
 #[cfg(feature = "lsm")]
 pub use lsm::{Db, Options};
-#[cfg(feature = "lsm")]
 pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 
 /// The vector instructions that probes use on this processor: `"avx512"`, `"avx2"`, `"neon"` or `"portable"`.

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{files, key};
-use filterblock::sstable::{FilterMemory, HeapBytes};
+use filterblock::AlignedBytes;
+use filterblock::sstable::FilterMemory;
 use filterblock::storage::Disk;
 use filterblock::{Db, FilterBlock, FilterBuilder, HashSeed, Options, Verify};
 
@@ -123,10 +124,10 @@ fn the_default_is_a_copy_and_a_copy_stays() {
     let mut builder = FilterBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(3));
     (0..20_000u32).for_each(|i| builder.add(i.to_string().as_bytes()));
     std::fs::write(&path, builder.finish().unwrap()).unwrap();
-    let bytes = HeapBytes::read(&path).unwrap();
+    let bytes = AlignedBytes::read(&path).unwrap();
     assert_eq!(bytes.as_ref().as_ptr().align_offset(64), 0);
     let filter = FilterBlock::open(bytes).unwrap();
     OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
     assert!((0..20_000u32).all(|i| filter.may_contain_key(i.to_string().as_bytes())));
-    assert!(HeapBytes::read(Path::new("/nowhere")).is_err());
+    assert!(AlignedBytes::read(Path::new("/nowhere")).is_err());
 }

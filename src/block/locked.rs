@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use super::layout::Added;
 #[cfg(feature = "variants")]
-use super::layout::{Content, Trailer};
+use super::layout::Trailer;
+use super::layout::{Added, Content};
 use super::reader::{FilterBlock, FilterInfo, Verify};
 use crate::error::{Error, Field, Result};
+use crate::filter::Geometry;
 #[cfg(feature = "variants")]
-use crate::filter::{Geometry, Shape};
+use crate::filter::Shape;
 use crate::hash::{HashIdentity, KeyHasher, Secret};
 
 /// A sound filter block without its secret: it tells everything but which keys are absent.
@@ -75,9 +76,19 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.info()
     }
 
-    /// What the kind's parameters mean for the payload; `None` for an index of partitions.
-    #[cfg(feature = "cli")]
-    pub(crate) fn geometry(&self) -> Option<&Geometry> {
+    /// What the kind's parameters mean, as a line of text; `None` for an index of partitions, which has none.
+    #[must_use]
+    pub fn parameters(&self) -> Option<String> {
+        self.geometry().map(ToString::to_string)
+    }
+
+    /// Whether the extension of the trailer holds a record of a ribbon's layers.
+    #[must_use]
+    pub fn has_layers(&self) -> bool {
+        self.geometry().is_some_and(Geometry::has_layers)
+    }
+
+    fn geometry(&self) -> Option<&Geometry> {
         match &self.0.trailer.content {
             Content::Filter { geometry, .. } => Some(geometry),
             Content::PartitionIndex => None,
@@ -93,9 +104,9 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         }
     }
 
-    /// The bytes of the filter itself.
-    #[cfg(feature = "variants")]
-    pub(crate) fn payload(&self) -> &[u8] {
+    /// The bytes of the filter itself, without page checksums, extension and trailer.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
         self.0.filter.payload(self.as_bytes())
     }
 
@@ -156,7 +167,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     }
 }
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::block::{FilterBuilder, PartitionedBuilder};

@@ -6,6 +6,7 @@
 //! ^ 4 KiB boundary of a sorted file                                     magic at the very end ^
 //! ```
 
+mod aligned;
 pub mod compact;
 pub mod layout;
 mod locked;
@@ -16,6 +17,7 @@ mod partition;
 mod reader;
 mod writer;
 
+pub use aligned::AlignedBytes;
 pub use layout::Added;
 pub use locked::LockedBlock;
 #[cfg(feature = "mmap")]

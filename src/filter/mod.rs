@@ -97,7 +97,27 @@ impl FilterKind {
         }
     }
 
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    /// How the kind stores a key, as half a line of text.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Empty => "no keys: always absent",
+            Self::Full => "always maybe",
+            Self::Bloom => "bits anywhere in the filter",
+            Self::BlockedBloom => "all bits of a key in one cache line of 512",
+            Self::SplitBlock => "a bit of a key in each 32-bit lane of one block of 256",
+            Self::SplitBlock512 => "a bit of a key in each 64-bit lane of one cache line of 512",
+            Self::BinaryFuse => "a fingerprint that is the sum of three cells",
+            Self::Ribbon => "a system of equations, one for each key, of 128 coefficients",
+            Self::BumpedRibbon => {
+                "a system of equations, one for each key; keys that did not fit are in further layers"
+            }
+        }
+    }
+
+    /// The kind with this [`name`](Self::name); `None` for any other text.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
@@ -253,7 +273,6 @@ impl Geometry {
     }
 
     /// Whether some of it is kept in the trailer's extension.
-    #[cfg(feature = "cli")]
     pub(crate) fn has_layers(&self) -> bool {
         match self {
             Self::Ribbon(_) => true,
@@ -528,7 +547,6 @@ mod tests {
         ] {
             assert_eq!(geometry(text, keys).to_string(), says, "{text}, {keys} keys");
         }
-        #[cfg(feature = "cli")]
         for (text, keys, has_layers) in [
             ("bloom:10", 9_000, false),
             ("binary-fuse:8", 9_000, false),

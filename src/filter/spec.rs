@@ -65,7 +65,6 @@ impl FilterSpec {
     }
 
     /// The largest filter of a kind for at most so many bits per key; `None` if there is none so small.
-    #[cfg(feature = "lsm")]
     pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
         let offered = match kind {
             FilterKind::BinaryFuse => {
@@ -323,7 +322,6 @@ mod tests {
         assert_eq!(instead("ribbon:fpr=0.003"), "blocked-bloom:fpr=0.003");
     }
 
-    #[cfg(feature = "lsm")]
     #[test]
     fn the_largest_filter_for_a_number_of_bits_has_no_more() {
         for (kind, bits, wanted) in [

@@ -4,7 +4,6 @@ use super::{leveldb, parquet, rocksdb};
 
 /// A file of another engine in which filters may lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum FileKind {
     /// A table of LevelDB, or of RocksDB's `format_version` 0, which is not read.
     LevelDbTable,

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::heap::HeapBytes;
 use super::layout::Footer;
+use crate::block::AlignedBytes;
 use crate::block::layout::{TRAILER_LEN_BYTES, offset_of};
 use crate::block::{FilterBlock, LockedBlock, Mapped, Populate, Verify};
 use crate::codec::{u32_from, u64_from};
@@ -28,7 +28,7 @@ pub enum FilterBytes {
     /// A map of the file.
     Mapped(Mapped),
     /// A copy.
-    Heap(HeapBytes),
+    Heap(AlignedBytes),
 }
 
 impl AsRef<[u8]> for FilterBytes {
@@ -124,7 +124,7 @@ fn open_present(
             let populate = if how.verify == Verify::AtOpen { Populate::Yes } else { Populate::No };
             FilterBytes::Mapped(Mapped::region(os_file, offset, len, populate)?)
         }
-        _ => FilterBytes::Heap(HeapBytes::filled(len, |bytes| file.read_exact_at(bytes, offset))?),
+        _ => FilterBytes::Heap(AlignedBytes::filled_by(len, |bytes| file.read_exact_at(bytes, offset))?),
     };
     let computed = footer.filter_checksum;
     let stored = checksum_in(bytes.as_ref()).ok_or(Error::Corrupt { field: Field::FilterBlock, offset })?;

@@ -31,7 +31,6 @@ mod check;
 mod cursor;
 mod data_block;
 mod filter;
-mod heap;
 mod index_block;
 mod layout;
 mod properties;
@@ -44,7 +43,6 @@ pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
 pub use filter::{Answer, FilterBytes, FilterMemory, TableFilter};
-pub use heap::HeapBytes;
 pub use layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,
 };

@@ -268,7 +268,6 @@ impl Geometry {
         self.columns.all
     }
 
-    #[cfg(feature = "cli")]
     pub(in crate::filter) fn has_layers(&self) -> bool {
         !self.layers.is_empty()
     }

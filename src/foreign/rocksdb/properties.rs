@@ -162,8 +162,8 @@ impl Properties {
     }
 
     /// Whether the filters cannot be asked: they hold prefixes alone, and how those are made is not known.
-    #[cfg(feature = "cli")]
-    pub(crate) fn knows_no_entry(&self) -> bool {
+    #[must_use]
+    pub fn knows_no_entry(&self) -> bool {
         !self.whole_key_filtering && self.extractor().is_none()
     }
 

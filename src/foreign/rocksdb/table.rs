@@ -50,7 +50,6 @@ enum Place {
 
 /// How a table keeps its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum FilterLayout {
     /// It has none.
     None,

@@ -1,0 +1,226 @@
+//! The two passes over a store: means on the thread's CPU clock, then the distribution on the wall clock.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::super::failure::{Failure, Outcome};
+use super::super::interrupt;
+use super::source::{Random, Source, Strings, fill_value};
+use filterblock::lsm::{Db, Stats};
+
+/// Keys in one `multi_get`.
+const MULTI_GET_LEN: usize = 32;
+/// A latency of a minute is as good as any longer one.
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
+
+/// What a lookup asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// Keys never loaded, between the smallest and the largest that were.
+    Absent,
+    /// Loaded keys.
+    Present,
+    /// Half and half, in no order.
+    Mixed,
+}
+
+impl Workload {
+    pub const ALL: [Self; 3] = [Self::Absent, Self::Present, Self::Mixed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Present => "present",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+/// The keys of a workload, made before any clock runs.
+#[derive(Debug)]
+pub struct Lookups {
+    pub workload: Workload,
+    keys: Strings,
+    /// Which of the keys were loaded.
+    loaded: Vec<bool>,
+}
+
+impl Lookups {
+    /// `len` lookups; the same seed gives the same ones.
+    pub fn new(source: &Source, workload: Workload, len: u64, seed: u64) -> Outcome<Self> {
+        let random = &mut Random::new(seed);
+        let (keys, loaded) = match workload {
+            Workload::Absent => all(source.absent(len, random)?, false),
+            Workload::Present => all(source.present(len, random), true),
+            Workload::Mixed => {
+                let present = source.present(len / 2, random);
+                let absent = source.absent(len - len / 2, random)?;
+                interleave(&present, &absent, random)
+            }
+        };
+        Ok(Self { workload, keys, loaded })
+    }
+
+    pub fn len(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// The first `len` lookups.
+    fn first(&self, len: u64) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().take(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
+    /// How many of the first `len` keys were loaded but not found, when `found` of them were.
+    fn lost(&self, len: u64, found: u64) -> Outcome<u64> {
+        let first = self.loaded.iter().take(usize::try_from(len).unwrap_or(usize::MAX));
+        let loaded = first.filter(|&&loaded| loaded).count() as u64;
+        let invented = || Failure::Message(format!("{found} keys found where only {loaded} were loaded"));
+        loaded.checked_sub(found).ok_or_else(invented)
+    }
+}
+
+fn all(keys: Strings, loaded: bool) -> (Strings, Vec<bool>) {
+    let loaded = vec![loaded; keys.len()];
+    (keys, loaded)
+}
+
+/// Merges two lists in random order: a branch predictor must not learn which key is next.
+fn interleave(present: &Strings, absent: &Strings, random: &mut Random) -> (Strings, Vec<bool>) {
+    let (mut merged, mut loaded) = (Strings::default(), Vec::new());
+    let (mut present, mut absent) = (present.iter().peekable(), absent.iter().peekable());
+    while present.peek().is_some() || absent.peek().is_some() {
+        let take_present = absent.peek().is_none() || (present.peek().is_some() && random.next() & 1 == 0);
+        let next = if take_present { present.next() } else { absent.next() };
+        merged.push(next.unwrap_or_default());
+        loaded.push(take_present);
+    }
+    (merged, loaded)
+}
+
+/// Time per lookup in ns, on two clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Mean {
+    pub cpu_ns: f64,
+    pub wall_ns: f64,
+    /// Lookups that found nothing although their keys were loaded.
+    pub lost: u64,
+}
+
+/// Both clocks, read together.
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    cpu: Duration,
+    wall: Instant,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        // The CPU time of a thread is never negative.
+        let cpu = Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0));
+        Self { cpu, wall: Instant::now() }
+    }
+
+    fn mean_since_start(self, lookups: u64) -> Mean {
+        let now = Self::now();
+        let per_lookup = |time: Duration| time.as_secs_f64() * 1e9 / lookups.max(1) as f64;
+        let cpu_ns = per_lookup(now.cpu.saturating_sub(self.cpu));
+        Mean { cpu_ns, wall_ns: per_lookup(now.wall - self.wall), lost: 0 }
+    }
+}
+
+/// Runs the first `len` lookups in a plain loop.
+pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
+    let len = len.min(lookups.len());
+    let mut found = 0;
+    let clocks = Clocks::now();
+    for (step, key) in lookups.first(len).enumerate() {
+        interrupt::check_at(step)?;
+        found += u64::from(black_box(db.get(key)?).is_some());
+    }
+    let mean = clocks.mean_since_start(len);
+    Ok(Mean { lost: lookups.lost(len, found)?, ..mean })
+}
+
+/// A key's share of a `multi_get`, over the first `len` lookups.
+pub fn batch_mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
+    let keys: Vec<&[u8]> = lookups.first(len).collect();
+    let clocks = Clocks::now();
+    for batch in keys.chunks(MULTI_GET_LEN) {
+        interrupt::check()?;
+        black_box(db.multi_get(batch)?);
+    }
+    Ok(clocks.mean_since_start(keys.len() as u64))
+}
+
+/// What the second pass sees.
+#[derive(Debug)]
+pub struct Distribution {
+    pub latencies: Histogram<u64>,
+    pub stats: Stats,
+    /// Bytes that the operating system fetched from the device in the meantime, read-around included; where it tells.
+    pub device_bytes: Option<u64>,
+}
+
+/// Takes the time of each of the first `len` lookups, and the counters over all of them.
+pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distribution> {
+    let mut latencies = new_histogram()?;
+    db.reset_stats();
+    let device_bytes_before = device_bytes_read();
+    for key in lookups.first(len) {
+        interrupt::check()?;
+        let start = Instant::now();
+        black_box(db.get(key)?);
+        let latency = start.elapsed();
+        latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_MAX_NS));
+    }
+    let device_bytes = device_bytes_read().zip(device_bytes_before).map(|(after, before)| after - before);
+    Ok(Distribution { latencies, stats: db.stats(), device_bytes })
+}
+
+/// What the kernel has fetched from devices for this process: page faults, reads and read-ahead.
+fn device_bytes_read() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
+}
+
+fn new_histogram() -> Outcome<Histogram<u64>> {
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| Failure::Message(error.to_string()))
+}
+
+/// Asks every loaded key; how many were not found with the value they were loaded with.
+pub fn false_negatives(db: &Db, source: &Source, value_len_bytes: usize, mut step: impl FnMut()) -> Outcome<u64> {
+    let mut lost = 0;
+    let mut expected = vec![0; value_len_bytes];
+    source.for_each(|key| {
+        fill_value(key, &mut expected);
+        lost += u64::from(db.get(key)?.as_deref() != Some(expected.as_slice()));
+        step();
+        interrupt::check()
+    })?;
+    Ok(lost)
+}
+
+/// The median time between two readings of the clock with nothing between them, in ns: in every latency.
+pub fn clock_cost_ns() -> Outcome<f64> {
+    const GROUP: u32 = 100;
+    let mut costs = Vec::new();
+    for _ in 0..101 {
+        let start = Instant::now();
+        for _ in 0..GROUP {
+            black_box(black_box(Instant::now()).elapsed());
+        }
+        costs.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(GROUP));
+    }
+    // The latency holds one of the two readings of a pair: the end of the first and the start of the second.
+    Ok(median(costs) / 2.0)
+}
+
+/// The middle of an odd number of values.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,246 @@
+//! A benchmark under way: which stores are made, and in which order they are measured.
+
+use std::path::PathBuf;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::output::{self, without_path};
+use super::super::progress;
+use super::machine::{Machine, Versions};
+use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
+use super::plot::Curve;
+use super::report::{Report, Row, Settings, StoreReport};
+use super::store::{Layout, Setup, Store};
+use crate::filter_choice::FilterChoice;
+use filterblock::lsm::{Db, FilterUse};
+use filterblock::storage::IoMode;
+
+/// What is to be measured.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    pub setup: Setup<'a>,
+    pub filters: Vec<FilterChoice>,
+    /// In the order of [`Layout::ALL`].
+    pub layouts: Vec<Layout>,
+    /// Gets in the longest runs.
+    pub lookups: u64,
+    pub rounds: u32,
+    /// Where the directories of the stores are made.
+    pub dir: PathBuf,
+}
+
+/// A benchmark under way, and what it has found.
+#[derive(Debug)]
+pub struct Bench<'a> {
+    plan: Plan<'a>,
+    lookups: Vec<Lookups>,
+    pub report: Report,
+    /// Of absent keys in the first layout: each filter, and once what it is without.
+    pub curves: Vec<Curve>,
+}
+
+/// What one row is made of.
+struct Measured {
+    workload: Workload,
+    consulted: bool,
+    lookups: u64,
+    means: Vec<Mean>,
+    batch_means: Vec<Mean>,
+}
+
+impl<'a> Bench<'a> {
+    /// Draws the keys to ask for.
+    pub fn new(plan: Plan<'a>, settings: Settings) -> Outcome<Self> {
+        let (rows, stores) = (Vec::new(), Vec::new());
+        let report = Report { rows, stores, machine: Machine::here(), versions: Versions::here(), settings };
+        let mut bench = Self { plan, lookups: Vec::new(), report, curves: Vec::new() };
+        for (workload, seed) in Workload::ALL.into_iter().zip(1..) {
+            let len = bench.len_of(workload, true, 1);
+            let seed = bench.plan.setup.seed.wrapping_add(seed);
+            bench.lookups.push(Lookups::new(bench.plan.setup.source, workload, len, seed)?);
+        }
+        Ok(bench)
+    }
+
+    /// Loads and measures everything.
+    pub fn run(&mut self) -> Outcome<()> {
+        self.plan.filters.clone().into_iter().try_for_each(|filter| self.measure_filter(filter))
+    }
+
+    /// How many lookups a run has: as many as asked for, unless it would take long.
+    fn len_of(&self, workload: Workload, consulted: bool, runs: u64) -> u64 {
+        let reads_blocks = !consulted || workload != Workload::Absent;
+        let divisor = match () {
+            () if self.plan.setup.cold => 500,
+            () if reads_blocks && self.plan.setup.io == IoMode::Direct => 100,
+            () if consulted && reads_blocks => 4,
+            () if reads_blocks => 10,
+            () => 1,
+        };
+        let runs = if consulted { 1 } else { runs.max(1) };
+        (self.plan.lookups / (divisor * runs)).max(self.plan.lookups.min(100))
+    }
+
+    /// Loads and measures every layout of one filter.
+    fn measure_filter(&mut self, filter: FilterChoice) -> Outcome<()> {
+        let mut fallen = None;
+        for layout in self.plan.layouts.clone() {
+            // Compaction continues from the store that fell, so that both hold the same history.
+            let dir = match fallen.take() {
+                Some(dir) if layout == Layout::Compacted => dir,
+                _ => self.new_dir()?,
+            };
+            let place = dir.path().join("store");
+            let store = Store { setup: self.plan.setup, dir: &place, filter };
+            let loaded = if place.exists() { store.compact()? } else { store.load(layout)? };
+            self.measure_store(&store, &loaded)?;
+            fallen = (layout == Layout::AsFallen).then_some(dir);
+        }
+        Ok(())
+    }
+
+    fn new_dir(&self) -> Outcome<tempfile::TempDir> {
+        let parent = &self.plan.dir;
+        let mut builder = tempfile::Builder::new();
+        builder
+            .prefix("filterblock-bench-")
+            .tempdir_in(parent)
+            .map_err(|error| Failure::file(parent, without_path(error)))
+    }
+
+    fn measure_store(&mut self, store: &Store<'_>, loaded: &StoreReport) -> Outcome<()> {
+        let lost = ask_every_key(store)?;
+        let title = format!("measuring {} {}", store.filter, loaded.layout);
+        let bar = progress::bar(Some(u64::from(self.plan.rounds) + 1), title);
+        let mut all = Vec::new();
+        for workload in Workload::ALL {
+            for consulted in [true, false] {
+                let lookups = self.len_of(workload, consulted, loaded.runs);
+                all.push(Measured { workload, consulted, lookups, means: Vec::new(), batch_means: Vec::new() });
+            }
+        }
+        for _ in 0..self.plan.rounds {
+            self.take_means(store, &mut all)?;
+            bar.inc(1);
+        }
+        for measured in &all {
+            let distribution = self.take_distribution(store, measured)?;
+            self.report.rows.push(self.row(loaded, measured, &distribution, lost));
+            self.keep_curve(loaded, measured, distribution);
+        }
+        bar.finish_and_clear();
+        self.report.stores.push(loaded.clone());
+        Ok(())
+    }
+
+    /// One round of the first pass: by turns with filters and without, so that a slow minute of the machine hits both.
+    fn take_means(&self, store: &Store<'_>, all: &mut [Measured]) -> Outcome<()> {
+        for consulted in [true, false] {
+            let mut db = store.open(filter_use(consulted))?;
+            for measured in all.iter_mut().filter(|measured| measured.consulted == consulted) {
+                let Some(lookups) = self.lookups_of(measured.workload) else { continue };
+                db = self.prepare(store, db, lookups, measured)?;
+                measured.means.push(measure::mean(&db, lookups, measured.lookups)?);
+                if measured.workload == Workload::Absent {
+                    db = self.prepare(store, db, lookups, measured)?;
+                    measured.batch_means.push(measure::batch_mean(&db, lookups, measured.lookups)?);
+                }
+            }
+            db.close()?;
+        }
+        Ok(())
+    }
+
+    /// Warms the store up for a measurement, or with `--cold` opens it anew, without its pages.
+    fn prepare(&self, store: &Store<'_>, db: Db, lookups: &Lookups, measured: &Measured) -> Outcome<Db> {
+        if self.plan.setup.cold {
+            db.close()?;
+            return store.open(filter_use(measured.consulted));
+        }
+        measure::mean(&db, lookups, measured.lookups / 10)?;
+        Ok(db)
+    }
+
+    /// The second pass.
+    fn take_distribution(&self, store: &Store<'_>, measured: &Measured) -> Outcome<Distribution> {
+        let Some(lookups) = self.lookups_of(measured.workload) else {
+            return Err(Failure::Message("a workload without lookups".into()));
+        };
+        let db = store.open(filter_use(measured.consulted))?;
+        let db = self.prepare(store, db, lookups, measured)?;
+        let distribution = measure::distribution(&db, lookups, measured.lookups)?;
+        distribution.stats.reports.iter().for_each(output::message);
+        db.close()?;
+        Ok(distribution)
+    }
+
+    fn lookups_of(&self, workload: Workload) -> Option<&Lookups> {
+        self.lookups.iter().find(|lookups| lookups.workload == workload)
+    }
+
+    fn row(&self, loaded: &StoreReport, measured: &Measured, distribution: &Distribution, lost: u64) -> Row {
+        let Distribution { latencies, stats, device_bytes } = distribution;
+        let total = &stats.total;
+        let cpu_mean_ns = median(measured.means.iter().map(|mean| mean.cpu_ns).collect());
+        let wall_mean_ns = median(measured.means.iter().map(|mean| mean.wall_ns).collect());
+        let waits = self.plan.setup.waits();
+        let batch_means = measured.batch_means.iter().map(|mean| if waits { mean.wall_ns } else { mean.cpu_ns });
+        let per_get = |count: f64| count / measured.lookups.max(1) as f64;
+        Row {
+            filter: loaded.filter.clone(),
+            layout: loaded.layout,
+            workload: measured.workload.name(),
+            filters_consulted: measured.consulted,
+            runs: loaded.runs,
+            lookups: measured.lookups,
+            mean_ns: if waits { wall_mean_ns } else { cpu_mean_ns },
+            cpu_mean_ns,
+            wall_mean_ns,
+            batch_mean_ns: (!measured.batch_means.is_empty()).then(|| median(batch_means.collect())),
+            p50_ns: latencies.value_at_quantile(0.5),
+            p99_ns: latencies.value_at_quantile(0.99),
+            p999_ns: latencies.value_at_quantile(0.999),
+            gets_per_second: 1e9 / wall_mean_ns,
+            block_reads_per_get: per_get(total.block_reads as f64),
+            expected_false_positives_per_get: measured.consulted.then(|| per_get(total.expected_false_positives)),
+            bytes_per_get: per_get(total.block_read_bytes as f64),
+            device_bytes_per_get: device_bytes.map(|bytes| per_get(bytes as f64)),
+            bits_per_key: loaded.bits_per_key,
+            false_positive_rate: total.false_positive_rate(),
+            expected_false_positive_rate: total.expected_false_positive_rate(),
+            false_negatives: match measured.consulted {
+                true => lost,
+                false => measured.means.iter().map(|mean| mean.lost).max().unwrap_or(0),
+            },
+        }
+    }
+
+    fn keep_curve(&mut self, loaded: &StoreReport, measured: &Measured, distribution: Distribution) {
+        let first_layout = self.plan.layouts.first().is_some_and(|layout| layout.name() == loaded.layout);
+        let first_filter = self.report.stores.is_empty();
+        if measured.workload != Workload::Absent || !first_layout || !(measured.consulted || first_filter) {
+            return;
+        }
+        let label = if measured.consulted { loaded.filter.clone() } else { "filters not consulted".into() };
+        let curve = Curve { label, filters_consulted: measured.consulted, latencies: distribution.latencies };
+        self.curves.push(curve);
+    }
+}
+
+/// Asks each loaded key once, with filters consulted; how many are lost.
+fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
+    let title = format!("asking every key of {}", store.filter);
+    let bar = progress::bar(Some(store.setup.source.len()), title);
+    let db = store.open(FilterUse::Consult)?;
+    let mut asked = 0;
+    let lost = measure::false_negatives(&db, store.setup.source, store.setup.value_len_bytes, || {
+        asked += 1;
+        progress::tick(&bar, asked);
+    })?;
+    bar.finish_and_clear();
+    db.close()?;
+    Ok(lost)
+}
+
+fn filter_use(consulted: bool) -> FilterUse {
+    if consulted { FilterUse::Consult } else { FilterUse::Ignore }
+}

@@ -1,0 +1,288 @@
+//! The keys of a benchmark: which are loaded, in which order, and which are surely absent.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::keys::{KeyFormat, KeyReader};
+use super::super::text;
+use filterblock::lsm::MAX_KEY_LEN_BYTES;
+use filterblock::{HashSeed, KeyHash};
+
+/// Fewer keys leave no room for absent ones between the smallest and the largest.
+pub const KEYS_MIN: u64 = 16;
+/// Seeds that no filter of the benchmark uses, so that neither values nor the set of keys share a hash with filters.
+const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
+const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
+/// Changes tried on loaded keys before giving up on finding an absent one.
+const TRIES_MAX: u32 = 10_000;
+
+/// A bijection of 64-bit integers without visible pattern (Steele, Lea, Flood, "Fast splittable pseudorandom number
+/// generators", 2014: the finaliser of SplitMix64).
+pub fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// A repeatable stream of pseudo-random numbers.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(mix(seed))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        mix(self.0)
+    }
+
+    pub fn below(&mut self, range: u64) -> u64 {
+        // The high half of the product, which is uniform without a division (Lemire 2019).
+        let product = u128::from(self.next()) * u128::from(range);
+        u64::try_from(product >> 64).unwrap_or(0)
+    }
+
+    fn index(&mut self, len: usize) -> usize {
+        // Below len, which is a usize.
+        usize::try_from(self.below(len as u64)).unwrap_or(0)
+    }
+}
+
+/// Byte strings one after the other in one allocation.
+#[derive(Debug, Default)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Strings {
+    pub fn push(&mut self, string: &[u8]) {
+        self.bytes.extend_from_slice(string);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| self.bytes.get(start..end).unwrap_or_default())
+    }
+
+    fn get(&self, i: usize) -> &[u8] {
+        let start = i.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.ends.get(i).and_then(|&end| self.bytes.get(start..end)).unwrap_or_default()
+    }
+}
+
+/// The keys of a benchmark, in the order in which they are loaded.
+#[derive(Debug)]
+pub enum Source {
+    /// 16 bytes, pseudo-random and all different: indexes below `count` are loaded, indexes from there on are absent.
+    Mixed { count: u64, seed: u64, smallest: [u8; 16], largest: [u8; 16] },
+    /// The different lines of a file, shuffled.
+    Lines { keys: Strings, loaded: HashSet<u64>, smallest: Vec<u8>, largest: Vec<u8> },
+}
+
+impl Source {
+    /// `count` generated keys.
+    pub fn mixed(count: u64, seed: u64) -> Self {
+        let (mut smallest, mut largest) = ([0xff; 16], [0; 16]);
+        for index in 0..count {
+            let key = mixed_key(index, seed);
+            smallest = smallest.min(key);
+            largest = largest.max(key);
+        }
+        Self::Mixed { count, seed, smallest, largest }
+    }
+
+    /// The first `count` different lines of a file.
+    pub fn lines(path: &Path, format: KeyFormat, count: Option<u64>, seed: u64) -> Outcome<Self> {
+        let mut read = Strings::default();
+        let mut loaded = HashSet::new();
+        let mut reader = KeyReader::open(path, format, MAX_KEY_LEN_BYTES)?;
+        // Two different lines with one 64-bit hash (expected once in 10^7 files of a million lines) would cost a key.
+        while let Some(next) = reader.next_key()? {
+            if loaded.insert(KeyHash::of(next.key, SET_SEED).raw()) {
+                read.push(next.key);
+            }
+            if count.is_some_and(|count| read.len() as u64 >= count) {
+                break;
+            }
+        }
+        if (read.len() as u64) < KEYS_MIN {
+            let (path, found) = (path.display(), read.len());
+            return Err(Failure::Message(format!("{path}: {found} different keys; the benchmark needs {KEYS_MIN}")));
+        }
+        let mut order: Vec<usize> = (0..read.len()).collect();
+        let mut random = Random::new(seed);
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.index(i + 1));
+        }
+        let mut keys = Strings::default();
+        order.iter().for_each(|&i| keys.push(read.get(i)));
+        let smallest = keys.iter().min().unwrap_or_default().to_vec();
+        let largest = keys.iter().max().unwrap_or_default().to_vec();
+        Ok(Self::Lines { keys, loaded, smallest, largest })
+    }
+
+    /// How many keys are loaded.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Mixed { count, .. } => *count,
+            Self::Lines { keys, .. } => keys.len() as u64,
+        }
+    }
+
+    /// What the keys are, in words.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Mixed { count, .. } => format!("{} keys of 16 bytes", text::thousands(*count)),
+            Self::Lines { keys, .. } => {
+                let mean = keys.bytes.len() as f64 / keys.len() as f64;
+                format!("{} keys of {mean:.1} bytes on average", text::thousands(keys.len() as u64))
+            }
+        }
+    }
+
+    /// Bytes of all keys.
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Self::Mixed { count, .. } => count * 16,
+            Self::Lines { keys, .. } => keys.bytes.len() as u64,
+        }
+    }
+
+    /// Calls `visit` with every loaded key, in the order of loading.
+    pub fn for_each(&self, mut visit: impl FnMut(&[u8]) -> Outcome<()>) -> Outcome<()> {
+        match self {
+            Self::Mixed { count, seed, .. } => (0..*count).try_for_each(|i| visit(&mixed_key(i, *seed))),
+            Self::Lines { keys, .. } => keys.iter().try_for_each(visit),
+        }
+    }
+
+    /// `len` loaded keys at random.
+    pub fn present(&self, len: u64, random: &mut Random) -> Strings {
+        let mut chosen = Strings::default();
+        for _ in 0..len {
+            match self {
+                Self::Mixed { count, seed, .. } => chosen.push(&mixed_key(random.below(*count), *seed)),
+                Self::Lines { keys, .. } => chosen.push(keys.get(random.index(keys.len()))),
+            }
+        }
+        chosen
+    }
+
+    /// `len` keys that were never loaded, between the smallest and the largest that were.
+    pub fn absent(&self, len: u64, random: &mut Random) -> Outcome<Strings> {
+        let mut chosen = Strings::default();
+        let mut key = Vec::new();
+        for _ in 0..len {
+            let found = (0..TRIES_MAX).any(|_| {
+                key.clear();
+                self.candidate(random, &mut key);
+                self.is_absent_within(&key)
+            });
+            if !found {
+                return Err(Failure::Message("no absent keys found between the smallest and the largest key".into()));
+            }
+            chosen.push(&key);
+        }
+        Ok(chosen)
+    }
+
+    /// A key that is probably absent.
+    fn candidate(&self, random: &mut Random, key: &mut Vec<u8>) {
+        match self {
+            Self::Mixed { count, seed, .. } => {
+                let index = count + random.below(1 << 40);
+                key.extend_from_slice(&mixed_key(index, *seed));
+            }
+            // A loaded key with one byte of another one in it: the same alphabet, the same lengths, the same prefixes.
+            Self::Lines { keys, .. } => {
+                key.extend_from_slice(keys.get(random.index(keys.len())));
+                let donor = keys.get(random.index(keys.len()));
+                let byte = donor.get(random.index(donor.len())).copied().unwrap_or(b'0');
+                let at = random.index(key.len() + 1);
+                match key.get_mut(at) {
+                    Some(replaced) if random.below(2) == 0 => *replaced = byte,
+                    _ => key.insert(at, byte),
+                }
+            }
+        }
+    }
+
+    fn is_absent_within(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Mixed { smallest, largest, .. } => key > smallest.as_slice() && key < largest.as_slice(),
+            Self::Lines { loaded, smallest, largest, .. } => {
+                key > smallest.as_slice()
+                    && key < largest.as_slice()
+                    && key.len() <= MAX_KEY_LEN_BYTES
+                    && !loaded.contains(&KeyHash::of(key, SET_SEED).raw())
+            }
+        }
+    }
+}
+
+/// The key of an index; different indexes have different keys, because `mix` is a bijection.
+fn mixed_key(index: u64, seed: u64) -> [u8; 16] {
+    let high = mix(index ^ mix(seed));
+    let mut key = [0; 16];
+    let (first, second) = key.split_at_mut(8);
+    first.copy_from_slice(&high.to_le_bytes());
+    second.copy_from_slice(&mix(high).to_le_bytes());
+    key
+}
+
+/// Fills `value` with the only value that `key` may have.
+pub fn fill_value(key: &[u8], value: &mut [u8]) {
+    let mut random = Random(KeyHash::of(key, VALUE_SEED).raw());
+    for chunk in value.chunks_mut(8) {
+        let bytes = random.next().to_le_bytes();
+        chunk.copy_from_slice(bytes.get(..chunk.len()).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_keys_differ_and_absent_ones_lie_between_them() {
+        let source = Source::mixed(1_000, 7);
+        let mut loaded = std::collections::BTreeSet::new();
+        let insert = |key: &[u8]| {
+            assert!(loaded.insert(key.to_vec()));
+            Ok(())
+        };
+        source.for_each(insert).unwrap();
+        assert_eq!(loaded.len(), 1_000);
+        for key in source.absent(500, &mut Random::new(1)).unwrap().iter() {
+            assert!(!loaded.contains(key) && loaded.first().unwrap() < &key.to_vec());
+            assert!(&key.to_vec() < loaded.last().unwrap());
+        }
+        for key in source.present(500, &mut Random::new(1)).iter() {
+            assert!(loaded.contains(key));
+        }
+    }
+
+    #[test]
+    fn lines_are_loaded_once_each_and_absent_ones_are_made_from_them() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let lines: String = (0..200).map(|i| format!("package-{}\n", i % 100)).collect();
+        std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
+        let source = Source::lines(file.path(), KeyFormat::default(), None, 1).unwrap();
+        assert_eq!(source.len(), 100);
+        let absent = source.absent(300, &mut Random::new(2)).unwrap();
+        assert_eq!(absent.len(), 300);
+        assert!(absent.iter().all(|key| !lines.as_bytes().split(|&b| b == b'\n').any(|line| line == key)));
+        let few = Source::lines(file.path(), KeyFormat::default(), Some(3), 1);
+        assert!(few.unwrap_err().to_string().contains("3 different keys"));
+    }
+}

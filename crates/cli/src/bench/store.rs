@@ -1,0 +1,267 @@
+//! Loading a store, giving it a layout, and opening it again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::failure::Outcome;
+use super::super::{interrupt, progress};
+use super::page_cache;
+use super::report::StoreReport;
+use super::source::{Source, fill_value};
+use crate::filter_choice::FilterChoice;
+use filterblock::Verify;
+use filterblock::lsm::{Db, FilterUse, Options, Stats};
+use filterblock::sstable::FilterMemory;
+use filterblock::storage::IoMode;
+use filterblock::{FilterPolicy, LevelShape, TableShape};
+
+/// Bytes that a table needs for an entry beside key and value, its filter included, about.
+const TABLE_OVERHEAD_BYTES: u64 = 14;
+/// Bytes that a memtable needs for an entry beside key and value, with room to spare.
+const ENTRY_OVERHEAD_BYTES: u64 = 256;
+
+/// How the tables of a store lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// As loading and automatic compaction left it.
+    AsFallen,
+    /// Everything compacted into one sorted run.
+    Compacted,
+    /// Five overlapping runs, compaction off.
+    Runs5,
+    /// Thirty-six overlapping runs, compaction off.
+    Runs36,
+    /// Four full levels, each ten times as large as the one above it.
+    Levels4,
+}
+
+/// Level sizes of [`Layout::Levels4`], in those of its first level: 1 + 10 + 100 + 1,000.
+const LEVELS_4: u64 = 1_111;
+const LEVELS_RATIO: u64 = 10;
+/// So much of it comes through all levels, which writes the tables of the lowest anew as well; the rest is loaded before in
+/// large pieces, which fall down to where there is room, since all of it by the long way takes seven times as long.
+const THROUGH_ALL_LEVELS: u64 = 150;
+/// Tables of a full first level: enough for what a compaction takes away to leave the level nearly full.
+const TABLES_OF_LEVEL_1: u64 = 4;
+
+impl Layout {
+    pub const ALL: [Self; 5] = [Self::AsFallen, Self::Compacted, Self::Runs5, Self::Runs36, Self::Levels4];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AsFallen => "as-fallen",
+            Self::Compacted => "compacted",
+            Self::Runs5 => "runs-5",
+            Self::Runs36 => "runs-36",
+            Self::Levels4 => "levels-4",
+        }
+    }
+
+    /// How many times the store is flushed by hand while it is loaded.
+    fn flushes(self) -> Option<u64> {
+        match self {
+            Self::AsFallen | Self::Compacted => None,
+            Self::Runs5 => Some(5),
+            Self::Runs36 => Some(36),
+            Self::Levels4 => Some(LEVELS_4 * TABLES_OF_LEVEL_1),
+        }
+    }
+}
+
+/// What is the same for every store of a benchmark.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    pub source: &'a Source,
+    pub value_len_bytes: usize,
+    pub seed: u64,
+    pub io: IoMode,
+    pub verify: Verify,
+    pub cold: bool,
+}
+
+impl Setup<'_> {
+    /// About what one store takes on the disk.
+    pub fn store_len_bytes(&self) -> u64 {
+        self.source.len_bytes() + self.source.len() * (self.value_len_bytes as u64 + TABLE_OVERHEAD_BYTES)
+    }
+
+    /// Whether a read may wait for a device, which CPU time does not show.
+    pub fn waits(&self) -> bool {
+        self.cold || self.io == IoMode::Direct
+    }
+}
+
+/// How a store is loaded: `bulk` keys under other options than the rest.
+struct Loading {
+    first: Options,
+    bulk: u64,
+    rest: Options,
+    /// A flush after so many of the rest.
+    keys_per_flush: Option<u64>,
+}
+
+/// A store in a directory, closed.
+#[derive(Debug)]
+pub struct Store<'a> {
+    pub setup: Setup<'a>,
+    pub dir: &'a Path,
+    pub filter: FilterChoice,
+}
+
+impl Store<'_> {
+    /// The options of every open: no block cache, so that each block read is one.
+    fn options(&self, filter_use: FilterUse) -> Options {
+        Options {
+            filter: Some(self.filter.policy()),
+            filter_use,
+            hash_seed: Some(self.setup.seed),
+            io: self.setup.io,
+            verify: self.setup.verify,
+            // Pages that are to be read on their first touch must not be copied before.
+            filter_memory: match self.setup.verify {
+                Verify::OnFirstTouch => FilterMemory::Mapped,
+                Verify::AtOpen => FilterMemory::default(),
+            },
+            block_cache_bytes: 0,
+            ..Options::default()
+        }
+    }
+
+    /// Loads every key, waits for the background work of the layout, and closes the store.
+    pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
+        let source = self.setup.source;
+        let loading = self.loading(layout);
+        let mut db = Some(Db::open(self.dir, loading.first)?);
+        let bar = progress::bar(Some(source.len()), format!("loading {} {}", self.filter, layout.name()));
+        let mut value = vec![0; self.setup.value_len_bytes];
+        let mut loaded = 0u64;
+        let start = Instant::now();
+        source.for_each(|key| {
+            fill_value(key, &mut value);
+            if let Some(db) = &db {
+                db.put(key, &value)?;
+                loaded += 1;
+                progress::tick(&bar, loaded);
+                if loading.keys_per_flush.is_some_and(|keys| loaded > loading.bulk && loaded.is_multiple_of(keys)) {
+                    db.flush()?;
+                    db.wait_idle()?;
+                }
+            }
+            if loaded == loading.bulk
+                && let Some(first) = db.take()
+            {
+                first.flush()?;
+                first.wait_idle()?;
+                first.close()?;
+                db = Some(Db::open(self.dir, loading.rest.clone())?);
+            }
+            interrupt::check()
+        })?;
+        let loading = start.elapsed();
+        bar.set_message(format!("settling {} {}", self.filter, layout.name()));
+        let mut compacting = 0.0;
+        let mut settling = loading;
+        if let Some(db) = db {
+            db.flush()?;
+            db.wait_idle()?;
+            settling = start.elapsed();
+            if layout == Layout::Compacted {
+                compacting = compact(&db)?;
+            }
+            db.close()?;
+        }
+        bar.finish_and_clear();
+        let puts_per_second = source.len() as f64 / loading.as_secs_f64();
+        self.report(layout, Some(puts_per_second), (settling - loading).as_secs_f64() + compacting)
+    }
+
+    /// How a layout comes about.
+    fn loading(&self, layout: Layout) -> Loading {
+        let source = self.setup.source;
+        let mut options = Options { create_if_missing: true, ..self.options(FilterUse::Consult) };
+        let keys_per_flush = layout.flushes().map(|flushes| source.len().div_ceil(flushes));
+        let (mut first, mut bulk) = (options.clone(), 0);
+        if let Some(keys) = keys_per_flush {
+            let entry_len_bytes = source.len_bytes() / source.len() + self.setup.value_len_bytes as u64;
+            let run_len_bytes = keys * (entry_len_bytes + ENTRY_OVERHEAD_BYTES);
+            options.write_buffer_bytes = usize::try_from(run_len_bytes).unwrap_or(usize::MAX);
+            options.auto_compaction = layout == Layout::Levels4;
+            options.l0_compaction_trigger = if options.auto_compaction { 1 } else { usize::MAX };
+            first = options.clone();
+            if layout == Layout::Levels4 {
+                options.table_size_bytes = keys * (entry_len_bytes + TABLE_OVERHEAD_BYTES);
+                // A filter begins at a multiple of 4 KiB; a little for what follows it.
+                let file_len_bytes = options.table_size_bytes.next_multiple_of(4096) + 1024;
+                options.level_base_bytes = file_len_bytes * TABLES_OF_LEVEL_1;
+                options.level_size_ratio = LEVELS_RATIO;
+                bulk = source.len() * (LEVELS_4 - THROUGH_ALL_LEVELS) / LEVELS_4;
+                let lowest = self.filter_of_lowest_level(options.level_size_ratio);
+                let table_size_bytes = options.table_size_bytes * 2 * TABLES_OF_LEVEL_1;
+                first = Options { filter: Some(Arc::new(lowest)), table_size_bytes, ..options.clone() };
+                first.write_buffer_bytes = Options::default().write_buffer_bytes;
+            }
+        }
+        Loading { first, bulk, rest: options, keys_per_flush }
+    }
+
+    /// What the policy has for the lowest of four full levels.
+    fn filter_of_lowest_level(&self, ratio: u64) -> impl FilterPolicy + use<> {
+        let level_1 = self.setup.source.len() / LEVELS_4;
+        let level = |i: u32| LevelShape::new(level_1 * ratio.pow(i), 1);
+        let levels = std::iter::once(LevelShape::default()).chain((0..4).map(level)).collect();
+        let table = TableShape::new(level_1, 4, true).with_levels(levels).with_size_ratio(ratio);
+        let chosen = self.filter.policy().choose(&table);
+        move |_: &TableShape| chosen
+    }
+
+    /// Compacts a loaded store into one run.
+    pub fn compact(&self) -> Outcome<StoreReport> {
+        let db = Db::open(self.dir, self.options(FilterUse::Consult))?;
+        let seconds = compact(&db)?;
+        db.close()?;
+        self.report(Layout::Compacted, None, seconds)
+    }
+
+    /// Opens the store for reading; with `cold`, its files are dropped from the page cache first.
+    pub fn open(&self, filter_use: FilterUse) -> Outcome<Db> {
+        if self.setup.cold {
+            page_cache::drop_files(self.dir)?;
+        }
+        // Compaction stays off: the layout that is measured must not change under the measurement.
+        let options = Options { auto_compaction: false, ..self.options(filter_use) };
+        Ok(Db::open(self.dir, options)?)
+    }
+
+    fn report(&self, layout: Layout, puts_per_second: Option<f64>, settle_seconds: f64) -> Outcome<StoreReport> {
+        let start = Instant::now();
+        let db = self.open(FilterUse::Consult)?;
+        let reopen_ms = start.elapsed().as_secs_f64() * 1e3;
+        let stats = db.stats();
+        db.close()?;
+        Ok(StoreReport {
+            filter: self.filter.to_string(),
+            layout: layout.name(),
+            puts_per_second,
+            settle_seconds,
+            reopen_ms,
+            runs: runs(&stats),
+            tables: stats.total.tables,
+            store_bytes: stats.total.bytes,
+            filter_bytes: stats.total.filter_bytes,
+            bits_per_key: stats.total.filter_bytes as f64 * 8.0 / stats.total.keys.max(1) as f64,
+        })
+    }
+}
+
+fn compact(db: &Db) -> Outcome<f64> {
+    let start = Instant::now();
+    db.compact_range(..)?;
+    db.wait_idle()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Tables of level 0 overlap, so each is a run; a further level is one run.
+fn runs(stats: &Stats) -> u64 {
+    stats.levels.iter().map(|level| if level.level == 0 { level.tables } else { level.tables.min(1) }).sum()
+}

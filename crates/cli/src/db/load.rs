@@ -1,0 +1,138 @@
+//! `filterblock db load`: many pairs from a file.
+
+use std::path::PathBuf;
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::keys::{KeyFormat, KeyReader};
+use super::super::output::message;
+use super::super::{progress, text};
+use super::{IfMissing, Notation, StoreArguments, WriteArguments, report_doubts};
+use filterblock::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
+
+/// Pairs written at once: one record of the log, one wait with --sync.
+const BATCH_LEN: usize = 1_000;
+/// A batch is also written when its pairs fill this much.
+const BATCH_LEN_BYTES: usize = 1 << 20;
+/// The longest line: the longest key, a tab and a value of 16 MiB.
+const LINE_LEN_BYTES_MAX: usize = MAX_KEY_LEN_BYTES + 1 + (16 << 20);
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock db load store/ pairs.tsv
+  sort pairs.tsv | filterblock db load store/ - --sync
+
+A line is a key, a tab and the value; a line without a tab is a key with an empty value. Empty lines are skipped.
+
+Pairs are written in batches; a line that cannot be stored is an error that names it, and the lines before it are \
+stored. Pairs reported as stored are on the device: without --sync, that is made sure of once, at the end. Should the \
+device fail on the way, the pairs accepted since the last flush (a write buffer at most) may be lost; so may those since \
+the last tenth of a second if the machine does. Loading a file again is safe: storing a pair twice changes nothing.";
+
+/// Store the pairs of a file; makes the store if there is none
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// Lines of key, tab, value; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    #[command(flatten)]
+    write: WriteArguments,
+    #[command(flatten)]
+    notation: Notation,
+}
+
+/// Runs `filterblock db load`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    // Hexadecimal digits are decoded on either side of the tab, not across it.
+    let hex = arguments.notation.hex;
+    let max = if hex { LINE_LEN_BYTES_MAX * 2 } else { LINE_LEN_BYTES_MAX };
+    let lines = KeyReader::open(&arguments.file, KeyFormat::default(), max)?;
+    let db = arguments.store.open_to_write(&arguments.write, IfMissing::Create)?;
+    let mut load = Load { lines, hex, batch: WriteBatch::new(), accepted: 0 };
+    // What was read before a failure is stored all the same, so that the count below tells where to go on.
+    let read = load.read_all(&db);
+    let written = load.write(&db);
+    let flushed = db.flush();
+    report_doubts(&db);
+    let closed = db.close();
+    let is_kept = arguments.write.sync || (flushed.is_ok() && closed.is_ok());
+    message(format_args!("{}: {}", arguments.store.dir().display(), outcome(load.accepted, is_kept)));
+    read?;
+    written?;
+    flushed?;
+    closed?;
+    Ok(Exit::Success)
+}
+
+fn outcome(accepted: u64, is_kept: bool) -> String {
+    let pairs = text::count(accepted, "pair");
+    match is_kept {
+        true => format!("{pairs} stored"),
+        false => format!(
+            "{pairs} accepted, of which those since the last flush may be lost; load the file again (storing a pair \
+             twice changes nothing)"
+        ),
+    }
+}
+
+struct Load {
+    lines: KeyReader,
+    hex: bool,
+    batch: WriteBatch,
+    accepted: u64,
+}
+
+impl Load {
+    fn read_all(&mut self, db: &Db) -> Outcome<()> {
+        let bar = progress::bar(None, "loading pairs");
+        let (mut key_bytes, mut value_bytes) = (Vec::new(), Vec::new());
+        while let Some(line) = self.lines.next_key()? {
+            let (mut key, mut value) = split(line.key);
+            if self.hex {
+                if let Some(column) = unhex_pair(key, value, &mut key_bytes, &mut value_bytes) {
+                    let place = self.lines.place();
+                    let reason = "not a pair of hexadecimal digits";
+                    return Err(Failure::Message(format!("{place}, column {column}: {reason}")));
+                }
+                (key, value) = (&key_bytes, &value_bytes);
+            }
+            if let Err(error) = self.batch.put(key, value) {
+                return Err(Failure::Message(format!("{}: {error}", self.lines.place())));
+            }
+            if self.batch.len() >= BATCH_LEN || self.batch.len_bytes() >= BATCH_LEN_BYTES {
+                self.write(db)?;
+                bar.set_position(self.accepted);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn write(&mut self, db: &Db) -> Outcome<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let len = batch.len() as u64;
+        db.write(batch)?;
+        self.accepted += len;
+        Ok(())
+    }
+}
+
+/// The key before the first tab and the value behind it.
+fn split(line: &[u8]) -> (&[u8], &[u8]) {
+    match line.iter().position(|&byte| byte == b'\t') {
+        Some(tab) => (line.get(..tab).unwrap_or_default(), line.get(tab + 1..).unwrap_or_default()),
+        None => (line, &[]),
+    }
+}
+
+/// Decodes both sides of the tab, or gives the column of the first bad digit.
+fn unhex_pair(key: &[u8], value: &[u8], key_bytes: &mut Vec<u8>, value_bytes: &mut Vec<u8>) -> Option<usize> {
+    key_bytes.clear();
+    value_bytes.clear();
+    if let Err(at) = text::unhex(key, key_bytes) {
+        return Some(at + 1);
+    }
+    text::unhex(value, value_bytes).err().map(|at| key.len() + 1 + at + 1)
+}

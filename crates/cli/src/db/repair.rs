@@ -1,0 +1,153 @@
+//! `filterblock db repair`: a store from what is sound of a damaged one.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::super::failure::{Exit, Outcome};
+use super::super::secret::SecretArguments;
+use super::super::text::{count, thousands};
+use super::super::{output, progress};
+use super::FilterArguments;
+use filterblock::Error;
+use filterblock::lsm::{Db, Options, RepairMode, RepairReport};
+use filterblock::sstable::Loss;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock db repair store/ --dry-run
+  filterblock db repair store/
+  filterblock db repair store/ --json | jq -r '.losses[].damage'
+
+Sound tables stay as they are; a damaged one is written anew from its sound blocks. A manifest that is missing or damaged \
+is made again from the tables. Logs are read past their damage. Every damaged file is kept as it was, in the folder lost/ \
+of the store. Repairing twice, or a sound store, changes nothing more.
+
+For each loss the range of keys is given that were there: those may be missing, or have the value that they had before, \
+also keys that had been deleted. In doubt is what no file says when there is no manifest: which of two tables is the \
+newer, and whether a table below level 0 had been merged into others and was only still there.
+
+Exit status: 0 every key is as it was; 1 keys may be lost, or something is in doubt; 2 could not run (no store there, \
+open elsewhere, a file that cannot be read, newer format).";
+
+/// Make a damaged store whole again from what is sound, and say what is lost
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// The directory of the store
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Say what would be done, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Report as JSON on stdout
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    filter: FilterArguments,
+    #[command(flatten)]
+    secret: SecretArguments,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    store: String,
+    dry_run: bool,
+    was_sound: bool,
+    complete: bool,
+    tables_kept: u64,
+    tables_rewritten: u64,
+    tables_lost: u64,
+    entries: u64,
+    new_manifest: bool,
+    losses: Vec<LossReport>,
+    doubts: Vec<String>,
+    set_aside: Vec<Moved>,
+}
+
+/// With the keys as text, since those of people are; null where damage cost no key.
+#[derive(Debug, Serialize)]
+struct LossReport {
+    damage: String,
+    file: Option<String>,
+    field: Option<String>,
+    offset: Option<u64>,
+    keys: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Moved {
+    file: String,
+    kept_as: String,
+}
+
+/// Runs `filterblock db repair`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let secret = arguments.secret.read()?;
+    let options = Options { filter: Some(arguments.filter.filter.policy()), secret, ..Options::default() };
+    let mode = if arguments.dry_run { RepairMode::DryRun } else { RepairMode::Write };
+    let bar = progress::bytes("looking at tables", arguments.json);
+    let repaired = Db::repair_with(&arguments.dir, options, mode, &mut progress::follow(&bar));
+    bar.finish_and_clear();
+    let repaired = repaired.map_err(|error| arguments.secret.explain(error))?;
+    match arguments.json {
+        true => output::print_json(&Report::new(arguments, &repaired))?,
+        false => output::print(&describe(arguments, &repaired))?,
+    }
+    Ok(if repaired.is_complete() { Exit::Success } else { Exit::Negative })
+}
+
+impl Report {
+    fn new(arguments: &Arguments, repaired: &RepairReport) -> Self {
+        let moved = |(file, kept_as): &(PathBuf, PathBuf)| Moved {
+            file: file.display().to_string(),
+            kept_as: kept_as.display().to_string(),
+        };
+        Self {
+            store: arguments.dir.display().to_string(),
+            dry_run: arguments.dry_run,
+            was_sound: repaired.was_sound(),
+            complete: repaired.is_complete(),
+            tables_kept: repaired.tables_kept,
+            tables_rewritten: repaired.tables_rewritten,
+            tables_lost: repaired.tables_lost,
+            entries: repaired.entries,
+            new_manifest: repaired.new_manifest,
+            losses: repaired.losses.iter().map(LossReport::new).collect(),
+            doubts: repaired.doubts.clone(),
+            set_aside: repaired.set_aside.iter().map(moved).collect(),
+        }
+    }
+}
+
+impl LossReport {
+    fn new(loss: &Loss) -> Self {
+        let file = if let Error::InFile { path, .. } = &loss.error { Some(path.display().to_string()) } else { None };
+        let (field, offset) = match loss.error.root() {
+            Error::Corrupt { field, offset } | Error::ChecksumMismatch { field, offset, .. } => {
+                (Some(field.to_string()), Some(*offset))
+            }
+            Error::Unsupported { field, .. } => (Some(field.to_string()), None),
+            _ => (None, None),
+        };
+        let keys = loss.holds_keys().then(|| loss.keys.to_string());
+        Self { damage: loss.error.to_string(), file, field, offset, keys }
+    }
+}
+
+fn describe(arguments: &Arguments, repaired: &RepairReport) -> String {
+    let (store, would) = (arguments.dir.display(), if arguments.dry_run { "would be " } else { "" });
+    if repaired.was_sound() {
+        let (tables, entries) = (count(repaired.tables_kept, "table"), thousands(repaired.entries));
+        return format!("{store}: sound; {tables}, entries in tables: {entries}\n");
+    }
+    format!(
+        "{repaired}{store}: {would}repaired{}; tables: {} kept, {} written anew, {} lost; entries in tables: {}{}\n",
+        if repaired.is_complete() { ", nothing lost" } else { "" },
+        thousands(repaired.tables_kept),
+        thousands(repaired.tables_rewritten),
+        thousands(repaired.tables_lost),
+        thousands(repaired.entries),
+        if repaired.new_manifest { "; a new manifest" } else { "" },
+    )
+}

@@ -1,0 +1,158 @@
+//! `filterblock export`: one filter's bytes to a file, and its parameters as JSON.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::block_file::{self, FilterFile};
+use super::failure::{Exit, Failure, Outcome};
+use super::foreign::inspect::{self, FilterReport};
+use super::foreign::{FileArguments, Foreign};
+use super::output::{self, NewFile};
+use super::text;
+use filterblock::AlignedBytes;
+use filterblock::LockedBlock;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock export -o 000012.rocksdb-filter 000012.sst > parameters.json
+  filterblock export -o part.rocksdb-filter --number 3 000012.sst
+  filterblock export -o ids.sbbf --column user.id --row-group 3 rows.parquet
+  filterblock export -o names.payload names.filter
+
+OUT receives the bytes of one filter as its engine would read them: bits and trailer of LevelDB and RocksDB, header and bits of \
+Parquet, the payload of a filter block. Its parameters are printed as JSON. Filters are numbered as `inspect --json` lists \
+them, from 0. What came from another engine is asked again with `query --format` (\"format\" in the JSON).
+
+Exit status: 0 written; 2 an error, and nothing was written.";
+
+/// Write a filter's bytes to a file, and its parameters to stdout
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// The filter block file, or a file of another engine
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The file to write, which appears whole or not at all
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Which filter of a file that has several
+    #[arg(long, value_name = "N")]
+    number: Option<usize>,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+    /// The parameters are always JSON; taken so that every command takes it
+    #[arg(long, hide = true)]
+    json: bool,
+    #[command(flatten)]
+    foreign: FileArguments,
+}
+
+/// A filter of another engine.
+#[derive(Debug, Serialize)]
+struct ForeignParameters<'a> {
+    file: String,
+    output: String,
+    /// For `--format`.
+    format: &'static str,
+    #[serde(flatten)]
+    filter: &'a FilterReport,
+}
+
+/// The filter of a block.
+#[derive(Debug, Serialize)]
+struct BlockParameters {
+    file: String,
+    output: String,
+    format: &'static str,
+    kind: String,
+    parameters: Option<String>,
+    offset: u64,
+    len_bytes: u64,
+    keys: u64,
+    probes: u32,
+    fill: f64,
+    expected_false_positive_rate: f64,
+    hash: String,
+    hash_seed: u64,
+    secret_fingerprint: Option<String>,
+}
+
+/// Runs `filterblock export`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let path = &arguments.file;
+    if arguments.output.as_os_str() == "-" {
+        return Err(Failure::Message("the parameters go to standard output; give --output a file".to_owned()));
+    }
+    match block_file::open(path, &arguments.foreign)? {
+        FilterFile::Native(block) => export_block(arguments, &block),
+        FilterFile::Foreign(file) => export_foreign(arguments, &file),
+    }
+}
+
+fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
+    let path = &arguments.file;
+    let report = inspect::report(path, file, &arguments.foreign)?;
+    let filter = choose(path, report.filters(), arguments.number)?;
+    let bytes = slice(file.as_bytes(), filter.offset, filter.len_bytes).ok_or_else(|| {
+        Failure::Message(format!("{}: the filter at offset {} lies outside", path.display(), filter.offset))
+    })?;
+    let parameters = ForeignParameters {
+        file: path.display().to_string(),
+        output: arguments.output.display().to_string(),
+        format: file.raw_format(),
+        filter,
+    };
+    NewFile::create(&arguments.output, arguments.force)?.publish(bytes)?;
+    output::print_json(&parameters)?;
+    Ok(Exit::Success)
+}
+
+/// The filter of that number, or the only one.
+fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -> Outcome<&'a FilterReport> {
+    let path = path.display();
+    let len = text::count(filters.len() as u64, "filter");
+    match (filters, number) {
+        ([], _) => Err(Failure::Message(format!("{path}: no filter to export"))),
+        ([only], None) => Ok(only),
+        (_, None) => Err(Failure::Message(format!("{path}: {len}; --number says which, from 0"))),
+        (filters, Some(number)) => filters
+            .get(number)
+            .ok_or_else(|| Failure::Message(format!("{path}: no filter {number}; there are {len}, counted from 0"))),
+    }
+}
+
+fn export_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Outcome {
+    let path = &arguments.file;
+    let (info, hash) = (block.info(), block.hash());
+    if info.partitions > 0 || arguments.number.is_some_and(|number| number > 0) {
+        let path = path.display();
+        return Err(Failure::Message(format!("{path}: a block's filter is exported whole, and an index not at all")));
+    }
+    let payload = slice(block.as_bytes(), 0, info.payload_len_bytes).unwrap_or_default();
+    let parameters = BlockParameters {
+        file: path.display().to_string(),
+        output: arguments.output.display().to_string(),
+        format: "filterblock",
+        kind: info.kind.to_string(),
+        parameters: block.parameters(),
+        offset: 0,
+        len_bytes: info.payload_len_bytes,
+        keys: info.num_keys,
+        probes: info.probes,
+        fill: info.fill,
+        expected_false_positive_rate: info.expected_false_positive_rate,
+        hash: hash.kind.to_string(),
+        hash_seed: hash.seed.0,
+        secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
+    };
+    NewFile::create(&arguments.output, arguments.force)?.publish(payload)?;
+    output::print_json(&parameters)?;
+    Ok(Exit::Success)
+}
+
+fn slice(bytes: &[u8], offset: u64, len_bytes: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    bytes.get(start..start.checked_add(usize::try_from(len_bytes).ok()?)?)
+}

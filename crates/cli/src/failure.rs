@@ -1,0 +1,76 @@
+//! How a subcommand ends: with an exit status that is an answer, or with a failure that is a message.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use filterblock::Error;
+
+/// The result of a subcommand and its steps.
+pub type Outcome<T = Exit> = Result<T, Failure>;
+
+/// An exit status that answers the question asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Status 0: done, found, sound.
+    Success,
+    /// Status 1: not found, damaged.
+    Negative,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Success => Self::SUCCESS,
+            Exit::Negative => Self::from(1),
+        }
+    }
+}
+
+/// Why a subcommand could not do its work.
+#[derive(Debug)]
+pub enum Failure {
+    /// Whoever read stdout has seen enough: no message, no error status.
+    ClosedPipe,
+    /// Ctrl-C or TERM.
+    Interrupted,
+    /// The library refused.
+    Library(Error),
+    /// Damage of a store's log, and what to do about it.
+    Damage(String),
+    /// Anything else, in words for the user.
+    Message(String),
+}
+
+impl Failure {
+    /// An error of the operating system about `path`.
+    pub fn file(path: &Path, error: io::Error) -> Self {
+        Self::Library(Error::from(error).in_file(path))
+    }
+
+    /// A failed write to stdout.
+    pub fn stdout(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
+            _ => Self::Message(format!("standard output: {error}")),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClosedPipe => f.write_str("the reader of standard output has gone"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::Library(error) => write!(f, "{error}"),
+            Self::Damage(message) | Self::Message(message) => f.write_str(message),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}

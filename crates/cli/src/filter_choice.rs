@@ -1,0 +1,187 @@
+//! A filter policy by name: one filter for all tables, or a policy of the library.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use filterblock::{ByLevel, FilterPolicy, MemoryBudget, Monkey};
+use filterblock::{Error, Result};
+use filterblock::{FilterKind, FilterSpec};
+
+const BY_LEVEL: &str = "by-level";
+const MONKEY: &str = "monkey:";
+const BUDGET: &str = "budget:";
+const EXPECTED: &str = "expected by-level, by-level:FAST/SMALL, monkey:BITS_PER_KEY, budget:BYTES such as 64MiB, or one \
+                        filter for all tables, KIND:BITS_PER_KEY or KIND:fpr=RATE; monkey and budget take a KIND or \
+                        KIND/KIND_AT_THE_BOTTOM before the number (monkey:bloom:10)";
+
+/// What tables are given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FilterChoice {
+    /// By level; the default policy of the library with the filters that it has.
+    ByLevel(ByLevel),
+    /// The same filter for every table.
+    Fixed(FilterSpec),
+    /// Bits per key, and where they save most.
+    Monkey(Kinds, f64, Monkey),
+    /// Bytes for all filters together.
+    Budget(Kinds, u64, MemoryBudget),
+}
+
+/// The kind of filter above the deepest level, and in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kinds(FilterKind, FilterKind);
+
+impl FilterChoice {
+    /// The policy for a store's options.
+    pub fn policy(self) -> Arc<dyn FilterPolicy> {
+        match self {
+            Self::ByLevel(policy) => Arc::new(policy),
+            Self::Fixed(spec) => Arc::new(spec),
+            Self::Monkey(_, _, policy) => Arc::new(policy),
+            Self::Budget(_, _, policy) => Arc::new(policy),
+        }
+    }
+}
+
+impl Default for FilterChoice {
+    fn default() -> Self {
+        Self::ByLevel(ByLevel::default())
+    }
+}
+
+impl fmt::Display for FilterChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByLevel(policy) if *policy == ByLevel::default() => f.pad(BY_LEVEL),
+            Self::ByLevel(ByLevel { middle, bottom, .. }) => f.pad(&format!("{BY_LEVEL}:{middle}/{bottom}")),
+            Self::Fixed(spec) => f.pad(&spec.to_string()),
+            Self::Monkey(kinds, bits, _) => f.pad(&format!("{MONKEY}{kinds}{bits}")),
+            Self::Budget(kinds, bytes, _) => f.pad(&format!("{BUDGET}{kinds}{}", with_unit(*bytes))),
+        }
+    }
+}
+
+impl FromStr for FilterChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse(text).ok_or_else(|| Error::InvalidSpec { spec: text.to_owned(), reason: EXPECTED })
+    }
+}
+
+fn parse(text: &str) -> Option<FilterChoice> {
+    if text == BY_LEVEL {
+        return Some(FilterChoice::default());
+    }
+    if let Some((fast, small)) = text.strip_prefix("by-level:").and_then(|specs| specs.split_once('/')) {
+        return Some(FilterChoice::ByLevel(ByLevel::fast_and_small(fast.parse().ok()?, small.parse().ok()?)));
+    }
+    if let Some(rest) = text.strip_prefix(MONKEY) {
+        let (kinds, number) = split_kinds(rest)?;
+        let bits: f64 = number.parse().ok()?;
+        return Some(FilterChoice::Monkey(kinds, bits, Monkey::new(kinds.0, bits).ok()?.with_bottom(kinds.1).ok()?));
+    }
+    if let Some(rest) = text.strip_prefix(BUDGET) {
+        let (kinds, number) = split_kinds(rest)?;
+        let bytes = bytes(number)?;
+        let policy = MemoryBudget::new(kinds.0, bytes).ok()?.with_bottom(kinds.1).ok()?;
+        return Some(FilterChoice::Budget(kinds, bytes, policy));
+    }
+    text.parse().ok().map(FilterChoice::Fixed)
+}
+
+/// `KIND:`, `KIND/KIND:` or nothing, and what follows.
+fn split_kinds(text: &str) -> Option<(Kinds, &str)> {
+    let Some((kinds, number)) = text.split_once(':') else { return Some((Kinds::DEFAULT, text)) };
+    let (upper, bottom) = kinds.split_once('/').unwrap_or((kinds, kinds));
+    Some((Kinds(FilterKind::from_name(upper)?, FilterKind::from_name(bottom)?), number))
+}
+
+impl Kinds {
+    const DEFAULT: Self = Self(FilterKind::BlockedBloom, FilterKind::BlockedBloom);
+}
+
+impl fmt::Display for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(upper, bottom) = self;
+        match self {
+            kinds if *kinds == Self::DEFAULT => Ok(()),
+            _ if upper == bottom => write!(f, "{upper}:"),
+            _ => write!(f, "{upper}/{bottom}:"),
+        }
+    }
+}
+
+const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+
+/// A whole number of bytes, with or without a unit.
+pub fn bytes(text: &str) -> Option<u64> {
+    for (unit, shift) in UNITS {
+        if let Some(number) = text.strip_suffix(unit) {
+            return number.parse::<u64>().ok()?.checked_mul(1 << shift);
+        }
+    }
+    text.parse().ok()
+}
+
+fn with_unit(bytes: u64) -> String {
+    let fits = UNITS.into_iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    fits.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_survive_their_text() {
+        for text in [
+            "by-level",
+            "by-level:blocked-bloom:12/bumped-ribbon:fpr=0.01",
+            "blocked-bloom:10",
+            "bloom:fpr=0.001",
+            "full",
+            "monkey:10",
+            "monkey:9.5",
+            "monkey:bloom:10",
+            "monkey:blocked-bloom/bloom:12",
+            "budget:64MiB",
+            "budget:bloom:1000001",
+            "budget:bloom/blocked-bloom:3KiB",
+            "budget:0",
+        ] {
+            let choice: FilterChoice = text.parse().unwrap();
+            assert_eq!(choice.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for text in [
+            "",
+            "by-level:",
+            "by-level:bloom:10",
+            "by-level:bloom:10/",
+            "monkey",
+            "monkey:",
+            "monkey:0",
+            "monkey:101",
+            "monkey:NaN",
+            "monkey:full:10",
+            "monkey:bloom/full:10",
+            "monkey:quotient:10",
+            "budget:",
+            "budget:-1",
+            "budget:1.5GiB",
+            "budget:64MB",
+            "budget:full:1KiB",
+            "budget:99999999999TiB",
+            "quotient:10",
+        ] {
+            let error = text.parse::<FilterChoice>().unwrap_err();
+            assert!(matches!(&error, Error::InvalidSpec { spec, .. } if spec == text), "{text}: {error}");
+            assert!(error.to_string().contains("monkey:BITS_PER_KEY"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Opening a file of another engine, known by the magics at its ends, or a filter alone, known by what the user says.
+
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::text::printable;
+use super::content::{Content, kind_of};
+use filterblock::Result;
+use filterblock::foreign::parquet::{self, ColumnChunk};
+use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
+
+/// A filter without the file around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RawFormat {
+    /// One filter of LevelDB's Bloom policy: bits, and a byte with the number of probes
+    LeveldbBloom,
+    /// One full filter or partition of RocksDB: Bloom or Ribbon, with its last five bytes
+    RocksdbFilter,
+    /// A Parquet filter: header and bits
+    ParquetSbbf,
+}
+
+/// What the keys of a LevelDB table look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// As the user gave them: a table written without a database
+    User,
+    /// With eight bytes of sequence number and type: a table of a database
+    Internal,
+}
+
+/// What a file of another engine does not say itself, and which part of it is meant.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Files of other engines")]
+pub struct FileArguments {
+    /// FILE is a filter alone, which no magic tells: leveldb-bloom, rocksdb-filter or parquet-sbbf (header and bits)
+    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
+    pub format: Option<RawFormat>,
+    /// The column of a Parquet file: names from the schema's root, joined by dots
+    #[arg(long, value_name = "NAME", conflicts_with = "format")]
+    pub column: Option<String>,
+    /// The row group of a Parquet file, from 0 [default: all of them]
+    #[arg(long, value_name = "N", conflicts_with = "format")]
+    pub row_group: Option<usize>,
+    /// Keys of a LevelDB table are as the user gave them (user), or followed by eight bytes of a database (internal)
+    /// [default: what fits its filter]
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "format", hide_possible_values = true)]
+    pub key_form: Option<Form>,
+}
+
+/// A file of another engine.
+#[derive(Debug)]
+pub enum Foreign {
+    LevelDb(leveldb::Table<Content>),
+    RocksDb(rocksdb::Table<Content>),
+    Parquet(parquet::File<Content>),
+    Raw(RawFormat, Content),
+}
+
+impl Foreign {
+    /// Opens a file of another engine; `None` for one that is not known as such.
+    ///
+    /// # Errors
+    /// When it cannot be read, or does not hold.
+    pub fn open(path: &Path, arguments: &FileArguments) -> Result<Option<Self>> {
+        let open = || {
+            if let Some(format) = arguments.format {
+                let raw = Self::Raw(format, Content::open(path)?);
+                if let Some(Err(error)) = raw.raw_parquet() {
+                    return Err(error);
+                }
+                return Ok(Some(raw));
+            }
+            let Some(kind) = kind_of(path)? else { return Ok(None) };
+            let bytes = Content::open(path)?;
+            Ok(match kind {
+                FileKind::LevelDbTable => Some(Self::LevelDb(match arguments.key_form {
+                    None => leveldb::Table::open(bytes)?,
+                    Some(Form::User) => leveldb::Table::open_as(bytes, KeyForm::User)?,
+                    Some(Form::Internal) => leveldb::Table::open_as(bytes, KeyForm::Internal)?,
+                })),
+                FileKind::RocksDbTable => Some(Self::RocksDb(rocksdb::Table::open(bytes)?)),
+                FileKind::ParquetFile => Some(Self::Parquet(parquet::File::open(bytes)?)),
+            })
+        };
+        open().map_err(|error| error.in_file(path))
+    }
+
+    /// The filter of a raw Parquet filter; `None` for anything else.
+    pub fn raw_parquet(&self) -> Option<Result<parquet::SplitBlockFilter<'_>>> {
+        match self {
+            Self::Raw(RawFormat::ParquetSbbf, bytes) => Some(parquet::SplitBlockFilter::parse(bytes.as_ref())),
+            _ => None,
+        }
+    }
+
+    /// The file's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::LevelDb(table) => table.as_bytes(),
+            Self::RocksDb(table) => table.as_bytes(),
+            Self::Parquet(file) => file.as_bytes(),
+            Self::Raw(_, bytes) => bytes.as_ref(),
+        }
+    }
+
+    /// What `--format` calls its filters.
+    pub fn raw_format(&self) -> &'static str {
+        match self {
+            Self::LevelDb(_) | Self::Raw(RawFormat::LeveldbBloom, _) => "leveldb-bloom",
+            Self::RocksDb(_) | Self::Raw(RawFormat::RocksdbFilter, _) => "rocksdb-filter",
+            Self::Parquet(_) | Self::Raw(RawFormat::ParquetSbbf, _) => "parquet-sbbf",
+        }
+    }
+
+    /// What kind of file it is, as reports name it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::LevelDb(_) => "leveldb-table",
+            Self::RocksDb(_) => "rocksdb-table",
+            Self::Parquet(_) => "parquet-file",
+            Self::Raw(RawFormat::LeveldbBloom, _) => "leveldb-bloom",
+            Self::Raw(RawFormat::RocksdbFilter, _) => "rocksdb-filter",
+            Self::Raw(RawFormat::ParquetSbbf, _) => "parquet-sbbf",
+        }
+    }
+}
+
+impl FileArguments {
+    /// Refuses what says nothing about a file of this kind; `None` is a filter block.
+    pub fn check(&self, path: &Path, file: Option<&Foreign>) -> Outcome<()> {
+        let is_parquet = matches!(file, Some(Foreign::Parquet(_)));
+        let (file_name, kind) = (path.display(), file.map_or("filter block", Foreign::kind));
+        let refused = |flag: &str, what: &str| {
+            Err(Failure::Message(format!("{file_name}: {flag} is for {what}, and this is a {kind}")))
+        };
+        if self.column.is_some() && !is_parquet {
+            return refused("--column", "Parquet files");
+        }
+        if self.row_group.is_some() && !is_parquet {
+            return refused("--row-group", "Parquet files");
+        }
+        if self.key_form.is_some() && !matches!(file, Some(Foreign::LevelDb(_))) {
+            return refused("--key-form", "tables of LevelDB");
+        }
+        Ok(())
+    }
+
+    /// The column chunks that are meant; all of them when nothing was said.
+    pub fn chunks<'a>(&self, path: &Path, file: &'a parquet::File<Content>) -> Outcome<Vec<&'a ColumnChunk>> {
+        let groups = file.num_row_groups();
+        if let Some(number) = self.row_group.filter(|&number| number >= groups) {
+            let path = path.display();
+            return Err(Failure::Message(format!("{path}: no row group {number}; there are {groups}, counted from 0")));
+        }
+        let is_column = |chunk: &ColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);
+        let is_group = |chunk: &ColumnChunk| self.row_group.is_none_or(|number| number == chunk.row_group);
+        let chunks: Vec<_> = file.column_chunks().iter().filter(|chunk| is_column(chunk) && is_group(chunk)).collect();
+        match &self.column {
+            Some(column) if chunks.is_empty() => {
+                let (path, columns) = (path.display(), columns(file.column_chunks().iter()));
+                Err(Failure::Message(format!("{path}: no column {column:?}; there are: {columns}")))
+            }
+            _ => Ok(chunks),
+        }
+    }
+
+    /// The chunks of the one column that is asked: the one that was named, or the only one with a filter.
+    pub fn column<'a>(&self, path: &Path, file: &'a parquet::File<Content>) -> Outcome<Vec<&'a ColumnChunk>> {
+        let chunks = self.chunks(path, file)?;
+        if self.column.is_some() {
+            return one_column(path, chunks);
+        }
+        let with_filter = || chunks.iter().copied().filter(|chunk| chunk.filter.is_some());
+        let (file_path, path) = (path, path.display());
+        let Some(first) = with_filter().next() else {
+            return Err(Failure::Message(format!("{path}: no column has a filter; every value may be there")));
+        };
+        if with_filter().any(|chunk| chunk.path != first.path) {
+            let columns = columns(with_filter());
+            return Err(Failure::Message(format!("{path}: --column is missing; these have filters: {columns}")));
+        }
+        one_column(file_path, chunks.iter().copied().filter(|chunk| chunk.path == first.path).collect())
+    }
+}
+
+/// Refuses the chunks of several columns with one name: their values may be of different types.
+fn one_column<'a>(path: &Path, chunks: Vec<&'a ColumnChunk>) -> Outcome<Vec<&'a ColumnChunk>> {
+    let neighbours = chunks.iter().zip(chunks.iter().skip(1));
+    if let Some((chunk, _)) = neighbours.into_iter().find(|(one, next)| one.row_group == next.row_group) {
+        let (path, column) = (path.display(), printable(&chunk.path));
+        return Err(Failure::Message(format!("{path}: several columns are called {column}, since names have dots")));
+    }
+    Ok(chunks)
+}
+
+/// The most names in a message.
+const NAMES_MAX: usize = 20;
+
+/// The different columns of some chunks, for a message.
+fn columns<'a>(chunks: impl Iterator<Item = &'a ColumnChunk>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for chunk in chunks {
+        if !names.contains(&chunk.path.as_str()) {
+            names.push(&chunk.path);
+        }
+        if names.len() > NAMES_MAX {
+            names.pop();
+            return format!("{}, ...", printable(&names.join(", ")));
+        }
+    }
+    printable(&names.join(", "))
+}

@@ -1,0 +1,346 @@
+//! What `inspect` tells of a file of another engine: what it is, and of each filter where it lies and what its bytes say.
+
+use std::path::Path;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::super::failure::Outcome;
+use super::super::output::message;
+use super::super::text::{self, thousands};
+use super::super::what_if::{Present, WhatIf};
+use super::content::Content;
+use super::file::{FileArguments, Foreign, RawFormat};
+use filterblock::Error;
+use filterblock::foreign::rocksdb::FilterLayout;
+use filterblock::foreign::{FilterInfo, leveldb, parquet, rocksdb};
+
+/// A file of another engine.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub(super) file: String,
+    pub(super) kind: &'static str,
+    pub(super) file_len_bytes: u64,
+    /// What the file says of itself, by engine.
+    #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
+    pub(super) properties: Vec<(&'static str, Value)>,
+    /// In the table; `None` where nothing says.
+    pub(super) keys: Option<u64>,
+    /// All filters together; `None` when there are none.
+    pub(super) summary: Option<Summary>,
+    pub(super) filters: Vec<FilterReport>,
+    /// What a reader should know besides.
+    pub(super) notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<WhatIf>,
+    /// Of the filters so far.
+    #[serde(skip)]
+    told_len_bytes: u64,
+}
+
+/// All filters of a file together.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) filters: u64,
+    pub(super) len_bytes: u64,
+    pub(super) estimated_keys: Option<f64>,
+    pub(super) bits_per_key: Option<f64>,
+    pub(super) fill: Option<f64>,
+    /// The mean of the filters', each as often as it has keys.
+    pub(super) expected_false_positive_rate: f64,
+}
+
+/// One filter.
+#[derive(Debug, Serialize)]
+pub struct FilterReport {
+    pub offset: u64,
+    pub len_bytes: u64,
+    pub(super) kind: &'static str,
+    pub(super) probes: Option<u32>,
+    pub(super) blocks: Option<u64>,
+    pub(super) block_len_bytes: Option<u64>,
+    pub(super) columns: Option<f64>,
+    pub(super) seed: Option<u32>,
+    pub(super) fill: Option<f64>,
+    pub(super) estimated_keys: Option<f64>,
+    pub(super) bits_per_key: Option<f64>,
+    pub(super) expected_false_positive_rate: f64,
+    #[serde(flatten)]
+    pub(super) holds: Holds,
+}
+
+/// Whose keys a filter has.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Holds {
+    /// Those of the whole table.
+    Everything {},
+    /// Those of data blocks at these offsets.
+    DataBlocks { data_blocks_from: u64, data_blocks_below: u64 },
+    /// Those up to this one.
+    UpTo { up_to_hex: String },
+    /// The values of a column chunk, nulls counted.
+    Chunk { row_group: usize, column: String, physical_type: Option<String>, num_values: u64 },
+}
+
+fn as_object<S: Serializer>(properties: &[(&'static str, Value)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(properties.iter().map(|(name, value)| (name, value)))
+}
+
+/// Looks at a file.
+///
+/// # Errors
+/// When a filter of a Parquet file does not hold: those of tables were checked before.
+pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
+    let mut report = Report {
+        file: path.display().to_string(),
+        kind: file.kind(),
+        file_len_bytes: file.as_bytes().len() as u64,
+        properties: Vec::new(),
+        keys: None,
+        summary: None,
+        filters: Vec::new(),
+        notes: Vec::new(),
+        what_if: None,
+        told_len_bytes: 0,
+    };
+    let in_file = |error: Error| error.in_file(path);
+    match file {
+        Foreign::LevelDb(table) => report.add_leveldb(table),
+        Foreign::RocksDb(table) => report.add_rocksdb(table),
+        Foreign::Parquet(file) => report.add_parquet(path, file, arguments)?,
+        Foreign::Raw(format, bytes) => {
+            let info = match format {
+                RawFormat::LeveldbBloom => leveldb::BloomFilter::new(bytes.as_ref()).info(),
+                RawFormat::RocksdbFilter => rocksdb::Filter::new(bytes.as_ref()).info(),
+                RawFormat::ParquetSbbf => parquet::SplitBlockFilter::parse(bytes.as_ref()).map_err(in_file)?.info(),
+            };
+            report.filters.push(FilterReport::new(0, &info, Holds::Everything {}));
+        }
+    }
+    report.summary = Summary::of(&report.filters, report.keys);
+    Ok(report)
+}
+
+impl Report {
+    /// Tells of one more filter, of which all bytes are read; `false`, and why, once filters must overlap: then each could
+    /// be as long as the file, and there could be any number of them.
+    fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> FilterInfo, holds: Holds) -> bool {
+        self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
+        if self.told_len_bytes > self.file_len_bytes {
+            let len = thousands(self.filters.len() as u64);
+            self.notes.push(format!(
+                "its filters overlap, or their keys repeat more than any engine writes; told are the first {len}"
+            ));
+            return false;
+        }
+        self.filters.push(FilterReport::new(offset, &info(), holds));
+        true
+    }
+
+    fn add_leveldb(&mut self, table: &leveldb::Table<Content>) {
+        self.properties = vec![
+            ("filter_policy", json!(table.policy())),
+            ("data_blocks", json!(table.num_data_blocks())),
+            ("key_form", json!(table.key_form().map(|form| format!("{form:?}").to_lowercase()))),
+        ];
+        let mut keys = 0;
+        let walked = table.for_each_key(|_| {
+            keys += 1;
+            Ok(())
+        });
+        match walked {
+            Ok(()) => self.keys = Some(keys),
+            Err(error) => self.notes.push(format!("its keys could not be counted: {error}")),
+        }
+        let block = table.filter_block();
+        let mut empty = 0;
+        let mut places = table.filters();
+        // In the order of the places: a filter whose range does not hold has none.
+        for filter in block.iter().flat_map(|block| (0..block.len()).filter_map(|number| block.filter(number))) {
+            match places.next() {
+                Some(place) if place.len_bytes > 0 => {
+                    let holds = Holds::DataBlocks {
+                        data_blocks_from: place.data_blocks.start,
+                        data_blocks_below: place.data_blocks.end,
+                    };
+                    if !self.add(place.offset, place.len_bytes, || filter.info(), holds) {
+                        break;
+                    }
+                }
+                _ => empty += 1,
+            }
+        }
+        if empty > 0 {
+            self.properties.push(("empty_filters", json!(empty)));
+        }
+        match (table.policy(), block) {
+            (None, _) => self.notes.push("the table has no filter".to_owned()),
+            (Some(_), None) => self.notes.push("its filter policy is not known: every key may be there".to_owned()),
+            (Some(_), Some(_)) if table.key_forms().next().is_none() => {
+                self.notes.push("its filter denies its first keys in every form: every key may be there".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    fn add_rocksdb(&mut self, table: &rocksdb::Table<Content>) {
+        let properties = table.properties();
+        let layout = match table.filter_layout() {
+            FilterLayout::None => "none".to_owned(),
+            FilterLayout::Full => "full".to_owned(),
+            FilterLayout::Partitioned(partitions) => format!("{} partitions", thousands(partitions)),
+            FilterLayout::BlockBased => "one for each data block".to_owned(),
+            FilterLayout::Unknown(name) => name,
+        };
+        self.properties = vec![
+            ("format_version", json!(table.format_version())),
+            ("checksum", json!(format!("{:?}", table.checksum_kind()).to_lowercase())),
+            ("comparator", json!(properties.comparator)),
+            ("compression", json!(properties.compression)),
+            ("index", json!(format!("{:?}", properties.index_kind))),
+            ("data_blocks", json!(properties.num_data_blocks)),
+            ("filter_policy", json!(properties.filter_policy)),
+            ("filter_layout", json!(layout)),
+            ("filter_entries", json!(properties.num_filter_entries)),
+            ("prefix_extractor", json!(properties.prefix_extractor)),
+            ("whole_key_filtering", json!(properties.whole_key_filtering)),
+        ];
+        self.keys = Some(properties.num_entries);
+        table.for_each_filter(|place| {
+            let Some(filter) = table.filter(&place) else { return true };
+            let holds = match place.up_to {
+                None => Holds::Everything {},
+                Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
+            };
+            // The keys are told too.
+            let told = place.len_bytes.saturating_add(place.up_to.map_or(0, |key| key.len() as u64));
+            self.add(place.offset, told, || filter.info(), holds)
+        });
+        match table.filter_layout() {
+            FilterLayout::None => self.notes.push("the table has no filter".to_owned()),
+            FilterLayout::BlockBased | FilterLayout::Unknown(_) => {
+                self.notes.push("its filters are not of a kind that is known: every key may be there".to_owned());
+            }
+            _ if properties.knows_no_entry() => {
+                let note = "its filters hold prefixes by an extractor that is not known: every key may be there";
+                self.notes.push(note.to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    fn add_parquet(&mut self, path: &Path, file: &parquet::File<Content>, arguments: &FileArguments) -> Outcome<()> {
+        let chunks = arguments.chunks(path, file)?;
+        let mut without = 0_u64;
+        for chunk in &chunks {
+            let (Some(place), Some(filter)) = (chunk.filter, file.filter(chunk).map_err(|error| error.in_file(path))?)
+            else {
+                without += 1;
+                continue;
+            };
+            let holds = Holds::Chunk {
+                row_group: chunk.row_group,
+                column: chunk.path.clone(),
+                physical_type: chunk.physical_type.map(|of| format!("{of:?}")),
+                num_values: chunk.num_values,
+            };
+            if !self.add(place.offset, filter.bits().len() as u64, || filter.info(), holds) {
+                break;
+            }
+        }
+        self.properties = vec![
+            ("row_groups", json!(file.num_row_groups())),
+            ("column_chunks", json!(chunks.len())),
+            ("column_chunks_without_filter", json!(without)),
+        ];
+        if self.filters.is_empty() {
+            self.notes.push("no column chunk has a filter".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Each filter, in the order of the file's own lists.
+    pub fn filters(&self) -> &[FilterReport] {
+        &self.filters
+    }
+
+    /// The filters as they are, for a comparison; `None` where there is nothing to compare.
+    pub fn present(&self) -> Option<Present> {
+        let summary = self.summary.as_ref();
+        let keys = self.keys_in_filters().or_else(|| summary?.estimated_keys.map(text::whole))?;
+        Some(Present {
+            kind: self.filters.first().map_or("none", |filter| filter.kind).to_owned(),
+            keys,
+            // The partitions of a table make one native block; a column chunk has its own.
+            blocks: if self.kind == "parquet-file" { self.filters.len() as u64 } else { 1 },
+            len_bytes: summary.map_or(0, |summary| summary.len_bytes),
+            expected_rate: summary.map(|summary| summary.expected_false_positive_rate),
+        })
+    }
+
+    /// What was added to the filters of a table, where it is known.
+    fn keys_in_filters(&self) -> Option<u64> {
+        let named = |wanted: &str| self.properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        match named("filter_entries").and_then(Value::as_u64) {
+            Some(entries) if entries > 0 => Some(entries),
+            // Prefixes alone, and nobody counted them.
+            Some(_) if named("whole_key_filtering") == Some(&json!(false)) => None,
+            _ => self.keys,
+        }
+    }
+
+    /// What is to be said on stderr.
+    pub fn tell_notes(&self) {
+        for note in &self.notes {
+            message(format_args!("{}: {note}", self.file));
+        }
+    }
+}
+
+impl Summary {
+    fn of(filters: &[FilterReport], keys: Option<u64>) -> Option<Self> {
+        if filters.is_empty() {
+            return None;
+        }
+        let len_bytes = filters.iter().map(|filter| filter.len_bytes).sum::<u64>();
+        let estimated_keys = filters.iter().map(|filter| filter.estimated_keys).sum::<Option<f64>>();
+        let weight = |filter: &FilterReport| filter.estimated_keys.unwrap_or(filter.len_bytes as f64);
+        let mean = |of: &dyn Fn(&FilterReport) -> f64, weight: &dyn Fn(&FilterReport) -> f64| {
+            let weights = filters.iter().map(weight).sum::<f64>();
+            let sum = filters.iter().map(|filter| of(filter) * weight(filter)).sum::<f64>();
+            if weights > 0.0 { sum / weights } else { filters.iter().map(of).sum::<f64>() / filters.len() as f64 }
+        };
+        let has_fill = filters.iter().all(|filter| filter.fill.is_some());
+        let known_keys = keys.map(|keys| keys as f64).or(estimated_keys).filter(|&keys| keys > 0.0);
+        Some(Self {
+            filters: filters.len() as u64,
+            len_bytes,
+            estimated_keys,
+            bits_per_key: known_keys.map(|keys| len_bytes as f64 * 8.0 / keys),
+            fill: has_fill.then(|| mean(&|filter| filter.fill.unwrap_or_default(), &|filter| filter.len_bytes as f64)),
+            expected_false_positive_rate: mean(&|filter| filter.expected_false_positive_rate, &weight),
+        })
+    }
+}
+
+impl FilterReport {
+    fn new(offset: u64, info: &FilterInfo, holds: Holds) -> Self {
+        let bits = info.len_bytes as f64 * 8.0;
+        Self {
+            offset,
+            len_bytes: info.len_bytes,
+            kind: info.kind,
+            probes: info.probes,
+            blocks: info.blocks,
+            block_len_bytes: info.block_len_bytes,
+            columns: info.columns,
+            seed: info.seed,
+            fill: info.fill,
+            estimated_keys: info.estimated_keys,
+            bits_per_key: info.estimated_keys.filter(|&keys| keys > 0.0).map(|keys| bits / keys),
+            expected_false_positive_rate: info.expected_rate,
+            holds,
+        }
+    }
+}

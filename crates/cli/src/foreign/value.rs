@@ -1,0 +1,215 @@
+//! Values of a Parquet column: text on a command line, and the plain encoding that was hashed.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+
+use super::super::text;
+use filterblock::foreign::parquet::PhysicalType;
+
+const UUID_LEN_BYTES: usize = 16;
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ValueType {
+    /// A decimal number of 32 bits
+    Int32,
+    /// A decimal number of 64 bits
+    Int64,
+    /// The same without a sign
+    Uint32,
+    /// The same without a sign
+    Uint64,
+    /// IEEE 754, 32 bits
+    Float,
+    /// IEEE 754, 64 bits
+    Double,
+    /// Text
+    Utf8,
+    /// Any bytes
+    Bytes,
+    /// 32 hexadecimal digits, with or without hyphens
+    Uuid,
+}
+
+impl ValueType {
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// What a column's values are written as unless something else was said; `None` where only the plain encoding will do.
+    pub fn of(physical_type: PhysicalType) -> Option<Self> {
+        match physical_type {
+            PhysicalType::Int32 => Some(Self::Int32),
+            PhysicalType::Int64 => Some(Self::Int64),
+            PhysicalType::Float => Some(Self::Float),
+            PhysicalType::Double => Some(Self::Double),
+            PhysicalType::ByteArray | PhysicalType::FixedLenByteArray => Some(Self::Bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether a column of this type may hold such values.
+    pub fn fits(self, physical_type: PhysicalType) -> bool {
+        use PhysicalType as P;
+        match self {
+            Self::Int32 | Self::Uint32 => physical_type == P::Int32,
+            Self::Int64 | Self::Uint64 => physical_type == P::Int64,
+            Self::Float => physical_type == P::Float,
+            Self::Double => physical_type == P::Double,
+            Self::Utf8 | Self::Bytes => matches!(physical_type, P::ByteArray | P::FixedLenByteArray),
+            Self::Uuid => physical_type == P::FixedLenByteArray,
+        }
+    }
+}
+
+/// How what was written becomes the plain encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// It is one already, of this length if it has a fixed one.
+    Plain(Option<usize>),
+    /// It is converted.
+    Typed(ValueType),
+}
+
+/// The length of a plain encoding, where the type has one.
+pub fn plain_len(physical_type: PhysicalType) -> Option<usize> {
+    match physical_type {
+        PhysicalType::Boolean => Some(1),
+        PhysicalType::Int32 | PhysicalType::Float => Some(4),
+        PhysicalType::Int64 | PhysicalType::Double => Some(8),
+        PhysicalType::Int96 => Some(12),
+        _ => None,
+    }
+}
+
+impl Encoding {
+    /// Asks about the value that `written` stands for. A zero is asked with either sign, because they are equal and
+    /// encoded differently.
+    ///
+    /// # Errors
+    /// Why it stands for none.
+    pub fn ask(self, written: &[u8], may_contain: impl Fn(&[u8]) -> bool) -> Result<bool, String> {
+        let kind = match self {
+            Self::Plain(Some(len)) if written.len() != len => {
+                let given = text::count(written.len() as u64, "byte");
+                return Err(format!("{given}, and the plain encoding of the column's type has {len}"));
+            }
+            Self::Plain(_) => return Ok(may_contain(written)),
+            Self::Typed(kind) => kind,
+        };
+        Ok(match kind {
+            ValueType::Utf8 if std::str::from_utf8(written).is_err() => return Err(wrong(kind)),
+            ValueType::Utf8 | ValueType::Bytes => may_contain(written),
+            ValueType::Int32 => may_contain(&u32_bytes(parse::<i32>(kind, written)?.cast_unsigned())),
+            ValueType::Uint32 => may_contain(&u32_bytes(parse(kind, written)?)),
+            ValueType::Int64 => may_contain(&parse::<i64>(kind, written)?.to_le_bytes()),
+            ValueType::Uint64 => may_contain(&parse::<u64>(kind, written)?.to_le_bytes()),
+            ValueType::Float => {
+                let value: f32 = parse(kind, written)?;
+                check_number(value.is_nan())?;
+                let ask = |value: f32| may_contain(&u32_bytes(value.to_bits()));
+                ask(value) || value == 0.0 && ask(-value)
+            }
+            ValueType::Double => {
+                let value: f64 = parse(kind, written)?;
+                check_number(value.is_nan())?;
+                let ask = |value: f64| may_contain(&value.to_bits().to_le_bytes());
+                ask(value) || value == 0.0 && ask(-value)
+            }
+            ValueType::Uuid => {
+                let digits: Vec<u8> = written.iter().copied().filter(|&byte| byte != b'-').collect();
+                let mut bytes = Vec::with_capacity(UUID_LEN_BYTES);
+                let is_hex = text::unhex(&digits, &mut bytes).is_ok();
+                if !is_hex || bytes.len() != UUID_LEN_BYTES {
+                    return Err(wrong(kind));
+                }
+                may_contain(&bytes)
+            }
+        })
+    }
+}
+
+fn u32_bytes(value: u32) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+fn parse<T: FromStr>(kind: ValueType, written: &[u8]) -> Result<T, String> {
+    std::str::from_utf8(written).ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| wrong(kind))
+}
+
+fn wrong(kind: ValueType) -> String {
+    format!("not of the type {}", kind.name())
+}
+
+/// Writers keep whatever bits a NaN has, so that one of them says nothing about the others.
+fn check_number(is_nan: bool) -> Result<(), String> {
+    if is_nan { Err("NaN has many encodings; give the one that is meant with --hex".to_owned()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// The encodings that are asked for, none of which is there.
+    fn asked(kind: ValueType, written: &str) -> Result<Vec<Vec<u8>>, String> {
+        let seen = RefCell::new(Vec::new());
+        let answer = Encoding::Typed(kind).ask(written.as_bytes(), |bytes| {
+            seen.borrow_mut().push(bytes.to_vec());
+            false
+        })?;
+        assert!(!answer);
+        Ok(seen.into_inner())
+    }
+
+    #[test]
+    fn values_have_the_plain_encoding_of_their_type() {
+        let cases: [(ValueType, &str, &[u8]); 11] = [
+            (ValueType::Int32, "-2", &[0xfe, 0xff, 0xff, 0xff]),
+            (ValueType::Uint32, "4294967294", &[0xfe, 0xff, 0xff, 0xff]),
+            (ValueType::Int64, "258", &[2, 1, 0, 0, 0, 0, 0, 0]),
+            (ValueType::Uint64, "18446744073709551615", &[0xff; 8]),
+            (ValueType::Float, "1.5", &[0, 0, 0xc0, 0x3f]),
+            (ValueType::Double, "-1", &[0, 0, 0, 0, 0, 0, 0xf0, 0xbf]),
+            (ValueType::Double, "inf", &[0, 0, 0, 0, 0, 0, 0xf0, 0x7f]),
+            (ValueType::Utf8, "é", &[0xc3, 0xa9]),
+            (ValueType::Bytes, "", &[]),
+            (
+                ValueType::Uuid,
+                "00010203-0405-0607-0809-0a0b0c0d0e0f",
+                &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+            ),
+            (ValueType::Int32, " 1 ", &[1, 0, 0, 0]),
+        ];
+        for (kind, written, expected) in cases {
+            assert_eq!(asked(kind, written).unwrap(), [expected], "{written}");
+        }
+    }
+
+    #[test]
+    fn both_zeros_are_asked_for() {
+        for written in ["0", "-0.0"] {
+            assert_eq!(asked(ValueType::Double, written).unwrap().len(), 2);
+            assert_eq!(asked(ValueType::Float, written).unwrap().len(), 2);
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_of_the_type_is_an_error() {
+        for (kind, written) in [
+            (ValueType::Int32, "2147483648"),
+            (ValueType::Int64, "1.0"),
+            (ValueType::Uint64, "-1"),
+            (ValueType::Float, "one"),
+            (ValueType::Double, "NaN"),
+            (ValueType::Float, "-nan"),
+            (ValueType::Uuid, "00"),
+        ] {
+            assert!(asked(kind, written).is_err(), "{written}");
+        }
+        assert!(Encoding::Typed(ValueType::Utf8).ask(&[0xff], |_| false).is_err());
+        assert!(Encoding::Plain(Some(4)).ask(&[1, 2, 3], |_| false).unwrap_err().contains("has 4"));
+    }
+}

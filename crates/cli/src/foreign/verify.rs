@@ -1,0 +1,67 @@
+//! What `verify` checks of a file of another engine beyond what opening it does.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::super::block_file::is_newer;
+use super::super::failure::Outcome;
+use super::super::text::count;
+use super::file::Foreign;
+use filterblock::foreign::Verified;
+
+/// What was walked through.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Walked {
+    /// A table: the checksums of all blocks hold.
+    Table { blocks: u64, keys: u64, denied_keys: u64 },
+    /// A Parquet file: the headers of all filters hold.
+    Filters { filters: u64 },
+    /// A filter alone, of which all bytes are read as one.
+    Raw {},
+}
+
+impl Walked {
+    /// Keys of the file that its own filters deny.
+    pub fn denied_keys(&self) -> u64 {
+        if let Self::Table { denied_keys, .. } = self { *denied_keys } else { 0 }
+    }
+}
+
+impl From<Verified> for Walked {
+    fn from(found: Verified) -> Self {
+        Self::Table { blocks: found.blocks, keys: found.keys, denied_keys: found.denied_keys }
+    }
+}
+
+impl fmt::Display for Walked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Table { blocks, keys, denied_keys } => {
+                let (blocks, keys) = (count(blocks, "block"), count(keys, "key"));
+                write!(f, "{blocks}, {keys}, {denied_keys} of them denied by the table's own filter")
+            }
+            Self::Filters { filters } => {
+                write!(f, "the headers of {} hold; Parquet has no checksums over filters", count(filters, "filter"))
+            }
+            Self::Raw {} => f.write_str("a filter alone has no checksum"),
+        }
+    }
+}
+
+/// Walks through a file; the inner error is damage, and where.
+pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
+    let walked = match file {
+        Foreign::LevelDb(table) => table.verify().map(Walked::from),
+        Foreign::RocksDb(table) => table.verify().map(Walked::from),
+        Foreign::Parquet(file) => file.verify().map(|filters| Walked::Filters { filters }),
+        Foreign::Raw(..) => Ok(Walked::Raw {}),
+    };
+    match walked.map_err(|error| error.in_file(path)) {
+        Ok(walked) => Ok(Ok(walked)),
+        Err(error) if error.is_damage() && !is_newer(&error) => Ok(Err(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}

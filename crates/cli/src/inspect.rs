@@ -1,0 +1,262 @@
+//! `filterblock inspect`: every field of a filter block file, and what it means; the filters of another engine's file.
+
+use std::path::PathBuf;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::block_file::FilterFile;
+use super::failure::{Exit, Failure, Outcome};
+use super::foreign::{self, FileArguments, Foreign};
+use super::text::{self, count, percent, significant, thousands};
+use super::what_if::{Present, WhatIf};
+use super::{block_file, output};
+use filterblock::AlignedBytes;
+use filterblock::HashIdentity;
+use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
+use filterblock::{Added, FilterInfo, LockedBlock};
+use filterblock::{Error, Field};
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock inspect names.filter
+  filterblock inspect --json names.filter | jq .estimated_keys
+  filterblock inspect 000012.sst
+  filterblock inspect --what-if 000012.sst
+  filterblock inspect rows.parquet --column user.id
+
+No secret is needed to look at a block whose keys were hashed under one. The block is checked first; one that is damaged is an error that names the field (see `filterblock verify`). The \
+fields are those of the trailer, the block's last bytes. Offsets count from the start of the file. Fields are little \
+endian; docs/FORMAT.md is the specification.
+
+Of a table of LevelDB or RocksDB, a Parquet file or a filter alone (--format), each filter is told: where it lies, its kind, \
+probes, seed, fill, how many keys it looks like, and the rate that follows from its bits. --what-if builds a native \
+block of each kind for as many keys at the same rate (1 % where there is no filter) and compares sizes; above 262,144 keys a \
+block of so many is scaled up. Filters of a table become one block, each column chunk of Parquet has its own.
+
+Exit status: 0 printed; 2 an error.";
+
+/// Explain every field of a filter block file, or the filters of another engine's file
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// The filter block file, or a file of another engine
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Also tell what each native kind of filter would take for the same keys at the same rate
+    #[arg(long)]
+    what_if: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    foreign: FileArguments,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    file: String,
+    kind: String,
+    keys: u64,
+    estimated_keys: Option<f64>,
+    bits_per_key: f64,
+    probes: u32,
+    fill: f64,
+    expected_false_positive_rate: f64,
+    payload_len_bytes: u64,
+    block_len_bytes: u64,
+    partitions: usize,
+    hash: String,
+    hash_seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret_fingerprint: Option<String>,
+    table_id: String,
+    fields: Vec<FieldReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what_if: Option<WhatIf>,
+}
+
+#[derive(Debug, Serialize)]
+struct FieldReport {
+    name: String,
+    offset: u64,
+    len_bytes: usize,
+    /// As it lies in the file.
+    bytes: String,
+    meaning: String,
+}
+
+/// Runs `filterblock inspect`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    match block_file::open(&arguments.file, &arguments.foreign)? {
+        FilterFile::Native(block) => inspect_block(arguments, &block),
+        FilterFile::Foreign(file) => inspect_foreign(arguments, &file),
+    }
+}
+
+fn inspect_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
+    let mut report = foreign::inspect::report(&arguments.file, file, &arguments.foreign)?;
+    if arguments.what_if {
+        report.what_if = compare(arguments, report.present())?;
+    }
+    report.tell_notes();
+    match arguments.json {
+        true => output::print_json(&report)?,
+        false => output::print(&report.describe())?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The comparison that was asked for.
+fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
+    let Some(present) = present else {
+        let path = arguments.file.display();
+        return Err(Failure::Message(format!("{path}: --what-if: nothing says how many keys there are")));
+    };
+    let found = WhatIf::new(&present)?;
+    if found.is_none() {
+        let path = arguments.file.display();
+        output::message(format_args!("{path}: a filter without keys, or one that lets all pass, compares with none"));
+    }
+    Ok(found)
+}
+
+fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Outcome {
+    let in_file = |error: Error| error.in_file(&arguments.file);
+    let (info, hash) = (block.info(), block.hash());
+    let present = Present {
+        kind: info.kind.to_string(),
+        keys: info.num_keys,
+        blocks: 1,
+        len_bytes: info.block_len_bytes,
+        expected_rate: Some(info.expected_false_positive_rate),
+    };
+    let what_if = if arguments.what_if { compare(arguments, Some(present))? } else { None };
+    let report = Report {
+        file: arguments.file.display().to_string(),
+        kind: info.kind.to_string(),
+        keys: info.num_keys,
+        estimated_keys: info.estimated_keys,
+        bits_per_key: info.bits_per_key,
+        probes: info.probes,
+        fill: info.fill,
+        expected_false_positive_rate: info.expected_false_positive_rate,
+        payload_len_bytes: info.payload_len_bytes,
+        block_len_bytes: info.block_len_bytes,
+        partitions: info.partitions,
+        hash: hash.kind.to_string(),
+        hash_seed: hash.seed.0,
+        secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
+        table_id: text::hex(&block.table_id()),
+        fields: fields(block, &info).map_err(in_file)?,
+        what_if,
+    };
+    match arguments.json {
+        true => output::print_json(&report)?,
+        false => output::print(&describe(&report))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Every field of the trailer, in the order of the file.
+fn fields(block: &LockedBlock<AlignedBytes>, info: &FilterInfo) -> Result<Vec<FieldReport>, Error> {
+    let bytes = block.as_bytes();
+    let start = bytes.len().saturating_sub(TRAILER_LEN_BYTES);
+    let mut fields = Vec::new();
+    for (field, len_bytes) in FIELDS {
+        let place = start + offset_of(field);
+        let offset = place as u64;
+        let raw = bytes.get(place..place + len_bytes).ok_or(Error::Corrupt { field, offset })?;
+        let meaning = explain(field, raw, block, info)?;
+        fields.push(FieldReport { name: field.to_string(), offset, len_bytes, bytes: text::hex(raw), meaning });
+    }
+    Ok(fields)
+}
+
+/// The little-endian integer in up to eight bytes.
+fn integer(raw: &[u8]) -> u64 {
+    raw.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+fn explain(field: Field, raw: &[u8], block: &LockedBlock<AlignedBytes>, info: &FilterInfo) -> Result<String, Error> {
+    let value = integer(raw.get(..8).unwrap_or(raw));
+    Ok(match field {
+        Field::TableId if raw.iter().all(|&byte| byte == 0) => "no table named by the writer".into(),
+        Field::TableId => "the table that the filter belongs to".into(),
+        Field::Seed => format!("keys are hashed under seed {value}"),
+        Field::NumKeys => format!("{} distinct {}", thousands(value), if value == 1 { "key" } else { "keys" }),
+        Field::PayloadLen => {
+            let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));
+            format!("{len} of filter, {pages}, each with a checksum of {PAGE_SUM_LEN_BYTES} bytes")
+        }
+        Field::Place if value == 0 => "the whole filter of its table".into(),
+        Field::Place => format!("partition {value} of its table"),
+        Field::Params => block.parameters().unwrap_or_else(|| "an index has none".into()),
+        Field::ExtensionLen if value == 0 => "no extension".into(),
+        Field::ExtensionLen => {
+            let records = [
+                block.hash().fingerprint.map(|_| "; the secret's fingerprint".to_owned()),
+                block.extractor().map(|name| format!("; prefixes taken by {name}")),
+                block.has_layers().then(|| "; the filter's layers".to_owned()),
+            ];
+            format!("{} of extension{}", count(value, "byte"), records.into_iter().flatten().collect::<String>())
+        }
+        Field::Kind if info.partitions > 0 => {
+            format!("index of {} of {}", count(info.partitions as u64, "partition"), info.kind)
+        }
+        Field::Kind => format!("{} ({})", info.kind, info.kind.description()),
+        Field::HashId => match block.hash() {
+            HashIdentity { kind, fingerprint: Some(fingerprint), .. } => {
+                format!("{kind} under the secret with the fingerprint {fingerprint}")
+            }
+            HashIdentity { kind, .. } => format!("{kind} under the seed, without a secret"),
+        },
+        Field::Flags => format!("{} were added", added(block.added())),
+        Field::Version => format!("format version {value}"),
+        Field::Checksum => "CRC-32 of everything between the payload and this field".into(),
+        Field::Magic => "marks the end of a filter block".into(),
+        other => return Err(Error::Unsupported { field: other, found: value }),
+    })
+}
+
+fn added(added: Added) -> &'static str {
+    match added {
+        Added::WholeKeys => "whole keys",
+        Added::Prefixes => "prefixes of keys",
+        Added::Both => "whole keys and prefixes",
+    }
+}
+
+fn describe(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["offset", "bytes", "field", "value", "meaning"]);
+    for field in &report.fields {
+        let (offset, len) = (field.offset.to_string(), field.len_bytes.to_string());
+        table.add_row([&offset, &len, &field.name, &field.bytes, &field.meaning]);
+    }
+    for column in table.column_iter_mut().take(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text = format!(
+        "{file}: sound, {bytes}\n\n{table}\n\n\
+         filter           {kind}, {probes} a query\n\
+         keys             {keys}; {estimated} estimated from the fill\n\
+         bits per key     {bits} (whole block)\n\
+         fill             {fill}\n\
+         false positives  {rate} expected\n",
+        file = report.file,
+        bytes = count(report.block_len_bytes, "byte"),
+        kind = report.kind,
+        probes = count(report.probes.into(), "bit"),
+        keys = thousands(report.keys),
+        estimated = report.estimated_keys.map_or_else(|| "unknown".to_owned(), significant),
+        bits = significant(report.bits_per_key),
+        fill = percent(report.fill),
+        rate = percent(report.expected_false_positive_rate),
+    );
+    if let Some(what_if) = &report.what_if {
+        text += &format!("\n{what_if}");
+    }
+    text
+}

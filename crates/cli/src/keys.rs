@@ -1,0 +1,237 @@
+//! Keys from a file, from stdin or from the command line: streamed, one key in memory at a time, any bytes allowed.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use super::failure::{Failure, Outcome};
+use super::output::message;
+use super::text;
+use filterblock::Error;
+
+/// The longest key that goes into a filter block: filters keep hashes, so this only bounds memory.
+pub const MAX_FILTER_KEY_LEN_BYTES: usize = 16 << 20;
+
+const BUFFER_LEN_BYTES: usize = 1 << 16;
+
+/// What stands between two keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Delimiter {
+    /// A line a key; a carriage return before the newline belongs to the line end (CRLF).
+    #[default]
+    Newline,
+    /// A zero byte after each key (find -print0); nothing else is special.
+    Nul,
+}
+
+impl Delimiter {
+    /// The byte itself.
+    pub fn byte(self) -> u8 {
+        match self {
+            Self::Newline => b'\n',
+            Self::Nul => 0,
+        }
+    }
+
+    /// What one key is called in messages.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Newline => "line",
+            Self::Nul => "record",
+        }
+    }
+}
+
+/// How keys are written, wherever they come from.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Key format")]
+pub struct KeyFormat {
+    /// What ends a key; keys may hold any other byte and need not be UTF-8
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "newline", hide_possible_values = true)]
+    #[arg(help = "What ends a key: `newline` (CRLF is understood) or `nul`; keys need not be UTF-8")]
+    pub delimiter: Delimiter,
+    /// Keys are written as hexadecimal digits, two a byte
+    #[arg(long)]
+    pub hex: bool,
+    /// An empty line is a key of 0 bytes; without this flag, empty lines are skipped and counted on stderr
+    #[arg(long)]
+    pub keep_empty: bool,
+}
+
+impl KeyFormat {
+    /// Appends the key that `written` stands for, or gives the position of the digit that is wrong.
+    fn decode(self, written: &[u8], key: &mut Vec<u8>) -> Result<(), usize> {
+        if self.hex {
+            return text::unhex(written, key);
+        }
+        key.extend_from_slice(written);
+        Ok(())
+    }
+
+    /// The key that the command-line argument `written` stands for.
+    pub fn argument(self, written: &OsStr) -> Outcome<Vec<u8>> {
+        let mut key = Vec::new();
+        self.decode(written.as_encoded_bytes(), &mut key).map_err(|at| {
+            let shown = written.to_string_lossy();
+            Failure::Message(format!("argument {shown:?}, column {}: not a pair of hexadecimal digits", at + 1))
+        })?;
+        Ok(key)
+    }
+}
+
+/// A key as it was written and as the bytes it stands for (the same, unless written in hexadecimal digits).
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// Without delimiter and line end.
+    pub written: &'a [u8],
+    /// What goes into a filter or store.
+    pub key: &'a [u8],
+}
+
+/// Reads keys one after the other; memory is bounded by the longest key allowed.
+pub struct KeyReader {
+    input: Box<dyn BufRead>,
+    name: String,
+    format: KeyFormat,
+    max_len_bytes: usize,
+    number: u64,
+    skipped: u64,
+    line: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl KeyReader {
+    /// Opens a file of keys; `-` is stdin.
+    pub fn open(path: &Path, format: KeyFormat, max_len_bytes: usize) -> Outcome<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::new(Box::new(io::stdin().lock()), "standard input".into(), format, max_len_bytes));
+        }
+        let file = File::open(path).map_err(|error| Failure::file(path, error))?;
+        // Opening a directory works; that reading it does not would come up too late for who makes things first.
+        if file.metadata().is_ok_and(|found| found.is_dir()) {
+            return Err(Failure::Message(format!("{}: a directory, not a file", path.display())));
+        }
+        let input = Box::new(BufReader::with_capacity(BUFFER_LEN_BYTES, file));
+        Ok(Self::new(input, path.display().to_string(), format, max_len_bytes))
+    }
+
+    fn new(input: Box<dyn BufRead>, name: String, format: KeyFormat, max_len_bytes: usize) -> Self {
+        Self { input, name, format, max_len_bytes, number: 0, skipped: 0, line: Vec::new(), key: Vec::new() }
+    }
+
+    /// Where the last key was read, for messages: file and line.
+    pub fn place(&self) -> String {
+        format!("{}: {} {}", self.name, self.format.delimiter.unit(), self.number)
+    }
+
+    /// The next key, if there is one. At the end, says how many empty lines were skipped.
+    pub fn next_key(&mut self) -> Outcome<Option<Written<'_>>> {
+        loop {
+            if !self.read_line()? {
+                self.report_skipped();
+                return Ok(None);
+            }
+            if !self.line.is_empty() || self.format.keep_empty {
+                break;
+            }
+            self.skipped += 1;
+        }
+        if !self.format.hex {
+            return Ok(Some(Written { written: &self.line, key: &self.line }));
+        }
+        self.key.clear();
+        if let Err(at) = self.format.decode(&self.line, &mut self.key) {
+            let place = self.place();
+            return Err(Failure::Message(format!("{place}, column {}: not a pair of hexadecimal digits", at + 1)));
+        }
+        Ok(Some(Written { written: &self.line, key: &self.key }))
+    }
+
+    /// Reads up to the next delimiter, which is taken off; false at the end of the input.
+    fn read_line(&mut self) -> Outcome<bool> {
+        let delimiter = self.format.delimiter;
+        let max_written = if self.format.hex { self.max_len_bytes * 2 } else { self.max_len_bytes };
+        self.line.clear();
+        // Two more than a key, for the line end, so that a longer line is told from one that just fits.
+        let mut limited = (&mut self.input).take(max_written as u64 + 2);
+        let len = limited.read_until(delimiter.byte(), &mut self.line).map_err(|error| {
+            let error = Error::from(error);
+            Failure::Message(format!("{}: {error}", self.name))
+        })?;
+        if len == 0 {
+            return Ok(false);
+        }
+        self.number += 1;
+        if self.line.pop_if(|last| *last == delimiter.byte()).is_some() && delimiter == Delimiter::Newline {
+            self.line.pop_if(|last| *last == b'\r');
+        }
+        if self.line.len() > max_written {
+            let (place, max) = (self.place(), text::thousands(self.max_len_bytes as u64));
+            return Err(Failure::Message(format!("{place}: the key is longer than the {max} bytes allowed")));
+        }
+        Ok(true)
+    }
+
+    fn report_skipped(&mut self) {
+        let unit = self.format.delimiter.unit();
+        match std::mem::take(&mut self.skipped) {
+            0 => {}
+            1 => message(format_args!("{}: skipped 1 empty {unit} (--keep-empty takes it as a key)", self.name)),
+            n => message(format_args!(
+                "{}: skipped {} empty {unit}s (--keep-empty takes them as keys)",
+                self.name,
+                text::thousands(n)
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(input: &'static [u8], format: KeyFormat, max_len_bytes: usize) -> Result<Vec<Vec<u8>>, String> {
+        let mut reader = KeyReader::new(Box::new(input), "keys".into(), format, max_len_bytes);
+        let mut keys = Vec::new();
+        loop {
+            match reader.next_key() {
+                Ok(Some(next)) => keys.push(next.key.to_vec()),
+                Ok(None) => return Ok(keys),
+                Err(failure) => return Err(failure.to_string()),
+            }
+        }
+    }
+
+    #[test]
+    fn line_ends_are_taken_off_and_other_bytes_are_kept() {
+        let format = KeyFormat::default();
+        assert_eq!(read(b"a\r\nb\rc\n\n\xff\0 \nlast", format, 9).unwrap(), [&b"a"[..], b"b\rc", b"\xff\0 ", b"last"]);
+        let kept = KeyFormat { keep_empty: true, ..format };
+        assert_eq!(read(b"\n\r\na\n", kept, 9).unwrap(), [&b""[..], b"", b"a"]);
+        let nul = KeyFormat { delimiter: Delimiter::Nul, ..format };
+        assert_eq!(read(b"a\r\n\0\0b", nul, 9).unwrap(), [&b"a\r\n"[..], b"b"]);
+    }
+
+    #[test]
+    fn a_key_of_the_longest_length_fits_and_a_longer_one_names_its_line() {
+        let format = KeyFormat::default();
+        for fits in [&b"1234\r\n"[..], b"1234\n", b"1234"] {
+            assert_eq!(read(fits, format, 4).unwrap(), [b"1234"]);
+        }
+        for too_long in [&b"a\n12345\r\n"[..], b"a\n12345\n", b"a\n12345", b"a\n123456789"] {
+            let error = read(too_long, format, 4).unwrap_err();
+            assert_eq!(error, "keys: line 2: the key is longer than the 4 bytes allowed");
+        }
+    }
+
+    #[test]
+    fn a_bad_hexadecimal_digit_is_named_by_line_and_column() {
+        let hex = KeyFormat { hex: true, ..KeyFormat::default() };
+        assert_eq!(read(b"00FF\r\n61", hex, 2).unwrap(), [&b"\0\xff"[..], b"a"]);
+        assert!(read(b"00\n0x\n", hex, 2).unwrap_err().starts_with("keys: line 2, column 2: "));
+        assert!(read(b"00\n000", hex, 2).unwrap_err().starts_with("keys: line 2, column 4: "));
+    }
+}

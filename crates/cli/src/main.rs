@@ -1,0 +1,116 @@
+//! The command `filterblock`: one file or folder per subcommand. Data goes to stdout, messages go to stderr.
+
+mod bench;
+mod block_file;
+mod build;
+mod convert;
+mod db;
+mod diff;
+mod export;
+mod failure;
+mod filter_choice;
+mod foreign;
+mod inspect;
+mod interrupt;
+mod keys;
+mod merge;
+mod new_block;
+mod output;
+mod plan;
+mod progress;
+mod query;
+mod secret;
+mod text;
+mod verify;
+mod what_if;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Exit, Failure};
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock build -o names.filter --filter blocked-bloom:10 names.txt
+  filterblock query names.filter serde tokio
+  filterblock inspect names.filter
+  filterblock verify names.filter --against names.txt
+  filterblock inspect --what-if 000012.sst
+  filterblock convert -o 000012.filter --filter bumped-ribbon:fpr=0.01 000012.sst
+  filterblock plan --keys 1000000 --fpr 0.01
+  filterblock bench point-miss
+  filterblock db load store/ pairs.tsv && filterblock db get store/ serde
+
+Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr; 130 \
+interrupted.
+
+NO_COLOR=1 turns colours off. A closed pipe ends the command quietly.";
+
+/// Filter blocks for sorted files, and what they save.
+#[derive(Debug, Parser)]
+#[command(name = "filterblock", version, after_long_help = EXAMPLES, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Build(build::Arguments),
+    Query(query::Arguments),
+    Inspect(inspect::Arguments),
+    Verify(verify::Arguments),
+    Convert(convert::Arguments),
+    Export(export::Arguments),
+    Plan(plan::Arguments),
+    Merge(merge::Arguments),
+    Diff(diff::Arguments),
+    Bench(bench::Arguments),
+    Db(db::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(refused) => return explain(&refused),
+    };
+    let outcome = match &arguments.command {
+        Command::Build(arguments) => build::run(arguments),
+        Command::Convert(arguments) => convert::run(arguments),
+        Command::Export(arguments) => export::run(arguments),
+        Command::Plan(arguments) => plan::run(arguments),
+        Command::Merge(arguments) => merge::run(arguments),
+        Command::Diff(arguments) => diff::run(arguments),
+        Command::Query(arguments) => query::run(arguments),
+        Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Verify(arguments) => verify::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Db(arguments) => db::run(arguments),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(Failure::ClosedPipe) => Exit::Success.into(),
+        Err(Failure::Interrupted) => {
+            output::message("interrupted");
+            ExitCode::from(interrupt::STATUS)
+        }
+        Err(failure) => {
+            output::message(&failure);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints what clap has to say: help and version are data, a refusal is a message.
+fn explain(refused: &clap::Error) -> ExitCode {
+    if refused.use_stderr() {
+        // As with any message: if it cannot be told, the exit status still is.
+        let _ = write!(anstream::stderr(), "filterblock: {}", refused.render().ansi());
+    } else {
+        // Whoever reads the help may close the pipe early; there is nobody left to tell.
+        let _ = refused.print();
+    }
+    ExitCode::from(u8::try_from(refused.exit_code()).unwrap_or(2))
+}

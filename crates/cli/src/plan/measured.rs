@@ -1,0 +1,112 @@
+//! What queries were measured to take: read from the tables of docs/FILTERS.md, which `benches/peers` writes from its
+//! record.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use filterblock::FilterKind;
+
+const PAGE: &str = include_str!("../../../../docs/FILTERS.md");
+/// Of a table of queries, the columns of bits per key and of one absent key; the name of the filter is the first.
+const BITS_COLUMN: usize = 1;
+const ABSENT_COLUMN: usize = 4;
+
+/// A filter of more than ten times as many keys, or fewer than a tenth, lies in another cache, ...
+const KEYS_APART: f64 = 10.0;
+/// ... and one of a third more bits, or a quarter fewer, has other probes or columns.
+const BITS_APART: f64 = 4.0 / 3.0;
+
+/// The machine and the way of measuring, in the record's words.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Machine(&'static str);
+
+impl Machine {
+    /// `None` if the page has none.
+    pub fn recorded() -> Option<Self> {
+        sections().find(|(name, _)| *name == "machine").and_then(|(_, text)| text.lines().next()).map(Self)
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.trim_end_matches('.'))
+    }
+}
+
+/// A measurement, and of what.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Measured {
+    pub ns_if_absent: f64,
+    pub filter: &'static str,
+    pub keys: u64,
+}
+
+impl Measured {
+    /// That of a kind with the nearest number of keys, and of those with the nearest size; `None` where nothing near was
+    /// measured.
+    pub fn nearest(kind: FilterKind, bits_per_key: f64, keys: u64) -> Option<Self> {
+        let rows = sections().filter_map(|(name, text)| {
+            let (keys, form) = name.strip_prefix("queries ")?.split_once(' ')?;
+            Some((keys.parse::<u64>().ok().filter(|_| form == "hash")?, text))
+        });
+        let rows = rows.flat_map(|(keys, text)| text.lines().filter_map(move |line| row(kind, keys, line)));
+        let apart = |one: f64, other: f64| (one / other).max(other / one);
+        let keys_apart = |row: &(f64, Self)| apart(row.1.keys as f64, keys as f64);
+        let bits_apart = |row: &(f64, Self)| apart(row.0, bits_per_key);
+        let near = rows.filter(|row| keys_apart(row) <= KEYS_APART && bits_apart(row) <= BITS_APART);
+        let nearest = near.min_by(|one, other| {
+            keys_apart(one).total_cmp(&keys_apart(other)).then(bits_apart(one).total_cmp(&bits_apart(other)))
+        });
+        nearest.map(|(_, measured)| measured)
+    }
+}
+
+/// What stands between two markers of the page, and its name.
+fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let parts = PAGE.split("<!-- generated: ").skip(1);
+    parts.filter_map(|part| {
+        let (name, rest) = part.split_once(" -->\n")?;
+        Some((name, rest.split_once("<!-- end -->")?.0))
+    })
+}
+
+/// Bits per key and the measurement, if a line of a table is of the kind. A compact one is not what is planned.
+fn row(kind: FilterKind, keys: u64, line: &'static str) -> Option<(f64, Measured)> {
+    let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+    let filter = cells.first()?.strip_prefix("**`")?.strip_suffix("`**")?;
+    let (name, budget) = filter.split_once(':')?;
+    if name != kind.name() || budget.ends_with(":compact") {
+        return None;
+    }
+    let number = |column: usize| cells.get(column)?.parse::<f64>().ok();
+    Some((number(BITS_COLUMN)?, Measured { ns_if_absent: number(ABSENT_COLUMN)?, filter, keys }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::KINDS;
+    use super::*;
+
+    #[test]
+    fn every_kind_was_measured_and_the_nearest_is_taken() {
+        assert!(Machine::recorded().unwrap().0.contains("cores"));
+        for kind in KINDS {
+            // Binary fuse filters of few keys take more for the same fingerprint.
+            let bits = if kind == FilterKind::Ribbon { 8.4 } else { 9.9 };
+            for (keys, nearest) in [(1_000, 10_000), (90_000, 10_000), (110_000, 1_000_000), (300_000_000, 30_000_000)]
+            {
+                let found = Measured::nearest(kind, bits, keys).unwrap();
+                assert_eq!(found.keys, nearest, "{kind}");
+                assert!(found.filter.starts_with(kind.name()) && found.ns_if_absent > 0.5, "{found:?}");
+            }
+            for (keys, bits) in [(999, bits), (301_000_000, bits), (10_000, 40.0), (10_000, 4.0)] {
+                assert_eq!(Measured::nearest(kind, bits, keys), None, "{kind} {keys} {bits}");
+            }
+        }
+        for (bits, filter) in [(6.7, "bumped-ribbon:fpr=0.01"), (8.1, "bumped-ribbon:fpr=0.00390625")] {
+            assert_eq!(Measured::nearest(FilterKind::BumpedRibbon, bits, 1_000_000).unwrap().filter, filter);
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The table of a plan: a row for each kind of filter.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, presets};
+use serde::Serialize;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::text::{count, percent, significant, thousands};
+use super::measured::{Machine, Measured};
+use filterblock::Error;
+use filterblock::layout::block_len_bytes;
+use filterblock::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
+use filterblock::{FilterKind, FilterSpec};
+
+/// The kinds to choose from.
+pub const KINDS: [FilterKind; 7] = [
+    FilterKind::Bloom,
+    FilterKind::BlockedBloom,
+    FilterKind::SplitBlock,
+    FilterKind::SplitBlock512,
+    FilterKind::BumpedRibbon,
+    FilterKind::Ribbon,
+    FilterKind::BinaryFuse,
+];
+/// Bits per key that specifications have.
+const BITS_PER_KEY: std::ops::RangeInclusive<f64> = 1.0..=100.0;
+
+/// What is given beside the number of keys.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Budget {
+    #[serde(rename = "false_positive_rate")]
+    Rate(f64),
+    BitsPerKey(f64),
+    #[serde(rename = "memory_bytes")]
+    Memory(u64),
+}
+
+/// What each kind would take.
+#[derive(Debug, Serialize)]
+pub struct Table {
+    keys: u64,
+    budget: Budget,
+    filters: Vec<Row>,
+    /// Where nanoseconds were measured; `None` if there are none.
+    measured_on: Option<Machine>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    /// A specification for `build`, or the name of a variant.
+    filter: String,
+    /// Whether no block holds it: the classical variants.
+    in_memory_only: bool,
+    #[serde(flatten)]
+    taken: Option<Taken>,
+    measured: Option<Measured>,
+    /// Why there is no such filter.
+    refused: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Taken {
+    /// Of a whole block; of a compressed filter, what is sent.
+    len_bytes: u64,
+    bits_per_key: f64,
+    expected_false_positive_rate: f64,
+    lines_if_absent: f64,
+    lines_if_present: f64,
+    /// Where that is more than `len_bytes`.
+    memory_len_bytes: Option<u64>,
+}
+
+impl Table {
+    /// Plans every kind.
+    ///
+    /// # Errors
+    /// In words for the user, where no kind has such a filter.
+    pub fn new(keys: u64, budget: Budget) -> Outcome<Self> {
+        let refuse = |why: String| Err(Failure::Message(why));
+        if keys == 0 {
+            return refuse("--keys 0: there is nothing to plan".into());
+        }
+        if keys > MAX_KEYS {
+            return refuse(format!("--keys {keys}: sizes of more than 2^56 keys do not fit 64 bits"));
+        }
+        match budget {
+            // NaN is in no range.
+            Budget::Rate(rate) if !(rate > 0.0 && rate < 1.0) => {
+                return refuse(format!("--fpr {rate}: a rate lies above 0 and below 1"));
+            }
+            Budget::BitsPerKey(bits) if !BITS_PER_KEY.contains(&bits) => {
+                return refuse(format!("--bits-per-key {bits}: expected 1 to 100"));
+            }
+            _ => {}
+        }
+        let native: Vec<Row> = KINDS.iter().map(|&kind| Row::of_native(kind, keys, budget)).collect();
+        if native.iter().all(|row| row.taken.is_none()) {
+            return refuse(none_for(keys, budget));
+        }
+        let classical = Variant::ALL.into_iter().map(|variant| Row::of_variant(variant, keys, budget));
+        let filters = native.into_iter().chain(classical).collect();
+        Ok(Self { keys, budget, filters, measured_on: Machine::recorded() })
+    }
+}
+
+/// The filter of a kind with the lowest rate of all.
+fn best(kind: FilterKind) -> Option<FilterSpec> {
+    let most = [*BITS_PER_KEY.end(), 32.0, 16.0];
+    most.into_iter().find_map(|bits_per_key| FilterSpec::bits_per_key(kind, bits_per_key).ok())
+}
+
+/// Why there is no filter of any kind.
+fn none_for(keys: u64, budget: Budget) -> String {
+    match budget {
+        Budget::Rate(rate) => {
+            let specs = KINDS.into_iter().filter_map(best);
+            let least = specs.min_by(|one, other| one.expected_rate().total_cmp(&other.expected_rate()));
+            let least = least.map_or_else(String::new, |spec| format!(", of {spec}, is {:.1e}", spec.expected_rate()));
+            format!("--fpr {rate}: no kind of filter has so low a rate; the lowest{least}")
+        }
+        Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: no kind of filter takes so few"),
+        Budget::Memory(bytes) => {
+            let (bytes, keys) = (thousands(bytes), thousands(keys));
+            format!("--memory: {bytes} bytes are too few for {keys} keys, less than a bit for each beside the trailer")
+        }
+    }
+}
+
+impl Row {
+    fn of_native(kind: FilterKind, keys: u64, budget: Budget) -> Self {
+        match native(kind, keys, budget) {
+            Ok((plan, len_bytes)) => Self {
+                filter: plan.spec().to_string(),
+                in_memory_only: false,
+                measured: Measured::nearest(kind, plan.bits_per_key(), keys),
+                taken: Some(Taken {
+                    len_bytes,
+                    bits_per_key: len_bytes as f64 * 8.0 / keys as f64,
+                    expected_false_positive_rate: plan.expected_rate(),
+                    lines_if_absent: plan.lines_if_absent(),
+                    lines_if_present: plan.lines_if_present(),
+                    memory_len_bytes: None,
+                }),
+                refused: None,
+            },
+            Err(why) => Self::refused(kind.name(), false, why),
+        }
+    }
+
+    fn of_variant(variant: Variant, keys: u64, budget: Budget) -> Self {
+        match classical(variant, keys, budget) {
+            Ok(plan) => Self {
+                filter: variant.name().to_owned(),
+                in_memory_only: true,
+                measured: None,
+                taken: Some(Taken {
+                    len_bytes: plan.bits().div_ceil(8),
+                    bits_per_key: plan.bits() as f64 / keys as f64,
+                    expected_false_positive_rate: plan.expected_rate,
+                    lines_if_absent: plan.lines_if_absent,
+                    lines_if_present: plan.lines_if_present,
+                    memory_len_bytes: plan.sent_bits.map(|_| plan.memory_bits.div_ceil(8)),
+                }),
+                refused: None,
+            },
+            Err(why) => Self::refused(variant.name(), true, why),
+        }
+    }
+
+    fn refused(name: &str, in_memory_only: bool, why: String) -> Self {
+        Self { filter: name.to_owned(), in_memory_only, taken: None, measured: None, refused: Some(why) }
+    }
+}
+
+/// A plan and the bytes of its block; or why there is none.
+fn native(kind: FilterKind, keys: u64, budget: Budget) -> Result<(Plan, u64), String> {
+    let len_of = |plan: &Plan| {
+        block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).ok_or("its size does not fit 64 bits")
+    };
+    let plan = match budget {
+        Budget::Rate(rate) => {
+            let spec = FilterSpec::false_positive_rate(kind, rate).map_err(|_| match best(kind) {
+                Some(spec) => format!("its lowest rate is {:.1e}, of {spec}", spec.expected_rate()),
+                None => "no such rate".to_owned(),
+            })?;
+            Plan::new(spec, keys).map_err(reason)?
+        }
+        // Its budget is that of the fingerprints alone.
+        Budget::BitsPerKey(bits) if kind == FilterKind::BinaryFuse => {
+            let len = u128::from(keys) * u128::from(super::super::text::whole(bits * 1000.0)) / 8000;
+            let len = u64::try_from(len).unwrap_or(u64::MAX);
+            Plan::largest(kind, keys, len).map_err(reason)?.ok_or("its smallest takes more")?
+        }
+        Budget::BitsPerKey(bits) => {
+            let spec = FilterSpec::bits_per_key(kind, bits).map_err(|_| "it takes 32 bits a key at most")?;
+            Plan::new(spec, keys).map_err(reason)?
+        }
+        Budget::Memory(bytes) => return largest_block(kind, keys, bytes),
+    };
+    let len = len_of(&plan)?;
+    Ok((plan, len))
+}
+
+/// The filter with the lowest rate whose block has so many bytes at most.
+fn largest_block(kind: FilterKind, keys: u64, bytes: u64) -> Result<(Plan, u64), String> {
+    let mut payload = bytes;
+    // A payload that is shorter by what is too much fits, or does at the next try: sums and records shrink with it.
+    loop {
+        let plan = Plan::largest(kind, keys, payload).map_err(reason)?.ok_or("its smallest takes more")?;
+        let len = block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).unwrap_or(u64::MAX);
+        if len <= bytes {
+            return Ok((plan, len));
+        }
+        payload = plan.payload_len_bytes().saturating_sub((len - bytes).div_ceil(2).max(1));
+    }
+}
+
+/// A plan of a variant; or why there is none.
+fn classical(variant: Variant, keys: u64, budget: Budget) -> Result<VariantPlan, String> {
+    let within = |bits: u128| {
+        let found = VariantPlan::largest(variant, keys, u64::try_from(bits).unwrap_or(u64::MAX));
+        found.map_err(reason)?.ok_or_else(|| "its smallest takes more".to_owned())
+    };
+    match budget {
+        Budget::Rate(rate) => VariantPlan::new(variant, keys, rate).map_err(reason),
+        Budget::BitsPerKey(bits) => {
+            within(u128::from(keys) * u128::from(super::super::text::whole(bits * 1000.0)) / 1000)
+        }
+        Budget::Memory(bytes) => within(u128::from(bytes) * 8),
+    }
+}
+
+/// What an error says beside the name of the filter, which stands in front of it anyway.
+fn reason(error: Error) -> String {
+    match error {
+        Error::InvalidSpec { reason, .. } => reason.to_owned(),
+        other => other.to_string(),
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = count(self.keys, "key");
+        match self.budget {
+            Budget::Rate(rate) => writeln!(f, "{keys} at a rate of {}:\n", percent(rate)),
+            Budget::BitsPerKey(bits) => writeln!(f, "{keys} at {bits} bits each:\n"),
+            Budget::Memory(bytes) => writeln!(f, "{keys} in {} bytes:\n", thousands(bytes)),
+        }?;
+        self.fmt_rows(f, false)?;
+        writeln!(f, "\nClassical variants, in memory only:\n")?;
+        self.fmt_rows(f, true)?;
+        writeln!(f)?;
+        for row in &self.filters {
+            if let Some(why) = &row.refused {
+                writeln!(f, "{}: {why}", row.filter)?;
+            }
+            if let Some(memory) = row.taken.as_ref().and_then(|taken| taken.memory_len_bytes) {
+                writeln!(f, "{}: the bytes that are sent; in memory {}", row.filter, thousands(memory))?;
+            }
+        }
+        let measured: Vec<&Measured> = self.filters.iter().filter_map(|row| row.measured.as_ref()).collect();
+        if let (Some(machine), Some(first)) = (&self.measured_on, measured.first()) {
+            let filters: Vec<&str> = measured.iter().map(|measured| measured.filter).collect();
+            let (filters, keys) = (filters.join(", "), thousands(first.keys));
+            writeln!(
+                f,
+                "ns: measured, not planned: one query of an absent key, hashed before, of {keys} keys, in {filters};"
+            )?;
+            writeln!(f, "{machine} (docs/FILTERS.md)")?;
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn fmt_rows(&self, f: &mut fmt::Formatter<'_>, in_memory_only: bool) -> fmt::Result {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        let mut header =
+            vec!["filter", "bytes", "bits per key", "false positives", "lines if absent", "lines if present"];
+        if !in_memory_only {
+            header.push("ns if absent");
+        }
+        table.set_header(header);
+        for row in self.filters.iter().filter(|row| row.in_memory_only == in_memory_only) {
+            let mut cells = vec![row.filter.clone()];
+            match &row.taken {
+                Some(taken) => cells.extend([
+                    thousands(taken.len_bytes),
+                    significant(taken.bits_per_key),
+                    percent(taken.expected_false_positive_rate),
+                    significant(taken.lines_if_absent),
+                    significant(taken.lines_if_present),
+                ]),
+                None => cells.extend(["-"; 5].map(str::to_owned)),
+            }
+            if !in_memory_only {
+                cells
+                    .push(row.measured.as_ref().map_or_else(|| "-".to_owned(), |found| found.ns_if_absent.to_string()));
+            }
+            table.add_row(cells);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        writeln!(f, "{table}")
+    }
+}

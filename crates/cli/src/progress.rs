@@ -1,0 +1,61 @@
+//! Progress bars for long phases; silent unless stderr is a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Steps between two updates of a bar: an update takes a lock, which a loop of tens of nanoseconds would feel.
+const STRIDE: u64 = 1 << 13;
+
+/// The same, in bytes.
+const STRIDE_BYTES: u64 = 1 << 20;
+
+/// A bar of `len` steps, or a counter when the length is unknown.
+pub fn bar(len: Option<u64>, what: impl Into<String>) -> ProgressBar {
+    let (bar, template) = match len {
+        Some(len) => (ProgressBar::new(len), "{msg:40} [{bar:30}] {human_pos}/{human_len}, {eta} left"),
+        None => (ProgressBar::new_spinner(), "{msg:40} {human_pos}"),
+    };
+    // The templates are constants of this file, so a refused one would show in any test.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.with_message(what.into())
+}
+
+/// A bar of bytes, whose number comes with each step; none with `--json`, whose reader is no person.
+pub fn bytes(what: &'static str, is_json: bool) -> ProgressBar {
+    let bar = if is_json { ProgressBar::hidden() } else { ProgressBar::new(0) };
+    if let Ok(style) = ProgressStyle::with_template("{msg:40} [{bar:30}] {bytes}/{total_bytes}, {eta} left") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.with_message(what)
+}
+
+/// What moves a bar of [`bytes`].
+pub fn follow(bar: &ProgressBar) -> impl FnMut(filterblock::lsm::Progress) {
+    let mut next = 0;
+    move |progress| {
+        if progress.done_bytes >= next || progress.done_bytes == progress.total_bytes {
+            next = progress.done_bytes + STRIDE_BYTES;
+            bar.set_length(progress.total_bytes);
+            bar.set_position(progress.done_bytes);
+        }
+    }
+}
+
+/// A sign of life while something goes on that does not tell how far it has come.
+pub fn spinner(what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what);
+    if let Ok(style) = ProgressStyle::with_template("{msg:40} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
+}
+
+/// Moves `bar` on to `position`, now and then.
+#[inline]
+pub fn tick(bar: &ProgressBar, position: u64) {
+    if position.is_multiple_of(STRIDE) {
+        bar.set_position(position);
+    }
+}

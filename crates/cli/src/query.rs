@@ -1,0 +1,292 @@
+//! `filterblock query`: asks a filter block file, or a file of another engine, about keys.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::block_file::FilterFile;
+use super::failure::{Exit, Failure, Outcome};
+use super::foreign::ask::Question;
+use super::foreign::{Asked, FileArguments, ValueType};
+use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
+use super::secret::SecretArguments;
+use super::{block_file, output, text};
+use filterblock::AlignedBytes;
+use filterblock::FilterBlock;
+use filterblock::KeyHash;
+
+/// Keys asked at once: enough to overlap their cache misses, few enough for the answers of a slow source to keep up.
+const BATCH_LEN: usize = 256;
+/// A batch is also asked when its keys fill this much, so that huge keys are not collected.
+const BATCH_LEN_BYTES: usize = 1 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock query names.filter serde tokio
+  filterblock query names.filter - < candidates.txt | grep ^maybe
+  filterblock query names.filter --keys candidates.txt --count
+  filterblock query --quiet names.filter serde && echo worth a look
+  filterblock query 000005.ldb - < candidates.txt
+  filterblock query rows.parquet --column user.id --row-group 3 1042 1043
+  filterblock query rows.parquet --column user.id --hex 1204000000000000
+  filterblock query part.filter --format rocksdb-filter serde
+
+Prints `maybe` or `absent`, a tab and the key as it was written, in the order asked; a filter never says \"present\". \
+With --delimiter nul, each printed line ends with a zero byte too. With --json, a line is \
+{\"answer\":\"maybe\",\"key\":\"serde\"}; a key that is not UTF-8 is given as \"key_hex\" instead. `-` is standard input when it \
+is the only KEY.
+
+A filter that holds prefixes of keys only would deny keys that are there; it is asked with --prefixes.
+
+FILE may also be a table of LevelDB or RocksDB, which answers as its engine would (--prefixes: as an iterator of RocksDB that \
+keeps to the prefix of each key), or a Parquet file. A value of Parquet is written as its column's type says: numbers in \
+decimal, bytes as they are, or as --type says; with --hex it is the plain encoding (of a byte array \
+without the length). Without --row-group, `maybe` is the \
+answer of any row group. A table without a filter says `maybe` to every key. docs/FOREIGN.md tells what is known.
+
+Exit status, as grep: 0 some key may be there; 1 all are absent; 2 an error.";
+
+/// Ask a filter block file which keys are surely absent
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// The filter block file, or a file of another engine
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The keys, or `-` for standard input
+    #[arg(value_name = "KEY", required_unless_present = "keys")]
+    arguments: Vec<OsString>,
+    /// A file with one key a line
+    #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
+    keys: Option<PathBuf>,
+    /// Print only how many keys may be there and how many are absent
+    #[arg(long, conflicts_with = "quiet")]
+    count: bool,
+    /// Print nothing; the exit status is the answer, given at the first `maybe`
+    #[arg(short, long)]
+    quiet: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// The keys given are prefixes, taken as they were for the filter
+    #[arg(long)]
+    prefixes: bool,
+    #[command(flatten)]
+    secret: SecretArguments,
+    #[command(flatten)]
+    foreign: FileArguments,
+    /// How values of a Parquet column are written: int32, int64, uint32, uint64, float, double, utf8, bytes or uuid
+    #[arg(long = "type", value_enum, value_name = "TYPE", hide_possible_values = true)]
+    #[arg(conflicts_with = "hex", help_heading = "Files of other engines")]
+    value_type: Option<ValueType>,
+    #[command(flatten)]
+    format: KeyFormat,
+}
+
+/// Runs `filterblock query`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let path = &arguments.file;
+    match block_file::open(path, &arguments.foreign)? {
+        FilterFile::Native(filter) => {
+            if arguments.value_type.is_some() {
+                return Err(Failure::Message(format!("{}: --type is for values of Parquet", path.display())));
+            }
+            let filter = block_file::unlock(path, filter, &arguments.secret)?;
+            block_file::check_question(path, &filter, arguments.prefixes)?;
+            ask_all(arguments, Target::Native(filter))
+        }
+        FilterFile::Foreign(file) => {
+            arguments.secret.refuse(path)?;
+            let question =
+                Question { prefixes: arguments.prefixes, hex: arguments.format.hex, value_type: arguments.value_type };
+            let asked = Asked::new(path, &file, &arguments.foreign, question)?;
+            if let Some(remark) = asked.remark() {
+                output::message(format_args!("{}: {remark}", path.display()));
+            }
+            ask_all(arguments, Target::Foreign(asked))
+        }
+    }
+}
+
+fn ask_all(arguments: &Arguments, target: Target<'_>) -> Outcome {
+    let mut query = Query { arguments, target, batch: Batch::default(), out: output::stdout(), maybe: 0, absent: 0 };
+    let from_file = match arguments.arguments.as_slice() {
+        [only] if only == "-" => Some(Path::new("-")),
+        _ => arguments.keys.as_deref(),
+    };
+    match from_file {
+        Some(path) => query.ask_file(path)?,
+        None => query.ask_arguments()?,
+    }
+    query.finish()
+}
+
+/// What is asked.
+enum Target<'a> {
+    Native(FilterBlock<AlignedBytes>),
+    Foreign(Asked<'a>),
+}
+
+/// Keys waiting for their answers.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Of a native filter, which is asked for all at once.
+    hashes: Vec<KeyHash>,
+    /// Of another engine's, which was asked for each.
+    answers: Vec<bool>,
+    written: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Batch {
+    fn push(&mut self, written: &[u8]) {
+        self.written.extend_from_slice(written);
+        self.ends.push(self.written.len());
+    }
+
+    fn is_full(&self) -> bool {
+        self.ends.len() >= BATCH_LEN || self.written.len() >= BATCH_LEN_BYTES
+    }
+
+    fn clear(&mut self) {
+        self.hashes.clear();
+        self.answers.clear();
+        self.written.clear();
+        self.ends.clear();
+    }
+}
+
+struct Query<'a, W> {
+    arguments: &'a Arguments,
+    target: Target<'a>,
+    batch: Batch,
+    out: W,
+    maybe: u64,
+    absent: u64,
+}
+
+/// Why a key got no answer.
+enum Refused {
+    /// It stands for no value of the column.
+    Key(String),
+    Other(Failure),
+}
+
+impl Refused {
+    fn at(self, place: impl FnOnce() -> String) -> Failure {
+        match self {
+            Self::Key(why) => Failure::Message(format!("{}: {why}", place())),
+            Self::Other(failure) => failure,
+        }
+    }
+}
+
+/// A line of `--json`.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    answer: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+}
+
+/// `--count --json`.
+#[derive(Debug, Serialize)]
+struct Counts {
+    maybe: u64,
+    absent: u64,
+}
+
+impl<W: Write> Query<'_, W> {
+    fn ask_arguments(&mut self) -> Outcome<()> {
+        for written in &self.arguments.arguments {
+            let key = self.arguments.format.argument(written)?;
+            let place = || format!("argument {:?}", written.to_string_lossy());
+            self.ask(&key, written.as_encoded_bytes()).map_err(|refused| refused.at(place))?;
+        }
+        Ok(())
+    }
+
+    fn ask_file(&mut self, path: &Path) -> Outcome<()> {
+        let mut reader = KeyReader::open(path, self.arguments.format, MAX_FILTER_KEY_LEN_BYTES)?;
+        while let Some(next) = reader.next_key()? {
+            let asked = self.ask(next.key, next.written);
+            asked.map_err(|refused| refused.at(|| reader.place()))?;
+            if self.answered() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing that is still to be read can change the exit status, and nothing is to be printed.
+    fn answered(&self) -> bool {
+        self.arguments.quiet && self.maybe > 0
+    }
+
+    fn ask(&mut self, key: &[u8], written: &[u8]) -> Result<(), Refused> {
+        match &self.target {
+            Target::Native(filter) => self.batch.hashes.push(filter.hasher().of(key)),
+            Target::Foreign(asked) => self.batch.answers.push(asked.may_contain(key).map_err(Refused::Key)?),
+        }
+        self.batch.push(written);
+        if self.batch.is_full() { self.answer().map_err(Refused::Other) } else { Ok(()) }
+    }
+
+    /// Asks a native filter about the batch, and prints the answers.
+    fn answer(&mut self) -> Outcome<()> {
+        if let Target::Native(filter) = &self.target {
+            self.batch.answers.resize(self.batch.hashes.len(), false);
+            filter.may_contain_batch(&self.batch.hashes, &mut self.batch.answers);
+        }
+        let silent = self.arguments.quiet || self.arguments.count;
+        let end_of_line = [self.arguments.format.delimiter.byte()];
+        let mut start = 0;
+        for (&maybe, &end) in self.batch.answers.iter().zip(&self.batch.ends) {
+            let written = self.batch.written.get(start..end).unwrap_or_default();
+            start = end;
+            *(if maybe { &mut self.maybe } else { &mut self.absent }) += 1;
+            if silent {
+                continue;
+            }
+            let printed = match self.arguments.json {
+                true => print_json_line(&mut self.out, maybe, written),
+                false => {
+                    let answer: &[u8] = if maybe { b"maybe\t" } else { b"absent\t" };
+                    self.out
+                        .write_all(answer)
+                        .and_then(|()| self.out.write_all(written))
+                        .and_then(|()| self.out.write_all(&end_of_line))
+                }
+            };
+            printed.map_err(Failure::stdout)?;
+        }
+        self.batch.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.answer()?;
+        let Self { maybe, absent, .. } = self;
+        if self.arguments.count {
+            let counts = match self.arguments.json {
+                true => output::json(&Counts { maybe, absent })?,
+                false => format!("maybe\t{maybe}\nabsent\t{absent}\n"),
+            };
+            self.out.write_all(counts.as_bytes()).map_err(Failure::stdout)?;
+        }
+        self.out.flush().map_err(Failure::stdout)?;
+        Ok(if maybe > 0 { Exit::Success } else { Exit::Negative })
+    }
+}
+
+fn print_json_line(out: &mut impl Write, maybe: bool, written: &[u8]) -> std::io::Result<()> {
+    let text = std::str::from_utf8(written).ok();
+    let answer = if maybe { "maybe" } else { "absent" };
+    let key_hex = if text.is_none() { Some(text::hex(written)) } else { None };
+    serde_json::to_writer(&mut *out, &Line { answer, key: text, key_hex })?;
+    out.write_all(b"\n")
+}

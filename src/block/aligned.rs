@@ -1,0 +1,82 @@
+//! Filter bytes on the heap that begin at a cache line, as a memory map does.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::bits::zeros;
+use crate::error::{Error, Result};
+
+const ALIGNMENT_BYTES: usize = 64;
+
+/// A copy of a filter block on the heap, aligned to 64 bytes.
+///
+/// Most kinds touch one cache line a query, if the block begins at a cache line. A slice of a host's buffer seldom does;
+/// then a query touches two lines. The copy also stays as it is, whatever becomes of the file.
+///
+/// ```
+/// use filterblock::{AlignedBytes, FilterBlock, FilterBuilder, HashSeed, KeyHasher};
+///
+/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, KeyHasher::xxh3(HashSeed(7)));
+/// builder.add(b"apple");
+/// let bytes = AlignedBytes::copy_of(&builder.finish()?)?;
+/// assert!(bytes.as_ref().as_ptr().addr() % 64 == 0);
+/// let block = FilterBlock::open(bytes)?;
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+pub struct AlignedBytes {
+    buffer: Box<[u8]>,
+    start: usize,
+    len: usize,
+}
+
+impl AlignedBytes {
+    /// `len` bytes that `fill` writes; they are zero before.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] where there is no memory, and the errors of `fill`.
+    pub fn filled_by(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
+        let mut buffer = zeros::<u8>(len as u64 + ALIGNMENT_BYTES as u64 - 1, "a filter block")?.into_boxed_slice();
+        // A box does not move its content, so the offset stays right.
+        let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES - 1);
+        fill(buffer.get_mut(start..start + len).unwrap_or_default())?;
+        Ok(Self { buffer, start, len })
+    }
+
+    /// A copy of `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] where there is no memory.
+    pub fn copy_of(bytes: &[u8]) -> Result<Self> {
+        Self::filled_by(bytes.len(), |copy| {
+            copy.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    /// The content of the file at `path`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or becomes shorter meanwhile. The error names the file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let read = || {
+            let mut file = File::open(path)?;
+            let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX / 2);
+            Self::filled_by(len, |bytes| Ok(file.read_exact(bytes)?))
+        };
+        read().map_err(|error: Error| error.in_file(path))
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for AlignedBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AlignedBytes").field("len", &self.len).finish_non_exhaustive()
+    }
+}
