@@ -22,7 +22,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// What has not been read yet.
-    #[cfg(any(feature = "lsm", feature = "foreign"))]
+    #[cfg(feature = "foreign")]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -221,19 +221,6 @@ pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(u32_from)
 }
 
-/// The first eight bytes of `key` as an integer that orders as the bytes do; a shorter key is padded with zeros.
-///
-/// `order_prefix(a) < order_prefix(b)` implies `a < b`; equal prefixes decide nothing.
-#[cfg(feature = "lsm")]
-#[must_use]
-#[inline]
-pub fn order_prefix(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(head) => u64_from(head).swap_bytes(),
-        None => key.iter().enumerate().fold(0, |prefix, (i, &byte)| prefix | u64::from(byte) << (56 - 8 * i)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,16 +249,5 @@ mod tests {
         cursor.take_u32(Field::Seed).unwrap();
         let error = cursor.take_u32(Field::Kind).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field: Field::Kind, offset: 104 }), "{error}");
-    }
-
-    #[cfg(feature = "lsm")]
-    #[test]
-    fn order_prefixes_order_as_the_keys_do() {
-        let keys: [&[u8]; 8] =
-            [b"", b"\0", b"a", b"a\0", b"ab", b"abcdefgh", b"abcdefghi", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"];
-        for pair in keys.windows(2) {
-            assert!(order_prefix(pair[0]) <= order_prefix(pair[1]));
-        }
-        assert_eq!(order_prefix(b"\x01\x02"), 0x0102_0000_0000_0000);
     }
 }

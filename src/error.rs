@@ -160,9 +160,9 @@ impl Error {
         }
     }
 
-    /// The same error about bytes that begin `base` bytes into a block.
+    /// The same error, with its offset counted from the start of a file in which the block begins at `base`.
     #[must_use]
-    pub(crate) fn moved_by(mut self, base: u64) -> Self {
+    pub fn moved_by(mut self, base: u64) -> Self {
         if let Self::Corrupt { offset, .. } | Self::ChecksumMismatch { offset, .. } = &mut self {
             *offset = offset.saturating_add(base);
         }
@@ -173,6 +173,12 @@ impl Error {
     #[must_use]
     pub fn is_key(&self) -> bool {
         matches!(self.root(), Self::KeyNeeded { .. } | Self::WrongKey { .. } | Self::WrongHash { .. })
+    }
+
+    /// Whether the bytes are of a newer version, or use a feature that this build does not read.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.root(), Self::Unsupported { .. })
     }
 
     /// Whether the bytes are damaged or foreign, as opposed to unreadable or refused.

@@ -45,6 +45,13 @@ impl KeyHash {
     pub const fn raw(self) -> u64 {
         self.0
     }
+
+    /// Maps the hash to `0..range`: a shard, a bucket or a word for the key.
+    #[must_use]
+    #[inline]
+    pub const fn reduce(self, range: u64) -> u64 {
+        reduce(self.0, range)
+    }
 }
 
 /// Maps a uniform `hash` to `0..range`, in the order of the hashes (Lemire, "Fast random integer generation in an

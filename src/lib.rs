@@ -6,7 +6,7 @@
 //! * [`planning`] tells sizes and rates before anything is built.
 //! * `foreign` (feature `foreign`) reads and writes the filters of LevelDB, RocksDB and Parquet.
 //! * `variants` (feature `variants`) is the rest of the Bloom family, in memory and open to changes.
-//! * `lsm` (feature `lsm`) is a small log-structured store whose reads consult those blocks.
+//! * The crate `filterblock-store` is a small log-structured store whose reads consult those blocks.
 //!
 //! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
 
@@ -19,13 +19,7 @@ mod filter;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod hash;
-#[cfg(feature = "lsm")]
-pub mod lsm;
 mod policy;
-#[cfg(feature = "lsm")]
-pub mod sstable;
-#[cfg(feature = "lsm")]
-pub mod storage;
 mod sync;
 #[cfg(feature = "variants")]
 pub mod variants;
@@ -39,8 +33,6 @@ pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
 pub use filter::{Columns, FilterKind, FilterSpec, FilterView, planning};
 pub use hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHash, KeyHasher, Secret};
-#[cfg(feature = "lsm")]
-pub use lsm::{Db, Options};
 pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 
 /// The vector instructions that probes use on this processor: `"avx512"`, `"avx2"`, `"neon"` or `"portable"`.
@@ -48,11 +40,6 @@ pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableS
 pub fn instruction_set() -> &'static str {
     filter::Isa::detect().name()
 }
-
-/// The README's examples are tested with the others.
-#[cfg(all(doctest, feature = "lsm"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 #[cfg(all(doctest, feature = "foreign", feature = "mmap"))]
 #[doc = include_str!("../docs/FOREIGN.md")]

@@ -1,5 +1,5 @@
 //! The applications in `examples/`, smaller than they are by themselves: what they measure is what the formulas predict.
-#![cfg(all(feature = "lsm", feature = "variants"))]
+#![cfg(feature = "variants")]
 #![allow(dead_code, reason = "their main functions")]
 #![allow(clippy::duplicate_mod, reason = "each example has what they share for itself")]
 
@@ -9,8 +9,6 @@ mod contact_lists;
 mod crawler_urls;
 #[path = "../examples/ip_traceback.rs"]
 mod ip_traceback;
-#[path = "../examples/lookups_saved.rs"]
-mod lookups_saved;
 #[path = "../examples/one_hit_wonders.rs"]
 mod one_hit_wonders;
 #[path = "../examples/spam_senders.rs"]
@@ -32,13 +30,4 @@ macro_rules! ends_as_predicted {
     };
 }
 
-ends_as_predicted!(
-    contact_lists,
-    crawler_urls,
-    ip_traceback,
-    lookups_saved,
-    one_hit_wonders,
-    spam_senders,
-    summary_cache,
-    user_names
-);
+ends_as_predicted!(contact_lists, crawler_urls, ip_traceback, one_hit_wonders, spam_senders, summary_cache, user_names);

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use filterblock::lsm::LogRecovery;
-use filterblock::storage::Memory;
-use filterblock::{Db, Error, Options};
+use filterblock_store::lsm::LogRecovery;
+use filterblock_store::storage::Memory;
+use filterblock_store::{Db, Error, Options};
 
 use crate::Input;
 use crate::bytes::Edit;

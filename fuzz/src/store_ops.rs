@@ -4,10 +4,11 @@ use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::lsm::{Durability, Snapshot, WriteBatch};
-use filterblock::sstable::Compression;
-use filterblock::storage::faulty::{Crash, Fault, FaultKind, Faulty};
-use filterblock::{Db, Error, FilterSpec, Options, Result, Verify};
+use filterblock_store::lsm::{Durability, Snapshot, WriteBatch};
+use filterblock_store::sstable::Compression;
+use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
+use filterblock::{FilterSpec, Verify};
+use filterblock_store::{Db, Error, Options, Result};
 
 use crate::Input;
 use crate::model::{Model, State, Write};

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::sstable::{
+use filterblock_store::sstable::{
     Answer, BlockCache, BlockReads, Compression, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
     TableWriter,
 };
-use filterblock::storage::{Memory, Storage};
-use filterblock::{Error, HashSeed, KeyHasher, Verify};
+use filterblock_store::storage::{Memory, Storage};
+use filterblock::{HashSeed, KeyHasher, Verify};
+use filterblock_store::Error;
 
 use crate::Input;
 use crate::bytes::Edit;
@@ -98,7 +99,7 @@ fn open(storage: &Memory, verify: Verify, strict: bool, hasher: Option<KeyHasher
 }
 
 /// What memory gives up must be damage, or want a secret, and name the file.
-fn ok<T>(result: filterblock::Result<T>) -> Option<T> {
+fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     let error = result.as_ref().err();
     let is_fine = error.is_none_or(|error| {
         (error.is_damage() || error.is_key()) && matches!(error, Error::InFile { path, .. } if path == Path::new(PATH))

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use filterblock::layout::{FIELDS, TRAILER_LEN_BYTES};
-use filterblock::sstable::{FOOTER_FIELDS, FOOTER_LEN_BYTES};
+use filterblock_store::sstable::{FOOTER_FIELDS, FOOTER_LEN_BYTES};
 
 use crate::Input;
 use crate::bytes::{Edit, put_varint, take_varint};

@@ -35,7 +35,7 @@ impl AlignedBytes {
     ///
     /// # Errors
     /// [`Error::TooLarge`] where there is no memory, and the errors of `fill`.
-    pub fn filled_by(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
+    pub fn filled_by<E: From<Error>>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut buffer = zeros::<u8>(len as u64 + ALIGNMENT_BYTES as u64 - 1, "a filter block")?.into_boxed_slice();
         // A box does not move its content, so the offset stays right.
         let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES - 1);
@@ -62,7 +62,7 @@ impl AlignedBytes {
         let read = || {
             let mut file = File::open(path)?;
             let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX / 2);
-            Self::filled_by(len, |bytes| Ok(file.read_exact(bytes)?))
+            Self::filled_by(len, |bytes| Ok::<(), Error>(file.read_exact(bytes)?))
         };
         read().map_err(|error: Error| error.in_file(path))
     }

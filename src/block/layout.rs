@@ -68,6 +68,15 @@ pub const fn offset_of(field: Field) -> usize {
     offset
 }
 
+/// The checksum in the trailer of `block`, which tells this block from all others; `None` for fewer bytes than a trailer.
+///
+/// A host that records it beside the table notices a stale or foreign block later.
+#[must_use]
+pub fn checksum_of(block: &[u8]) -> Option<u32> {
+    let trailer = block.last_chunk::<TRAILER_LEN_BYTES>()?;
+    codec::u32_at(trailer, offset_of(Field::Checksum))
+}
+
 const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
 /// The longest vector load that may begin at any byte of a payload and must not leave the block.
 pub(super) const LOAD_LEN_BYTES: usize = 64;

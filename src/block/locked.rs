@@ -116,8 +116,9 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.trailer.place
     }
 
-    #[cfg(feature = "variants")]
-    pub(crate) fn num_keys(&self) -> u64 {
+    /// The number of distinct keys, as the trailer says; takes constant time.
+    #[must_use]
+    pub fn num_keys(&self) -> u64 {
         self.0.trailer.num_keys
     }
 

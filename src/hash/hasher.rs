@@ -200,8 +200,9 @@ pub struct HashIdentity {
 }
 
 impl HashIdentity {
-    /// `None` unless there is a fingerprint just where the function takes a secret.
-    pub(crate) fn new(kind: HashKind, seed: HashSeed, fingerprint: Option<Fingerprint>) -> Option<Self> {
+    /// What a file says of its hasher; `None` unless there is a fingerprint exactly where the function takes a secret.
+    #[must_use]
+    pub fn new(kind: HashKind, seed: HashSeed, fingerprint: Option<Fingerprint>) -> Option<Self> {
         (kind.is_keyed() == fingerprint.is_some()).then_some(Self { kind, seed, fingerprint })
     }
 
@@ -219,7 +220,7 @@ impl HashIdentity {
     ///
     /// # Errors
     /// [`Error::WrongHash`] for another function, `Corrupt` for another seed, [`Error::WrongKey`] for another secret.
-    pub(crate) fn check(&self, hasher: &KeyHasher) -> Result<()> {
+    pub fn check(&self, hasher: &KeyHasher) -> Result<()> {
         let given = hasher.identity();
         if given.kind != self.kind {
             return Err(Error::WrongHash { found: self.kind, wanted: given.kind });

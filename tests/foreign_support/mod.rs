@@ -6,7 +6,7 @@ pub mod forge;
 pub mod formulas;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -19,7 +19,9 @@ pub fn file(folder: &str, name: &str) -> Vec<u8> {
 }
 
 pub fn path(folder: &str, name: &str) -> PathBuf {
-    ["tests/golden/foreign", folder, name].iter().collect()
+    // The tests of the command, in a crate below the root, use this file too.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|dir| dir.join("tests/golden").is_dir());
+    root.unwrap().join("tests/golden/foreign").join(folder).join(name)
 }
 
 /// One object of `cases.json`.

@@ -9,7 +9,6 @@ use super::foreign::{FileArguments, Foreign};
 use super::secret::SecretArguments;
 use super::text;
 use filterblock::AlignedBytes;
-use filterblock::Error;
 use filterblock::layout::{MAGIC, TRAILER_LEN_BYTES};
 use filterblock::{Added, FilterBlock, LockedBlock, Verify};
 
@@ -56,7 +55,7 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = AlignedBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
-        Err(error) if error.is_damage() && !is_newer(&error) => Ok(BlockFile::Damaged(error.to_string())),
+        Err(error) if error.is_damage() && !error.is_unsupported() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
@@ -74,7 +73,7 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
                  {len}"
             )))
         }
-        Err(error) if error.is_damage() && !is_newer(&error) => Ok(BlockFile::Damaged(error.to_string())),
+        Err(error) if error.is_damage() && !error.is_unsupported() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
@@ -110,9 +109,4 @@ pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes:
         }
         _ => Ok(()),
     }
-}
-
-/// Whether the bytes are of a newer format, as opposed to damaged.
-pub fn is_newer(error: &Error) -> bool {
-    matches!(error.root(), Error::Unsupported { .. })
 }

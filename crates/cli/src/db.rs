@@ -14,8 +14,8 @@ use super::filter_choice::FilterChoice;
 use super::output::{self, message};
 use super::secret::{HashArguments, SecretArguments};
 use super::{progress, text};
-use filterblock::lsm::{Db, Durability, LogRecovery, Options};
-use filterblock::{Error, Field};
+use filterblock_store::lsm::{Db, Durability, LogRecovery, Options};
+use filterblock_store::{Error, Field};
 
 const EXAMPLES: &str = "\
 Examples:

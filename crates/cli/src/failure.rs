@@ -37,6 +37,8 @@ pub enum Failure {
     Interrupted,
     /// The library refused.
     Library(Error),
+    /// The store refused.
+    Store(filterblock_store::Error),
     /// Damage of a store's log, and what to do about it.
     Damage(String),
     /// Anything else, in words for the user.
@@ -47,6 +49,18 @@ impl Failure {
     /// An error of the operating system about `path`.
     pub fn file(path: &Path, error: io::Error) -> Self {
         Self::Library(Error::from(error).in_file(path))
+    }
+
+    /// The error of the library behind this failure, without the names of files.
+    pub fn library_error(&self) -> Option<&Error> {
+        match self {
+            Self::Library(error) => Some(error.root()),
+            Self::Store(error) => match error.root() {
+                filterblock_store::Error::Filter(error) => Some(error.root()),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// A failed write to stdout.
@@ -64,8 +78,15 @@ impl fmt::Display for Failure {
             Self::ClosedPipe => f.write_str("the reader of standard output has gone"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Library(error) => write!(f, "{error}"),
+            Self::Store(error) => write!(f, "{error}"),
             Self::Damage(message) | Self::Message(message) => f.write_str(message),
         }
+    }
+}
+
+impl From<filterblock_store::Error> for Failure {
+    fn from(error: filterblock_store::Error) -> Self {
+        Self::Store(error)
     }
 }
 

@@ -31,7 +31,7 @@ pub fn bytes(what: &'static str, is_json: bool) -> ProgressBar {
 }
 
 /// What moves a bar of [`bytes`].
-pub fn follow(bar: &ProgressBar) -> impl FnMut(filterblock::lsm::Progress) {
+pub fn follow(bar: &ProgressBar) -> impl FnMut(filterblock_store::lsm::Progress) {
     let mut next = 0;
     move |progress| {
         if progress.done_bytes >= next || progress.done_bytes == progress.total_bytes {

@@ -68,13 +68,16 @@ impl SecretArguments {
     }
 
     /// The error, and where a secret that is missing or wrong is to come from or came from.
-    pub fn explain(&self, error: Error) -> Failure {
-        match (error.root(), &self.secret_file) {
-            (Error::KeyNeeded { .. }, _) => Failure::Message(format!("{error}; --secret-file names the file with it")),
-            (Error::WrongKey { .. } | Error::InvalidArgument { what: "secret", .. }, Some(path)) => {
-                Failure::Message(format!("{error}; --secret-file is {}", path.display()))
+    pub fn explain(&self, error: impl Into<Failure>) -> Failure {
+        let failure = error.into();
+        match (failure.library_error(), &self.secret_file) {
+            (Some(Error::KeyNeeded { .. }), _) => {
+                Failure::Message(format!("{failure}; --secret-file names the file with it"))
             }
-            _ => error.into(),
+            (Some(Error::WrongKey { .. } | Error::InvalidArgument { what: "secret", .. }), Some(path)) => {
+                Failure::Message(format!("{failure}; --secret-file is {}", path.display()))
+            }
+            _ => failure,
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::super::failure::{Failure, Outcome};
 use super::super::interrupt;
 use super::source::{Random, Source, Strings, fill_value};
-use filterblock::lsm::{Db, Stats};
+use filterblock_store::lsm::{Db, Stats};
 
 /// Keys in one `multi_get`.
 const MULTI_GET_LEN: usize = 32;

@@ -15,7 +15,7 @@ use super::store::{Layout, Setup};
 use super::{measure, page_cache, plot};
 use crate::filter_choice::FilterChoice;
 use filterblock::Verify;
-use filterblock::storage::IoMode;
+use filterblock_store::storage::IoMode;
 
 const EXAMPLES: &str = "\
 Examples:

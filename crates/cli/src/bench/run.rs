@@ -11,8 +11,8 @@ use super::plot::Curve;
 use super::report::{Report, Row, Settings, StoreReport};
 use super::store::{Layout, Setup, Store};
 use crate::filter_choice::FilterChoice;
-use filterblock::lsm::{Db, FilterUse};
-use filterblock::storage::IoMode;
+use filterblock_store::lsm::{Db, FilterUse};
+use filterblock_store::storage::IoMode;
 
 /// What is to be measured.
 #[derive(Debug)]

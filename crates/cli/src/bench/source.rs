@@ -6,8 +6,8 @@ use std::path::Path;
 use super::super::failure::{Failure, Outcome};
 use super::super::keys::{KeyFormat, KeyReader};
 use super::super::text;
-use filterblock::lsm::MAX_KEY_LEN_BYTES;
 use filterblock::{HashSeed, KeyHash};
+use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 
 /// Fewer keys leave no room for absent ones between the smallest and the largest.
 pub const KEYS_MIN: u64 = 16;

@@ -11,10 +11,10 @@ use super::report::StoreReport;
 use super::source::{Source, fill_value};
 use crate::filter_choice::FilterChoice;
 use filterblock::Verify;
-use filterblock::lsm::{Db, FilterUse, Options, Stats};
-use filterblock::sstable::FilterMemory;
-use filterblock::storage::IoMode;
 use filterblock::{FilterPolicy, LevelShape, TableShape};
+use filterblock_store::lsm::{Db, FilterUse, Options, Stats};
+use filterblock_store::sstable::FilterMemory;
+use filterblock_store::storage::IoMode;
 
 /// Bytes that a table needs for an entry beside key and value, its filter included, about.
 const TABLE_OVERHEAD_BYTES: u64 = 14;

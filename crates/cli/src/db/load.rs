@@ -7,7 +7,7 @@ use super::super::keys::{KeyFormat, KeyReader};
 use super::super::output::message;
 use super::super::{progress, text};
 use super::{IfMissing, Notation, StoreArguments, WriteArguments, report_doubts};
-use filterblock::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
+use filterblock_store::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
 
 /// Pairs written at once: one record of the log, one wait with --sync.
 const BATCH_LEN: usize = 1_000;

@@ -9,9 +9,9 @@ use super::super::secret::SecretArguments;
 use super::super::text::{count, thousands};
 use super::super::{output, progress};
 use super::FilterArguments;
-use filterblock::Error;
-use filterblock::lsm::{Db, Options, RepairMode, RepairReport};
-use filterblock::sstable::Loss;
+use filterblock_store::Error;
+use filterblock_store::lsm::{Db, Options, RepairMode, RepairReport};
+use filterblock_store::sstable::Loss;
 
 const EXAMPLES: &str = "\
 Examples:

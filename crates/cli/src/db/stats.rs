@@ -6,14 +6,13 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::super::block_file::is_newer;
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::output::{self, message};
 use super::super::progress;
 use super::super::text::{count, significant, thousands};
 use super::StoreArguments;
-use filterblock::Error;
-use filterblock::lsm::{LevelStats, LogTail};
+use filterblock_store::Error;
+use filterblock_store::lsm::{LevelStats, LogTail};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -164,7 +163,7 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
     let dir = arguments.store.dir();
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };
     match check(arguments, &mut verified) {
-        Err(Failure::Library(error)) if is_damage(&error, dir) => verified.damage.push(error.to_string()),
+        Err(Failure::Store(error)) if is_damage(&error, dir) => verified.damage.push(error.to_string()),
         // The log's damage, with what helps.
         Err(Failure::Damage(reason)) => verified.damage.push(reason),
         Err(failure) => return Err(failure),
@@ -206,7 +205,7 @@ fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
 fn is_damage(error: &Error, dir: &Path) -> bool {
     let is_missing = matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound);
     let is_inside = matches!(error, Error::InFile { path, .. } if path != dir);
-    (error.is_damage() && !is_newer(error)) || (is_missing && is_inside)
+    (error.is_damage() && !error.is_unsupported()) || (is_missing && is_inside)
 }
 
 fn describe(verified: &Verified) -> String {

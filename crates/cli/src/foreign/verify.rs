@@ -5,7 +5,6 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::super::block_file::is_newer;
 use super::super::failure::Outcome;
 use super::super::text::count;
 use super::file::Foreign;
@@ -61,7 +60,7 @@ pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
     };
     match walked.map_err(|error| error.in_file(path)) {
         Ok(walked) => Ok(Ok(walked)),
-        Err(error) if error.is_damage() && !is_newer(&error) => Ok(Err(error.to_string())),
+        Err(error) if error.is_damage() && !error.is_unsupported() => Ok(Err(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }

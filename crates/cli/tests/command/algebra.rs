@@ -1,12 +1,8 @@
 //! The commands `filterblock merge` and `filterblock diff`.
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
-
-mod shell;
 
 use std::fmt::Write as _;
 
-use shell::Shell;
+use crate::shell::Shell;
 
 const KINDS: [&str; 4] = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10"];
 

@@ -1,17 +1,13 @@
 //! The command `filterblock` on filter block files: what it prints, its exit status, and what it leaves on disk.
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-
-mod shell;
 
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
+use crate::shell::{Run, Shell, command};
 use filterblock::Field;
 use filterblock::layout::{TRAILER_LEN_BYTES, offset_of};
-use shell::{Run, Shell, command};
 
 const FRUIT: &str = "apple\npear\nplum\n";
 

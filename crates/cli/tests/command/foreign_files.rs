@@ -1,20 +1,15 @@
 //! The command `filterblock` on files and filters of other engines: the engines' answers, what is told, and what is made.
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-
-mod foreign_support;
-mod shell;
 
 use std::fs;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
+use crate::foreign_support::forge::{self, Forge};
+use crate::foreign_support::{self, Case, cases};
+use crate::shell::{self, Shell};
 use filterblock::foreign::parquet::SplitBlockBuilder;
 use filterblock::foreign::rocksdb::{FilterBuilder, FilterKind, FilterOptions};
-use foreign_support::forge::{self, Forge};
-use foreign_support::{Case, cases};
 use serde_json::Value;
-use shell::Shell;
 
 /// A case of golden data by its name.
 fn case(folder: &'static str, name: &str) -> Case {

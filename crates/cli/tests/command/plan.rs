@@ -1,13 +1,9 @@
 //! The command `filterblock plan`: its numbers against formulas worked out here, its JSON, its pictures, and what it refuses.
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
-
-mod shell;
 
 use std::fs;
 
+use crate::shell::Shell;
 use serde_json::Value;
-use shell::Shell;
 
 const KEYS: &str = "1000000";
 const PICTURES: [&str; 4] =
@@ -221,13 +217,16 @@ fn the_pictures_in_the_documents_are_what_is_drawn() {
         fs::read_dir(shell.path("new/pictures")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     drawn.sort();
     assert_eq!(drawn, PICTURES);
-    let page = fs::read_to_string("docs/FILTERS.md").unwrap();
+    let page = fs::read_to_string(crate::repository("docs/FILTERS.md")).unwrap();
     for name in PICTURES {
         assert!(page.contains(name), "docs/FILTERS.md does not show {name}");
         let new = fs::read_to_string(shell.path("new/pictures").join(name)).unwrap();
         // Elsewhere a logarithm may differ in its last digit, and a point by a pixel.
         if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-            assert!(new == fs::read_to_string(format!("docs/{name}")).unwrap(), "docs/{name} is not what is drawn");
+            assert!(
+                new == fs::read_to_string(crate::repository(&format!("docs/{name}"))).unwrap(),
+                "docs/{name} is not what is drawn"
+            );
         }
     }
     // And again, over what is there.

@@ -1,14 +1,10 @@
 //! The command `filterblock` on damaged files: `verify` and `db verify` find it and name it, `db repair` makes a store of
 //! what is sound.
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-
-mod shell;
 
 use std::fs;
 use std::path::PathBuf;
 
-use shell::Shell;
+use crate::shell::Shell;
 
 fn pairs() -> String {
     (0..2_000).map(|i| format!("key-{i:05}\tvalue {i}\n")).collect()

@@ -1,10 +1,6 @@
 //! The command `filterblock` with secrets: from files only, named in errors, never shown.
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
-mod shell;
-
-use shell::Shell;
+use crate::shell::Shell;
 
 const SECRET: &str = "00112233445566778899aabbccddeeff";
 const OTHER: &str = "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100";

@@ -1,7 +1,4 @@
 //! A directory to work in, and the command run there; shared by the tests of the command.
-// Each test file uses its part.
-#![allow(dead_code)]
-
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,15 +1,11 @@
 //! The command `filterblock` on stores: `db` and `bench point-miss`.
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-
-mod shell;
 
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
+use crate::shell::{Shell, command};
 use serde_json::Value;
-use shell::{Shell, command};
 
 #[test]
 fn what_is_put_is_got_scanned_and_deleted() {
@@ -81,7 +77,7 @@ fn a_directory_without_a_store_is_an_error_and_stays_as_it_is() {
 #[test]
 fn a_store_that_is_open_elsewhere_is_an_error() {
     let shell = Shell::new();
-    let db = filterblock::lsm::Db::open(shell.path("store"), filterblock::lsm::Options::default()).unwrap();
+    let db = filterblock_store::lsm::Db::open(shell.path("store"), filterblock_store::lsm::Options::default()).unwrap();
     shell.run(&["db", "put", "store", "k", "v"]).fails_with(&["store", "already open"]);
     db.close().unwrap();
     shell.run(&["db", "put", "store", "k", "v"]).exits(0);
@@ -121,11 +117,11 @@ fn a_store_with_a_damaged_manifest_is_damaged() {
 #[test]
 fn a_damaged_log_is_an_error_that_names_salvage_which_keeps_what_is_sound() {
     let shell = Shell::new();
-    let options = || filterblock::lsm::Options {
-        durability: filterblock::lsm::Durability::Sync,
-        ..filterblock::lsm::Options::default()
+    let options = || filterblock_store::lsm::Options {
+        durability: filterblock_store::lsm::Durability::Sync,
+        ..filterblock_store::lsm::Options::default()
     };
-    let db = filterblock::lsm::Db::open(shell.path("store"), options()).unwrap();
+    let db = filterblock_store::lsm::Db::open(shell.path("store"), options()).unwrap();
     for key in ["a", "b", "c", "d"] {
         db.put(key.as_bytes(), &[b'x'; 200]).unwrap();
     }
@@ -155,7 +151,7 @@ fn a_damaged_log_is_an_error_that_names_salvage_which_keeps_what_is_sound() {
 /// The end of the log of a store that was copied while open, its last record whole, cut, or changed.
 #[test]
 fn the_end_of_a_log_that_is_no_record_is_told_and_is_damage_unless_bytes_are_missing() {
-    use filterblock::lsm::{Db, Durability, Options};
+    use filterblock_store::lsm::{Db, Durability, Options};
     let shell = Shell::new();
     let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
     for key in ["a", "b"] {

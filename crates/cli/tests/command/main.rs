@@ -1,0 +1,18 @@
+//! The command `filterblock` as a person or a script runs it: one module a subcommand.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod algebra;
+mod filter_files;
+mod foreign_files;
+#[path = "../../../../tests/foreign_support/mod.rs"]
+mod foreign_support;
+mod plan;
+mod repair;
+mod secrets;
+mod shell;
+mod store;
+
+/// A file of the repository.
+fn repository(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}

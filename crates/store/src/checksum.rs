@@ -1,0 +1,48 @@
+//! CRC-32 (IEEE 802.3, reflected polynomial 0xEDB88320), by `crc32fast`.
+
+/// A running CRC-32.
+#[derive(Debug, Clone, Default)]
+pub struct Crc32(crc32fast::Hasher);
+
+impl Crc32 {
+    /// The sum of no bytes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The sum, with `bytes` added.
+    #[must_use]
+    pub fn with(mut self, bytes: &[u8]) -> Self {
+        self.update(bytes);
+        self
+    }
+
+    /// The sum of everything added.
+    #[must_use]
+    pub fn finish(self) -> u32 {
+        self.0.finalize()
+    }
+}
+
+/// The CRC-32 of `bytes`.
+#[must_use]
+pub fn crc32(bytes: &[u8]) -> u32 {
+    Crc32::new().with(bytes).finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_value_of_the_standard_holds() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
+    }
+}

@@ -1,0 +1,170 @@
+//! Keys on their way through the tables: one, or many side by side.
+
+use super::version::Slot;
+use crate::codec::order_prefix;
+use filterblock::{KeyHash, KeyHasher};
+
+/// Keys of one `multi_get` that are under way at once: a bit of a word for each, and enough to hide a cache miss.
+pub(super) const BATCH: usize = 32;
+
+/// A key that is read: hashed once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Probe<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) prefix: u64,
+    pub(super) hash: KeyHash,
+}
+
+impl<'a> Probe<'a> {
+    #[inline]
+    pub(super) fn new(key: &'a [u8], hasher: &KeyHasher) -> Self {
+        Self { key, prefix: order_prefix(key), hash: hasher.of(key) }
+    }
+}
+
+/// Up to [`BATCH`] keys, each part in an array of its own.
+#[derive(Debug, Clone)]
+pub(super) struct Batch<'a> {
+    keys: [&'a [u8]; BATCH],
+    prefixes: [u64; BATCH],
+    hashes: [KeyHash; BATCH],
+    /// The least and the greatest prefix: most tables of level 0 hold all or none of a batch, which these decide.
+    least: u64,
+    greatest: u64,
+    /// A bit for each key of which nothing was found yet.
+    pub(super) open: u32,
+}
+
+/// The keys of a batch that one table may hold, side by side.
+#[derive(Debug)]
+pub(super) struct Group<'b> {
+    gathered: Option<Gathered>,
+    /// The keys in front of the batch, where those are the ones.
+    front: &'b [KeyHash],
+}
+
+#[derive(Debug)]
+struct Gathered {
+    len: usize,
+    hashes: [KeyHash; BATCH],
+    /// Which of the batch's keys each is.
+    places: [u8; BATCH],
+}
+
+impl Group<'_> {
+    #[inline]
+    pub(super) fn hashes(&self) -> &[KeyHash] {
+        match &self.gathered {
+            None => self.front,
+            Some(gathered) => gathered.hashes.get(..gathered.len).unwrap_or_default(),
+        }
+    }
+
+    /// Which of the batch's keys the `i`-th of the group is.
+    #[inline]
+    pub(super) fn place(&self, i: usize) -> Option<u32> {
+        match &self.gathered {
+            None => u32::try_from(i).ok(),
+            Some(gathered) => gathered.places.get(i).map(|&place| place.into()),
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// The first [`BATCH`] of `keys`.
+    pub(super) fn new<K: AsRef<[u8]>>(keys: &'a [K], hasher: &KeyHasher) -> Self {
+        let mut batch = Self {
+            keys: [&[]; BATCH],
+            prefixes: [0; BATCH],
+            hashes: [KeyHash::from_raw(0); BATCH],
+            least: u64::MAX,
+            greatest: 0,
+            open: 0,
+        };
+        let parts = batch.keys.iter_mut().zip(&mut batch.prefixes).zip(&mut batch.hashes);
+        for (((key, prefix), hash), from) in parts.zip(keys) {
+            let probe = Probe::new(from.as_ref(), hasher);
+            (*key, *prefix, *hash) = (probe.key, probe.prefix, probe.hash);
+            batch.least = batch.least.min(probe.prefix);
+            batch.greatest = batch.greatest.max(probe.prefix);
+            batch.open = batch.open << 1 | 1;
+        }
+        batch
+    }
+
+    /// One of the keys.
+    #[inline]
+    pub(super) fn probe(&self, place: u32) -> Option<Probe<'a>> {
+        let place = place as usize;
+        Some(Probe { key: self.keys.get(place)?, prefix: *self.prefixes.get(place)?, hash: *self.hashes.get(place)? })
+    }
+
+    /// Which keys, of those with a bit in `of`, a table may hold.
+    #[inline]
+    pub(super) fn within(&self, slot: &Slot, of: u32) -> u32 {
+        if slot.smallest < self.least && self.greatest < slot.largest {
+            return of;
+        }
+        if self.greatest < slot.smallest || slot.largest < self.least {
+            return 0;
+        }
+        let (mut inside, mut on_edge) = (0u32, 0u32);
+        for (i, &prefix) in self.prefixes.iter().enumerate() {
+            inside |= u32::from((slot.smallest < prefix) & (prefix < slot.largest)) << i;
+            on_edge |= u32::from((slot.smallest == prefix) | (prefix == slot.largest)) << i;
+        }
+        on_edge &= of;
+        while let Some(probe) = self.probe(on_edge.trailing_zeros()) {
+            inside |= u32::from(slot.covers(&probe)) << on_edge.trailing_zeros();
+            on_edge &= on_edge - 1;
+        }
+        inside & of
+    }
+
+    /// The keys with a bit in `mask`.
+    #[inline]
+    pub(super) fn gather(&self, mask: u32) -> Group<'_> {
+        if mask & mask.wrapping_add(1) == 0 {
+            let front = self.hashes.get(..mask.count_ones() as usize).unwrap_or_default();
+            return Group { gathered: None, front };
+        }
+        let mut gathered = Gathered { len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] };
+        // Written each time and kept if wanted: which keys a table holds is chance, and a branch on chance is slow.
+        for (i, &hash) in (0u8..).zip(&self.hashes) {
+            if let (Some(to), Some(place)) =
+                (gathered.hashes.get_mut(gathered.len), gathered.places.get_mut(gathered.len))
+            {
+                (*to, *place) = (hash, i);
+            }
+            gathered.len += (mask >> i & 1) as usize;
+        }
+        Group { gathered: Some(gathered), front: &[] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filterblock::HashSeed;
+
+    #[test]
+    fn a_batch_has_a_bit_for_each_key_and_gathers_by_bits() {
+        let keys: Vec<[u8; 1]> = (0..32).map(|i| [i]).collect();
+        for len in 0..=32usize {
+            let batch = Batch::new(&keys[..len], &HashSeed(3).into());
+            assert_eq!(u64::from(batch.open), (1u64 << len) - 1);
+            for mask in [batch.open, batch.open & 0x5555_5555, batch.open & 0x8000_0001, batch.open & 0xff] {
+                let group = batch.gather(mask);
+                assert_eq!(group.hashes().len(), mask.count_ones() as usize);
+                let mut seen = 0;
+                for (i, &hash) in group.hashes().iter().enumerate() {
+                    let place = group.place(i).unwrap();
+                    assert_eq!(hash, KeyHash::of(&keys[place as usize], HashSeed(3)));
+                    seen |= 1 << place;
+                }
+                assert_eq!(seen, mask);
+            }
+        }
+        assert!(Batch::new(&keys, &HashSeed(3).into()).probe(32).is_none());
+    }
+}

@@ -1,0 +1,385 @@
+//! The newest writes, in memory: a skip list in key order, newest version first, with a small filter before it, so that
+//! a miss does not pay for a search of the list.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::entry::{Entry, Place};
+use super::skiplist::{Node, SkipList};
+use crate::error::Result;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use filterblock::KeyHash;
+
+/// What an entry costs besides its bytes: its node, the pointer to it, and the allocation's header.
+const ENTRY_OVERHEAD_BYTES: usize = 64;
+
+/// The filter has sixteen bits for each entry of so many bytes that fit the write buffer. Smaller entries make it
+/// fuller: more searches of the list, no wrong answer.
+const ENTRY_LEN_BYTES: usize = 128;
+
+/// 16 MiB, enough for a write buffer of a gigabyte: "no limit" as its size must not ask for all memory there is.
+const MAX_FILTER_WORDS: usize = 1 << 21;
+
+/// A Bloom filter that grows while it is read: four bits of a key in one 64-bit word.
+///
+/// Bits are set before their write is published with `Release` ordering and asked after that was seen with `Acquire`,
+/// so relaxed accesses suffice here; a reader that does not see a write yet may miss its bits too.
+#[derive(Debug)]
+struct GrowingFilter(Box<[AtomicU64]>);
+
+impl GrowingFilter {
+    fn new(capacity_bytes: usize) -> Self {
+        let words = (capacity_bytes / ENTRY_LEN_BYTES / 4).clamp(64, MAX_FILTER_WORDS);
+        Self((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// High bits choose the word, low bits the four within it.
+    #[inline]
+    fn word_and_mask(&self, hash: KeyHash) -> (Option<&AtomicU64>, u64) {
+        let raw = hash.raw();
+        let bit = |shift: u32| 1u64 << (raw >> shift & 63);
+        #[expect(clippy::cast_possible_truncation, reason = "below the slice's length")]
+        let word = hash.reduce(self.0.len() as u64) as usize;
+        (self.0.get(word), bit(0) | bit(6) | bit(12) | bit(18))
+    }
+
+    fn insert(&self, hash: KeyHash) {
+        if let (Some(word), mask) = self.word_and_mask(hash) {
+            word.fetch_or(mask, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn may_contain(&self, hash: KeyHash) -> bool {
+        let (word, mask) = self.word_and_mask(hash);
+        word.is_none_or(|word| word.load(Ordering::Relaxed) & mask == mask)
+    }
+}
+
+/// Writes that are not in a table yet.
+pub(super) struct Memtable {
+    list: SkipList,
+    filter: GrowingFilter,
+    len_bytes: AtomicUsize,
+    num_entries: AtomicU64,
+    smallest_sequence: AtomicU64,
+    largest_sequence: AtomicU64,
+    /// The log that holds its writes.
+    pub(super) log_number: u64,
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memtable").field("log_number", &self.log_number).field("len_bytes", &self.len_bytes).finish()
+    }
+}
+
+impl Memtable {
+    /// An empty one for the writes of log `log_number`, that is to grow to about `capacity_bytes`.
+    pub(super) fn new(log_number: u64, capacity_bytes: usize) -> Self {
+        Self {
+            list: SkipList::new(),
+            filter: GrowingFilter::new(capacity_bytes),
+            len_bytes: AtomicUsize::new(0),
+            num_entries: AtomicU64::new(0),
+            smallest_sequence: AtomicU64::new(u64::MAX),
+            largest_sequence: AtomicU64::new(0),
+            log_number,
+        }
+    }
+
+    /// Adds one version; `None` is a removal. One thread at a time adds, with growing sequence numbers.
+    ///
+    /// # Errors
+    /// When so many versions are in it that it should have been replaced long before ([`Memtable::is_full`]).
+    pub(super) fn insert(&self, key: &[u8], value: Option<&[u8]>, hash: KeyHash, sequence: u64) -> Result<()> {
+        let version = Entry::new(key, value, sequence);
+        let len = version.len_bytes();
+        self.filter.insert(hash);
+        self.list.insert(version)?;
+        self.len_bytes.fetch_add(len + ENTRY_OVERHEAD_BYTES, Ordering::Relaxed);
+        self.smallest_sequence.fetch_min(sequence, Ordering::Relaxed);
+        self.largest_sequence.fetch_max(sequence, Ordering::Relaxed);
+        self.num_entries.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether it should be replaced whatever its size.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.is_full()
+    }
+
+    /// The newest version of `key` up to `sequence`: outside `None` if there is none, inside `None` if it is a removal.
+    #[inline]
+    pub(super) fn get(&self, key: &[u8], hash: KeyHash, sequence: u64) -> Option<Option<Vec<u8>>> {
+        // An empty memtable, as after a flush, must not cost the cache line of its filter.
+        if !self.is_empty() && self.filter.may_contain(hash) { self.search(key, sequence) } else { None }
+    }
+
+    fn search(&self, key: &[u8], sequence: u64) -> Option<Option<Vec<u8>>> {
+        let version = self.list.version(self.list.first_from(&Place::new(key, sequence))?)?;
+        (version.key() == key).then(|| version.value().map(<[u8]>::to_vec))
+    }
+
+    /// Memory in use, about.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.len_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Versions of all keys.
+    pub(super) fn num_entries(&self) -> u64 {
+        self.num_entries.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.num_entries() == 0
+    }
+
+    /// The oldest and the newest sequence number in it; of no meaning when it is empty.
+    pub(super) fn sequences(&self) -> (u64, u64) {
+        (self.smallest_sequence.load(Ordering::Relaxed), self.largest_sequence.load(Ordering::Relaxed))
+    }
+
+    /// Hands the newest version of each key to `visit`, in key order.
+    ///
+    /// # Errors
+    /// The first error of `visit`.
+    pub(super) fn for_each_newest(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<()>) -> Result<()> {
+        let mut last: Option<&[u8]> = None;
+        let mut node = self.list.first();
+        while let Some(version) = node.and_then(|node| self.list.version(node)) {
+            if last != Some(version.key()) {
+                visit(version.key(), version.value())?;
+                last = Some(version.key());
+            }
+            node = node.and_then(|node| self.list.after(node));
+        }
+        Ok(())
+    }
+}
+
+/// Moves over the keys of a memtable as of one sequence number.
+#[derive(Debug)]
+pub(super) struct MemtableCursor {
+    table: Arc<Memtable>,
+    sequence: u64,
+    /// The key and the version at hand.
+    current: Option<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl MemtableCursor {
+    pub(super) fn new(table: Arc<Memtable>, sequence: u64) -> Self {
+        Self { table, sequence, current: None }
+    }
+
+    pub(super) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        self.current.as_ref().map(|(key, value)| (key.as_slice(), value.as_deref()))
+    }
+
+    /// To the first key that is not below `bound`.
+    pub(super) fn seek_forward(&mut self, bound: Bound<&[u8]>) {
+        let list = &self.table.list;
+        // The newest version of a key comes first; the place behind all its versions has number 0.
+        let node = match bound {
+            Bound::Included(key) => list.first_from(&Place::new(key, u64::MAX)),
+            Bound::Excluded(key) => list.first_from(&Place::new(key, 0)),
+            Bound::Unbounded => list.first(),
+        };
+        self.current = self.visible_from(node, |key| list.first_from(&Place::new(key, 0)));
+    }
+
+    /// To the last key that is not above `bound`.
+    pub(super) fn seek_backward(&mut self, bound: Bound<&[u8]>) {
+        let list = &self.table.list;
+        let node = match bound {
+            Bound::Included(key) => list.last_before(&Place::new(key, 0)),
+            Bound::Excluded(key) => list.last_before(&Place::new(key, u64::MAX)),
+            Bound::Unbounded => list.last(),
+        };
+        self.current = self.visible_from(node, |key| list.last_before(&Place::new(key, u64::MAX)));
+    }
+
+    /// The key of `node` with its visible version, or else that of the next key that has one.
+    fn visible_from(
+        &self,
+        mut node: Option<Node>,
+        next: impl Fn(&[u8]) -> Option<Node>,
+    ) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        loop {
+            let key = self.table.list.version(node?)?.key();
+            if let Some(value) = self.table.search(key, self.sequence) {
+                return Some((key.to_vec(), value));
+            }
+            node = next(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filterblock::HashSeed;
+
+    fn hash(key: &[u8]) -> KeyHash {
+        KeyHash::of(key, HashSeed(1))
+    }
+
+    fn filled() -> Memtable {
+        let table = Memtable::new(1, 1 << 16);
+        let writes: [(&[u8], Option<&[u8]>); 6] = [
+            (b"", Some(b"empty")),
+            (b"b", Some(b"1")),
+            (b"a", None),
+            (b"b", None),
+            (b"b", Some(b"3")),
+            (b"longer than a prefix", Some(b"")),
+        ];
+        for (i, (key, value)) in writes.into_iter().enumerate() {
+            table.insert(key, value, hash(key), i as u64 + 1).unwrap();
+        }
+        table
+    }
+
+    #[test]
+    fn a_read_sees_the_newest_version_up_to_its_sequence_number() {
+        let table = filled();
+        let get = |key: &[u8], sequence| table.get(key, hash(key), sequence);
+        assert_eq!(get(b"b", 1), None);
+        assert_eq!(get(b"b", 2), Some(Some(b"1".to_vec())));
+        assert_eq!(get(b"b", 4), Some(None));
+        assert_eq!(get(b"b", 9), Some(Some(b"3".to_vec())));
+        assert_eq!(get(b"a", 9), Some(None));
+        assert_eq!(get(b"", 1), Some(Some(b"empty".to_vec())));
+        assert_eq!(get(b"c", 9), None);
+    }
+
+    #[test]
+    fn cursors_move_both_ways_over_what_a_sequence_number_sees() {
+        let table = Arc::new(filled());
+        let mut cursor = MemtableCursor::new(Arc::clone(&table), 4);
+        let mut seen = Vec::new();
+        cursor.seek_forward(Bound::Unbounded);
+        while let Some((key, value)) = cursor.entry() {
+            seen.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+            let key = key.to_vec();
+            cursor.seek_forward(Bound::Excluded(&key));
+        }
+        assert_eq!(seen, [(vec![], Some(b"empty".to_vec())), (b"a".to_vec(), None), (b"b".to_vec(), None)]);
+        cursor.seek_backward(Bound::Unbounded);
+        while let Some((key, value)) = cursor.entry() {
+            assert_eq!(seen.pop().unwrap(), (key.to_vec(), value.map(<[u8]>::to_vec)));
+            let key = key.to_vec();
+            cursor.seek_backward(Bound::Excluded(&key));
+        }
+        assert!(seen.is_empty());
+        cursor.seek_forward(Bound::Included(b"aa"));
+        assert_eq!(cursor.entry().unwrap().0, b"b");
+        cursor.seek_backward(Bound::Included(b"aa"));
+        assert_eq!(cursor.entry().unwrap().0, b"a");
+    }
+
+    /// The figures of docs/DESIGN.md.
+    #[test]
+    #[ignore = "a measurement"]
+    fn what_the_filter_saves_of_a_miss() {
+        for num_keys in [1_000u64, 10_000, 100_000, 500_000] {
+            let table = Memtable::new(1, 64 << 20);
+            let key = |i: u64| KeyHash::of(&i.to_le_bytes(), HashSeed(9)).raw().to_le_bytes();
+            for i in 0..num_keys {
+                table.insert(&key(i), Some(&[7; 100]), hash(&key(i)), i + 1).unwrap();
+            }
+            let absent: Vec<_> = (num_keys..num_keys + 200_000).map(|i| (key(i), hash(&key(i)))).collect();
+            let mut times = [std::time::Duration::MAX; 2];
+            for _ in 0..5 {
+                let begin = std::time::Instant::now();
+                let found = absent.iter().filter(|(key, hash)| table.get(key, *hash, u64::MAX).is_some()).count();
+                times[0] = times[0].min(begin.elapsed());
+                let begin = std::time::Instant::now();
+                let searched = absent.iter().filter(|(key, _)| table.search(key, u64::MAX).is_some()).count();
+                times[1] = times[1].min(begin.elapsed());
+                assert_eq!((found, searched), (0, 0));
+            }
+            let passed = absent.iter().filter(|(_, hash)| table.filter.may_contain(*hash)).count();
+            let [with, without] = times.map(|time| time.as_nanos() as f64 / absent.len() as f64);
+            let rate = passed as f64 * 100.0 / absent.len() as f64;
+            println!("{num_keys} keys: {with:.1} ns a miss, {without:.0} without; {rate:.2} % pass the filter");
+        }
+    }
+
+    #[test]
+    fn a_flush_gets_one_version_of_each_key() {
+        let mut keys = Vec::new();
+        filled()
+            .for_each_newest(|key, value| {
+                keys.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(keys.len(), 4);
+        assert_eq!(keys[2], (b"b".to_vec(), Some(b"3".to_vec())));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use filterblock::HashSeed;
+
+    fn hash(key: &[u8]) -> KeyHash {
+        KeyHash::of(key, HashSeed(1))
+    }
+
+    /// As a store does: a write goes into the memtable, and is then published by its number.
+    fn write(table: &Memtable, visible: &AtomicU64, key: &[u8], sequence: u64) {
+        table.insert(key, Some(key), hash(key), sequence).unwrap();
+        visible.store(sequence, Ordering::Release);
+    }
+
+    #[test]
+    fn a_read_finds_every_write_whose_number_it_has_seen() {
+        model(|table, visible| {
+            let sequence = visible.load(Ordering::Acquire);
+            for (number, key) in [(1, b"b"), (2, b"a")] {
+                let found = table.get(key, hash(key), sequence);
+                assert_eq!(found.is_some(), number <= sequence, "{number} of {sequence}");
+                assert!(found.is_none_or(|value| value.as_deref() == Some(key)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_walk_sees_whole_versions_in_order_and_every_write_whose_number_it_has_seen() {
+        model(|table, visible| {
+            let sequence = visible.load(Ordering::Acquire);
+            let mut seen = Vec::new();
+            let mut node = table.list.first();
+            while let Some(found) = node {
+                let version = table.list.version(found).expect("a node that is linked has its version");
+                assert_eq!(version.value(), Some(version.key()));
+                seen.push(version.key().to_vec());
+                node = table.list.after(found);
+            }
+            assert!(seen.is_sorted_by(|a, b| a < b) && seen.len() as u64 >= sequence, "{seen:?} of {sequence}");
+        });
+    }
+
+    /// One thread writes two keys, the other reads.
+    fn model(read: impl Fn(&Memtable, &AtomicU64) + Send + Sync + 'static) {
+        let read = Arc::new(read);
+        let mut builder = loom::model::Builder::new();
+        // Two switches between threads at any places find what is found at all, as those who measured it say (Musuvathi
+        // and Qadeer, "Iterative context bounding", 2007); without a bound it takes hours.
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let shared = loom::sync::Arc::new((Memtable::new(1, 0), AtomicU64::new(0)));
+            let (for_writer, read) = (shared.clone(), read.clone());
+            let writer = loom::thread::spawn(move || {
+                let (table, visible) = &*for_writer;
+                write(table, visible, b"b", 1);
+                write(table, visible, b"a", 2);
+            });
+            read(&shared.0, &shared.1);
+            writer.join().unwrap();
+        });
+    }
+}

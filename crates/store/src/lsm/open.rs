@@ -1,0 +1,238 @@
+//! Opening a store: its lock, its manifest, its tables, its logs, and what a crash left over.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse, table_name};
+use super::manifest::Manifest;
+use super::memtable::Memtable;
+use super::options::Options;
+use super::read_state::{Published, ReadState};
+use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
+use super::reports::Reports;
+use super::shared::{LogState, Registry, Shared, Work, create_log, open_table};
+use super::stats::Counters;
+use super::version::Version;
+use super::version_edit::{StoreState, first_overlap};
+use super::write::WriteQueue;
+use crate::codec::{u64_bytes, u64_from};
+use crate::error::{Error, Field, Result};
+use crate::sstable::BlockCache;
+use crate::storage::Storage;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::{Condvar, Mutex};
+use filterblock::{HashKind, HashSeed, KeyHasher};
+
+/// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
+///
+/// # Errors
+/// `NotAStore`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
+pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
+    let storage = Arc::clone(&options.storage);
+    let exists = storage.exists(&dir.join(CURRENT))?;
+    if !exists {
+        check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
+        // A secret that is missing is told before anything is made.
+        new_hasher(&options)?;
+        create_dir_durably(storage.as_ref(), dir)?;
+    }
+    let lock = storage.lock(&dir.join(LOCK))?;
+    Ok((open_locked(dir, options)?, lock))
+}
+
+/// [`open`] for whoever has the lock.
+///
+/// # Errors
+/// As there.
+pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
+    let storage = Arc::clone(&options.storage);
+    let reports = Reports::default();
+    let (registry, hasher) = if storage.exists(&dir.join(CURRENT))? {
+        recover_registry(&options, dir, &reports)?
+    } else {
+        // Looked at again under the lock: whatever it was that the first look saw, no file of a store is made anew.
+        check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
+        create_registry(&options, dir)?
+    };
+    let shared = build(dir, options, registry, hasher, reports)?;
+    replay_logs(&shared)?;
+    remove_leftovers(&shared);
+    Ok(shared)
+}
+
+/// Creates a directory; its name and those of its parents are durable on return. Also of one that exists: an attempt
+/// before may have created it and then failed to sync it.
+pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let is_path = |path: &&Path| !path.as_os_str().is_empty();
+    let (mut created, mut found) = (Vec::new(), Vec::new());
+    for path in dir.ancestors().filter(is_path) {
+        if storage.exists(path)? { found.push(path) } else { created.push(path) }
+    }
+    storage.create_dir_all(dir)?;
+    let sync_name = |path: &Path| match path.parent() {
+        Some(parent) => storage.sync_dir(if is_path(&parent) { parent } else { Path::new(".") }),
+        None => Ok(()),
+    };
+    created.into_iter().try_for_each(sync_name)?;
+    found.into_iter().try_for_each(|path| match sync_name(path) {
+        // Who may not read a directory has not made names in it either, or can do nothing about them.
+        Err(error) if is_refused(&error) => Ok(()),
+        result => result,
+    })
+}
+
+fn is_refused(error: &Error) -> bool {
+    use std::io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error.root(), Error::Io(error)
+        if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | Unsupported | InvalidInput))
+}
+
+/// A directory that holds files of others becomes no store.
+fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<()> {
+    let missing = || {
+        let reason = "no store here, and it is not to be created";
+        Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(dir)
+    };
+    if !storage.exists(dir)? {
+        return if create_if_missing { Ok(()) } else { Err(missing()) };
+    }
+    // What a crash in the middle of the first creation leaves: nothing that could hold data.
+    let is_ours =
+        |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
+    if !storage.list(dir)?.iter().all(is_ours) {
+        return Err(Error::NotAStore.in_file(dir));
+    }
+    if create_if_missing { Ok(()) } else { Err(missing()) }
+}
+
+/// Sixty-four bits of the operating system's entropy: nobody can guess them, also not from others drawn before.
+pub(super) fn random_u64() -> Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
+    Ok(u64_from(&bytes))
+}
+
+/// What is to hash the keys of a new store.
+pub(super) fn new_hasher(options: &Options) -> Result<KeyHasher> {
+    let by_secret = if options.secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
+    let seed = options.hash_seed.map_or_else(random_u64, Ok)?;
+    Ok(KeyHasher::new(options.hash.unwrap_or(by_secret), HashSeed(seed), options.secret.as_ref())?)
+}
+
+/// What hashes the keys of a store that exists.
+pub(super) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
+    match options.hash {
+        Some(wanted) if wanted != state.hash.kind => {
+            Err(filterblock::Error::WrongHash { found: state.hash.kind, wanted }.into())
+        }
+        _ => Ok(state.hash.hasher(options.secret.as_ref())?),
+    }
+}
+
+fn create_registry(options: &Options, dir: &Path) -> Result<(Registry, KeyHasher)> {
+    let storage = options.storage.as_ref();
+    // Manifests that a crash left before the first one came into force.
+    for name in storage.list(dir)? {
+        if matches!(parse(&name), Some(FileName::Manifest(_) | FileName::Temporary)) {
+            storage.remove(&dir.join(name))?;
+        }
+    }
+    let mut store_id = [0; 16];
+    for half in store_id.chunks_mut(8) {
+        half.copy_from_slice(&u64_bytes(random_u64()?));
+    }
+    let hasher = new_hasher(options)?;
+    let state = StoreState { store_id, hash: hasher.identity(), next_file_number: 2, ..StoreState::default() };
+    let manifest = Manifest::create(storage, dir, 1, &state.snapshot())?;
+    Ok((Registry { manifest, state }, hasher))
+}
+
+fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
+    if number <= MAX_NUMBER { Ok(()) } else { Err(Error::Corrupt { field, offset: 0 }.in_file(path)) }
+}
+
+/// Checks what the edits of the manifest at `path` add up to.
+///
+/// # Errors
+/// `Corrupt` for numbers out of range, tables newer than all writes, and tables that overlap below level 0.
+pub(super) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
+    in_range(state.next_file_number, Field::FileNumber, path)?;
+    in_range(state.last_sequence, Field::LogSequence, path)?;
+    // Such a table would pass for newer than writes to come.
+    if state.levels.iter().flatten().any(|table| table.largest_sequence > state.last_sequence) {
+        return Err(Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(path));
+    }
+    if state.levels.iter().skip(1).any(|level| first_overlap(level.iter()).is_some()) {
+        return Err(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(path));
+    }
+    Ok(())
+}
+
+/// The manifest, ready to be appended to.
+fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<(Registry, KeyHasher)> {
+    let storage = options.storage.as_ref();
+    let names = storage.list(dir)?;
+    let tables = names
+        .iter()
+        .filter_map(|name| if let Some(FileName::Table(number)) = parse(name) { Some(number) } else { None });
+    let recovered = Manifest::recover(storage, dir, Some(&tables.collect()))?;
+    let path = dir.join(manifest_name(recovered.number));
+    let mut state = recovered.state;
+    // Under another secret every filter would deny keys that are there. Nobody is to wonder about a slow store either.
+    let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
+    in_order(&state, &path)?;
+    // Numbers given out since the last edit must not be given out again.
+    for name in names {
+        if let Some(number) = number_in(&name) {
+            in_range(number, Field::FileNumber, &dir.join(&name))?;
+            state.next_file_number = state.next_file_number.max(number + 1);
+        }
+    }
+    // Before anything is written.
+    if let Some(number) = recovered.missing {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        return Err(Error::Io(missing).in_file(&dir.join(table_name(number))));
+    }
+    if !recovered.end.is_clean() {
+        reports.add_tail(recovered.end.tail(&path));
+        // While the manifest is still the torn one: should this open fail, the next one must know as much.
+        set_aside_unnamed(storage, dir, &state, reports)?;
+    }
+    // A new one each time. The last sync of the old one may have failed: its end may be in the page cache alone, where no
+    // later sync takes notice of it, and what is appended behind it would be lost with it when the power fails.
+    let number = state.next_file_number;
+    state.next_file_number += 1;
+    let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
+    Ok((Registry { manifest, state }, hasher))
+}
+
+fn build(dir: &Path, options: Options, registry: Registry, hasher: KeyHasher, reports: Reports) -> Result<Arc<Shared>> {
+    let StoreState { store_id, last_sequence, next_file_number, .. } = registry.state;
+    let closed = Arc::default();
+    let open = |meta: &_| open_table(&options, dir, &store_id, &hasher, &reports, &closed, Clone::clone(meta));
+    let levels: Result<Vec<Vec<_>>> =
+        registry.state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
+    let log_number = next_file_number;
+    let memtable = Arc::new(Memtable::new(log_number, options.write_buffer_bytes));
+    let state = ReadState { memtable, waiting: Vec::new(), version: Arc::new(Version::new(levels?)) };
+    // Replaced after the logs are replayed, when the number of its first write is known.
+    let log = LogState { log: create_log(&options, dir, store_id, log_number, last_sequence + 1)?, last_sequence };
+    Ok(Arc::new(Shared {
+        dir: dir.to_path_buf(),
+        store_id,
+        hasher,
+        state: Published::new(state, last_sequence),
+        queue: WriteQueue::default(),
+        log: Mutex::new(log),
+        registry: Mutex::new(registry),
+        next_file_number: AtomicU64::new(log_number + 1),
+        work: Mutex::new(Work::default()),
+        changed: Condvar::new(),
+        closed,
+        left_out: Mutex::default(),
+        cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
+        counters: Counters::new(),
+        reports,
+        options,
+    }))
+}

@@ -1,0 +1,192 @@
+//! What reads see: a state of the store, and the number of the last write in it that is theirs.
+
+use std::sync::Arc;
+
+use super::batch::WriteBatch;
+use super::batch_read::{Batch, Probe};
+use super::memtable::Memtable;
+use super::reports::lock;
+use super::stats::Recorder;
+use super::version::Version;
+use crate::error::Result;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{ArcSwap, Mutex};
+use filterblock::KeyHasher;
+
+/// Everything that a read looks at: replaced as a whole, so that a read holds one consistent state without a lock.
+#[derive(Debug, Clone)]
+pub(super) struct ReadState {
+    pub(super) memtable: Arc<Memtable>,
+    /// Full memtables on their way to the disk, newest first.
+    pub(super) waiting: Vec<Arc<Memtable>>,
+    pub(super) version: Arc<Version>,
+}
+
+/// The state that reads see, and how much of it.
+#[derive(Debug)]
+pub(super) struct Published {
+    state: ArcSwap<ReadState>,
+    /// Taken by whoever replaces `state`.
+    change: Mutex<()>,
+    /// The last write that reads may see.
+    visible: AtomicU64,
+}
+
+impl Published {
+    pub(super) fn new(state: ReadState, last_sequence: u64) -> Self {
+        Self { state: ArcSwap::from_pointee(state), change: Mutex::new(()), visible: AtomicU64::new(last_sequence) }
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> impl std::ops::Deref<Target = Arc<ReadState>> {
+        self.state.load()
+    }
+
+    pub(super) fn load_full(&self) -> Arc<ReadState> {
+        self.state.load_full()
+    }
+
+    /// A state and the last write in it that may be seen.
+    #[inline]
+    pub(super) fn moment(&self) -> (impl std::ops::Deref<Target = Arc<ReadState>>, u64) {
+        let state = self.state.load();
+        // After the state: what becomes visible later is not in its memtable, or is and may be seen.
+        (state, self.last_visible())
+    }
+
+    /// As [`Published::moment`], to be kept for longer.
+    pub(super) fn lasting_moment(&self) -> (Arc<ReadState>, u64) {
+        let state = self.state.load_full();
+        (state, self.last_visible())
+    }
+
+    #[inline]
+    pub(super) fn last_visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Lets reads see all writes up to one. They are in the memtable, or in tables.
+    pub(super) fn make_visible(&self, sequence: u64) {
+        self.visible.store(sequence, Ordering::Release);
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut ReadState)) {
+        let _guard = lock(&self.change);
+        let mut state = ReadState::clone(&self.state.load());
+        change(&mut state);
+        self.state.store(Arc::new(state));
+    }
+
+    /// Puts batches, of which the first write has number `first`, into the memtable and then lets reads see them, all at
+    /// once; gives the number of the last write. One thread at a time may call this, and none replace the memtable then.
+    ///
+    /// # Errors
+    /// As [`Memtable::insert`]; the memtable holds a part of the batches then, which no read may ever see.
+    pub(super) fn apply(&self, batches: &[&WriteBatch], first: u64, hasher: &KeyHasher) -> Result<u64> {
+        let state = self.state.load();
+        let mut sequence = first;
+        for op in batches.iter().flat_map(|batch| batch.iter()) {
+            let op = op?;
+            state.memtable.insert(op.key(), op.value(), hasher.of(op.key()), sequence)?;
+            sequence += 1;
+        }
+        self.make_visible(sequence - 1);
+        Ok(sequence - 1)
+    }
+}
+
+impl ReadState {
+    /// Puts a new memtable before the present one, which waits for the disk from then on if it holds anything.
+    pub(super) fn rotate(&mut self, memtable: Arc<Memtable>) {
+        let full = std::mem::replace(&mut self.memtable, memtable);
+        if !full.is_empty() {
+            self.waiting.insert(0, full);
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_from_memory(&self, probe: &Probe<'_>, sequence: u64) -> Option<Option<Vec<u8>>> {
+        let found = self.memtable.get(probe.key, probe.hash, sequence);
+        if found.is_some() || self.waiting.is_empty() {
+            return found;
+        }
+        self.waiting.iter().find_map(|memtable| memtable.get(probe.key, probe.hash, sequence))
+    }
+
+    pub(super) fn get_batch_from_memory(
+        &self,
+        batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
+        sequence: u64,
+        recorder: Option<Recorder<'_>>,
+    ) {
+        if self.memtable.is_empty() && self.waiting.is_empty() {
+            return;
+        }
+        for (place, value) in (0u32..).zip(values) {
+            let found = batch.probe(place).and_then(|probe| self.get_from_memory(&probe, sequence));
+            let Some(found) = found else { continue };
+            *value = found;
+            batch.open &= !(1 << place);
+            if let Some(recorder) = recorder {
+                recorder.memory_hit();
+            }
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use filterblock::HashSeed;
+
+    const KEYS: [&[u8]; 2] = [b"a", b"b"];
+
+    /// As leading writers do: whole batches with one number as all their values, each in a memtable of its own.
+    fn write(store: &Published, hasher: &KeyHasher, number: u8) {
+        let mut batch = WriteBatch::new();
+        KEYS.iter().for_each(|key| batch.put(key, &[number]).unwrap());
+        let first = u64::from(number - 1) * 2 + 1;
+        assert_eq!(store.apply(&[&batch], first, hasher).unwrap(), first + 1);
+    }
+
+    /// The number of the batch that a read sees all keys to be of.
+    fn read(state: &ReadState, sequence: u64, hasher: &KeyHasher) -> u8 {
+        let get = |key: &&[u8]| state.get_from_memory(&Probe::new(key, hasher), sequence).flatten();
+        let [a, b] = KEYS.each_ref().map(|key| get(key).map_or(0, |value| value[0]));
+        assert_eq!(a, b, "half of a batch, as of {sequence}");
+        a
+    }
+
+    #[test]
+    fn a_reader_sees_whole_batches_and_never_an_older_state_while_memtables_are_replaced() {
+        let mut builder = loom::model::Builder::new();
+        // As in the models of the memtable.
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let state = ReadState { memtable: Arc::new(Memtable::new(1, 0)), waiting: vec![], version: Arc::default() };
+            let store = loom::sync::Arc::new(Published::new(state, 0));
+            let hasher = KeyHasher::from(HashSeed(1));
+            let (for_writer, hasher_of_writer) = (store.clone(), hasher.clone());
+            // What a read begins with must hold what was acknowledged before.
+            let acknowledged = loom::sync::Arc::new(AtomicU64::new(0));
+            let acknowledge = acknowledged.clone();
+            let writer = loom::thread::spawn(move || {
+                write(&for_writer, &hasher_of_writer, 1);
+                acknowledge.store(1, Ordering::Release);
+                for_writer.change(|state| state.rotate(Arc::new(Memtable::new(2, 0))));
+                write(&for_writer, &hasher_of_writer, 2);
+            });
+            let floor = acknowledged.load(Ordering::Acquire);
+            let (state, sequence) = store.lasting_moment();
+            let first = read(&state, sequence, &hasher);
+            assert!(u64::from(first) >= floor, "an acknowledged write is missing");
+            let (later, later_sequence) = store.moment();
+            assert!(read(&later, later_sequence, &hasher) >= first, "an older state than before");
+            assert_eq!(read(&state, sequence, &hasher), first, "a snapshot has changed");
+            writer.join().unwrap();
+            let (state, sequence) = store.moment();
+            assert_eq!(read(&state, sequence, &hasher), 2);
+        });
+    }
+}

@@ -1,0 +1,330 @@
+//! Repairing a store: whatever is sound of its files goes on, the rest is kept aside and listed.
+//!
+//! ```text
+//! manifest sound, its tables there ─▶ tables and levels as it says ─┐
+//! anything else ─▶ all tables there are, put in order (`order`) ────┴▶ damaged tables written anew from their sound blocks
+//!       ─▶ copies of what is damaged to lost/ ─▶ a new manifest ─▶ the logs, salvaged, as when a store is opened
+//! ```
+//! Nothing is removed that has no second name in `lost/`, and until the new manifest is in force the store is as it was: a
+//! repair that is interrupted is done again.
+//!
+//! Where the manifest is sound, nothing deleted comes back but what was deleted by a tombstone that is itself lost, within
+//! the range of keys that the report gives. Where it is not, the order of tables comes from what they say themselves, and
+//! the report names each pair of tables whose order is a guess.
+
+mod evidence;
+mod logs;
+mod order;
+mod tables;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::Db;
+use super::file_name::{CURRENT, LOCK, manifest_name, table_name};
+use super::log_reader::LogRecovery;
+use super::manifest::Manifest;
+use super::open::{in_order, its_hasher, new_hasher, open_locked, random_u64};
+use super::options::Options;
+use super::verify::Progress;
+use super::version_edit::StoreState;
+use crate::codec::u64_bytes;
+use crate::error::{Error, Result};
+use crate::sstable::Loss;
+use crate::storage::Storage;
+use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing, split_copies};
+use filterblock::KeyHasher;
+use logs::{LogEvidence, look_at_logs};
+use tables::Tables;
+
+/// The folder for what is damaged, in the store's directory.
+pub const LOST: &str = "lost";
+
+/// Whether a repair may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RepairMode {
+    /// It does what it can.
+    #[default]
+    Write,
+    /// It says what it would do.
+    DryRun,
+}
+
+/// What [`Db::repair`] did, or would do.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Tables that were sound, and are the store's as they are.
+    pub tables_kept: u64,
+    /// Tables of which a new one was written, without what was damaged.
+    pub tables_rewritten: u64,
+    /// Tables of which nothing is left.
+    pub tables_lost: u64,
+    /// Entries in the tables that the store now has.
+    pub entries: u64,
+    /// Whether a new manifest was needed.
+    pub new_manifest: bool,
+    /// Every piece of every file that could not be read, with the range of the keys that were in it. A manifest's has no
+    /// keys: what it costs is told of the tables.
+    pub losses: Vec<Loss>,
+    /// What could not be known, and what was taken for true. Where the order of two tables is a guess, values older than
+    /// the last and deleted keys may be back.
+    pub doubts: Vec<String>,
+    /// Files of which [`LOST`] holds what they were, with their names there.
+    pub set_aside: Vec<(PathBuf, PathBuf)>,
+}
+
+impl RepairReport {
+    /// Whether every key is as it was, as far as can be known: nothing was lost that held keys, and nothing guessed.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.doubts.is_empty() && !self.losses.iter().any(Loss::holds_keys)
+    }
+
+    /// Whether there was nothing to repair.
+    #[must_use]
+    pub fn was_sound(&self) -> bool {
+        self.is_complete() && self.losses.is_empty() && self.set_aside.is_empty() && !self.new_manifest
+    }
+}
+
+impl fmt::Display for RepairReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.losses.iter().try_for_each(|loss| writeln!(f, "{loss}"))?;
+        self.doubts.iter().try_for_each(|doubt| writeln!(f, "in doubt: {doubt}"))?;
+        self.set_aside.iter().try_for_each(|(from, to)| writeln!(f, "{}: kept as {}", from.display(), to.display()))
+    }
+}
+
+impl Db {
+    /// Makes a store of what is sound in a directory, and says what is not; the store must not be open.
+    ///
+    /// `options` say how new tables are written, and hold the secret of a store that has one.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] for a directory without any file of a store, [`Error::Locked`], [`Error::KeyNeeded`] and the
+    /// like as for [`Db::open`], [`Error::Unsupported`] for files of a newer version, and I/O errors: a file that cannot be
+    /// read is not taken for lost. Damage is no error but in the report.
+    pub fn repair(path: impl AsRef<Path>, options: Options, mode: RepairMode) -> Result<RepairReport> {
+        Self::repair_with(path, options, mode, &mut |_| {})
+    }
+
+    /// [`Self::repair`], telling now and then how far it has come with looking at the tables, which takes longest.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn repair_with(
+        path: impl AsRef<Path>,
+        options: Options,
+        mode: RepairMode,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<RepairReport> {
+        let dir = path.as_ref();
+        repair(dir, options, mode, progress).map_err(|error| error.in_file(dir))
+    }
+}
+
+fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnMut(Progress)) -> Result<RepairReport> {
+    let storage = options.storage.as_ref();
+    if !storage.exists(dir)? {
+        return Err(missing(dir));
+    }
+    // Before the lock, whose file a directory of somebody else is not to get.
+    if Listing::of(storage, dir)?.is_empty() {
+        return Err(Error::NotAStore);
+    }
+    let lock = storage.lock(&dir.join(LOCK))?;
+    let listing = Listing::of(storage, dir)?;
+    let evidence = ManifestEvidence::gather(storage, dir, &listing)?;
+    let plan = Plan::make(dir, &options, mode, listing, evidence, progress)?;
+    let report = plan.carry_out(dir, options, mode)?;
+    drop(lock);
+    Ok(report)
+}
+
+/// Everything decided, and new tables written under numbers that no manifest names.
+struct Plan {
+    report: RepairReport,
+    state: StoreState,
+    /// Files of which a copy goes to [`LOST`], and whether they must be gone before the store is opened.
+    aside: Vec<(PathBuf, bool)>,
+    next_number: u64,
+}
+
+impl Plan {
+    fn make(
+        dir: &Path,
+        options: &Options,
+        mode: RepairMode,
+        listing: Listing,
+        mut evidence: ManifestEvidence,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
+        let storage = options.storage.as_ref();
+        let named: BTreeSet<u64> = evidence.named().into_keys().collect();
+        let is_known = evidence.state.store_id != [0; 16];
+        let wanted: BTreeSet<u64> = listing.tables.iter().copied().filter(|n| !evidence.removed.contains(n)).collect();
+        let mut found = look_at_tables(storage, dir, &wanted)?;
+        let copies = split_copies(&mut found, &named);
+        let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
+        let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
+        let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
+        // Of tables that are not named: a manifest that has lost its last edits, also without a trace.
+        let is_stale = found.iter().filter(|table| unnamed.contains(&table.number)).any(|table| match table.origin() {
+            None => evidence.is_torn || has_gap,
+            Some(origin) => !evidence.is_before(&origin) && !evidence.is_next(&origin),
+        });
+        let has_all = named.is_subset(&listing.tables) || unnamed.is_empty();
+        let by_manifest = evidence.is_whole && is_known && has_all && !is_stale;
+        let hasher = identify(dir, options, &listing, &found, &mut evidence.state, is_known)?;
+        let spans = logs::spans(storage, dir, evidence.state.store_id, &listing.logs)?;
+        let mut report = RepairReport { losses: std::mem::take(&mut evidence.losses), ..RepairReport::default() };
+        let next_number = listing.next_number.max(evidence.state.next_file_number);
+        let total_bytes = found.iter().map(|table| table.len_bytes).sum();
+        let done = Progress { done_bytes: 0, total_bytes };
+        let mut tables = Tables {
+            dir,
+            options,
+            mode,
+            hasher: &hasher,
+            next_number,
+            logs: &spans,
+            report: &mut report,
+            aside: Vec::new(),
+            done,
+            progress,
+        };
+        let mut state = match by_manifest {
+            true => tables.by_manifest(&evidence, &found)?,
+            false => tables.by_themselves(&evidence, &found)?,
+        };
+        let (next_number, mut aside) = (tables.next_number, std::mem::take(&mut tables.aside));
+        if !by_manifest {
+            aside.extend(listing.manifests.iter().map(|&number| (dir.join(manifest_name(number)), false)));
+        }
+        let LogEvidence { losses, damaged, unusable, log_number } =
+            look_at_logs(storage, dir, state.store_id, &listing.logs, state.log_number, state.last_sequence)?;
+        state.log_number = log_number;
+        report.losses.extend(losses);
+        aside.extend(copies.into_iter().map(|number| (dir.join(table_name(number)), true)));
+        aside.extend(evidence.damaged.into_iter().map(|path| (path, false)));
+        aside.extend(damaged.into_iter().map(|path| (path, false)));
+        aside.extend(unusable.into_iter().map(|path| (path, true)));
+        aside.extend(listing.foreign.into_iter().map(|name| (dir.join(name), true)));
+        aside.sort();
+        aside.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            kept.1 |= is_same && next.1;
+            is_same
+        });
+        report.new_manifest = !evidence.is_in_force || evidence.is_torn || state != evidence.state;
+        Ok(Self { report, state, aside, next_number })
+    }
+
+    fn carry_out(mut self, dir: &Path, options: Options, mode: RepairMode) -> Result<RepairReport> {
+        let storage = options.storage.as_ref();
+        if self.report.new_manifest {
+            self.state.next_file_number = self.next_number + 1;
+            // With no other does a store open, nor is it repaired again.
+            in_order(&self.state, &dir.join(manifest_name(self.next_number)))?;
+        }
+        let lost = dir.join(LOST);
+        for (path, _) in &self.aside {
+            let to = free_name(storage, &lost, path)?;
+            self.report.set_aside.push((path.clone(), to));
+        }
+        if mode == RepairMode::DryRun {
+            return Ok(self.report);
+        }
+        if !self.aside.is_empty() {
+            storage.create_dir_all(&lost)?;
+            for (from, to) in &self.report.set_aside {
+                if !storage.exists(to)? {
+                    storage.link_or_copy(from, to)?;
+                }
+            }
+            storage.sync_dir(&lost)?;
+            storage.sync_dir(dir)?;
+        }
+        if self.report.new_manifest {
+            drop(Manifest::create(storage, dir, self.next_number, &self.state.snapshot())?);
+        }
+        for (path, _) in self.aside.iter().filter(|(_, must_go)| *must_go) {
+            if storage.exists(path)? {
+                storage.remove(path)?;
+            }
+        }
+        let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
+        drop(open_locked(dir, options)?);
+        Ok(self.report)
+    }
+}
+
+/// A name in `lost` that is free, or has the same content already.
+fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let content = storage.read(path)?;
+    for nth in 1u64.. {
+        let to = lost.join(if nth == 1 { name.clone() } else { format!("{name}.{nth}") });
+        if !storage.exists(&to)? || storage.read(&to)? == content {
+            return Ok(to);
+        }
+    }
+    Ok(lost.join(name))
+}
+
+/// Which store it is, and what hashes its keys: from the manifest, or from tables and logs.
+fn identify(
+    dir: &Path,
+    options: &Options,
+    listing: &Listing,
+    found: &[FoundTable],
+    state: &mut StoreState,
+    is_known: bool,
+) -> Result<KeyHasher> {
+    let storage = options.storage.as_ref();
+    if is_known {
+        let hasher = its_hasher(options, state);
+        return hasher.map_err(|error| error.in_file(&dir.join(CURRENT)));
+    }
+    let halves = found.iter().filter_map(|table| {
+        let (half, number) = table.peek.table_id.as_ref()?.split_first_chunk::<8>()?;
+        (number == u64_bytes(table.number)).then_some(*half)
+    });
+    let half = most_frequent(halves);
+    let mut id = None;
+    for &number in &listing.logs {
+        let in_log = logs::store_id_in(storage, dir, number)?;
+        id = id.or(in_log.filter(|id| half.is_none_or(|half| id.starts_with(&half))));
+    }
+    // The second half of an id is in logs and manifests only: where these are gone, any will do.
+    let mut new = [0; 16];
+    let (first, second) = new.split_at_mut(8);
+    first.copy_from_slice(&half.map_or_else(|| random_u64().map(u64_bytes), Ok)?);
+    second.copy_from_slice(&u64_bytes(random_u64()?));
+    state.store_id = id.unwrap_or(new);
+    match most_frequent(found.iter().filter_map(|table| table.peek.hash)) {
+        Some(hash) => {
+            state.hash = hash;
+            let from = found.iter().find(|table| table.peek.hash == Some(hash)).map_or(0, |table| table.number);
+            its_hasher(options, state).map_err(|error| error.in_file(&dir.join(table_name(from))))
+        }
+        None => {
+            let hasher = new_hasher(options)?;
+            state.hash = hasher.identity();
+            Ok(hasher)
+        }
+    }
+}
+
+fn most_frequent<T: PartialEq + Copy>(items: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: Vec<(T, usize)> = Vec::new();
+    for item in items {
+        match counts.iter_mut().find(|(other, _)| *other == item) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((item, 1)),
+        }
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(item, _)| item)
+}

@@ -1,0 +1,271 @@
+//! What is still known of a damaged store: its manifests, as far as they can be read, and what its tables say themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::super::file_name::{CURRENT, FileName, manifest_name, number_in, parse, table_name};
+use super::super::log_reader::{LogRecovery, read_log};
+use super::super::manifest::{Manifest, log_id, read_current};
+use super::super::open::in_order;
+use super::super::recovery::MAX_NUMBER;
+use super::super::version_edit::{StoreState, TableMeta, VersionEdit};
+use crate::error::{Error, Result};
+use crate::sstable::{Loss, Peek, TableOrigin};
+use crate::storage::Storage;
+
+/// The files of a directory that a store may have written.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) tables: BTreeSet<u64>,
+    pub(super) logs: BTreeSet<u64>,
+    pub(super) manifests: BTreeSet<u64>,
+    pub(super) has_current: bool,
+    /// Above every number in a name that a store can have.
+    pub(super) next_number: u64,
+    /// Names with numbers that no store gives out, and with which none opens.
+    pub(super) foreign: Vec<String>,
+}
+
+impl Listing {
+    pub(super) fn of(storage: &dyn Storage, dir: &Path) -> Result<Self> {
+        let mut listing = Self { next_number: 1, ..Self::default() };
+        for name in storage.list(dir)? {
+            let number = number_in(&name).unwrap_or_default();
+            if number > MAX_NUMBER {
+                listing.foreign.push(name);
+                continue;
+            }
+            listing.next_number = listing.next_number.max(number + 1);
+            match parse(&name) {
+                Some(FileName::Table(number)) => listing.tables.insert(number),
+                Some(FileName::Log(number)) => listing.logs.insert(number),
+                Some(FileName::Manifest(number)) => listing.manifests.insert(number),
+                Some(FileName::Current) => std::mem::replace(&mut listing.has_current, true),
+                Some(FileName::Lock | FileName::Temporary) | None => false,
+            };
+        }
+        Ok(listing)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.is_empty() && self.logs.is_empty() && self.manifests.is_empty() && !self.has_current
+    }
+}
+
+/// What the manifests say.
+#[derive(Debug, Default)]
+pub(super) struct ManifestEvidence {
+    /// The last state that was read; without a store id where nothing was.
+    pub(super) state: StoreState,
+    /// Whether it is the state of the store: read from its beginning to an end that a crash may leave.
+    pub(super) is_whole: bool,
+    /// Whether a table that the state does not name may be one whose naming was torn off.
+    pub(super) is_torn: bool,
+    /// Whether `CURRENT` names it, so that it can stay in force.
+    pub(super) is_in_force: bool,
+    /// Tables that an edit removed: surely not the store's any more.
+    pub(super) removed: BTreeSet<u64>,
+    /// What could not be read.
+    pub(super) losses: Vec<Loss>,
+    /// Damaged files.
+    pub(super) damaged: Vec<PathBuf>,
+}
+
+impl ManifestEvidence {
+    /// Reads `CURRENT` and the manifest that it names; failing that, the newest manifest there is, which is either the one
+    /// in force or a copy of its state that was about to follow it.
+    ///
+    /// # Errors
+    /// I/O errors, and manifests of a newer version.
+    pub(super) fn gather(storage: &dyn Storage, dir: &Path, listing: &Listing) -> Result<Self> {
+        let mut found = Self::default();
+        let named = match read_current(storage, dir) {
+            Ok(number) => Some(number),
+            Err(error) if error.is_damage() => {
+                found.lose(error);
+                found.damaged.push(dir.join(CURRENT));
+                None
+            }
+            Err(_) if !listing.has_current => {
+                found.lose(missing(&dir.join(CURRENT)));
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(number) = named.filter(|number| !listing.manifests.contains(number)) {
+            found.lose(missing(&dir.join(manifest_name(number))));
+        }
+        let newest = listing.manifests.iter().rev().copied();
+        let candidates = named.into_iter().chain(newest.filter(|number| Some(*number) != named));
+        for (nth, number) in candidates.filter(|number| listing.manifests.contains(number)).enumerate() {
+            found.read(storage, dir, number)?;
+            if found.state.store_id != [0; 16] {
+                // An older one than the first tried is not the last state.
+                found.is_whole &= nth == 0 && named.is_none_or(|named| named == number);
+                found.is_in_force = found.is_whole && named == Some(number);
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn lose(&mut self, error: Error) {
+        // A manifest holds no keys. What its damage may cost is told of the tables.
+        self.losses.push(Loss::without_keys(error));
+    }
+
+    /// Reads a manifest as far as possible.
+    fn read(&mut self, storage: &dyn Storage, dir: &Path, number: u64) -> Result<()> {
+        let path = dir.join(manifest_name(number));
+        let strict = Manifest::read(storage, dir, number, None).and_then(|recovered| {
+            in_order(&recovered.state, &path)?;
+            Ok(recovered)
+        });
+        let (mut state, mut removed, mut errors) = (StoreState::default(), BTreeSet::new(), Vec::new());
+        let end = read_log(storage, &path, log_id(number), LogRecovery::Salvage, &mut |record| {
+            match VersionEdit::decode(record.payload, record.payload_offset) {
+                Ok(edit) => follow(&mut state, &mut removed, edit),
+                // Its checksum holds: that is no accident.
+                Err(error @ Error::Unsupported { .. }) => return Err(error),
+                Err(error) => errors.push(error.in_file(&path)),
+            }
+            Ok(record.sequence.saturating_add(1))
+        });
+        match (strict, end) {
+            (Ok(recovered), Ok(_)) => {
+                (self.state, self.is_whole) = (recovered.state, true);
+                self.is_torn = !recovered.end.is_clean();
+            }
+            (Err(error), Ok(_)) if error.is_damage() => {
+                errors.push(error);
+                self.state = state;
+                self.damaged.push(path);
+            }
+            (Err(error), Ok(_)) | (_, Err(error @ Error::Io(_))) => return Err(error),
+            (_, Err(error)) if matches!(error.root(), Error::Unsupported { .. } | Error::Io(_)) => return Err(error),
+            (_, Err(error)) => {
+                errors.push(error);
+                self.damaged.push(path);
+            }
+        }
+        self.removed = removed;
+        errors.into_iter().for_each(|error| self.lose(error));
+        Ok(())
+    }
+
+    /// Whether a table holds nothing that those of the state do not: it has been replaced, or was to replace some of them.
+    pub(super) fn is_before(&self, origin: &TableOrigin) -> bool {
+        origin.largest_sequence <= self.state.last_sequence
+    }
+
+    /// Whether a table was flushed after the state.
+    pub(super) fn is_next(&self, origin: &TableOrigin) -> bool {
+        origin.level == 0 && origin.smallest_sequence > self.state.last_sequence
+    }
+
+    /// The tables that the state names, with their levels.
+    pub(super) fn named(&self) -> BTreeMap<u64, (u8, TableMeta)> {
+        let levels = (0u8..).zip(&self.state.levels);
+        let tables =
+            levels.flat_map(|(level, tables)| tables.iter().map(move |meta| (meta.number, (level, meta.clone()))));
+        tables.collect()
+    }
+}
+
+/// Like `StoreState::apply`, where edits before may be missing.
+fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit) {
+    state.store_id = edit.store_id.unwrap_or(state.store_id);
+    state.hash.seed = edit.hash_seed.map_or(state.hash.seed, filterblock::HashSeed);
+    if let Some((kind, fingerprint)) = edit.keyed_hash {
+        (state.hash.kind, state.hash.fingerprint) = (kind, Some(fingerprint));
+    }
+    // No store gives out others.
+    let is_number = |number: &u64| *number <= MAX_NUMBER;
+    state.log_number = edit.log_number.filter(is_number).unwrap_or(state.log_number);
+    state.next_file_number = edit.next_file_number.filter(is_number).unwrap_or(state.next_file_number);
+    state.last_sequence = edit.last_sequence.filter(is_number).unwrap_or(state.last_sequence);
+    let gone: BTreeSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
+    let again: BTreeSet<u64> = edit.added.iter().map(|(_, meta)| meta.number).collect();
+    for tables in &mut state.levels {
+        tables.retain(|meta| !gone.contains(&meta.number) && !again.contains(&meta.number));
+    }
+    removed.extend(&gone);
+    removed.retain(|number| !again.contains(number));
+    let is_table = |meta: &TableMeta| {
+        is_number(&meta.number) && is_number(&meta.largest_sequence) && meta.smallest_sequence <= meta.largest_sequence
+    };
+    for (level, meta) in edit.added.into_iter().filter(|(_, meta)| is_table(meta)) {
+        if let Some(tables) = state.levels.get_mut(usize::from(level)) {
+            tables.push(meta);
+        }
+    }
+}
+
+pub(super) fn missing(path: &Path) -> Error {
+    Error::Io(std::io::Error::from(std::io::ErrorKind::NotFound)).in_file(path)
+}
+
+/// A table on the disk and what it says about itself.
+#[derive(Debug)]
+pub(super) struct FoundTable {
+    pub(super) number: u64,
+    pub(super) len_bytes: u64,
+    pub(super) peek: Peek,
+}
+
+impl FoundTable {
+    /// Where it says that it comes from.
+    pub(super) fn origin(&self) -> Option<TableOrigin> {
+        self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
+    }
+
+    /// The number by which it is to be judged: that of the file whose content it has, or had first.
+    pub(super) fn first_number(&self) -> u64 {
+        self.peek.properties.as_ref().and_then(|own| own.copied_from).unwrap_or(self.number)
+    }
+}
+
+/// Takes out of `found` what has the same content as another: the copies that a repair wrote before it was interrupted,
+/// and where the manifest names a copy, the original.
+pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {
+    let all: Vec<(u64, u64)> = found.iter().map(|table| (table.first_number(), table.number)).collect();
+    let is_double = |table: &mut FoundTable| {
+        let mut others = all.iter().filter(|(first, _)| *first == table.first_number()).map(|(_, number)| *number);
+        !named.contains(&table.number) && others.any(|other| named.contains(&other) || other < table.number)
+    };
+    found.extract_if(.., is_double).map(|table| table.number).collect()
+}
+
+/// Looks at every table that is to be looked at.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeSet<u64>) -> Result<Vec<FoundTable>> {
+    let look = |&number: &u64| {
+        let bytes = storage.read(&dir.join(table_name(number)))?;
+        Ok(FoundTable { number, len_bytes: bytes.len() as u64, peek: Peek::at(&bytes) })
+    };
+    numbers.iter().map(look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_no_store_gives_out_are_not_believed() {
+        let mut state = StoreState { log_number: 3, next_file_number: 9, last_sequence: 50, ..StoreState::default() };
+        let wild = |number, largest_sequence| (0, TableMeta { number, largest_sequence, ..TableMeta::default() });
+        let backwards = (0, TableMeta { number: 6, smallest_sequence: 5, largest_sequence: 3, ..TableMeta::default() });
+        let edit = VersionEdit {
+            log_number: Some(u64::MAX),
+            next_file_number: Some(u64::MAX),
+            last_sequence: Some(MAX_NUMBER + 1),
+            added: vec![wild(8, 20), wild(u64::MAX, 20), wild(7, u64::MAX), backwards],
+            ..VersionEdit::default()
+        };
+        follow(&mut state, &mut BTreeSet::new(), edit);
+        assert_eq!((state.log_number, state.next_file_number, state.last_sequence), (3, 9, 50));
+        assert_eq!(state.levels[0].iter().map(|meta| meta.number).collect::<Vec<_>>(), [8]);
+    }
+}

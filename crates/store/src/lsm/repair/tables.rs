@@ -1,0 +1,372 @@
+//! The tables of a store that is repaired: kept, written anew, or given up.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use super::super::file_name::table_name;
+use super::super::flush::{origin, table_meta};
+use super::super::options::Options;
+use super::super::shared::table_id;
+use super::super::verify::Progress;
+use super::super::version_edit::{StoreState, TableMeta};
+use super::evidence::{FoundTable, ManifestEvidence, missing};
+use super::logs::{LogSpan, earliest, unbroken};
+use super::order::{Candidate, Place, doubtful, newest_first};
+use super::{RepairMode, RepairReport};
+use crate::error::{Error, Field, Result};
+use crate::sstable::{
+    KeyRange, Known, Loss, Table, TableOptions, TableReadOptions, TableSummary, TableWriter, salvage,
+};
+use filterblock::KeyHasher;
+use filterblock::TableShape;
+
+pub(super) struct Tables<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) options: &'a Options,
+    pub(super) mode: RepairMode,
+    pub(super) hasher: &'a KeyHasher,
+    pub(super) next_number: u64,
+    /// What the logs hold.
+    pub(super) logs: &'a [LogSpan],
+    pub(super) report: &'a mut RepairReport,
+    /// Files to be kept aside, and whether they must be gone before the store is opened.
+    pub(super) aside: Vec<(PathBuf, bool)>,
+    /// How far it has come, and who is told.
+    pub(super) done: Progress,
+    pub(super) progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Tables<'_> {
+    /// The state that the manifest gives, with damaged tables replaced.
+    ///
+    /// # Errors
+    /// I/O errors, and tables of a newer version.
+    pub(super) fn by_manifest(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
+        let mut state = evidence.state.clone();
+        let named = evidence.named();
+        let old = std::mem::replace(&mut state.levels, vec![Vec::new(); evidence.state.levels.len()]);
+        for (level, metas) in old.iter().enumerate() {
+            for meta in metas {
+                let kept = match found.iter().find(|table| table.number == meta.number) {
+                    Some(table) => self.examine(state.store_id, table, level, Some(meta))?,
+                    None => {
+                        self.give_up(
+                            missing(&self.path(meta.number)),
+                            Some((meta.smallest.clone(), meta.largest.clone())),
+                        );
+                        None
+                    }
+                };
+                if let (Some(tables), Some(meta)) = (state.levels.get_mut(level), kept) {
+                    tables.push(meta);
+                }
+            }
+        }
+        // Flushed, and named by an edit that was lost. Where the logs still hold what is in them, opening the store would
+        // take it from there, whatever has become of the tables.
+        let last_flushed = found.iter().filter_map(FoundTable::origin).filter(|origin| evidence.is_next(origin));
+        let is_logged = last_flushed.map(|origin| origin.largest_sequence).max().is_some_and(|last| {
+            let held = unbroken(self.logs, state.log_number);
+            held.is_some_and(|held| held.start <= state.last_sequence.saturating_add(1) && held.end > last)
+        });
+        let mut unnamed: Vec<&FoundTable> = found.iter().filter(|table| !named.contains_key(&table.number)).collect();
+        unnamed.sort_by_key(|table| table.origin().map(|origin| origin.largest_sequence));
+        for table in unnamed {
+            let origin = table.origin();
+            let newer = origin.filter(|origin| evidence.is_next(origin));
+            let path = self.path(table.number);
+            if let Some(origin) = newer.filter(|_| !is_logged) {
+                if origin.smallest_sequence > state.last_sequence.saturating_add(1) {
+                    let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(&path);
+                    self.report.losses.push(Loss { error, keys: KeyRange::ALL });
+                }
+                if let Some(meta) = self.examine(state.store_id, table, 0, None)? {
+                    let (smallest_sequence, largest_sequence) = (origin.smallest_sequence, origin.largest_sequence);
+                    if let Some(level_0) = state.levels.first_mut() {
+                        level_0.push(TableMeta { smallest_sequence, largest_sequence, ..meta });
+                    }
+                    state.last_sequence = origin.largest_sequence;
+                }
+                continue;
+            }
+            if origin.is_none() {
+                let path = path.display();
+                self.report
+                    .doubts
+                    .push(format!("{path}: the manifest does not name it; it may hold writes all the same"));
+            }
+            self.aside.push((path, true));
+        }
+        Ok(state)
+    }
+
+    /// A state of all tables there are, all of them in level 0 and in the order of [`newest_first`]: there they may
+    /// overlap, and the next compaction puts them where they belong.
+    ///
+    /// # Errors
+    /// I/O errors, and tables of a newer version.
+    pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
+        let named = evidence.named();
+        let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
+        let in_tables = places.iter().flatten().map(|place| place.largest_sequence);
+        let last = in_tables.chain([evidence.state.last_sequence]).max().unwrap_or(0);
+        // Logs that hold all writes to the last are read from their first one on, for the sake of tables that are damaged.
+        let from_logs = unbroken(self.logs, 0).filter(|held| held.end > last).map(|held| held.start.saturating_sub(1));
+        let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
+        let mut candidates = Vec::new();
+        for (table, place) in found.iter().zip(places) {
+            // The logs hold all of it.
+            if place.is_some_and(|place| place.smallest_sequence > last_sequence) {
+                self.aside.push((self.path(table.number), true));
+                continue;
+            }
+            let meta = named.get(&table.number).map(|(_, meta)| meta);
+            let level = place.map_or(0, |place| usize::from(place.level));
+            if let Some(meta) = self.examine(evidence.state.store_id, table, level, meta)? {
+                let is_exact = place.is_some_and(|place| place.is_exact);
+                let number = if is_exact { table.number } else { table.first_number() };
+                candidates.push(Candidate { meta, number, place });
+            }
+        }
+        let is_there = |number: &u64| found.iter().any(|table| table.number == *number);
+        for (number, (_, meta)) in named.iter().filter(|(number, _)| !is_there(number)) {
+            if meta.smallest_sequence <= last_sequence {
+                self.give_up(missing(&self.path(*number)), Some((meta.smallest.clone(), meta.largest.clone())));
+            }
+        }
+        if candidates.iter().any(|one| one.place.is_none()) {
+            // Its writes may be any up to where the logs begin.
+            let before = earliest(self.logs).map_or(self.report.entries, |first| first.saturating_sub(1));
+            last_sequence = last_sequence.max(before);
+        }
+        if candidates.iter().any(Candidate::may_not_be_in_force) {
+            let dir = self.dir.display();
+            self.report.doubts.push(format!(
+                "{dir}: no manifest says which tables below level 0 are in force; with one that was merged away, and is still \
+                 there, deleted keys are back"
+            ));
+        }
+        let ordered = newest_first(candidates);
+        for (newer, older) in doubtful(&ordered) {
+            let how = if newer.overlaps(older) { "which overlaps it" } else { "which it seems to replace" };
+            let (newer, older) = (self.path(newer.number), self.path(older.number));
+            let doubt = format!("{}: taken as newer than {}, {how}", newer.display(), older.display());
+            self.report.doubts.push(doubt);
+        }
+        let (level_0, last_sequence) = self.rank(ordered, last_sequence);
+        let mut state = evidence.state.clone();
+        state.levels = vec![Vec::new(); evidence.state.levels.len()];
+        if let Some(tables) = state.levels.first_mut() {
+            tables.extend(level_0);
+        }
+        (state.last_sequence, state.log_number) = (last_sequence, 0);
+        Ok(state)
+    }
+
+    /// Gives tables, newest first, sequence numbers that keep their order in level 0 and are no larger than `last`: above
+    /// it are the writes in the logs. The range of each begins with 0, so that what is merged from them says that they
+    /// may have been on any level.
+    fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
+        // Of equal ones the higher file number is the newer. That makes do with fewer where a handful of writes is in more
+        // tables.
+        let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
+        let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
+        for one in ordered.iter().rev() {
+            if before.is_some_and(|before| !may_be_equal || one.meta.number < before) {
+                rank += 1;
+            }
+            before = Some(one.meta.number);
+            ranks.push(rank);
+        }
+        if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
+            // More tables in descending order than there were writes: of no store, unless somebody copied into it.
+            let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
+            self.report.losses.push(Loss { error, keys: KeyRange::ALL });
+        }
+        let last = last.max(rank);
+        let level_0 = ordered.into_iter().zip(ranks.into_iter().rev()).map(|(one, nth)| TableMeta {
+            smallest_sequence: 0,
+            largest_sequence: last - (rank - nth),
+            ..one.meta
+        });
+        (level_0.collect(), last)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(table_name(number))
+    }
+
+    fn give_up(&mut self, error: Error, keys: Option<(Vec<u8>, Vec<u8>)>) {
+        let keys =
+            keys.map_or(KeyRange::ALL, |(from, to)| KeyRange { from: Bound::Included(from), to: Bound::Included(to) });
+        self.report.losses.push(Loss { error, keys });
+        self.report.tables_lost += 1;
+    }
+
+    /// [`Self::look_at`], telling how far it has come.
+    fn examine(
+        &mut self,
+        store_id: [u8; 16],
+        found: &FoundTable,
+        level: usize,
+        meta: Option<&TableMeta>,
+    ) -> Result<Option<TableMeta>> {
+        let kept = self.look_at(store_id, found, level, meta)?;
+        self.done.done_bytes += found.len_bytes;
+        (self.progress)(self.done);
+        Ok(kept)
+    }
+
+    /// The table as the store is to have it: as it is if everything about it is sound, else written anew.
+    fn look_at(
+        &mut self,
+        store_id: [u8; 16],
+        found: &FoundTable,
+        level: usize,
+        meta: Option<&TableMeta>,
+    ) -> Result<Option<TableMeta>> {
+        let path = self.path(found.number);
+        let options = TableReadOptions {
+            hasher: Some(self.hasher.clone()),
+            table_id: Some(table_id(&store_id, found.number)),
+            ..TableReadOptions::default()
+        };
+        let mut errors = Vec::new();
+        match Table::open(self.options.storage.as_ref(), &path, options) {
+            Ok(table) => {
+                let Progress { done_bytes, total_bytes } = self.done;
+                let mut tell = |within| (self.progress)(Progress { done_bytes: done_bytes + within, total_bytes });
+                let check = table.verify_with(&mut tell)?;
+                let summary = TableSummary {
+                    len_bytes: table.len_bytes(),
+                    num_entries: table.properties().num_entries,
+                    num_tombstones: table.properties().num_tombstones,
+                    smallest: table.smallest().to_vec(),
+                    largest: table.largest().to_vec(),
+                };
+                let own = table_meta(found.number, summary, meta.map_or((0, 0), TableMeta::sequences));
+                let is_empty = own.num_entries == 0;
+                if check.is_sound() && !is_empty && meta.is_none_or(|meta| *meta == own) {
+                    self.report.tables_kept += 1;
+                    self.report.entries += own.num_entries;
+                    return Ok(Some(own));
+                }
+                errors.extend(check.damage);
+            }
+            Err(error) if error.is_damage() => errors.push(error),
+            Err(error) => return Err(error),
+        }
+        self.rewrite(store_id, found, level, meta, errors)
+    }
+
+    /// Writes the sound blocks of a table to a new one, and notes what is lost with the others.
+    fn rewrite(
+        &mut self,
+        store_id: [u8; 16],
+        found: &FoundTable,
+        level: usize,
+        meta: Option<&TableMeta>,
+        errors: Vec<Error>,
+    ) -> Result<Option<TableMeta>> {
+        let path = self.path(found.number);
+        let storage = self.options.storage.as_ref();
+        let bytes = storage.read(&path)?;
+        let known = Known {
+            num_entries: meta.map(|meta| meta.num_entries),
+            keys: meta.map(|meta| (meta.smallest.clone(), meta.largest.clone())),
+        };
+        let number = self.next_number;
+        let sequences = match (meta, found.origin()) {
+            (Some(meta), _) => Some(meta.sequences()),
+            (None, Some(origin)) => Some((origin.smallest_sequence, origin.largest_sequence)),
+            (None, None) => None,
+        };
+        let shape = TableShape::new(known.num_entries.unwrap_or(bytes.len() as u64 / 32), level, false);
+        let table_options = TableOptions {
+            block_size_bytes: self.options.block_size_bytes,
+            compression: self.options.compression,
+            filter: self.options.filter.as_ref().and_then(|policy| policy.choose(&shape)),
+            hasher: self.hasher.clone(),
+            table_id: table_id(&store_id, number),
+            // Judged like what it was written from, should it come to that: the next repair may be without this manifest.
+            origin: found.origin().or_else(|| sequences.and_then(|sequences| origin(level, sequences))),
+            copied_from: Some(found.first_number()),
+            ..TableOptions::default()
+        };
+        let mut writer = None;
+        let mut summary =
+            TableSummary { len_bytes: 0, num_entries: 0, num_tombstones: 0, smallest: Vec::new(), largest: Vec::new() };
+        let id = table_id(&store_id, found.number);
+        let losses = salvage(&bytes, &id, &known, &mut |key, value| {
+            if summary.num_entries == 0 {
+                summary.smallest = key.to_vec();
+                if self.mode == RepairMode::Write {
+                    writer = Some(TableWriter::create(storage, &self.path(number), table_options.clone())?);
+                }
+            }
+            summary.largest = key.to_vec();
+            summary.num_entries += 1;
+            summary.num_tombstones += u64::from(value.is_none());
+            writer.as_mut().map_or(Ok(()), |writer| writer.add(key, value))
+        })?;
+        // Nothing in it is as this version writes it: more likely written by a newer one than damaged in every block.
+        let newer = errors.iter().position(|error| matches!(error.root(), Error::Unsupported { .. }));
+        if let (0, Some(newer)) = (summary.num_entries, newer) {
+            return Err(errors.into_iter().nth(newer).unwrap_or(Error::OutOfOrder));
+        }
+        let keys = found.peek.properties.as_ref().map(|own| (own.smallest.clone(), own.largest.clone()));
+        self.note(&path, known.keys.or(keys), &summary, losses, errors);
+        if summary.num_entries == 0 {
+            return Ok(None);
+        }
+        self.next_number += 1;
+        if let Some(writer) = writer {
+            summary = writer.finish()?;
+        }
+        Ok(Some(table_meta(number, summary, sequences.unwrap_or((0, 0)))))
+    }
+
+    fn note(
+        &mut self,
+        path: &Path,
+        keys: Option<(Vec<u8>, Vec<u8>)>,
+        left: &TableSummary,
+        losses: Vec<Loss>,
+        errors: Vec<Error>,
+    ) {
+        self.aside.push((path.to_path_buf(), true));
+        self.report.entries += left.num_entries;
+        if left.num_entries == 0 {
+            let error = errors.into_iter().next().or_else(|| losses.into_iter().next().map(|loss| loss.error));
+            self.give_up(error.unwrap_or_else(|| missing(path)).in_file(path), keys);
+            return;
+        }
+        self.report.tables_rewritten += 1;
+        let named = losses.into_iter().map(|loss| Loss { error: loss.error.in_file(path), keys: loss.keys });
+        let losses: Vec<Loss> = named.collect();
+        // What else was found cost no key.
+        let is_told = |error: &Error| losses.iter().any(|loss| loss.error.to_string() == error.to_string());
+        let others = errors.into_iter().filter(|error| !is_told(error)).collect::<Vec<_>>();
+        self.report.losses.extend(losses);
+        self.report.losses.extend(others.into_iter().map(Loss::without_keys));
+    }
+}
+
+/// Where a table belongs, from a manifest or from itself.
+fn place(table: &FoundTable, named: &BTreeMap<u64, (u8, TableMeta)>, is_whole: bool) -> Option<Place> {
+    let from_manifest = named.get(&table.number).map(|(level, meta)| Place {
+        level: *level,
+        smallest_sequence: meta.smallest_sequence,
+        largest_sequence: meta.largest_sequence,
+        // Of one that is not, the edit that removed it may be missing.
+        is_exact: is_whole,
+    });
+    let from_origin = table.origin().map(|origin| Place {
+        level: origin.level,
+        smallest_sequence: origin.smallest_sequence,
+        largest_sequence: origin.largest_sequence,
+        is_exact: false,
+    });
+    from_manifest.or(from_origin)
+}

@@ -1,0 +1,195 @@
+//! Reads a whole sorted file again and lists everything that is wrong with it.
+
+use super::data_block::{Block, EntryCursor};
+use super::filter::{self, Answer, FilterUse, TableFilter};
+use super::index_block::IndexBlock;
+use super::layout::Handle;
+use super::properties::Properties;
+use super::reader::{BlockReads, Table, read_footer, read_properties};
+use crate::error::{Error, Field, Result};
+use filterblock::Verify;
+
+/// What [`Table::verify`] found.
+#[derive(Debug, Default)]
+pub struct TableCheck {
+    /// Entries read.
+    pub entries: u64,
+    /// Data blocks read.
+    pub data_blocks: u64,
+    /// Keys of the file that its filter denies.
+    pub filter_false_negatives: u64,
+    /// Everything that does not hold, with the file named.
+    pub damage: Vec<Error>,
+}
+
+impl TableCheck {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty() && self.filter_false_negatives == 0
+    }
+}
+
+/// What the entries add up to, to be compared with the properties.
+#[derive(Default)]
+struct Walk {
+    sums: Properties,
+    /// Where the next data block must begin.
+    data_end: u64,
+    previous_separator: Option<Vec<u8>>,
+}
+
+impl Table {
+    /// Reads everything from the file again: footer, properties, index, each data block, the padding, each page of the
+    /// filter, and asks the filter for each key.
+    ///
+    /// # Errors
+    /// I/O errors. Damage is no error but a line of the result; behind a damaged block the check goes on.
+    pub fn verify(&self) -> Result<TableCheck> {
+        self.verify_with(&mut |_| {})
+    }
+
+    /// [`Self::verify`], telling after each data block how many bytes of the file it has reached.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify_with(&self, progress: &mut dyn FnMut(u64)) -> Result<TableCheck> {
+        let mut check = TableCheck::default();
+        let footer = read_footer(self.file.as_ref());
+        self.note(
+            &mut check,
+            footer.and_then(|footer| {
+                let same = footer == self.footer;
+                if same {
+                    Ok(())
+                } else {
+                    Err(Error::Corrupt { field: Field::Footer, offset: self.footer.properties.offset })
+                }
+            }),
+        )?;
+        let properties = read_properties(self.file.as_ref(), &self.footer);
+        let properties = self.note(&mut check, properties)?;
+        let hasher = self.options.hasher.as_ref();
+        let how = FilterUse { verify: Verify::AtOpen, memory: self.options.filter_memory, hasher };
+        let entries = self.properties().num_entries;
+        let filter = filter::open(self.file.as_ref(), &self.path, &self.footer, entries, how);
+        let filter = match self.note(&mut check, filter)? {
+            Some(Some(filter)) => TableFilter::Ready(filter),
+            _ => TableFilter::Absent,
+        };
+        let padding = self.check_padding();
+        self.note(&mut check, padding)?;
+        let index = self.read_index().and_then(|index| index.check().map(|()| index));
+        let Some(index) = self.note(&mut check, index)? else { return Ok(check) };
+        let damage_before = check.damage.len();
+        let walk = self.walk(&index, &filter, &mut check, progress)?;
+        // With a block missing, the sums cannot hold; the block itself is listed.
+        if let Some(properties) = properties.filter(|_| check.damage.len() == damage_before) {
+            let sums = walk.compare(&properties, self.footer.data_len_bytes, self.footer.properties.offset);
+            self.note(&mut check, sums)?;
+        }
+        Ok(check)
+    }
+
+    fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            // The store knows its secret: a filter under another one is not the store's.
+            Err(error) if error.is_damage() || error.is_key() => {
+                check.damage.push(error.in_file(&self.path));
+                Ok(None)
+            }
+            Err(error) => Err(error.in_file(&self.path)),
+        }
+    }
+
+    fn check_padding(&self) -> Result<()> {
+        let start = self.footer.data_len_bytes;
+        let len_bytes = self.footer.filter.offset - start;
+        let mut padding = Handle { offset: start, len_bytes }.room()?;
+        self.file.read_exact_at(&mut padding, start)?;
+        match padding.iter().position(|&byte| byte != 0) {
+            None => Ok(()),
+            Some(at) => Err(Error::Corrupt { field: Field::Padding, offset: start + at as u64 }),
+        }
+    }
+
+    fn walk(
+        &self,
+        index: &IndexBlock,
+        filter: &TableFilter,
+        check: &mut TableCheck,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Walk> {
+        let mut walk = Walk::default();
+        for number in 0..index.len() {
+            let outcome = self.walk_block(index, number, filter, &mut walk, check);
+            self.note(check, outcome)?;
+            progress(walk.data_end);
+        }
+        Ok(walk)
+    }
+
+    fn walk_block(
+        &self,
+        index: &IndexBlock,
+        number: usize,
+        filter: &TableFilter,
+        walk: &mut Walk,
+        check: &mut TableCheck,
+    ) -> Result<()> {
+        let (separator, handle) = index.entry(number)?;
+        let previous_separator = walk.previous_separator.replace(separator.to_vec());
+        let adjoins = std::mem::replace(&mut walk.data_end, handle.end().unwrap_or(u64::MAX)) == handle.offset;
+        if !adjoins {
+            return Err(Error::Corrupt { field: Field::Handle, offset: self.footer.index.offset });
+        }
+        let content = self.data_block(handle, None, &mut BlockReads::default())?;
+        let block = Block::parse(&content, handle.offset)?;
+        block.check_restarts()?;
+        check.data_blocks += 1;
+        walk.sums.num_data_blocks += 1;
+        let mut entry = EntryCursor::default();
+        entry.first(&block)?;
+        let mut floor = previous_separator;
+        loop {
+            let key = entry.key();
+            if floor.as_deref().is_some_and(|floor| key <= floor) || key > separator {
+                return Err(Error::Corrupt { field: Field::Key, offset: handle.offset });
+            }
+            check.entries += 1;
+            check.filter_false_negatives += u64::from(filter.ask_key(key) == Answer::No);
+            walk.add(key, entry.value(&block));
+            floor = Some(key.to_vec());
+            if !entry.advance(&block)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Walk {
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
+        if self.sums.num_entries == 0 {
+            self.sums.smallest = key.to_vec();
+        }
+        self.sums.largest.clear();
+        self.sums.largest.extend_from_slice(key);
+        self.sums.num_entries += 1;
+        self.sums.num_tombstones += u64::from(value.is_none());
+        self.sums.raw_key_bytes += key.len() as u64;
+        self.sums.raw_value_bytes += value.map_or(0, <[u8]>::len) as u64;
+    }
+
+    fn compare(mut self, properties: &Properties, data_len_bytes: u64, offset: u64) -> Result<()> {
+        self.sums.filter.clone_from(&properties.filter);
+        self.sums.created_by.clone_from(&properties.created_by);
+        self.sums.compression = properties.compression;
+        self.sums.origin = properties.origin;
+        self.sums.copied_from = properties.copied_from;
+        match self.sums == *properties && self.data_end == data_len_bytes {
+            true => Ok(()),
+            false => Err(Error::Corrupt { field: Field::Properties, offset }),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The places and sizes of a sorted file: its footer, the handles in it, and the constants of format version 1.
+//!
+//! ```text
+//! data block .. data block | zeros | filter block | index block | properties | footer
+//! 0                 data_len        multiple of 4,096                  112 bytes, at the end
+//! ```
+//! docs/LSM_FORMAT.md is the normative text; [`FOOTER_FIELDS`] is compared with it.
+
+use crate::checksum::crc32;
+use crate::codec::{Cursor, put_u32, put_u64};
+use crate::error::{Error, Field, Result};
+use crate::zeros::zeros;
+
+/// The identity of a sorted file, bound into the checksum of each of its blocks and into its filter.
+pub type TableId = [u8; 16];
+
+/// The last eight bytes of a sorted file. The first is no ASCII and the last a newline, so that a transfer that
+/// mangles text is noticed.
+pub const MAGIC: [u8; 8] = *b"\x89SORTED\n";
+
+/// The format version that is written, and the newest that is read.
+pub const VERSION: u32 = 1;
+
+/// The length of the footer.
+pub const FOOTER_LEN_BYTES: usize = 112;
+
+/// A filter block begins at a multiple of this, so that a page of it is a page of memory.
+pub const FILTER_ALIGNMENT_BYTES: u64 = 4096;
+
+/// The longest key, and the longest value, that a sorted file takes: 1 GiB.
+pub const MAX_ITEM_LEN_BYTES: usize = 1 << 30;
+
+/// The footer's fields: name, offset in the footer, length. Version and magic keep their distance from the end for ever.
+pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
+    ("table id", 0, 16),
+    ("data length", 16, 8),
+    ("filter offset", 24, 8),
+    ("filter length", 32, 8),
+    ("index offset", 40, 8),
+    ("index length", 48, 8),
+    ("properties offset", 56, 8),
+    ("properties length", 64, 8),
+    ("file length", 72, 8),
+    ("filter checksum", 80, 4),
+    ("index checksum", 84, 4),
+    ("properties checksum", 88, 4),
+    ("flags", 92, 4),
+    ("format version", 96, 4),
+    ("footer checksum", 100, 4),
+    ("magic", 104, 8),
+];
+
+const VERSION_AT: usize = 96;
+const CHECKSUM_AT: usize = 100;
+
+/// How the data blocks of a sorted file are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Compression {
+    /// As they are.
+    #[default]
+    None = 1,
+    /// As LZ4 blocks, where that is shorter.
+    Lz4 = 2,
+}
+
+impl Compression {
+    /// The compression with the tag `tag`, found at `offset`.
+    pub(super) fn from_tag(tag: u8, offset: u64) -> Result<Self> {
+        match tag {
+            0 => Err(Error::Corrupt { field: Field::Compression, offset }),
+            1 => Ok(Self::None),
+            2 => Ok(Self::Lz4),
+            _ => Err(Error::Unsupported { field: Field::Compression, found: u64::from(tag) }),
+        }
+    }
+}
+
+impl std::fmt::Display for Compression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+        })
+    }
+}
+
+/// Where a block lies in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Handle {
+    /// From the start of the file.
+    pub(super) offset: u64,
+    /// Everything that belongs to the block.
+    pub(super) len_bytes: u64,
+}
+
+impl Handle {
+    /// The offset behind the block.
+    pub(super) fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.len_bytes)
+    }
+
+    /// The length as a size in memory.
+    ///
+    /// # Errors
+    /// `Corrupt` where it exceeds the address space.
+    pub(super) fn len_in_memory(self) -> Result<usize> {
+        usize::try_from(self.len_bytes).map_err(|_| Error::Corrupt { field: Field::Handle, offset: self.offset })
+    }
+
+    /// Zeros to read its bytes into: a file with holes may be longer than any memory.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub(super) fn room(self) -> Result<Vec<u8>> {
+        zeros(self.len_bytes, "a part of the file")
+    }
+}
+
+/// The footer, decoded and believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub(super) table_id: TableId,
+    pub(super) data_len_bytes: u64,
+    /// Of length 0 in a file without a filter.
+    pub(super) filter: Handle,
+    pub(super) index: Handle,
+    pub(super) properties: Handle,
+    pub(super) file_len_bytes: u64,
+    /// The checksum in the filter block's own trailer: an older filter of the same table has another one.
+    pub(super) filter_checksum: u32,
+    pub(super) index_checksum: u32,
+    pub(super) properties_checksum: u32,
+}
+
+impl Footer {
+    /// The footer's bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FOOTER_LEN_BYTES);
+        out.extend_from_slice(&self.table_id);
+        put_u64(&mut out, self.data_len_bytes);
+        for handle in [self.filter, self.index, self.properties] {
+            put_u64(&mut out, handle.offset);
+            put_u64(&mut out, handle.len_bytes);
+        }
+        put_u64(&mut out, self.file_len_bytes);
+        put_u32(&mut out, self.filter_checksum);
+        put_u32(&mut out, self.index_checksum);
+        put_u32(&mut out, self.properties_checksum);
+        put_u32(&mut out, 0);
+        put_u32(&mut out, VERSION);
+        let checksum = crc32(&out);
+        put_u32(&mut out, checksum);
+        out.extend_from_slice(&MAGIC);
+        out
+    }
+
+    /// Reads the footer of a file of `file_len_bytes` and checks everything that can be known without the rest.
+    ///
+    /// # Errors
+    /// `Corrupt`, `ChecksumMismatch`, or `Unsupported` for a newer version or an unknown flag.
+    pub(super) fn decode(bytes: &[u8; FOOTER_LEN_BYTES], file_len_bytes: u64) -> Result<Self> {
+        let base = file_len_bytes.saturating_sub(FOOTER_LEN_BYTES as u64);
+        if !bytes.ends_with(&MAGIC) {
+            return Err(Error::Corrupt { field: Field::Magic, offset: file_len_bytes - MAGIC.len() as u64 });
+        }
+        // Magic and version keep their distance from the end in every version: whatever is newer moves the rest only.
+        let (body, tail) = bytes.split_at(CHECKSUM_AT);
+        let version_bytes = body.get(VERSION_AT..).unwrap_or_default();
+        let version = Cursor::new(version_bytes, base + VERSION_AT as u64).take_u32(Field::Version)?;
+        if version > VERSION {
+            return Err(Error::Unsupported { field: Field::Version, found: u64::from(version) });
+        }
+        let stored = Cursor::new(tail, base + CHECKSUM_AT as u64).take_u32(Field::Checksum)?;
+        let computed = crc32(body);
+        if stored != computed {
+            return Err(Error::ChecksumMismatch { field: Field::Footer, offset: base, stored, computed });
+        }
+        if version == 0 {
+            return Err(Error::Corrupt { field: Field::Version, offset: base + VERSION_AT as u64 });
+        }
+        let mut cursor = Cursor::new(body, base);
+        let footer = Self::decode_fields(&mut cursor)?;
+        footer.check_places(base, file_len_bytes)?;
+        Ok(footer)
+    }
+
+    /// The fields as they are found, which may be anything.
+    ///
+    /// # Errors
+    /// Where bytes are missing, or a flag is unknown.
+    pub(super) fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let handle = |cursor: &mut Cursor<'_>| -> Result<Handle> {
+            Ok(Handle { offset: cursor.take_u64(Field::Handle)?, len_bytes: cursor.take_u64(Field::Handle)? })
+        };
+        let footer = Self {
+            table_id: cursor.take_array(Field::TableId)?,
+            data_len_bytes: cursor.take_u64(Field::Length)?,
+            filter: handle(cursor)?,
+            index: handle(cursor)?,
+            properties: handle(cursor)?,
+            file_len_bytes: cursor.take_u64(Field::Length)?,
+            filter_checksum: cursor.take_u32(Field::Checksum)?,
+            index_checksum: cursor.take_u32(Field::Checksum)?,
+            properties_checksum: cursor.take_u32(Field::Checksum)?,
+        };
+        match cursor.take_u32(Field::Flags)? {
+            0 => Ok(footer),
+            unknown => Err(Error::Unsupported { field: Field::Flags, found: u64::from(unknown) }),
+        }
+    }
+
+    /// The parts must follow one another without a gap, but for the zeros before a filter, and fill the file.
+    fn check_places(&self, base: u64, file_len_bytes: u64) -> Result<()> {
+        let corrupt = |field, name: &str| {
+            let at = FOOTER_FIELDS.iter().find(|f| f.0 == name).map_or(0, |f| f.1 as u64);
+            Err(Error::Corrupt { field, offset: base + at })
+        };
+        if self.file_len_bytes != file_len_bytes {
+            return corrupt(Field::Length, "file length");
+        }
+        // With the data inside the file, rounding up cannot overflow.
+        if self.data_len_bytes > base {
+            return corrupt(Field::Length, "data length");
+        }
+        let filter_offset = match self.filter.len_bytes {
+            0 => self.data_len_bytes,
+            _ => self.data_len_bytes.next_multiple_of(FILTER_ALIGNMENT_BYTES),
+        };
+        if self.filter.offset != filter_offset {
+            return corrupt(Field::Handle, "filter offset");
+        }
+        if self.filter.end() != Some(self.index.offset) {
+            return corrupt(Field::Handle, "index offset");
+        }
+        if self.index.end() != Some(self.properties.offset) {
+            return corrupt(Field::Handle, "properties offset");
+        }
+        if self.properties.end() != Some(base) {
+            return corrupt(Field::Handle, "properties length");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footer() -> Footer {
+        Footer {
+            table_id: *b"0123456789abcdef",
+            data_len_bytes: 100,
+            filter: Handle { offset: 4096, len_bytes: 192 },
+            index: Handle { offset: 4288, len_bytes: 30 },
+            properties: Handle { offset: 4318, len_bytes: 82 },
+            file_len_bytes: 4400 + FOOTER_LEN_BYTES as u64,
+            filter_checksum: 1,
+            index_checksum: 2,
+            properties_checksum: 3,
+        }
+    }
+
+    fn decode(bytes: &[u8], file_len_bytes: u64) -> Result<Footer> {
+        Footer::decode(bytes.first_chunk().unwrap(), file_len_bytes)
+    }
+
+    #[test]
+    fn a_footer_survives_and_its_fields_fill_it() {
+        let bytes = footer().encode();
+        assert_eq!(bytes.len(), FOOTER_LEN_BYTES);
+        assert_eq!(decode(&bytes, 4512).unwrap(), footer());
+        let end = FOOTER_FIELDS.iter().fold(0, |at, &(name, offset, len)| {
+            assert_eq!(at, offset, "{name}");
+            offset + len
+        });
+        assert_eq!(end, FOOTER_LEN_BYTES);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_footer_is_an_error() {
+        let bytes = footer().encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&bad, 4512).unwrap_err().is_damage(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn handles_that_overlap_leave_a_gap_or_leave_the_file_are_refused() {
+        let edits: [fn(&mut Footer); 9] = [
+            |f| f.data_len_bytes = u64::MAX,
+            |f| f.data_len_bytes = 4097,
+            |f| f.filter.offset = 8192,
+            |f| f.filter.len_bytes = 0,
+            |f| f.filter.len_bytes = u64::MAX,
+            |f| f.index.offset -= 1,
+            |f| f.index.len_bytes = u64::MAX,
+            |f| f.properties.len_bytes += 1,
+            |f| f.file_len_bytes += 1,
+        ];
+        for (i, edit) in edits.iter().enumerate() {
+            let mut bad = footer();
+            edit(&mut bad);
+            assert!(matches!(decode(&bad.encode(), 4512), Err(Error::Corrupt { .. })), "edit {i}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_unsupported_even_when_its_checksum_lies_elsewhere() {
+        let mut bytes = footer().encode();
+        bytes[VERSION_AT] = 2;
+        assert!(matches!(decode(&bytes, 4512), Err(Error::Unsupported { field: Field::Version, found: 2 })));
+    }
+}

@@ -1,0 +1,319 @@
+//! Reads a sorted file: opening costs the same for any number of keys, a lookup reads one data block.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::block_cache::{BlockCache, BlockContent};
+use super::block_trailer;
+use super::data_block::Block;
+use super::filter::{self, Answer, FilterMemory, FilterUse, TableFilter};
+use super::index_block::IndexBlock;
+use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId};
+use super::properties::Properties;
+use crate::checksum::crc32;
+use crate::error::{Error, Field, Result};
+use crate::storage::{IoMode, ReadAt, Storage};
+use filterblock::KeyHasher;
+use filterblock::Verify;
+
+/// How a sorted file is to be read.
+#[derive(Debug, Clone, Default)]
+pub struct TableReadOptions {
+    /// How data blocks are read.
+    pub io: IoMode,
+    /// When the filter's pages are verified.
+    pub verify: Verify,
+    /// Where the filter lies.
+    pub filter_memory: FilterMemory,
+    /// Whether an unusable filter is an error of [`Table::open`]; otherwise every answer is "maybe".
+    pub strict: bool,
+    /// If given, a filter whose keys were hashed by another function, or under another seed or secret, is unusable;
+    /// otherwise one whose keys were hashed under any secret.
+    pub hasher: Option<KeyHasher>,
+    /// If given, a file with another identity is refused.
+    pub table_id: Option<TableId>,
+}
+
+/// What a table says about a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// The key has this value.
+    Value(Vec<u8>),
+    /// The key is deleted: older tables must not be asked.
+    Tombstone,
+    /// The table does not know the key.
+    NotFound,
+}
+
+/// Data blocks that lookups read from the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlockReads {
+    /// Blocks.
+    pub blocks: u64,
+    /// Their bytes in the file.
+    pub bytes: u64,
+}
+
+/// An open sorted file.
+pub struct Table {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<dyn ReadAt>,
+    pub(super) footer: Footer,
+    pub(super) options: TableReadOptions,
+    properties: Properties,
+    filter: TableFilter,
+    /// Read when it is first needed. A failure is not kept: it may have been the disk's.
+    index: OnceLock<IndexBlock>,
+    /// Names the table in a block cache.
+    number: u64,
+}
+
+#[derive(Default)]
+struct Scratch {
+    sealed: Vec<u8>,
+    content: Vec<u8>,
+}
+
+/// A larger buffer is not kept for the thread's life.
+const MAX_KEPT_SCRATCH_BYTES: usize = 256 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Table {
+    /// Opens the file at `path`: reads footer, properties and, as the options say, the filter.
+    ///
+    /// # Errors
+    /// I/O errors; `Corrupt` and `ChecksumMismatch` for a damaged footer or damaged properties, `Unsupported` for a newer
+    /// version. A damaged filter is an error under `strict` only. All name the file.
+    pub fn open(storage: &dyn Storage, path: &Path, options: TableReadOptions) -> Result<Self> {
+        let file = storage.open(path, options.io)?;
+        Self::open_file(file, path, options).map_err(|error| error.in_file(path))
+    }
+
+    fn open_file(file: Arc<dyn ReadAt>, path: &Path, options: TableReadOptions) -> Result<Self> {
+        static TABLES_OPENED: AtomicU64 = AtomicU64::new(0);
+        let footer = read_footer(file.as_ref())?;
+        if options.table_id.is_some_and(|wanted| wanted != footer.table_id) {
+            let offset = footer.file_len_bytes - FOOTER_LEN_BYTES as u64;
+            return Err(Error::Corrupt { field: Field::TableId, offset });
+        }
+        let properties = read_properties(file.as_ref(), &footer)?;
+        let how = FilterUse { verify: options.verify, memory: options.filter_memory, hasher: options.hasher.as_ref() };
+        let filter = match filter::open(file.as_ref(), path, &footer, properties.num_entries, how) {
+            Ok(None) => TableFilter::Absent,
+            Ok(Some(filter)) => TableFilter::Ready(filter),
+            Err(error) if options.strict => return Err(error),
+            Err(error) => TableFilter::Degraded(error),
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+            footer,
+            options,
+            properties,
+            filter,
+            index: OnceLock::new(),
+            number: TABLES_OPENED.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+
+    /// The file's filter.
+    #[must_use]
+    #[inline]
+    pub fn filter(&self) -> &TableFilter {
+        &self.filter
+    }
+
+    /// The first page of the filter that is damaged, of all its pages.
+    #[must_use]
+    pub fn filter_damage(&self) -> Option<Error> {
+        let TableFilter::Ready(filter) = &self.filter else { return None };
+        let error = filter.verify_pages().err()?;
+        Some(Error::from(error.moved_by(self.footer.filter.offset)).in_file(&self.path))
+    }
+
+    /// What the file says about itself.
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The first key; empty in a file without entries.
+    #[must_use]
+    #[inline]
+    pub fn smallest(&self) -> &[u8] {
+        &self.properties.smallest
+    }
+
+    /// The last key; empty in a file without entries.
+    #[must_use]
+    #[inline]
+    pub fn largest(&self) -> &[u8] {
+        &self.properties.largest
+    }
+
+    /// The file's identity.
+    #[must_use]
+    pub fn table_id(&self) -> TableId {
+        self.footer.table_id
+    }
+
+    /// The file's length.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.footer.file_len_bytes
+    }
+
+    /// The filter block's length; 0 without one.
+    #[must_use]
+    pub fn filter_len_bytes(&self) -> u64 {
+        self.footer.filter.len_bytes
+    }
+
+    /// Looks `key` up: asks the filter, and reads a data block unless it says no.
+    ///
+    /// # Errors
+    /// I/O errors, and damage of the index or of the data block; never of the filter.
+    pub fn get(&self, key: &[u8]) -> Result<Lookup> {
+        let outside = key < self.smallest() || key > self.largest();
+        if outside || self.filter.ask_key(key) == Answer::No {
+            return Ok(Lookup::NotFound);
+        }
+        self.find(key, None, &mut BlockReads::default())
+    }
+
+    /// Looks `key` up past the filter: in the index, then in the one data block that may hold it.
+    ///
+    /// # Errors
+    /// As for [`Self::get`].
+    pub fn find(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
+        self.find_inner(key, cache, reads).map_err(|error| error.in_file(&self.path))
+    }
+
+    fn find_inner(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
+        let index = self.index()?;
+        let place = index.seek(key)?;
+        if place >= index.len() {
+            return Ok(Lookup::NotFound);
+        }
+        let handle = index.handle(place)?;
+        if let Some(cache) = cache {
+            let content = self.data_block(handle, Some(cache), reads)?;
+            return lookup_in(&content, handle.offset, key);
+        }
+        SCRATCH.with(|scratch| {
+            // Taken, not borrowed: whatever the storage does, it cannot meet the scratch in use.
+            let mut taken = scratch.take();
+            let outcome = self.find_in_file(handle, key, reads, &mut taken);
+            if taken.sealed.len().max(taken.content.len()) <= MAX_KEPT_SCRATCH_BYTES {
+                scratch.replace(taken);
+            }
+            outcome
+        })
+    }
+
+    fn find_in_file(
+        &self,
+        handle: Handle,
+        key: &[u8],
+        reads: &mut BlockReads,
+        scratch: &mut Scratch,
+    ) -> Result<Lookup> {
+        let len = handle.len_in_memory()?;
+        if scratch.sealed.len() < len {
+            scratch.sealed = handle.room()?;
+        }
+        let sealed = scratch.sealed.get_mut(..len).unwrap_or_default();
+        self.file.read_exact_at(sealed, handle.offset)?;
+        reads.blocks += 1;
+        reads.bytes += handle.len_bytes;
+        let content = block_trailer::unseal(sealed, &self.footer.table_id, handle.offset, &mut scratch.content)?;
+        lookup_in(content, handle.offset, key)
+    }
+
+    /// The verified content of a data block, from the cache if there is one.
+    pub(super) fn data_block(
+        &self,
+        handle: Handle,
+        cache: Option<&BlockCache>,
+        reads: &mut BlockReads,
+    ) -> Result<BlockContent> {
+        if let Some(content) = cache.and_then(|cache| cache.get(self.number, handle.offset)) {
+            return Ok(content);
+        }
+        let mut sealed = handle.room()?;
+        self.file.read_exact_at(&mut sealed, handle.offset)?;
+        reads.blocks += 1;
+        reads.bytes += handle.len_bytes;
+        let content = Arc::new(block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)?);
+        if let Some(cache) = cache {
+            cache.insert(self.number, handle.offset, Arc::clone(&content));
+        }
+        Ok(content)
+    }
+
+    pub(super) fn index(&self) -> Result<&IndexBlock> {
+        if let Some(index) = self.index.get() {
+            return Ok(index);
+        }
+        let index = self.read_index()?;
+        Ok(self.index.get_or_init(|| index))
+    }
+
+    /// Reads the index from the file, whether or not it is at hand.
+    pub(super) fn read_index(&self) -> Result<IndexBlock> {
+        let Handle { offset, .. } = self.footer.index;
+        let content =
+            read_summed(self.file.as_ref(), self.footer.index, self.footer.index_checksum, Field::IndexBlock)?;
+        let index = IndexBlock::new(content, offset, self.footer.data_len_bytes)?;
+        if index.len() as u64 != self.properties.num_data_blocks {
+            return Err(Error::Corrupt { field: Field::IndexBlock, offset });
+        }
+        Ok(index)
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("path", &self.path).field("properties", &self.properties).finish_non_exhaustive()
+    }
+}
+
+fn lookup_in(content: &[u8], offset: u64, key: &[u8]) -> Result<Lookup> {
+    Ok(match Block::parse(content, offset)?.find(key)? {
+        None => Lookup::NotFound,
+        Some(None) => Lookup::Tombstone,
+        Some(Some(value)) => Lookup::Value(value.to_vec()),
+    })
+}
+
+pub(super) fn read_footer(file: &dyn ReadAt) -> Result<Footer> {
+    let file_len_bytes = file.len();
+    let Some(offset) = file_len_bytes.checked_sub(FOOTER_LEN_BYTES as u64) else {
+        return Err(Error::Corrupt { field: Field::Length, offset: file_len_bytes });
+    };
+    let mut bytes = [0; FOOTER_LEN_BYTES];
+    file.read_exact_at(&mut bytes, offset)?;
+    Footer::decode(&bytes, file_len_bytes)
+}
+
+pub(super) fn read_properties(file: &dyn ReadAt, footer: &Footer) -> Result<Properties> {
+    let content = read_summed(file, footer.properties, footer.properties_checksum, Field::Properties)?;
+    Properties::decode(&content, footer.properties.offset)
+}
+
+/// Reads a part of the file whose checksum is in the footer; its length was checked against the file's.
+fn read_summed(file: &dyn ReadAt, handle: Handle, stored: u32, field: Field) -> Result<Vec<u8>> {
+    let mut content = handle.room()?;
+    file.read_exact_at(&mut content, handle.offset)?;
+    let computed = crc32(&content);
+    if computed != stored {
+        return Err(Error::ChecksumMismatch { field, offset: handle.offset, stored, computed });
+    }
+    Ok(content)
+}

@@ -1,0 +1,368 @@
+//! What can still be read of a damaged sorted file.
+//!
+//! With a sound index the sound blocks are those that it lists and whose checksums hold. Without one the blocks are found
+//! by their checksums: they follow one another from 0, so that from a known start each longer piece is summed until its
+//! sum is the one behind it; table and place are part of the sum, so nothing else passes. Behind a damaged block the next
+//! start is searched for among the places that look like one.
+
+use std::fmt;
+use std::ops::Bound;
+
+use super::block_trailer::{BLOCK_TRAILER_LEN_BYTES, block_sum, unseal};
+use super::data_block::{Block, EntryCursor};
+use super::index_block::IndexBlock;
+use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId};
+use super::properties::Properties;
+use crate::checksum::crc32;
+use crate::codec::{Cursor, u32_at};
+use crate::error::{Error, Field, Result};
+use filterblock::HashIdentity;
+use filterblock::{LockedBlock, Verify};
+
+/// A block found without the index has at most so many bytes more than its first entry.
+const SEARCH_LEN_BYTES: usize = 256 << 10;
+
+/// Bytes summed in search of blocks, beyond four times the file: what is not found by then is reported as lost.
+const SEARCH_BUDGET_BYTES: usize = 16 << 20;
+
+/// The keys between two bounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Where it begins.
+    pub from: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub to: Bound<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub const ALL: Self = Self { from: Bound::Unbounded, to: Bound::Unbounded };
+
+    /// No key.
+    pub const NONE: Self = Self { from: Bound::Included(Vec::new()), to: Bound::Excluded(Vec::new()) };
+
+    /// Whether it holds `key`.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let from = match &self.from {
+            Bound::Included(from) => from.as_slice() <= key,
+            Bound::Excluded(from) => from.as_slice() < key,
+            Bound::Unbounded => true,
+        };
+        let to = match &self.to {
+            Bound::Included(to) => key <= to.as_slice(),
+            Bound::Excluded(to) => key < to.as_slice(),
+            Bound::Unbounded => true,
+        };
+        from && to
+    }
+}
+
+impl fmt::Display for KeyRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys may be long, and a message is read by people.
+        let text = |key: &Vec<u8>| match key.get(..60) {
+            Some(front) => format!("\"{}..\"", front.escape_ascii()),
+            None => format!("\"{}\"", key.escape_ascii()),
+        };
+        match &self.from {
+            Bound::Included(key) => write!(f, "from {}", text(key))?,
+            Bound::Excluded(key) => write!(f, "above {}", text(key))?,
+            Bound::Unbounded => f.write_str("from the first")?,
+        }
+        match &self.to {
+            Bound::Included(key) => write!(f, " to {}", text(key)),
+            Bound::Excluded(key) => write!(f, " to below {}", text(key)),
+            Bound::Unbounded => f.write_str(" to the last"),
+        }
+    }
+}
+
+/// Bytes that could not be read, and the keys that were in them, if any: those may be gone, or show an older value.
+#[derive(Debug)]
+pub struct Loss {
+    /// What is damaged, with file, field and offset.
+    pub error: Error,
+    /// Where its keys lie.
+    pub keys: KeyRange,
+}
+
+impl Loss {
+    /// Damage that cost no key.
+    pub(crate) fn without_keys(error: Error) -> Self {
+        Self { error, keys: KeyRange::NONE }
+    }
+
+    /// Whether keys may have been in it.
+    #[must_use]
+    pub fn holds_keys(&self) -> bool {
+        self.keys != KeyRange::NONE
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.holds_keys() {
+            return write!(f, "{}", self.error);
+        }
+        write!(f, "{}; keys {} may be lost, or older than they were", self.error, self.keys)
+    }
+}
+
+/// What a file says about itself, as far as checksums prove it.
+#[derive(Debug, Default)]
+pub(crate) struct Peek {
+    /// The identity in a sound footer.
+    pub(crate) table_id: Option<TableId>,
+    /// Under the checksum that the footer, sound or not, has for them.
+    pub(crate) properties: Option<Properties>,
+    /// How the keys of its filter were hashed, if the filter is sound.
+    pub(crate) hash: Option<HashIdentity>,
+}
+
+impl Peek {
+    pub(crate) fn at(bytes: &[u8]) -> Self {
+        let Some(footer) = footer_of(bytes) else { return Self::default() };
+        let sound = bytes.last_chunk().and_then(|footer| Footer::decode(footer, bytes.len() as u64).ok());
+        let properties = summed(bytes, footer.properties, footer.properties_checksum);
+        let filter = part(bytes, footer.filter).and_then(|filter| LockedBlock::open(filter, Verify::AtOpen).ok());
+        Self {
+            table_id: sound.map(|footer| footer.table_id),
+            properties: properties.and_then(|content| Properties::decode(content, footer.properties.offset).ok()),
+            hash: filter.filter(|filter| filter.table_id() == footer.table_id).map(|filter| filter.hash()),
+        }
+    }
+}
+
+/// The footer's fields, whether or not its checksum holds: each is believed only with what it points to.
+fn footer_of(bytes: &[u8]) -> Option<Footer> {
+    let footer = bytes.last_chunk::<FOOTER_LEN_BYTES>()?;
+    Footer::decode_fields(&mut Cursor::new(footer, 0)).ok()
+}
+
+fn part(bytes: &[u8], handle: Handle) -> Option<&[u8]> {
+    let (start, end) = (usize::try_from(handle.offset).ok()?, usize::try_from(handle.end()?).ok()?);
+    bytes.get(start..end)
+}
+
+fn summed(bytes: &[u8], handle: Handle, checksum: u32) -> Option<&[u8]> {
+    part(bytes, handle).filter(|content| !content.is_empty() && crc32(content) == checksum)
+}
+
+/// What is known of a file from elsewhere.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// How many entries it had.
+    pub(crate) num_entries: Option<u64>,
+    /// Its first and its last key.
+    pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Takes an entry; the value of a tombstone is `None`.
+type Visit<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<()> + 'a;
+
+/// Hands every entry in a sound data block of the file `bytes` to `visit`, in ascending order, and lists what is not sound.
+///
+/// # Errors
+/// Those of `visit`; damage is none.
+pub(crate) fn salvage(bytes: &[u8], table_id: &TableId, known: &Known, visit: &mut Visit<'_>) -> Result<Vec<Loss>> {
+    let mut known = known.clone();
+    if let Some(properties) = Peek::at(bytes).properties {
+        known.num_entries = Some(properties.num_entries);
+        known.keys = Some((properties.smallest, properties.largest));
+    }
+    // What lies behind the data cannot be data.
+    let footer = bytes.last_chunk().and_then(|footer| Footer::decode(footer, bytes.len() as u64).ok());
+    let data_len = footer.and_then(|footer| usize::try_from(footer.data_len_bytes).ok()).unwrap_or(bytes.len());
+    let data = bytes.get(..data_len).unwrap_or(bytes);
+    let mut walk = Walk { bytes: data, table_id, visit, last_key: None, num_entries: 0, losses: Vec::new() };
+    match trusted_index(bytes) {
+        Some(index) => walk.by_index(&index, &known)?,
+        None => walk.by_search(&known)?,
+    }
+    // As many as there ever were: whatever looked like a gap held none.
+    if known.num_entries == Some(walk.num_entries) {
+        walk.losses.clear();
+    }
+    Ok(walk.losses)
+}
+
+/// The index, if the checksum in the footer is its.
+fn trusted_index(bytes: &[u8]) -> Option<IndexBlock> {
+    let footer = footer_of(bytes)?;
+    let content = summed(bytes, footer.index, footer.index_checksum)?;
+    let index = IndexBlock::new(content.to_vec(), footer.index.offset, bytes.len() as u64).ok()?;
+    index.check().ok().map(|()| index)
+}
+
+struct Walk<'a> {
+    bytes: &'a [u8],
+    table_id: &'a TableId,
+    visit: &'a mut Visit<'a>,
+    last_key: Option<Vec<u8>>,
+    num_entries: u64,
+    losses: Vec<Loss>,
+}
+
+impl Walk<'_> {
+    fn lose(&mut self, error: Error, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) {
+        self.losses.push(Loss { error, keys: KeyRange { from, to } });
+    }
+
+    fn by_index(&mut self, index: &IndexBlock, known: &Known) -> Result<()> {
+        let smallest = known.keys.as_ref().map(|keys| keys.0.clone());
+        let mut from = smallest.map_or(Bound::Unbounded, Bound::Included);
+        for number in 0..index.len() {
+            let (separator, handle) = match index.entry(number) {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.lose(error, from, Bound::Unbounded);
+                    return Ok(());
+                }
+            };
+            let sealed = part(self.bytes, handle).unwrap_or_default();
+            if let Err(error) = self.check(sealed, handle.offset, Some(separator)) {
+                self.lose(error, from, Bound::Included(separator.to_vec()));
+            } else {
+                self.take(sealed, handle.offset)?;
+            }
+            from = Bound::Excluded(separator.to_vec());
+        }
+        Ok(())
+    }
+
+    fn by_search(&mut self, known: &Known) -> Result<()> {
+        let mut budget = SEARCH_BUDGET_BYTES.saturating_add(self.bytes.len().saturating_mul(4));
+        let mut gap: Option<usize> = None;
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let limit = match gap {
+                None => Some(self.bytes.len()),
+                Some(_) => self.plausible_len(at),
+            };
+            let Some(len) = limit.and_then(|limit| self.block_at(at, limit, &mut budget)) else {
+                gap.get_or_insert(at);
+                at += 1;
+                continue;
+            };
+            let sealed = self.bytes.get(at..at + len).unwrap_or_default();
+            if let Some(start) = gap.take() {
+                let to = self.first_key(sealed, at).map_or(Bound::Unbounded, Bound::Excluded);
+                let from = self.floor(known);
+                self.lose(Error::Corrupt { field: Field::DataBlock, offset: start as u64 }, from, to);
+            }
+            self.take(sealed, at as u64)?;
+            at += len;
+        }
+        let offset = gap.unwrap_or(at) as u64;
+        let largest = known.keys.as_ref().map(|keys| keys.1.clone());
+        if largest.is_none() || largest != self.last_key {
+            let from = self.floor(known);
+            let to = largest.map_or(Bound::Unbounded, Bound::Included);
+            self.lose(Error::Corrupt { field: Field::DataBlock, offset }, from, to);
+        }
+        Ok(())
+    }
+
+    /// Where keys that have not been met begin.
+    fn floor(&self, known: &Known) -> Bound<Vec<u8>> {
+        match (&self.last_key, &known.keys) {
+            (Some(last), _) => Bound::Excluded(last.clone()),
+            (None, Some((smallest, _))) => Bound::Included(smallest.clone()),
+            (None, None) => Bound::Unbounded,
+        }
+    }
+
+    /// The length of the sound block at `at`, if there is one of at most `limit` bytes.
+    fn block_at(&self, at: usize, limit: usize, budget: &mut usize) -> Option<usize> {
+        let mut sum = block_sum(self.table_id, at as u64);
+        let rest = self.bytes.get(at..)?;
+        for (len, byte) in (1..).zip(rest.iter().take(limit)) {
+            *budget = budget.checked_sub(1)?;
+            sum.update(std::slice::from_ref(byte));
+            // What may be the byte that says how the block is compressed.
+            if !(1..=2).contains(byte) || u32_at(rest, len) != Some(sum.clone().finish()) {
+                continue;
+            }
+            let len = len + BLOCK_TRAILER_LEN_BYTES - 1;
+            if self.check(rest.get(..len)?, at as u64, None).is_ok() {
+                return Some(len);
+            }
+        }
+        None
+    }
+
+    /// How long a block may be that begins at `at`; `None` where none does.
+    fn plausible_len(&self, at: usize) -> Option<usize> {
+        let rest = self.bytes.get(at..)?;
+        let plain = || {
+            let mut cursor = Cursor::new(rest, 0);
+            let shared = cursor.take_varint_usize(Field::Entry).ok()?;
+            let unshared = cursor.take_varint_usize(Field::Key).ok()?;
+            let value_len = cursor.take_varint_usize(Field::Value).ok()?.saturating_sub(1);
+            let key = cursor.take(unshared, Field::Key).ok()?;
+            cursor.take(value_len, Field::Value).ok()?;
+            let ascends = self.last_key.as_deref().is_none_or(|last| last < key);
+            (shared == 0 && ascends).then_some(unshared + value_len)
+        };
+        // The length of the content, and an LZ4 block that begins with literals: of these the first is `shared`, so 0.
+        let packed = || {
+            let content_len = usize::try_from(u32_at(rest, 0)?).ok()?;
+            let token = *rest.get(4)?;
+            let mut first = 5;
+            if token >> 4 == 15 {
+                first += rest.get(5..)?.iter().position(|&byte| byte != 0xff)? + 1;
+            }
+            let fits = content_len / 255 <= rest.len() && token >> 4 != 0;
+            (fits && rest.get(first) == Some(&0)).then_some(content_len)
+        };
+        let first_len = plain().max(packed())?;
+        Some(first_len.saturating_mul(2).saturating_add(SEARCH_LEN_BYTES))
+    }
+
+    /// Whether the block is sound from its checksum to the order of its keys, which must lie above those before it.
+    fn check(&self, sealed: &[u8], offset: u64, separator: Option<&[u8]>) -> Result<()> {
+        let corrupt = || Error::Corrupt { field: Field::Key, offset };
+        let mut scratch = Vec::new();
+        let content = unseal(sealed, self.table_id, offset, &mut scratch)?;
+        let block = Block::parse(content, offset)?;
+        block.check_restarts()?;
+        let mut entry = EntryCursor::default();
+        entry.first(&block)?;
+        let mut floor = self.last_key.clone();
+        loop {
+            let key = entry.key();
+            if floor.as_deref().is_some_and(|floor| key <= floor) || separator.is_some_and(|separator| key > separator)
+            {
+                return Err(corrupt());
+            }
+            floor = Some(key.to_vec());
+            if !entry.advance(&block)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn first_key(&self, sealed: &[u8], at: usize) -> Option<Vec<u8>> {
+        let mut scratch = Vec::new();
+        let block = Block::parse(unseal(sealed, self.table_id, at as u64, &mut scratch).ok()?, at as u64).ok()?;
+        block.restart_entry(0).ok().map(|(key, _)| key.to_vec())
+    }
+
+    /// Hands over the entries of a block that was checked.
+    fn take(&mut self, sealed: &[u8], offset: u64) -> Result<()> {
+        let mut scratch = Vec::new();
+        let block = Block::parse(unseal(sealed, self.table_id, offset, &mut scratch)?, offset)?;
+        let mut entry = EntryCursor::default();
+        entry.first(&block)?;
+        loop {
+            (self.visit)(entry.key(), entry.value(&block))?;
+            self.num_entries += 1;
+            if !entry.advance(&block)? {
+                break;
+            }
+        }
+        self.last_key = Some(entry.key().to_vec());
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+//! Writes a sorted file: create, then add keys in ascending order, then finish, which publishes it under its name.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::block_trailer;
+use super::data_block::BlockBuilder;
+use super::index_block::{IndexBuilder, separator};
+use super::layout::{
+    Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,
+};
+use super::properties::{Properties, TableOrigin};
+use crate::checksum::crc32;
+use crate::error::{Error, Result};
+use crate::storage::{Storage, WriteFile};
+use filterblock::FilterSpec;
+use filterblock::{FilterBuilder, SelfCheck};
+use filterblock::{HashSeed, KeyHasher};
+
+/// Bytes are handed to the file in pieces of about this size.
+const CHUNK_LEN_BYTES: usize = 256 << 10;
+
+/// How a sorted file is to be written.
+#[derive(Debug, Clone)]
+pub struct TableOptions {
+    /// The content of a data block before compression; a single larger entry gets a block of its own.
+    pub block_size_bytes: usize,
+    /// A key is stored whole at every so many entries.
+    pub restart_interval: usize,
+    /// How data blocks are stored.
+    pub compression: Compression,
+    /// The filter to build, if any.
+    pub filter: Option<FilterSpec>,
+    /// What hashes the filter's keys.
+    pub hasher: KeyHasher,
+    /// The identity of the file, which must be its own.
+    pub table_id: TableId,
+    /// Whether the finished filter is asked for every key again.
+    pub self_check: SelfCheck,
+    /// The program that writes the file, for whoever reads its properties.
+    pub created_by: String,
+    /// Where a store puts the file.
+    pub origin: Option<TableOrigin>,
+    /// The number of the file of which it is a copy, if it is one.
+    pub copied_from: Option<u64>,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            block_size_bytes: 4096,
+            restart_interval: 16,
+            compression: Compression::None,
+            filter: Some(FilterSpec::default()),
+            hasher: KeyHasher::xxh3(HashSeed::default()),
+            table_id: [0; 16],
+            self_check: SelfCheck::On,
+            created_by: concat!("filterblock ", env!("CARGO_PKG_VERSION")).to_owned(),
+            origin: None,
+            copied_from: None,
+        }
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableSummary {
+    /// The length of the file.
+    pub len_bytes: u64,
+    /// Keys, tombstones included.
+    pub num_entries: u64,
+    /// Keys that say "deleted".
+    pub num_tombstones: u64,
+    /// The first key; empty in a file without entries.
+    pub smallest: Vec<u8>,
+    /// The last key.
+    pub largest: Vec<u8>,
+}
+
+/// Writes a sorted file under a temporary name (`NAME.tmp`); dropped unfinished, it removes that.
+#[derive(Debug)]
+pub struct TableWriter<'s> {
+    storage: &'s dyn Storage,
+    path: PathBuf,
+    /// Gone once it is closed.
+    file: Option<Box<dyn WriteFile>>,
+    renamed: bool,
+    /// Why nothing more is written: after an error the file's end is undefined.
+    failure: Option<String>,
+    options: TableOptions,
+    chunk: Vec<u8>,
+    /// Bytes in the file and in the chunk.
+    len_bytes: u64,
+    block: BlockBuilder,
+    /// The data block whose separator awaits the next block's first key.
+    pending: Option<(Vec<u8>, Handle)>,
+    index: IndexBuilder,
+    filter: Option<FilterBuilder>,
+    properties: Properties,
+}
+
+impl<'s> TableWriter<'s> {
+    /// Starts a file that will have the name `path`.
+    ///
+    /// # Errors
+    /// When `NAME.tmp` exists or cannot be created.
+    pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
+        let file = storage.create(&temporary(path))?;
+        let filter = options.filter.map(|spec| {
+            FilterBuilder::new(spec, options.hasher.clone())
+                .with_table_id(options.table_id)
+                .with_self_check(options.self_check)
+        });
+        let properties = Properties {
+            filter: options.filter.map(|spec| spec.to_string()).unwrap_or_default(),
+            compression: options.compression,
+            created_by: options.created_by.clone(),
+            origin: options.origin,
+            copied_from: options.copied_from,
+            ..Properties::default()
+        };
+        Ok(Self {
+            storage,
+            path: path.to_path_buf(),
+            file: Some(file),
+            renamed: false,
+            failure: None,
+            chunk: Vec::with_capacity(CHUNK_LEN_BYTES + 2 * options.block_size_bytes.min(CHUNK_LEN_BYTES)),
+            len_bytes: 0,
+            block: BlockBuilder::new(options.restart_interval),
+            pending: None,
+            index: IndexBuilder::new(),
+            filter,
+            properties,
+            options,
+        })
+    }
+
+    /// Makes room for the hashes of so many keys more, if there is to be a filter: without it that grows by doubling.
+    pub fn reserve(&mut self, keys: usize) {
+        self.filter.iter_mut().for_each(|filter| filter.reserve(keys));
+    }
+
+    /// Adds `key` with its value, or with a tombstone if that is `None`.
+    ///
+    /// # Errors
+    /// `OutOfOrder` unless the key is above the last; `KeyTooLong` and `InvalidArgument` above 1 GiB for key or value;
+    /// none of them changes anything. After an I/O error every further call fails.
+    pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.check_usable()?;
+        let value_len = value.map_or(0, <[u8]>::len);
+        if key.len() > MAX_ITEM_LEN_BYTES {
+            return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_ITEM_LEN_BYTES });
+        }
+        if value_len > MAX_ITEM_LEN_BYTES {
+            let reason = format!("{value_len} bytes are more than {MAX_ITEM_LEN_BYTES}");
+            return Err(Error::InvalidArgument { what: "value", reason });
+        }
+        // The last key is in the open block, which is empty only at the start or behind the one that is pending.
+        let last_key = match &self.pending {
+            Some((last_key, _)) if self.block.is_empty() => last_key,
+            _ => self.block.last_key(),
+        };
+        if self.properties.num_entries > 0 && key <= last_key {
+            return Err(Error::OutOfOrder);
+        }
+        let outcome = self.add_checked(key, value);
+        self.note(outcome)
+    }
+
+    fn add_checked(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let value_len = value.map_or(0, <[u8]>::len);
+        if !self.block.is_empty() && self.block.len_bytes_with(key.len(), value_len) > self.options.block_size_bytes {
+            self.end_block()?;
+        }
+        if let Some((last_key, handle)) = self.pending.take() {
+            self.index.add(separator(&last_key, key), handle)?;
+        }
+        if self.properties.num_entries == 0 {
+            self.properties.smallest = key.to_vec();
+        }
+        self.block.add(key, value)?;
+        if let Some(filter) = &mut self.filter {
+            filter.add(key);
+        }
+        self.properties.num_entries += 1;
+        self.properties.num_tombstones += u64::from(value.is_none());
+        self.properties.raw_key_bytes += key.len() as u64;
+        self.properties.raw_value_bytes += value_len as u64;
+        Ok(())
+    }
+
+    /// Keys added so far.
+    #[must_use]
+    pub fn num_entries(&self) -> u64 {
+        self.properties.num_entries
+    }
+
+    /// The length of the data so far, the open block included as it would be without compression.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes + if self.block.is_empty() { 0 } else { self.block.len_bytes() as u64 }
+    }
+
+    /// Writes the rest, makes the file durable and gives it its name, replacing whatever had it.
+    ///
+    /// # Errors
+    /// I/O errors, and `SelfCheckFailed` when the filter denies a key of its own. Unless the last step fails, which is
+    /// the sync of the directory, no file has the name then.
+    pub fn finish(mut self) -> Result<TableSummary> {
+        self.check_usable()?;
+        self.write_rest().map_err(|error| error.in_file(&self.path))?;
+        let temporary = temporary(&self.path);
+        if let Some(mut file) = self.file.take() {
+            file.sync()?;
+        }
+        self.storage.rename(&temporary, &self.path)?;
+        self.renamed = true;
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.storage.sync_dir(parent.unwrap_or(Path::new(".")))?;
+        let properties = std::mem::take(&mut self.properties);
+        Ok(TableSummary {
+            len_bytes: self.len_bytes,
+            num_entries: properties.num_entries,
+            num_tombstones: properties.num_tombstones,
+            smallest: properties.smallest,
+            largest: properties.largest,
+        })
+    }
+
+    /// Everything behind the data.
+    fn write_rest(&mut self) -> Result<()> {
+        if !self.block.is_empty() {
+            self.properties.largest = self.block.last_key().to_vec();
+            self.end_block()?;
+        }
+        if let Some((last_key, handle)) = self.pending.take() {
+            self.index.add(&last_key, handle)?;
+        }
+        let data_len_bytes = self.len_bytes;
+        let (mut filter, mut filter_checksum) = (Handle { offset: data_len_bytes, len_bytes: 0 }, 0);
+        if let Some(builder) = self.filter.take() {
+            let block = builder.finish()?;
+            filter_checksum = filterblock::layout::checksum_of(&block).unwrap_or_default();
+            let padding = data_len_bytes.next_multiple_of(FILTER_ALIGNMENT_BYTES) - data_len_bytes;
+            self.put(&vec![0; usize::try_from(padding).unwrap_or_default()])?;
+            filter = self.put(&block)?;
+        }
+        let index_content = self.index.finish().to_vec();
+        let index = self.put(&index_content)?;
+        let properties_content = self.properties.encode();
+        let properties = self.put(&properties_content)?;
+        let footer = Footer {
+            table_id: self.options.table_id,
+            data_len_bytes,
+            filter,
+            index,
+            properties,
+            file_len_bytes: self.len_bytes + FOOTER_LEN_BYTES as u64,
+            filter_checksum,
+            index_checksum: crc32(&index_content),
+            properties_checksum: crc32(&properties_content),
+        };
+        self.put(&footer.encode())?;
+        self.flush_chunk()
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let offset = self.len_bytes;
+        let (start, options) = (self.chunk.len(), &self.options);
+        let last_key = self.block.last_key().to_vec();
+        let content = self.block.finish();
+        block_trailer::seal(&mut self.chunk, content, options.compression, &options.table_id, offset);
+        let len_bytes = (self.chunk.len() - start) as u64;
+        self.len_bytes += len_bytes;
+        self.pending = Some((last_key, Handle { offset, len_bytes }));
+        self.block.clear();
+        self.properties.num_data_blocks += 1;
+        if self.chunk.len() >= CHUNK_LEN_BYTES { self.flush_chunk() } else { Ok(()) }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<Handle> {
+        let handle = Handle { offset: self.len_bytes, len_bytes: bytes.len() as u64 };
+        self.len_bytes += handle.len_bytes;
+        self.chunk.extend_from_slice(bytes);
+        if self.chunk.len() >= CHUNK_LEN_BYTES {
+            self.flush_chunk()?;
+        }
+        Ok(handle)
+    }
+
+    fn flush_chunk(&mut self) -> Result<()> {
+        if let Some(file) = &mut self.file {
+            file.write_all(&self.chunk)?;
+        }
+        self.chunk.clear();
+        Ok(())
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        match &self.failure {
+            None => Ok(()),
+            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }.in_file(&self.path)),
+        }
+    }
+
+    fn note(&mut self, outcome: Result<()>) -> Result<()> {
+        if let Err(error) = &outcome {
+            self.failure = Some(error.to_string());
+        }
+        outcome.map_err(|error| error.in_file(&self.path))
+    }
+}
+
+impl Drop for TableWriter<'_> {
+    fn drop(&mut self) {
+        if !self.renamed {
+            self.file = None;
+            // Whoever drops a writer has no use for this error; the leftover is harmless and cleaned up by its name.
+            let _ = self.storage.remove(&temporary(&self.path));
+        }
+    }
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(".tmp");
+    PathBuf::from(name)
+}

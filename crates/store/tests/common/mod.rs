@@ -1,0 +1,108 @@
+//! What the tests of the store share: random numbers from a seed, and files changed behind the store's back.
+#![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
+
+#[path = "../../../../tests/common/random.rs"]
+mod random;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use filterblock_store::storage::{Memory, Storage};
+use filterblock_store::{Db, Error, Options};
+
+pub use random::Random;
+
+/// Where the stores in memory lie.
+pub const DIR: &str = "/store";
+
+/// Options for a store in `storage` that does nothing of its own accord.
+pub fn quiet(storage: &(impl Storage + Clone + 'static)) -> Options {
+    Options { storage: Arc::new(storage.clone()), auto_compaction: false, hash_seed: Some(7), ..Options::default() }
+}
+
+pub fn key(i: u64) -> Vec<u8> {
+    format!("key{i:06}").into_bytes()
+}
+
+/// A store of `tables` tables in level 0, each with the keys `i * tables + n`, closed again.
+pub fn make_store(storage: &Memory, tables: u64, keys_per_table: u64) {
+    let db = Db::open(DIR, quiet(storage)).unwrap();
+    for n in 0..tables {
+        for i in 0..keys_per_table {
+            db.put(&key(i * tables + n), &key(i * tables + n)).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+}
+
+/// The store's files of a kind, by the end or the start of their names.
+pub fn files(storage: &dyn Storage, dir: &Path, kind: &str) -> Vec<PathBuf> {
+    let names = storage.list(dir).unwrap();
+    let is_kind = |name: &String| name.ends_with(kind) || name.starts_with(kind);
+    names.into_iter().filter(is_kind).map(|name| dir.join(name)).collect()
+}
+
+/// Removes the manifests and the name of the one in force.
+pub fn forget_manifest(storage: &dyn Storage) {
+    for kind in ["MANIFEST-", "CURRENT"] {
+        files(storage, Path::new(DIR), kind).iter().for_each(|path| storage.remove(path).unwrap());
+    }
+}
+
+pub fn replace(storage: &dyn Storage, path: &Path, content: &[u8]) {
+    if storage.exists(path).unwrap() {
+        storage.remove(path).unwrap();
+    }
+    let mut file = storage.create(path).unwrap();
+    file.write_all(content).unwrap();
+    file.sync().unwrap();
+}
+
+pub fn change(storage: &dyn Storage, path: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
+    let mut content = storage.read(path).unwrap();
+    edit(&mut content);
+    replace(storage, path, &content);
+}
+
+/// Removes the logs before the youngest: a flush that has just ended may not have come to it.
+pub fn remove_flushed_logs(storage: &dyn Storage) {
+    let mut logs = files(storage, Path::new(DIR), ".log");
+    logs.sort();
+    logs.pop();
+    logs.iter().for_each(|path| storage.remove(path).unwrap());
+}
+
+/// Cuts the last record off the bytes of a log or manifest, so that nothing shows that it was there.
+pub fn cut_last_record(bytes: &mut Vec<u8>) {
+    let (mut offset, mut last) = (48, 48);
+    while let Some(len) = bytes.get(offset..).and_then(<[u8]>::first_chunk) {
+        last = offset;
+        offset += 24 + u32::from_le_bytes(*len) as usize;
+    }
+    bytes.truncate(last);
+}
+
+/// A second file system with the same files in `DIR`: what a crash at this moment would leave, were all of it durable.
+pub fn image(storage: &Memory) -> Memory {
+    let copy = Memory::new();
+    copy.create_dir_all(Path::new(DIR)).unwrap();
+    for name in storage.list(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(name);
+        // It may have gone since it was listed.
+        if let Ok(content) = storage.read(&path) {
+            replace(&copy, &path, &content);
+        }
+    }
+    copy
+}
+
+/// Asserts that an error's message begins with the file it is about.
+pub fn assert_names(error: &Error, path: &Path) {
+    let message = error.to_string();
+    assert!(message.starts_with(&format!("{}: ", path.display())), "{message} does not name {}", path.display());
+}
+
+pub fn scan_all(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
+    db.scan(..).map(Result::unwrap).collect()
+}

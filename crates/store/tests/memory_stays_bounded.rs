@@ -1,0 +1,123 @@
+//! A store that is larger than its bound is loaded, compacted, scanned, recovered and repaired within the memory that
+//! docs/DESIGN.md states; all threads are counted. One test, because the count is that of the process.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+#[path = "../../../tests/allocation/of_process.rs"]
+mod allocation;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use allocation::{LIVE, PEAK};
+use filterblock_store::lsm::{Durability, RepairMode, WriteBatch};
+use filterblock_store::{Db, Options};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// The most memory held at once during `act`, beyond what was held before.
+fn peak_of<T>(what: &str, bound: usize, act: impl FnOnce() -> T) -> T {
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let result = act();
+    let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    println!("{what}: {} KiB of {} KiB", peak / KIB, bound / KIB);
+    assert!(peak <= bound, "{what}: {peak} bytes, and the bound is {bound}");
+    result
+}
+
+const WRITE_BUFFER: usize = MIB;
+const WAITING: usize = 2;
+const TABLE: usize = 2 * MIB;
+const KEYS: u64 = 300_000;
+const VALUE: usize = 120;
+
+fn options() -> Options {
+    Options {
+        write_buffer_bytes: WRITE_BUFFER,
+        max_waiting_buffers: WAITING,
+        table_size_bytes: TABLE as u64,
+        level_base_bytes: 8 * MIB as u64,
+        ..Options::default()
+    }
+}
+
+fn key(i: u64) -> Vec<u8> {
+    format!("key{:012}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).into_bytes()
+}
+
+fn len_of(dir: &Path, end: &str) -> usize {
+    let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+    entries
+        .filter(|entry| entry.file_name().to_str().unwrap().ends_with(end))
+        .map(|entry| entry.metadata().unwrap().len() as usize)
+        .sum()
+}
+
+#[test]
+fn loading_compaction_scans_recovery_and_repair_stay_within_the_stated_bound() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path();
+    // As docs/DESIGN.md has them: one more buffer is being written to a table while the next fills, and the arrays behind
+    // a buffer grow by doubling.
+    let buffers = 2 * (WAITING + 2) * WRITE_BUFFER;
+    // Filters of all tables: sixteen bits a key at most.
+    let filters = KEYS as usize * 2;
+    // One table in the making: hashes, index, filter; a chunk; a block of each table that is merged.
+    let keys_of_table = 2 * TABLE / VALUE;
+    let table = 16 * keys_of_table + TABLE / 16 + MIB;
+    // Indexes of the tables in use, and what belongs to each table.
+    let indexes = KEYS as usize * (VALUE + 20) / 4096 * 64 + 256 * KIB;
+    let bound = buffers + filters + table + indexes;
+    let db = peak_of("loading, with flushes and compactions", bound, || {
+        let db = Db::open(dir, options()).unwrap();
+        (0..KEYS).for_each(|i| db.put(&key(i), &[b'v'; VALUE]).unwrap());
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        db
+    });
+    let size = len_of(dir, ".sst");
+    println!("the store has {} KiB", size / KIB);
+    assert!(size > 2 * bound, "{size} bytes prove nothing about a bound of {bound}");
+    peak_of("a compaction of everything", table + indexes + filters + WRITE_BUFFER, || db.compact_range(..).unwrap());
+    // A block, and a key, of each table of level 0 and each level, at both ends.
+    let scan = 2 * (20 + 7) * (2 * 4096 + KIB) + indexes;
+    peak_of("a scan of everything", scan, || assert_eq!(db.scan(..).map(Result::unwrap).count(), KEYS as usize));
+    peak_of("the same backwards", scan, || assert_eq!(db.scan(..).rev().map(Result::unwrap).count(), KEYS as usize));
+    peak_of("verification", scan + WRITE_BUFFER + filters, || assert!(db.verify().unwrap().is_sound()));
+    let mut batch = WriteBatch::new();
+    (0..4_500).for_each(|i| db.put(&key(KEYS + i), &[b'v'; VALUE]).unwrap());
+    batch.put(b"last", b"").unwrap();
+    db.write_with(batch, Durability::Sync).unwrap();
+    // What a kill leaves: the files as they are while the store is open.
+    let killed = temporary.path().join("killed");
+    std::fs::create_dir(&killed).unwrap();
+    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
+        std::fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
+    }
+    db.close().unwrap();
+    let log = len_of(&killed, ".log");
+    assert!(log > WRITE_BUFFER / 2, "{log}");
+    let recovered = peak_of("recovery", log + 3 * WRITE_BUFFER + filters + table + indexes, || {
+        Db::open(&killed, Options { auto_compaction: false, ..options() }).unwrap()
+    });
+    assert_eq!(recovered.get(&key(KEYS + 4_499)).unwrap().unwrap().len(), VALUE);
+    recovered.close().unwrap();
+    for entry in std::fs::read_dir(&killed).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let name = entry.file_name().into_string().unwrap();
+        if name.starts_with("MANIFEST") || name == "CURRENT" {
+            std::fs::remove_file(&path).unwrap();
+        } else if name.ends_with(".sst") {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[100] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    // One table at a time, whole; then as recovery.
+    let repair = 2 * TABLE + 2 * table + 2 * WRITE_BUFFER + filters + indexes + MIB;
+    let report = peak_of("repair, each table damaged and no manifest", repair, || {
+        Db::repair(&killed, options(), RepairMode::Write).unwrap()
+    });
+    assert!(report.tables_rewritten > 10 && report.entries > KEYS * 95 / 100, "{report:?}");
+}

@@ -1,0 +1,157 @@
+//! Numbered steps of writers, known both to the process that does them and to the one that judges what it left.
+#![allow(dead_code, reason = "no test file uses all of it")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use filterblock_store::lsm::{Durability, WriteBatch};
+use filterblock_store::{Db, Options, Result};
+
+use crate::common::{self, Random};
+
+/// Keys of each writer; each step writes a few of them, so that most are overwritten and deleted many times.
+const KEYS: u64 = 40;
+
+/// Tells a process of this very program what to do; see [`this_program`].
+const ORDER: &str = "FILTERBLOCK_TEST_ORDER";
+
+fn key(writer: u64, i: u64) -> Vec<u8> {
+    format!("w{writer}-{i:03}").into_bytes()
+}
+
+/// What step `step` of a writer writes.
+fn writes_of(writer: u64, step: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let mut random = Random(writer << 32 | step);
+    let count = if random.below(3) == 0 { 2 + random.below(6) } else { 1 };
+    let mut writes: Vec<_> = (0..count)
+        .map(|_| {
+            let key = key(writer, random.below(KEYS));
+            let long = vec![b'v'; random.below(200) as usize];
+            let value = [step.to_le_bytes().as_slice(), &long].concat();
+            (key, (random.below(4) != 0).then_some(value))
+        })
+        .collect();
+    // Every step leaves its number: how many steps a store holds can be read from it.
+    writes.push((format!("w{writer}-steps").into_bytes(), Some(step.to_le_bytes().to_vec())));
+    writes
+}
+
+pub fn do_step(db: &Db, writer: u64, step: u64) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    for (key, value) in writes_of(writer, step) {
+        match value {
+            Some(value) => batch.put(&key, &value)?,
+            None => batch.delete(&key)?,
+        }
+    }
+    db.write(batch)
+}
+
+pub fn steps_in(db: &Db, writer: u64) -> Result<u64> {
+    let steps = db.get(format!("w{writer}-steps").as_bytes())?;
+    Ok(steps.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap())))
+}
+
+/// What the first steps of a writer add up to.
+#[derive(Debug, Clone, Default)]
+pub struct Content {
+    writer: u64,
+    pub steps: u64,
+    pub entries: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Content {
+    pub fn none(writer: u64) -> Self {
+        Self { writer, ..Self::default() }
+    }
+
+    pub fn of(writer: u64, steps: u64) -> Self {
+        let mut content = Self::none(writer);
+        content.advance(steps);
+        content
+    }
+
+    pub fn advance(&mut self, steps: u64) {
+        for (key, value) in (self.steps + 1..=steps).flat_map(|step| writes_of(self.writer, step)) {
+            match value {
+                Some(value) => self.entries.insert(key, value),
+                None => self.entries.remove(&key),
+            };
+        }
+        self.steps = self.steps.max(steps);
+    }
+}
+
+/// Compares an open store with its writers' steps: whole steps, in order, at least as many as before, and nothing else:
+/// no half batch, nothing deleted that came back. `contents` become what the store holds.
+pub fn judge(db: &Db, contents: &mut [Content], what: &str) {
+    for content in &mut *contents {
+        let (found, floor) = (steps_in(db, content.writer).unwrap(), content.steps);
+        assert!(found >= floor, "{what}: writer {} has {found} steps, {floor} were acknowledged", content.writer);
+        content.advance(found);
+    }
+    let expected: BTreeMap<_, _> = contents.iter().flat_map(|content| content.entries.clone()).collect();
+    let found: BTreeMap<_, _> = common::scan_all(db).into_iter().collect();
+    assert_eq!(found, expected, "{what}");
+    for (key, i) in contents.iter().flat_map(|content| (0..KEYS).map(|i| (key(content.writer, i), i))) {
+        assert_eq!(db.get(&key).unwrap().as_ref(), expected.get(&key), "{what}: get of {i} and the scan differ");
+    }
+    assert!(db.verify().unwrap().is_sound(), "{what}");
+}
+
+/// Options under which the least is written before something is flushed or merged.
+pub fn small(durability: Durability) -> Options {
+    Options {
+        durability,
+        write_buffer_bytes: 16 << 10,
+        table_size_bytes: 16 << 10,
+        level_base_bytes: 32 << 10,
+        l0_compaction_trigger: 2,
+        ..Options::default()
+    }
+}
+
+/// The same, with nothing flushed or merged unless somebody asks for it.
+pub fn small_and_quiet(durability: Durability) -> Options {
+    Options { auto_compaction: false, write_buffer_bytes: 1 << 20, ..small(durability) }
+}
+
+pub fn durability_of(name: &str) -> Durability {
+    if name == "sync" { Durability::Sync } else { Durability::Buffered }
+}
+
+/// A command that runs one test of this program, which then finds its `order` (see [`order`]), by way of `wrapper`: a
+/// program and its arguments, or none.
+pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let mut command = match wrapper {
+        [] => Command::new(program),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+    };
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ORDER, order);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// The order that another process of this program gave: its first word and a directory.
+pub fn order() -> Option<(String, std::path::PathBuf)> {
+    let order = std::env::var(ORDER).ok()?;
+    let (word, dir) = order.split_once(':').unwrap();
+    Some((word.to_owned(), Path::new(dir).to_path_buf()))
+}
+
+/// One line on the standard error. One write of one line to a pipe is whole or absent; whether it can be written is of
+/// no matter here.
+pub fn say(line: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
+}
+
+/// Says, past the capture of test output, that something was not tried.
+pub fn skip(test: &str, why: &str) {
+    say(&format!("skipped: {test}: {why}"));
+}
