@@ -135,7 +135,7 @@ fn holds_what_it_is_there_for(name: &str) {
     assert!(in_log.windows(7).any(|window| window == b"log 35 "));
 }
 
-/// Makes what is missing: `cargo test --features lsm --test golden_stores_stay_readable -- --ignored`.
+/// Makes what is missing: `cargo test -p filterblock-store --test golden_stores_stay_readable -- --ignored`.
 #[test]
 #[ignore = "writes stores in tests/golden, and only those that are not there"]
 fn make_missing_golden_stores() {
