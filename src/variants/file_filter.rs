@@ -21,8 +21,8 @@
 //!   so that neither a rename nor the removal of a lock file lets a second writer in. A replacement is locked before it
 //!   gets the name. Symbolic links to the file are followed first. After a hard link, `clear` and `intersect_with` leave the
 //!   other name with the old filter.
-//! * A sync checks that the file is still its own: same length, header and state as last written, and on Unix the same
-//!   device and inode under the file's name. Otherwise the sync fails ([`Error::Displaced`]), and `clear` and
+//! * A sync checks that the file is still its own: same length and header, the state that this writer last wrote, and on
+//!   Unix the same device and inode under the file's name. Otherwise the sync fails ([`Error::Displaced`]), and `clear` and
 //!   `intersect_with` change nothing. A file that was only moved is written to all the same.
 //! * Readers take no lock. A page that is read while it is written may count as damaged for that reader.
 //! * The header is 512 bytes that are written once; if they do not hold, opening is an error.

@@ -80,7 +80,7 @@ impl Header {
         self.num_pages().checked_add(FIRST).and_then(|pages| pages.checked_mul(PAGE_LEN_BYTES as u64))
     }
 
-    pub(super) fn encode(&self) -> Page {
+    fn encode(&self) -> Page {
         let mut content = MAGIC.to_vec();
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
         content.extend_from_slice(&[VERSION, self.shape.probes as u8, 0, 0, 0, 0, 0, 0]);
@@ -90,7 +90,7 @@ impl Header {
         seal(OF_HEADER, 0, &content)
     }
 
-    fn decode(page: &Page) -> Result<Self> {
+    pub(super) fn decode(page: &Page) -> Result<Self> {
         let mut cursor = Cursor::new(page, 0);
         if cursor.take_array(Field::Magic)? != MAGIC {
             return Err(Error::Corrupt { field: Field::Magic, offset: 0 });

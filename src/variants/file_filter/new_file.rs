@@ -1,6 +1,6 @@
 //! New files of filters: they get their names when they are whole, and leave nothing when they fail.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
@@ -26,16 +26,10 @@ impl NewFile {
         bloom: &Bloom,
     ) -> Result<Self> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
-        // Created exclusively, which follows no link. The name is short whatever the filter's is.
+        // The name is short whatever the filter's is.
         let mut builder = tempfile::Builder::new();
         builder.prefix(".filterblock-").suffix(".tmp");
-        #[cfg(unix)]
-        if replaced.is_none() {
-            // What a plain create would ask for; the umask takes its part away.
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
-        let new = builder.tempfile_in(dir_of(path)).map_err(in_file)?;
+        let new = builder.make_in(dir_of(path), |name| create(name, replaced.is_some())).map_err(in_file)?;
         let file = new.as_file();
         // Before it has a name that others know: there is no moment in which they could lock it.
         try_lock_filter(file, path)?;
@@ -61,15 +55,29 @@ impl NewFile {
 
     /// Gives the file a name that another has, which loses it. After an error, whose name it is is not known.
     pub(super) fn publish_over(self, path: &Path) -> Result<Locked> {
-        let renamed = self.0.persist(path).map(Locked::already).map_err(|refused| refused.error);
-        let synced = renamed.and_then(|file| sync_dir(path).map(|()| file));
-        synced.map_err(|error| Error::from(error).in_file(path))
+        let (file, name) = self.0.into_parts();
+        let file = Locked::already(file);
+        // Windows refuses the crate's own way of renaming, `persist`, for a file that is open, as its writer has it.
+        let renamed = fs::rename(&name, path).and_then(|()| sync_dir(path));
+        renamed.map(|()| file).map_err(|error| Error::from(error).in_file(path))
     }
 
     #[cfg(test)]
     pub(super) fn path(&self) -> &Path {
         self.0.path()
     }
+}
+
+/// Creates a file where nothing is, not even a link; a private one is its user's alone.
+fn create(path: &Path, is_private: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    if is_private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    let _ = is_private;
+    options.open(path)
 }
 
 /// A link that leads nowhere is there, too.

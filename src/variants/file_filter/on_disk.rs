@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, Page, STATE_OFFSET, WORDS_PER_PAGE};
+use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, STATE_OFFSET, WORDS_PER_PAGE};
 use super::lock::{Locked, NameLock, is_at};
 use super::new_file::{NewFile, check_absent, dir_of};
 use crate::error::{Error, Result};
@@ -20,41 +20,17 @@ pub(super) struct Writer {
     path: PathBuf,
     file: Locked,
     header: Header,
-    /// What the state page says; `None` if nobody knows.
+    /// What this writer made durable in the state page; `None` if nobody knows what it says.
     state: Option<Length>,
-    /// The first pages of the file, by which its writer knows it.
-    head: Head,
     /// Why nothing is written any more.
     poisoned: Option<String>,
     _lock: NameLock,
 }
 
-/// The header and the state, the latter unless a write of it failed.
-#[derive(Debug)]
-struct Head(Page, Option<Page>);
-
-impl Head {
-    fn of_new(header: &Header, length: Length) -> Self {
-        Self(header.encode(), Some(layout::state_page(header.id, length)))
-    }
-
-    fn read(mut file: &File) -> io::Result<Self> {
-        let (mut header, mut state) = ([0; PAGE_LEN_BYTES], [0; PAGE_LEN_BYTES]);
-        file.seek(SeekFrom::Start(0))?;
-        file.read_exact(&mut header)?;
-        file.read_exact(&mut state)?;
-        Ok(Self(header, Some(state)))
-    }
-
-    fn is_as(&self, found: &Self) -> bool {
-        self.0 == found.0 && (self.1.is_none() || self.1 == found.1)
-    }
-}
-
 impl Writer {
-    fn new(path: PathBuf, file: Locked, header: Header, head: Head, mut lock: NameLock) -> Self {
+    fn new(path: PathBuf, file: Locked, header: Header, state: Option<Length>, mut lock: NameLock) -> Self {
         lock.keep();
-        Self { path, file, header, state: None, head, poisoned: None, _lock: lock }
+        Self { path, file, header, state, poisoned: None, _lock: lock }
     }
 
     /// Opens the file at `path`, and gives what it holds.
@@ -68,9 +44,9 @@ impl Writer {
             return Err(Error::Locked);
         }
         let image = read(file.file())?;
-        let head = Head::read(file.file())?;
         let header = image.header;
-        Ok((image, Self::new(place, file, header, head, lock)))
+        // What the file shows of its state may not be on the disk.
+        Ok((image, Self::new(place, file, header, None, lock)))
     }
 
     /// Makes a file at `path`, where none is: whole or not at all.
@@ -80,7 +56,7 @@ impl Writer {
         let lock = NameLock::take(&place)?;
         check_absent(&place)?;
         let file = NewFile::write(&place, None, header, length, bloom)?.publish(&place)?;
-        Ok(Self::new(place, file, *header, Head::of_new(header, length), lock))
+        Ok(Self::new(place, file, *header, Some(length), lock))
     }
 
     /// Writes pages of bits, as they are now, and then the length: a length that counts keys whose bits are not there would
@@ -90,10 +66,9 @@ impl Writer {
         if !pages.is_empty() || self.state != Some(length) {
             self.state = None;
             self.write_pages(pages, bloom)?;
-            self.head.1 = None;
             self.write_at(&layout::state_page(self.header.id, length), STATE_OFFSET)?;
             self.file.file().sync_data()?;
-            (self.state, self.head) = (Some(length), Head::of_new(&self.header, length));
+            self.state = Some(length);
         }
         // Afterwards: a file that is moved before is written to all the same, so that the keys are where it went.
         self.check_name()
@@ -143,7 +118,6 @@ impl Writer {
         match new.publish_over(&self.path) {
             Ok(file) => {
                 (self.file, self.header, self.state) = (file, *header, Some(length));
-                self.head = Head::of_new(header, length);
                 Ok(())
             }
             // Which file has the name, now or after a crash, is not known: what is written to either may be lost.
@@ -160,18 +134,28 @@ impl Writer {
         std::mem::replace(&mut self.file, file)
     }
 
-    /// Whether the file is as this writer left it, as far as its length and head tell: a writer must not add its pages to
-    /// those of another filter, nor to an older copy, which lacks keys that were synced.
+    /// Whether the file is as this writer left it, as far as its length, header and state tell: a writer must not add its
+    /// pages to those of another filter, nor to an older copy, which lacks keys that were synced.
     fn check(&self) -> Result<()> {
         if let Some(reason) = &self.poisoned {
             return Err(Error::Poisoned { reason: reason.clone() });
         }
-        let file = self.file.file();
-        let is_whole = self.header.file_len_bytes() == Some(file.metadata()?.len());
-        match is_whole && self.head.is_as(&Head::read(file)?) {
+        let is_whole = self.header.file_len_bytes() == Some(self.file.file().metadata()?.len());
+        match is_whole && self.is_head_ours()? {
             true => Ok(()),
             false => Err(Error::Displaced { reason: "was cut or overwritten" }),
         }
+    }
+
+    fn is_head_ours(&self) -> Result<bool> {
+        let mut file = self.file.file();
+        let (mut header, mut state) = ([0; PAGE_LEN_BYTES], [0; PAGE_LEN_BYTES]);
+        file.seek(SeekFrom::Start(0))?;
+        file.read_exact(&mut header)?;
+        file.read_exact(&mut state)?;
+        let id = self.header.id;
+        let is_state_ours = self.state.is_none_or(|length| state == layout::state_page(id, length));
+        Ok(is_state_ours && Header::decode(&header).is_ok_and(|found| found.id == id))
     }
 
     /// Whether the file has its name still: whoever opens the filter would find another one, or none.
