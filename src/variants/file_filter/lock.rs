@@ -19,9 +19,16 @@ impl Locked {
         try_lock(&file, path).map(|()| Self(file))
     }
 
-    /// Locks a file of a filter, where that lets others read it.
+    /// Locks a filter's file, which was opened at `path`, where that lets others read it.
     pub(super) fn of_filter(file: File, path: &Path) -> Result<Self> {
-        try_lock_filter(&file, path).map(|()| Self(file))
+        try_lock_filter(&file, path)?;
+        let file = Self(file);
+        // A writer replaced the file between its opening and its locking, and its lock went over to the new one.
+        match is_at(&file.0, path) {
+            Ok(true) => Ok(file),
+            Ok(false) => Err(Error::Locked.in_file(path)),
+            Err(error) => Err(Error::from(error).in_file(path)),
+        }
     }
 
     /// A file whose lock [`try_lock_filter`] took.

@@ -38,11 +38,7 @@ impl Writer {
         let place = path.canonicalize()?;
         let lock = NameLock::take(&place)?;
         let file = OpenOptions::new().read(true).write(true).open(&place)?;
-        let file = Locked::of_filter(file, path)?;
-        // A writer replaced the file between its opening and its locking, and its lock went over to the new one.
-        if !is_at(file.file(), &place)? {
-            return Err(Error::Locked);
-        }
+        let file = Locked::of_filter(file, &place)?;
         let image = read(file.file())?;
         let header = image.header;
         // What the file shows of its state may not be on the disk.

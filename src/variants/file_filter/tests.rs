@@ -66,6 +66,20 @@ fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
 }
 
+/// Another writer replaces the file between its opening and its locking: what is locked then is no filter any more.
+#[cfg(unix)]
+#[test]
+fn a_file_that_lost_its_name_before_its_lock_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+    let opened = File::options().read(true).write(true).open(&path).unwrap();
+    filter.clear().unwrap();
+    assert!(matches!(Locked::of_filter(opened, &path).unwrap_err().root(), Error::Locked));
+    filter.close().unwrap();
+    assert!(Locked::of_filter(File::open(&path).unwrap(), &path).is_ok());
+}
+
 /// Each key that is counted set a bit that was not set.
 #[test]
 fn a_count_of_more_keys_than_bits_is_damage() {
