@@ -11,6 +11,12 @@ use filterblock::variants::{FileFilter, Membership};
 use filterblock::{Error, HashSeed};
 use tempfile::TempDir;
 
+/// Puts something at the first path; the second is that of a file it may need.
+type Put = fn(&Path, &Path);
+
+/// Changes the content of the file at the path.
+type Cut = fn(&Path);
+
 fn dir() -> (TempDir, PathBuf) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("filter");
@@ -126,7 +132,7 @@ fn a_hard_link_lets_no_second_writer_in() {
 /// The file is moved away, and something else may take its place; later the file is put back.
 #[test]
 fn a_file_taken_from_its_writer_is_an_error_at_sync() {
-    let taken: [(&str, fn(&Path, &Path)); 6] = [
+    let taken: [(&str, Put); 6] = [
         ("nothing", |_, _| ()),
         ("a copy", |path, kept| assert!(fs::copy(kept, path).unwrap() > 0)),
         ("another filter", |path, _| fs::write(path, b"another").unwrap()),
@@ -186,7 +192,7 @@ fn a_renamed_directory_is_an_error_at_sync() {
 
 #[test]
 fn a_file_cut_under_its_writer_is_an_error_at_sync() {
-    let cuts: [(&str, fn(&Path)); 5] = [
+    let cuts: [(&str, Cut); 5] = [
         ("cut", |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1_024).unwrap()),
         ("emptied", |path| fs::write(path, b"").unwrap()),
         ("longer", |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 16).unwrap()),

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 
 const VICTIM: &[u8] = b"a file of someone else";
 
+/// Puts something at the first path; the second is that of a file it may need.
+type Put = fn(&Path, &Path);
+
 fn dir() -> (TempDir, PathBuf) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("filter");
@@ -33,7 +36,7 @@ fn names(dir: &Path) -> Vec<String> {
 /// Whatever has a name that a temporary file might have.
 #[test]
 fn a_file_beside_a_filter_is_left_alone() {
-    let things: [(&str, fn(&Path, &Path)); 5] = [
+    let things: [(&str, Put); 5] = [
         ("a file", |place, _| fs::write(place, VICTIM).unwrap()),
         ("a link", |place, victim| symlink(victim, place).unwrap()),
         ("a hard link", |place, victim| fs::hard_link(victim, place).unwrap()),
