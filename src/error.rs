@@ -134,6 +134,12 @@ pub enum Error {
     },
     /// A filter was to be changed that was opened for reading only.
     ReadOnly,
+    /// Someone moved, removed, replaced, cut or overwrote the file of a filter that is open for writing. Keys inserted
+    /// since it was opened may be in memory only.
+    Displaced {
+        /// What happened to the file.
+        reason: &'static str,
+    },
     /// Nobody knows how many keys were added.
     LengthUnknown {
         /// Why.
@@ -237,6 +243,11 @@ impl fmt::Display for Error {
                 write!(f, "the filters do not go together: {what} {left} in the first, {right} in the second")
             }
             Self::ReadOnly => write!(f, "the filter was opened for reading only"),
+            Self::Displaced { reason } => write!(
+                f,
+                "the filter's file {reason} while it was open for writing, and keys may be in memory only; put the file \
+                 back and sync again, or copy the filter to a new file"
+            ),
             Self::LengthUnknown { reason } => write!(f, "the number of keys is unknown: {reason}"),
         }
     }

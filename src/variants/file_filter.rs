@@ -11,13 +11,20 @@
 //! * A page that does not hold (torn within, rotten, lost) is taken for all ones when the file is opened, and counted
 //!   ([`FileFilter::damaged_pages`]): 4,032 bits more than there were, false positives and no false negative.
 //! * What takes bits away ([`clear`](FileFilter::clear), [`intersect_with`](FileFilter::intersect_with)) writes a new file
-//!   beside, syncs it and renames it: afterwards there is the old filter or the new one, never a mix.
+//!   beside, syncs it and renames it: afterwards there is the old filter or the new one, never a mix. The new file has
+//!   a random name, `.filterblock-*.tmp`, and is removed if anything fails. After a crash it may be left over; remove it
+//!   when no process writes to a filter in that directory.
 //! * A sync that fails forgets nothing: the next one writes the same pages again, and more. Bits that are found when the
 //!   file is opened may be such that no disk has them (after a sync that failed a system shows them all the same), so a
 //!   key writes its pages once, even if all of its bits were there.
-//! * Two writers would lose each other's bits: who opens for writing locks `PATH.lock`, a file that stays; symbolic links
-//!   are followed first, and hard links must not be made. Who reads needs no lock; a page that is read while it is
-//!   written may count as damaged for that reader. A new file is made as `PATH.new`.
+//! * Two writers would lose each other's bits. A writer locks `PATH.lock`, a file that stays, and on Unix the file itself,
+//!   so that neither a rename nor the removal of a lock file lets a second writer in. A replacement is locked before it
+//!   gets the name. Symbolic links to the file are followed first. After a hard link, `clear` and `intersect_with` leave the
+//!   other name with the old filter.
+//! * A sync checks that the file is still its own: same length and header, the state that this writer last wrote, and on
+//!   Unix the same device and inode under the file's name. Otherwise the sync fails ([`Error::Displaced`]), and `clear` and
+//!   `intersect_with` change nothing. A file that was only moved is written to all the same.
+//! * Readers take no lock. A page that is read while it is written may count as damaged for that reader.
 //! * The header is 512 bytes that are written once; if they do not hold, opening is an error.
 //!
 //! Bits are in memory, not in a map of the file: the kernel writes mapped pages when it likes, half changed and without
@@ -32,6 +39,8 @@ mod base64;
 mod combine;
 mod describe;
 mod layout;
+mod lock;
+mod new_file;
 mod on_disk;
 
 use std::path::{Path, PathBuf};
@@ -39,7 +48,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use layout::{Header, Image, Length, WORDS_PER_PAGE};
-use on_disk::{Lock, Writer};
+use on_disk::Writer;
 
 use super::shape::Shape;
 use super::{Bloom, Membership};
@@ -97,7 +106,7 @@ impl FileFilter {
     ///
     /// # Errors
     /// When the file exists or cannot be made; [`Error::Locked`]; [`Error::InvalidArgument`] unless there is a key and
-    /// `0 < rate < 1`; [`Error::TooLarge`].
+    /// `0 < rate < 1`; [`Error::TooLarge`]. After an error no file is left.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
@@ -111,10 +120,7 @@ impl FileFilter {
     /// that was cut or grew, or is something else; [`Error::Unsupported`] for a newer version. A damaged page is no error.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let place = on_disk::found(path)?;
-        let lock = Lock::take(&place)?;
-        let (image, file) = on_disk::load(&place, true).map_err(|error| error.in_file(path))?;
-        let writer = Writer::new(place, file, lock);
+        let (image, writer) = Writer::open(path).map_err(|error| error.in_file(path))?;
         Self::of_image(path, image, Some(writer), FOUND)
     }
 
@@ -124,18 +130,17 @@ impl FileFilter {
     /// As [`FileFilter::open`], but for the lock.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let (image, _) = on_disk::load(path, false).map_err(|error| error.in_file(path))?;
+        let image = on_disk::load(path).map_err(|error| error.in_file(path))?;
         Self::of_image(path, image, None, FOUND)
     }
 
     fn make(path: &Path, header: Header, length: Length, bloom: Bloom) -> Result<Self> {
-        let place = on_disk::to_be_made(path)?;
-        let lock = Lock::take(&place)?;
-        on_disk::check_absent(&place)?;
         let header = Header { id: layout::new_id(), ..header };
-        let file = on_disk::replace(&place, &header, length, &bloom)?;
-        let writer = Writer::new(place, file, lock);
-        Self::of_image(path, Image { header, length, bloom, damaged_pages: 0 }, Some(writer), CLEAN)
+        // Last, as it leaves a file.
+        let mut made = Self::of_image(path, Image { header, length, bloom, damaged_pages: 0 }, None, CLEAN)?;
+        let writer = Writer::create(path, &header, length, &made.bloom).map_err(|error| error.in_file(path))?;
+        made.writer = Some(Mutex::new(writer));
+        Ok(made)
     }
 
     fn of_image(path: &Path, image: Image, writer: Option<Writer>, mark: u8) -> Result<Self> {
@@ -199,8 +204,9 @@ impl FileFilter {
     /// Makes all keys durable whose insertion was done before.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; when a write or sync fails: then some of the keys may be in the file, and another call writes
-    /// all of them again.
+    /// [`Error::ReadOnly`]; [`Error::Displaced`] when someone moved, removed, replaced, cut or overwrote the file, also
+    /// when nothing is to be written; when a write or sync fails. Then some of the keys may be in the file, and another
+    /// call writes all of them again.
     pub fn sync(&self) -> Result<()> {
         let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
         let (pages, length) = {
@@ -210,7 +216,7 @@ impl FileFilter {
             let taken = self.marks.iter().enumerate().filter(|(_, mark)| is_taken(mark).is_ok());
             (taken.map(|(index, _)| index).collect::<Vec<_>>(), self.length())
         };
-        let written = writer.write(self.header.id, &pages, length, &self.bloom);
+        let written = writer.write(&pages, length, &self.bloom);
         if written.is_err() {
             pages.iter().for_each(|&index| self.mark(index, false));
         }

@@ -74,7 +74,8 @@ impl FileFilter {
     /// of keys is not known from then on.
     ///
     /// # Errors
-    /// As [`FileFilter::union_with`]; when a write, sync or rename fails: nothing is changed. After a rename
+    /// As [`FileFilter::union_with`]; [`Error::Displaced`] as for [`sync`](Self::sync); when a write, sync or rename fails:
+    /// nothing is changed, and no new file is left. After a rename
     /// that fails nothing more is written until the file is opened again ([`Error::Poisoned`]): which file has the name is
     /// not known.
     pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
@@ -95,7 +96,7 @@ impl FileFilter {
         let header = Header { id: layout::new_id(), ..self.header };
         let writer = self.writer.as_mut().ok_or_else(|| Error::ReadOnly.in_file(&self.path))?;
         let writer = writer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        writer.replace(&header, length, &bloom)?;
+        writer.replace(&header, length, &bloom).map_err(|error| error.in_file(&self.path))?;
         (self.header, self.bloom, self.damaged_pages) = (header, bloom, 0);
         self.marks.iter_mut().for_each(|mark| *mark.get_mut() = CLEAN);
         *self.added.get_mut() = 0;

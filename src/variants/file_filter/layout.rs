@@ -75,6 +75,11 @@ impl Header {
         self.shape.cells.div_ceil(WORDS_PER_PAGE as u64 * 64)
     }
 
+    /// The length of the whole file; `None` for one that no file can have.
+    pub(super) fn file_len_bytes(&self) -> Option<u64> {
+        self.num_pages().checked_add(FIRST).and_then(|pages| pages.checked_mul(PAGE_LEN_BYTES as u64))
+    }
+
     fn encode(&self) -> Page {
         let mut content = MAGIC.to_vec();
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
@@ -85,7 +90,7 @@ impl Header {
         seal(OF_HEADER, 0, &content)
     }
 
-    fn decode(page: &Page) -> Result<Self> {
+    pub(super) fn decode(page: &Page) -> Result<Self> {
         let mut cursor = Cursor::new(page, 0);
         if cursor.take_array(Field::Magic)? != MAGIC {
             return Err(Error::Corrupt { field: Field::Magic, offset: 0 });
@@ -197,8 +202,7 @@ pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
     }
     file.read_exact(&mut page)?;
     let header = Header::decode(&page)?;
-    let expected = header.num_pages().checked_add(FIRST).and_then(|pages| pages.checked_mul(PAGE_LEN_BYTES as u64));
-    if expected != Some(len_bytes) {
+    if header.file_len_bytes() != Some(len_bytes) {
         return Err(corrupt_length);
     }
     file.read_exact(&mut page)?;

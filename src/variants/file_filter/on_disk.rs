@@ -1,69 +1,76 @@
-//! Files of filters: how they are locked, made, replaced and written to.
+//! Files of filters: how they are opened, made, written to and replaced.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, STATE_OFFSET, WORDS_PER_PAGE};
+use super::lock::{Locked, NameLock, is_at};
+use super::new_file::{NewFile, check_absent, dir_of};
 use crate::error::{Error, Result};
 use crate::variants::Bloom;
 
 /// What is read or written at once.
-const BUFFER_LEN_BYTES: usize = 1 << 18;
-
-/// The right to write to a file, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Lock(File);
-
-impl Lock {
-    /// Locks a file beside that at `path`, as that one is replaced by others of its name. The path has no links in it:
-    /// another name would be another lock.
-    pub(super) fn take(path: &Path) -> Result<Self> {
-        let beside = beside(path, ".lock");
-        let in_file = |error: io::Error| Error::from(error).in_file(&beside);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&beside).map_err(in_file)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
-            Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),
-            Err(TryLockError::Error(error)) => Err(in_file(error)),
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing alone would leave it to a process that is just being started, which shares all open files until then.
-        let _ = self.0.unlock();
-    }
-}
+pub(super) const BUFFER_LEN_BYTES: usize = 1 << 18;
 
 /// The file at work, and what it has.
 #[derive(Debug)]
 pub(super) struct Writer {
     /// Without links, and from the root on: the process may go to another directory.
     path: PathBuf,
-    file: File,
-    /// What the state page says; `None` if nobody knows.
+    file: Locked,
+    header: Header,
+    /// What this writer made durable in the state page; `None` if nobody knows what it says.
     state: Option<Length>,
     /// Why nothing is written any more.
     poisoned: Option<String>,
-    _lock: Lock,
+    _lock: NameLock,
 }
 
 impl Writer {
-    /// `path` as [`found`] or [`to_be_made`] gives it.
-    pub(super) fn new(path: PathBuf, file: File, lock: Lock) -> Self {
-        Self { path, file, state: None, poisoned: None, _lock: lock }
+    fn new(path: PathBuf, file: Locked, header: Header, state: Option<Length>, mut lock: NameLock) -> Self {
+        lock.keep();
+        Self { path, file, header, state, poisoned: None, _lock: lock }
+    }
+
+    /// Opens the file at `path`, and gives what it holds.
+    pub(super) fn open(path: &Path) -> Result<(Image, Self)> {
+        let place = path.canonicalize()?;
+        let lock = NameLock::take(&place)?;
+        let file = OpenOptions::new().read(true).write(true).open(&place)?;
+        let file = Locked::of_filter(file, &place)?;
+        let image = read(file.file())?;
+        let header = image.header;
+        // What the file shows of its state may not be on the disk.
+        Ok((image, Self::new(place, file, header, None, lock)))
+    }
+
+    /// Makes a file at `path`, where none is: whole or not at all.
+    pub(super) fn create(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<Self> {
+        let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
+        let place = dir_of(path).canonicalize()?.join(name);
+        let lock = NameLock::take(&place)?;
+        check_absent(&place)?;
+        let file = NewFile::write(&place, None, header, length, bloom)?.publish(&place)?;
+        Ok(Self::new(place, file, *header, Some(length), lock))
     }
 
     /// Writes pages of bits, as they are now, and then the length: a length that counts keys whose bits are not there would
     /// be no lower bound.
-    pub(super) fn write(&mut self, id: u64, pages: &[usize], length: Length, bloom: &Bloom) -> Result<()> {
+    pub(super) fn write(&mut self, pages: &[usize], length: Length, bloom: &Bloom) -> Result<()> {
         self.check()?;
-        if pages.is_empty() && self.state == Some(length) {
-            return Ok(());
+        if !pages.is_empty() || self.state != Some(length) {
+            self.state = None;
+            self.write_pages(pages, bloom)?;
+            self.write_at(&layout::state_page(self.header.id, length), STATE_OFFSET)?;
+            self.file.file().sync_data()?;
+            self.state = Some(length);
         }
-        self.state = None;
+        // Afterwards: a file that is moved before is written to all the same, so that the keys are where it went.
+        self.check_name()
+    }
+
+    fn write_pages(&mut self, pages: &[usize], bloom: &Bloom) -> Result<()> {
         let mut run = Vec::new();
         let mut run_offset = 0;
         for &index in pages {
@@ -73,22 +80,20 @@ impl Writer {
                 run.clear();
                 run_offset = offset;
             }
-            run.extend_from_slice(&layout::bit_page(id, index, bloom.words_from(index * WORDS_PER_PAGE)));
+            run.extend_from_slice(&layout::bit_page(self.header.id, index, bloom.words_from(index * WORDS_PER_PAGE)));
         }
         self.write_at(&run, run_offset)?;
         if !pages.is_empty() {
-            self.file.sync_data()?;
+            self.file.file().sync_data()?;
         }
-        self.write_at(&layout::state_page(id, length), STATE_OFFSET)?;
-        self.file.sync_data()?;
-        self.state = Some(length);
         Ok(())
     }
 
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
         if !bytes.is_empty() {
-            self.file.seek(SeekFrom::Start(offset))?;
-            self.file.write_all(bytes)?;
+            let mut file = self.file.file();
+            file.seek(SeekFrom::Start(offset))?;
+            file.write_all(bytes)?;
         }
         Ok(())
     }
@@ -96,101 +101,75 @@ impl Writer {
     /// Puts a new file in the place of this one.
     pub(super) fn replace(&mut self, header: &Header, length: Length, bloom: &Bloom) -> Result<()> {
         self.check()?;
-        let path = self.path.as_path();
-        match write_beside(path, header, length, bloom).map_err(|error| error.in_file(path)) {
-            Err(error) => Err(error),
-            Ok(file) => match publish(path) {
-                Ok(()) => {
-                    (self.file, self.state) = (file, Some(length));
-                    Ok(())
-                }
-                // Which file has the name, now or after a crash, is not known: what is written to either may be lost.
-                Err(error) => {
-                    self.poisoned = Some(error.to_string());
-                    Err(error)
-                }
-            },
+        self.check_name()?;
+        let new = NewFile::write(&self.path, Some(self.file.file()), header, length, bloom)?;
+        self.put(new, header, length)
+    }
+
+    /// From the old lock to the new one there is no gap: the new file is locked before it has the name, and the old one
+    /// until this file is the new one.
+    pub(super) fn put(&mut self, new: NewFile, header: &Header, length: Length) -> Result<()> {
+        // Writing took long, and the rename would destroy what has the name now.
+        self.check_name()?;
+        match new.publish_over(&self.path) {
+            Ok(file) => {
+                (self.file, self.header, self.state) = (file, *header, Some(length));
+                Ok(())
+            }
+            // Which file has the name, now or after a crash, is not known: what is written to either may be lost.
+            Err(error) => {
+                self.poisoned = Some(error.to_string());
+                Err(error)
+            }
         }
     }
 
     /// To write elsewhere from now on.
     #[cfg(test)]
-    pub(super) fn swap_file(&mut self, file: File) -> File {
+    pub(super) fn swap_file(&mut self, file: Locked) -> Locked {
         std::mem::replace(&mut self.file, file)
     }
 
+    /// Whether the file is as this writer left it, as far as its length, header and state tell: a writer must not add its
+    /// pages to those of another filter, nor to an older copy, which lacks keys that were synced.
     fn check(&self) -> Result<()> {
-        self.poisoned.clone().map_or(Ok(()), |reason| Err(Error::Poisoned { reason }))
+        if let Some(reason) = &self.poisoned {
+            return Err(Error::Poisoned { reason: reason.clone() });
+        }
+        let is_whole = self.header.file_len_bytes() == Some(self.file.file().metadata()?.len());
+        match is_whole && self.is_head_ours()? {
+            true => Ok(()),
+            false => Err(Error::Displaced { reason: "was cut or overwritten" }),
+        }
+    }
+
+    fn is_head_ours(&self) -> Result<bool> {
+        let mut file = self.file.file();
+        let (mut header, mut state) = ([0; PAGE_LEN_BYTES], [0; PAGE_LEN_BYTES]);
+        file.seek(SeekFrom::Start(0))?;
+        file.read_exact(&mut header)?;
+        file.read_exact(&mut state)?;
+        let id = self.header.id;
+        let is_state_ours = self.state.is_none_or(|length| state == layout::state_page(id, length));
+        Ok(is_state_ours && Header::decode(&header).is_ok_and(|found| found.id == id))
+    }
+
+    /// Whether the file has its name still: whoever opens the filter would find another one, or none.
+    fn check_name(&self) -> Result<()> {
+        match is_at(self.file.file(), &self.path)? {
+            true => Ok(()),
+            false => Err(Error::Displaced { reason: "was moved, removed or replaced" }),
+        }
     }
 }
 
-/// The file's content, and the file.
-pub(super) fn load(path: &Path, is_writing: bool) -> Result<(Image, File)> {
-    let file = OpenOptions::new().read(true).write(is_writing).open(path)?;
-    let len_bytes = file.metadata()?.len();
-    let image = layout::read(BufReader::with_capacity(BUFFER_LEN_BYTES, &file), len_bytes)?;
-    Ok((image, file))
+/// What the file at `path` holds.
+pub(super) fn load(path: &Path) -> Result<Image> {
+    read(&File::open(path)?)
 }
 
-/// The path of a file that is there, without links.
-pub(super) fn found(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().map_err(|error| Error::from(error).in_file(path))
-}
-
-/// The path of a file that is to be made, without links.
-pub(super) fn to_be_made(path: &Path) -> Result<PathBuf> {
-    let in_file = |error: io::Error| Error::from(error).in_file(path);
-    let name = path.file_name().ok_or_else(|| in_file(ErrorKind::InvalidInput.into()))?;
-    dir_of(path).canonicalize().map(|dir| dir.join(name)).map_err(in_file)
-}
-
-/// A link that leads nowhere is there, too.
-pub(super) fn check_absent(path: &Path) -> Result<()> {
-    match path.symlink_metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Ok(_) => Err(Error::from(io::Error::from(ErrorKind::AlreadyExists)).in_file(path)),
-        Err(error) => Err(Error::from(error).in_file(path)),
-    }
-}
-
-/// Makes a file, or replaces it: whole or not at all. Its maker has the lock.
-pub(super) fn replace(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<File> {
-    let file = write_beside(path, header, length, bloom).map_err(|error| error.in_file(path))?;
-    publish(path)?;
-    Ok(file)
-}
-
-fn write_beside(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<File> {
-    // What a crash left of another try is overwritten; a filter of that name, which has a lock, is not.
-    check_absent(&beside(path, ".new.lock"))?;
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(beside(path, ".new"))?;
-    let mut out = BufWriter::with_capacity(BUFFER_LEN_BYTES, &file);
-    layout::write(&mut out, header, length, bloom)?;
-    out.flush()?;
-    drop(out);
-    file.sync_all()?;
-    Ok(file)
-}
-
-/// Gives the file beside `path` its name.
-fn publish(path: &Path) -> Result<()> {
-    let renamed = std::fs::rename(beside(path, ".new"), path).and_then(|()| sync_dir(path));
-    renamed.map_err(|error| Error::from(error).in_file(path))
-}
-
-/// Makes the rename durable, where directories can be opened.
-fn sync_dir(path: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(dir_of(path))?.sync_all() } else { Ok(()) }
-}
-
-fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+fn read(file: &File) -> Result<Image> {
+    layout::read(BufReader::with_capacity(BUFFER_LEN_BYTES, file), file.metadata()?.len())
 }
 
 const _: () = assert!(BUFFER_LEN_BYTES.is_multiple_of(PAGE_LEN_BYTES));

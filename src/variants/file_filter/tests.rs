@@ -1,5 +1,9 @@
 //! What a filter in a file keeps through a failure that only its own parts can be made to have.
 
+use std::fs::File;
+
+use super::lock::Locked;
+use super::new_file::NewFile;
 use super::*;
 use crate::codec::u64_bytes;
 
@@ -11,7 +15,7 @@ fn a_sync_that_fails_forgets_nothing() {
     let swap = |file| filter.writer().unwrap().lock().unwrap().swap_file(file);
     let new = filter.extend((0..1_000).map(u64_bytes)).unwrap();
     // Writes through this handle are refused.
-    let good = swap(std::fs::File::open(&path).unwrap());
+    let good = swap(Locked::already(File::open(&path).unwrap()));
     for _ in 0..2 {
         assert!(matches!(filter.sync().unwrap_err().root(), Error::Io(_)));
         filter.insert(b"between").unwrap();
@@ -36,12 +40,13 @@ fn a_key_whose_bits_were_found_in_the_file_is_written_like_any_other() {
     let others = FileFilter::create(dir.path().join("others"), 10_000, 0.01, HashSeed(1)).unwrap();
     others.extend((50..60).map(u64_bytes)).unwrap();
     let filter = FileFilter::open(&path).unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(&disk).unwrap();
-    filter.writer().unwrap().lock().unwrap().swap_file(file);
+    let file = File::options().read(true).write(true).open(&disk).unwrap();
+    drop(filter.writer().unwrap().lock().unwrap().swap_file(Locked::already(file)));
+    std::fs::rename(&disk, &path).unwrap();
     assert_eq!(filter.extend((0..10).map(u64_bytes)).unwrap(), 0);
     filter.union_with(&others).unwrap();
     filter.sync().unwrap();
-    let found = on_disk::load(&disk, false).unwrap().0.bloom;
+    let found = on_disk::load(&path).unwrap().bloom;
     assert!((0..10).chain(50..60).all(|i| found.may_contain(&u64_bytes(i))));
 }
 
@@ -52,12 +57,27 @@ fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
     let path = dir.path().join("filter");
     let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
     filter.insert(b"a").unwrap();
-    std::fs::remove_file(&path).unwrap();
-    std::fs::create_dir(&path).unwrap();
-    assert!(filter.clear().is_err());
+    let header = Header { id: layout::new_id(), ..filter.header };
+    let new = NewFile::write(&path, None, &header, Length::Known(0), &filter.to_bloom()).unwrap();
+    std::fs::remove_file(new.path()).unwrap();
+    assert!(filter.writer().unwrap().lock().unwrap().put(new, &header, Length::Known(0)).is_err());
     assert!(filter.may_contain(b"a"));
     assert!(matches!(filter.sync().unwrap_err().root(), Error::Poisoned { .. }));
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
+}
+
+/// Another writer replaces the file between its opening and its locking: what is locked then is no filter any more.
+#[cfg(unix)]
+#[test]
+fn a_file_that_lost_its_name_before_its_lock_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+    let opened = File::options().read(true).write(true).open(&path).unwrap();
+    filter.clear().unwrap();
+    assert!(matches!(Locked::of_filter(opened, &path).unwrap_err().root(), Error::Locked));
+    filter.close().unwrap();
+    assert!(Locked::of_filter(File::open(&path).unwrap(), &path).is_ok());
 }
 
 /// Each key that is counted set a bit that was not set.

@@ -1,0 +1,116 @@
+//! New files of filters: they get their names when they are whole, and leave nothing when they fail.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use super::layout::{self, Header, Length};
+use super::lock::{Locked, is_at, try_lock_filter};
+use super::on_disk::BUFFER_LEN_BYTES;
+use crate::error::{Error, Result};
+use crate::variants::Bloom;
+
+/// A whole, durable and locked file under a random name, removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct NewFile(NamedTempFile);
+
+impl NewFile {
+    /// Writes a file beside `path`, with the owner and mode of the file that it is to replace, if any.
+    pub(super) fn write(
+        path: &Path,
+        replaced: Option<&File>,
+        header: &Header,
+        length: Length,
+        bloom: &Bloom,
+    ) -> Result<Self> {
+        let in_file = |error: io::Error| Error::from(error).in_file(path);
+        // The name is short whatever the filter's is.
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".filterblock-").suffix(".tmp");
+        let new = builder.make_in(dir_of(path), |name| create(name, replaced.is_some())).map_err(in_file)?;
+        let file = new.as_file();
+        // Before it has a name that others know: there is no moment in which they could lock it.
+        try_lock_filter(file, path)?;
+        replaced.map_or(Ok(()), |replaced| keep_owner(replaced, file)).map_err(in_file)?;
+        let mut out = BufWriter::with_capacity(BUFFER_LEN_BYTES, file);
+        layout::write(&mut out, header, length, bloom).and_then(|()| out.flush()).map_err(in_file)?;
+        drop(out);
+        file.sync_all().map_err(in_file)?;
+        Ok(Self(new))
+    }
+
+    /// Gives the file a name that no file has.
+    pub(super) fn publish(self, path: &Path) -> Result<Locked> {
+        let in_file = |error: io::Error| Error::from(error).in_file(path);
+        let file = self.0.persist_noclobber(path).map(Locked::already).map_err(|refused| in_file(refused.error))?;
+        let synced = sync_dir(path);
+        if synced.is_err() && is_at(file.file(), path).unwrap_or(false) {
+            // Still locked: nobody else has come to use it.
+            let _ = fs::remove_file(path);
+        }
+        synced.map(|()| file).map_err(in_file)
+    }
+
+    /// Gives the file a name that another has, which loses it. After an error, whose name it is is not known.
+    pub(super) fn publish_over(self, path: &Path) -> Result<Locked> {
+        let (file, name) = self.0.into_parts();
+        let file = Locked::already(file);
+        // Windows refuses the crate's own way of renaming, `persist`, for a file that is open, as its writer has it.
+        let renamed = fs::rename(&name, path).and_then(|()| sync_dir(path));
+        renamed.map(|()| file).map_err(|error| Error::from(error).in_file(path))
+    }
+
+    #[cfg(test)]
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// Creates a file where nothing is, not even a link; a private one is its user's alone.
+fn create(path: &Path, is_private: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    if is_private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    let _ = is_private;
+    options.open(path)
+}
+
+/// A link that leads nowhere is there, too.
+pub(super) fn check_absent(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(_) => Err(Error::from(io::Error::from(ErrorKind::AlreadyExists)).in_file(path)),
+        Err(error) => Err(Error::from(error).in_file(path)),
+    }
+}
+
+/// Gives `new` the owner and mode of `replaced`, as far as its user may.
+#[cfg(unix)]
+fn keep_owner(replaced: &File, new: &File) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    let kept = replaced.metadata()?;
+    // Only root may give files away.
+    let _ = fchown(new, Some(kept.uid()), None);
+    // What one group may do is not for another.
+    let bits = if fchown(new, None, Some(kept.gid())).is_ok() { 0o777 } else { 0o707 };
+    new.set_permissions(fs::Permissions::from_mode(kept.mode() & bits))
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &File) -> io::Result<()> {
+    Ok(())
+}
+
+/// Makes the rename durable, where directories can be opened.
+fn sync_dir(path: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(dir_of(path))?.sync_all() } else { Ok(()) }
+}
+
+pub(super) fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
