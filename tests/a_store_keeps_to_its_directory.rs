@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use common::{key, scan_all};
-use filterblock::lsm::Durability;
+use filterblock::lsm::{Durability, WriteBatch};
 use filterblock::{Db, Error, Options, Result};
 
 const CHILD: &str = "the_store_when_it_is_started_as_one";
@@ -29,7 +29,10 @@ fn open_filled(dir: &Path, value: &[u8]) -> Db {
 fn open_with_tables(tables: u64, dir: &Path, value: &[u8]) -> Db {
     let db = Db::open(dir, options()).unwrap();
     for table in 0..tables {
-        (0..300).filter(|i| i % tables == table).for_each(|i| db.put(&key(i), value).unwrap());
+        // In one batch, which is one sync.
+        let mut batch = WriteBatch::new();
+        (0..300).filter(|i| i % tables == table).for_each(|i| batch.put(&key(i), value).unwrap());
+        db.write(batch).unwrap();
         db.flush().unwrap();
     }
     (300..310).for_each(|i| db.put(&key(i), value).unwrap());
