@@ -272,7 +272,7 @@ fn a_salvage_that_ends_anywhere_keeps_a_table_whose_naming_was_lost() {
         image.record();
         drop(Db::open(DIR, options(&image, LogRecovery::Salvage)).unwrap());
         let moments = image.moments();
-        assert!(moments.len() > 20);
+        assert!(moments.len() > 15, "{}", moments.len());
         for (nth, moment) in moments.iter().enumerate() {
             for (crash, seed) in Crash::ALL.into_iter().flat_map(|crash| (0..3).map(move |seed| (crash, seed))) {
                 check(&moment.after(crash, seed), &format!("{more} {nth} {moment:?} {crash:?} {seed}"));

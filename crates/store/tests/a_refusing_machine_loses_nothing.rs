@@ -189,9 +189,13 @@ fn without_descriptors(dir: &Path) {
     // Those of the harness, the log and the manifest are among the 64; each table takes one.
     for free in 0..24 {
         let what = format!("{free} descriptors free");
-        let taken = hog(free);
+        let mut taken = hog(free);
         match Db::open(dir, small_and_quiet(Durability::Sync)) {
-            Ok(db) => judge(&db, std::slice::from_mut(&mut content), &what),
+            Ok(db) => {
+                // To verify it, files are opened that the store does not keep open.
+                taken.pop();
+                judge(&db, std::slice::from_mut(&mut content), &what);
+            }
             Err(error) => {
                 assert_many_files(&error, &what);
                 failed_opens += 1;

@@ -299,7 +299,7 @@ fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
         "close" | "execve" => vec![],
         // Nothing was written, and nothing was wrong. Other counts would be lies, told without a write; a full disk makes the true ones.
         "write" => vec![("error=EIO", ""), ("error=ENOSPC", "+"), ("error=EINTR", ""), ("retval=0", "")],
-        "openat" | "fsync" | "fdatasync" | "rename" | "linkat" | "mkdir" => {
+        "openat" | "fsync" | "fdatasync" | "rename" | "renameat" | "linkat" | "mkdir" | "mkdirat" => {
             vec![("error=EIO", ""), ("error=EIO", "+"), ("error=ENOSPC", ""), ("error=EINTR", "")]
         }
         _ => vec![("error=EIO", ""), ("error=EINTR", "")],

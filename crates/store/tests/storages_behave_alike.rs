@@ -1,4 +1,4 @@
-//! `Disk` (buffered and direct), `Memory`, and `Faulty` as long as nothing fails, keep the same promises.
+//! `Disk` (buffered and direct, also holding a directory), `Memory`, and `Faulty` as long as nothing fails, keep the same promises.
 
 #![cfg(feature = "testing")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
@@ -21,6 +21,8 @@ fn on_each(test: impl Fn(&dyn Storage, &Path, IoMode)) {
         test(&faulty, Path::new("/store"), io);
         let dir = tempfile::tempdir().unwrap();
         test(&Disk, dir.path(), io);
+        let dir = tempfile::tempdir().unwrap();
+        test(Disk.hold(dir.path()).unwrap().unwrap().as_ref(), dir.path(), io);
         // The build directory is on a real disk more often than the temporary directory is.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         test(&Disk, dir.path(), io);
@@ -170,7 +172,9 @@ fn one_holder_has_the_lock_until_it_lets_go() {
         let Err(error) = storage.lock(&path) else { panic!("locked twice") };
         assert!(matches!(error.root(), Error::Locked), "{error}");
         assert!(matches!(&error, Error::InFile { path: named, .. } if *named == path));
-        let other = storage.lock(&dir.join("OTHER")).unwrap();
+        // A directory that is held is locked too, and with it every other file.
+        let other = storage.lock(&dir.join("OTHER"));
+        assert!(other.is_ok() || matches!(other.as_ref().map(drop).unwrap_err().root(), Error::Locked));
         drop(guard);
         drop(storage.lock(&path).unwrap());
         drop(other);

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use super::batch::WriteBatch;
 use super::batch_read::{BATCH, Batch, Probe};
-use super::file_name::table_name;
+use super::file_name::{LOCK, table_name};
 use super::manifest::Manifest;
 use super::memtable::MemtableCursor;
 use super::options::{Durability, Options};
@@ -21,6 +21,7 @@ use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};
 use crate::error::{Error, Result};
 use crate::sstable::TableFilter;
+use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
@@ -59,7 +60,9 @@ impl std::fmt::Debug for StoreLock {
 impl Db {
     /// Opens the store in a directory, or creates it there.
     ///
-    /// Writes that were acknowledged and are only in logs become tables first; what a crash left over is removed.
+    /// Writes that were acknowledged and are only in logs become tables first; what a crash left over is removed. The store
+    /// works in this very directory until it is closed, also if the directory is renamed. Where this fails for a store that
+    /// exists, the directory is as it was.
     ///
     /// # Errors
     /// [`Error::NotAStore`] for a directory with files of others, [`Error::Locked`] if the store is open elsewhere,
@@ -235,23 +238,36 @@ impl Db {
     /// of the other.
     ///
     /// # Errors
-    /// When `dir` exists and is not empty, as [`Db::flush`], I/O errors, and [`Error::OutOfNumbers`] as for [`Db::write`];
+    /// When `dir` exists and holds anything but a free lock, as [`Db::flush`], I/O errors, and [`Error::OutOfNumbers`] as for [`Db::write`];
     /// an unfinished checkpoint is no store.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
-        let storage = self.shared.options.storage.as_ref();
+        let (source, outside) = (self.shared.options.storage.as_ref(), self.shared.outside.as_ref());
         self.shared.check_numbers()?;
         self.flush()?;
-        if storage.exists(dir)? && !storage.list(dir)?.is_empty() {
+        let is_empty = |storage: &dyn Storage| Ok::<_, Error>(storage.list(dir)?.iter().all(|name| name == LOCK));
+        if outside.exists(dir)? && !is_empty(outside)? {
             return Err(Error::NotAStore.in_file(dir));
         }
-        open::create_dir_durably(storage, dir)?;
+        open::create_dir_durably(outside, dir)?;
+        let held = source.hold(dir)?;
+        let storage = held.as_deref().unwrap_or(outside);
+        // Until the copy is a store, nobody makes another in its directory.
+        let _lock = storage.lock(&dir.join(LOCK))?;
+        if !is_empty(storage)? {
+            return Err(Error::NotAStore.in_file(dir));
+        }
         // The registry first, so that no table it names can go away while it is linked: the version pins them.
         let (mut state, version) = {
             let registry = lock(&self.shared.registry);
             (registry.state.clone(), Arc::clone(&self.shared.state.load().version))
         };
         for (_, table) in version.all_tables() {
+            if !source.is_named(&table.path, table.table.file())? {
+                let reason = "another program removed or replaced this file of an open store";
+                let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
+                return Err(Error::Io(error).in_file(&table.path));
+            }
             storage.link_or_copy(&table.path, &dir.join(table_name(table.meta.number)))?;
         }
         storage.sync_dir(dir)?;
@@ -393,7 +409,7 @@ impl ReadState {
 
 impl Shared {
     #[inline]
-    fn get(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
+    pub(super) fn get(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
         let recorder = self.counters.recorder();
         if let Some(recorder) = recorder {
             recorder.gets(1);

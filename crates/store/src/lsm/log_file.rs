@@ -99,7 +99,7 @@ impl LogWriter {
     /// # Errors
     /// When the file exists or cannot be created.
     pub fn create(storage: &dyn Storage, path: &Path, id: LogId, first_sequence: u64) -> Result<Self> {
-        let file = storage.create(path)?;
+        let file = storage.create(path).inspect_err(|error| remove_unless_found(storage, path, error))?;
         let mut buffer = Vec::with_capacity(BUFFER_LEN_BYTES);
         buffer.extend_from_slice(&id.encode());
         put_u64(&mut buffer, first_sequence);
@@ -108,6 +108,21 @@ impl LogWriter {
         let path = path.to_path_buf();
         let next_sequence = first_sequence;
         Ok(Self { file, path, id_sum: id.sum(), buffer, synced_len_bytes: 0, next_sequence, failure: None })
+    }
+
+    /// No log: every call is refused. It stands where a log is yet to be created.
+    pub(super) fn none() -> Self {
+        let id_sum = Crc32::new();
+        let (path, failure) = (PathBuf::new(), Some(Cow::Borrowed("the log is not created yet")));
+        Self {
+            file: Box::new(NoFile),
+            path,
+            id_sum,
+            buffer: Vec::new(),
+            synced_len_bytes: 0,
+            next_sequence: 0,
+            failure,
+        }
     }
 
     /// Appends one record, whose payload is `parts` put together; it is in the process's memory until [`Self::flush`].
@@ -213,6 +228,33 @@ impl LogWriter {
                 Err(error.in_file(&self.path))
             }
         }
+    }
+}
+
+/// The file of no log. No call gets here.
+#[derive(Debug)]
+struct NoFile;
+
+impl WriteFile for NoFile {
+    fn write_all(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::Io(std::io::ErrorKind::Unsupported.into()))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        Err(Error::Io(std::io::ErrorKind::Unsupported.into()))
+    }
+
+    fn len(&self) -> u64 {
+        0
+    }
+}
+
+/// After a creation that failed: the file may be there all the same, unless the error says that another was there before.
+fn remove_unless_found(storage: &dyn Storage, path: &Path, error: &Error) {
+    let is_found = matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists);
+    if !is_found {
+        // Most often there is none to remove.
+        let _ = storage.remove(path);
     }
 }
 

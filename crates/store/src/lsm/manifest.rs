@@ -17,11 +17,14 @@ use super::version_edit::{NUM_LEVELS, Step, StoreState, TableRef, VersionEdit};
 /// A manifest open for appending.
 #[derive(Debug)]
 pub struct Manifest {
-    log: LogWriter,
+    /// None before it is begun.
+    log: Option<LogWriter>,
     number: u64,
     next_sequence: u64,
     /// Length of the snapshot that it began with.
     first_len_bytes: u64,
+    /// Whether `CURRENT` may name it.
+    may_be_in_force: bool,
 }
 
 /// A manifest longer than this, and than twice its first edit, is replaced by a snapshot of itself.
@@ -45,15 +48,50 @@ impl Manifest {
     ///
     /// # Errors
     /// When a manifest of that number exists, or that of the storage. After an error the manifest before is in force,
-    /// or this one: reopening the store finds out.
+    /// or this one: reopening the store finds out. Where the new one surely is not in force, its file is removed again.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
-        let name = manifest_name(number);
-        let log = LogWriter::create(storage, &dir.join(&name), log_id(number), 0)?;
-        let mut manifest = Self { log, number, next_sequence: 0, first_len_bytes: 0 };
-        manifest.append(snapshot)?;
-        manifest.first_len_bytes = manifest.log.len_bytes();
-        set_current(storage, dir, &name)?;
+        let mut manifest = Self::planned(number);
+        manifest.begin(storage, dir, snapshot)?;
         Ok(manifest)
+    }
+
+    /// A manifest that has a number and no file yet.
+    pub(super) fn planned(number: u64) -> Self {
+        Self { log: None, number, next_sequence: 0, first_len_bytes: 0, may_be_in_force: false }
+    }
+
+    /// Does for a planned manifest what [`Self::create`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn begin(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
+        let name = manifest_name(self.number);
+        let (path, temporary) = (dir.join(&name), dir.join(CURRENT_TEMPORARY));
+        self.log = Some(LogWriter::create(storage, &path, log_id(self.number), 0)?);
+        // Whoever reads this error has no use for another; what stays is cleaned away when the store is opened next.
+        let clean = || [&temporary, &path].map(|path| drop(storage.remove(path)));
+        let written = self.append(snapshot).and_then(|()| write_temporary_current(storage, dir, &name));
+        if let Err(error) = written {
+            self.log = None;
+            clean();
+            return Err(error);
+        }
+        self.first_len_bytes = self.log.as_ref().map_or(0, LogWriter::len_bytes);
+        self.may_be_in_force = true;
+        if let Err(error) = storage.rename(&temporary, &dir.join(CURRENT)) {
+            // With the temporary name still there, nothing was renamed.
+            if storage.exists(&temporary).unwrap_or(false) {
+                self.may_be_in_force = false;
+                clean();
+            }
+            return Err(error);
+        }
+        storage.sync_dir(dir)
+    }
+
+    /// Whether `CURRENT` may name it: then no file that it names may be removed.
+    pub(super) fn may_be_in_force(&self) -> bool {
+        self.may_be_in_force
     }
 
     /// Reads the manifest that is in force. Of tables with another number than those of `files`, if that is given, it keeps
@@ -99,8 +137,11 @@ impl Manifest {
     /// `InvalidArgument` for an edit that changes nothing; that of the storage, after which the edit may or may not be
     /// in the file, and every later call is `Poisoned`.
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
-        self.log.append(self.next_sequence, &[&edit.encode()])?;
-        self.log.sync()?;
+        let Some(log) = &mut self.log else {
+            return Err(Error::Poisoned { reason: "the manifest has no file".to_owned() });
+        };
+        log.append(self.next_sequence, &[&edit.encode()])?;
+        log.sync()?;
         self.next_sequence += 1;
         Ok(())
     }
@@ -108,7 +149,8 @@ impl Manifest {
     /// Whether it is time for a new one.
     #[must_use]
     pub fn is_long(&self) -> bool {
-        self.log.len_bytes() > LIMIT_BYTES.max(self.first_len_bytes.saturating_mul(2))
+        let len_bytes = self.log.as_ref().map_or(0, LogWriter::len_bytes);
+        len_bytes > LIMIT_BYTES.max(self.first_len_bytes.saturating_mul(2))
     }
 
     /// The number in its name.
@@ -187,8 +229,9 @@ pub(super) fn log_id(number: u64) -> LogId {
     LogId { kind: LogKind::Manifest, store_id: [0; 16], number }
 }
 
-fn set_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
-    let (temporary, current) = (dir.join(CURRENT_TEMPORARY), dir.join(CURRENT));
+/// Writes what is to become `CURRENT` by a rename.
+fn write_temporary_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
+    let temporary = dir.join(CURRENT_TEMPORARY);
     if storage.exists(&temporary)? {
         // A crash left it.
         storage.remove(&temporary)?;
@@ -198,8 +241,6 @@ fn set_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> 
     file.sync()?;
     drop(file);
     // A directory may lose earlier changes and keep later ones: the manifest's own name must not be lost behind this.
-    storage.sync_dir(dir)?;
-    storage.rename(&temporary, &current)?;
     storage.sync_dir(dir)
 }
 

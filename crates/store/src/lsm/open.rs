@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse, table_name};
+use super::log_file::LogWriter;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
 use super::read_state::{Published, ReadState};
-use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
+use super::recovery::{MAX_NUMBER, Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
 use super::reports::Reports;
-use super::shared::{LogState, Registry, Shared, Work, create_log, open_table};
+use super::shared::{LogState, Registry, Shared, Work, open_table};
 use super::stats::Counters;
 use super::version::Version;
 use super::version_edit::{StoreState, first_overlap};
@@ -28,34 +29,62 @@ use filterblock::{HashKind, HashSeed, KeyHasher};
 /// # Errors
 /// `NotAStore`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
-    let storage = Arc::clone(&options.storage);
-    let exists = storage.exists(&dir.join(CURRENT))?;
-    if !exists {
-        check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
+    if !options.storage.exists(&dir.join(CURRENT))? {
+        check_may_create(options.storage.as_ref(), dir, options.create_if_missing)?;
         // A secret that is missing is told before anything is made.
         new_hasher(&options)?;
-        create_dir_durably(storage.as_ref(), dir)?;
+        create_dir_durably(options.storage.as_ref(), dir)?;
+    }
+    let (options, outside) = hold(dir, options)?;
+    let storage = Arc::clone(&options.storage);
+    if !storage.exists(&dir.join(CURRENT))? {
+        // Before the lock, whose file a directory of somebody else is not to get: the path may lead elsewhere by now.
+        check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
     }
     let lock = storage.lock(&dir.join(LOCK))?;
-    Ok((open_locked(dir, options)?, lock))
+    Ok((open_locked(dir, options, outside)?, lock))
 }
 
-/// [`open`] for whoever has the lock.
+/// Options whose storage holds the directory, and the storage as it was given.
+///
+/// # Errors
+/// When the directory is missing or unreadable.
+pub(super) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
+    let outside = Arc::clone(&options.storage);
+    let storage = outside.hold(dir)?.unwrap_or_else(|| Arc::clone(&outside));
+    Ok((Options { storage, ..options }, outside))
+}
+
+/// [`open`] for whoever has the lock, with what [`hold`] gave.
+///
+/// Nothing is created in a store that exists before its manifest, tables and logs are read and found to be sound. What is
+/// created then is removed again after a failure, unless the new manifest may be in force.
 ///
 /// # Errors
 /// As there.
-pub(super) fn open_locked(dir: &Path, options: Options) -> Result<Arc<Shared>> {
-    let storage = Arc::clone(&options.storage);
+pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Arc<Shared>> {
     let reports = Reports::default();
-    let (registry, hasher) = if storage.exists(&dir.join(CURRENT))? {
+    let found = if options.storage.exists(&dir.join(CURRENT))? {
         recover_registry(&options, dir, &reports)?
     } else {
         // Looked at again under the lock: whatever it was that the first look saw, no file of a store is made anew.
-        check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
+        check_may_create(options.storage.as_ref(), dir, options.create_if_missing)?;
         create_registry(&options, dir)?
     };
-    let shared = build(dir, options, registry, hasher, reports)?;
-    replay_logs(&shared)?;
+    let state = &found.registry.state;
+    let closed = Arc::default();
+    let open =
+        |meta: &_| open_table(&options, dir, &state.store_id, &found.hasher, &reports, &closed, Clone::clone(meta));
+    let levels: Result<Vec<Vec<_>>> = state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
+    let version = Version::new(levels?);
+    let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
+    let logs = read_logs(&site, state.log_number)?;
+    let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
+    // All is checked: from here on files are made.
+    sweep(&options, dir);
+    let is_torn = found.is_torn;
+    let shared = build(dir, options, outside, found, version, closed, reports);
+    bring_in(&shared, replayed, is_torn).inspect_err(|_| undo(&shared))?;
     remove_leftovers(&shared);
     Ok(shared)
 }
@@ -129,7 +158,16 @@ pub(super) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHas
     }
 }
 
-fn create_registry(options: &Options, dir: &Path) -> Result<(Registry, KeyHasher)> {
+/// What the manifest says of a store that is being opened.
+struct Found {
+    /// The manifest is yet to be begun, but for a new store.
+    registry: Registry,
+    hasher: KeyHasher,
+    /// Whether the last edits of the manifest may be lost.
+    is_torn: bool,
+}
+
+fn create_registry(options: &Options, dir: &Path) -> Result<Found> {
     let storage = options.storage.as_ref();
     // Manifests that a crash left before the first one came into force.
     for name in storage.list(dir)? {
@@ -144,7 +182,7 @@ fn create_registry(options: &Options, dir: &Path) -> Result<(Registry, KeyHasher
     let hasher = new_hasher(options)?;
     let state = StoreState { store_id, hash: hasher.identity(), next_file_number: 2, ..StoreState::default() };
     let manifest = Manifest::create(storage, dir, 1, &state.snapshot())?;
-    Ok((Registry { manifest, state }, hasher))
+    Ok(Found { registry: Registry { manifest, state }, hasher, is_torn: false })
 }
 
 fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
@@ -168,8 +206,8 @@ pub(super) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The manifest, ready to be appended to.
-fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<(Registry, KeyHasher)> {
+/// What the manifest in force says, and the number of the one that is to follow it.
+fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<Found> {
     let storage = options.storage.as_ref();
     let names = storage.list(dir)?;
     let tables = names
@@ -188,44 +226,44 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
             state.next_file_number = state.next_file_number.max(number + 1);
         }
     }
-    // Before anything is written.
     if let Some(number) = recovered.missing {
         let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(Error::Io(missing).in_file(&dir.join(table_name(number))));
     }
-    if !recovered.end.is_clean() {
+    let is_torn = !recovered.end.is_clean();
+    if is_torn {
         reports.add_tail(recovered.end.tail(&path));
-        // While the manifest is still the torn one: should this open fail, the next one must know as much.
-        set_aside_unnamed(storage, dir, &state, reports)?;
     }
     // A new one each time. The last sync of the old one may have failed: its end may be in the page cache alone, where no
     // later sync takes notice of it, and what is appended behind it would be lost with it when the power fails.
-    let number = state.next_file_number;
+    let manifest = Manifest::planned(state.next_file_number);
     state.next_file_number += 1;
-    let manifest = Manifest::create(storage, dir, number, &state.snapshot())?;
-    Ok((Registry { manifest, state }, hasher))
+    Ok(Found { registry: Registry { manifest, state }, hasher, is_torn })
 }
 
-fn build(dir: &Path, options: Options, registry: Registry, hasher: KeyHasher, reports: Reports) -> Result<Arc<Shared>> {
+/// The store without a log: [`bring_in`] creates it.
+fn build(
+    dir: &Path,
+    options: Options,
+    outside: Arc<dyn Storage>,
+    found: Found,
+    version: Version,
+    closed: Arc<Mutex<bool>>,
+    reports: Reports,
+) -> Arc<Shared> {
+    let Found { registry, hasher, .. } = found;
     let StoreState { store_id, last_sequence, next_file_number, .. } = registry.state;
-    let closed = Arc::default();
-    let open = |meta: &_| open_table(&options, dir, &store_id, &hasher, &reports, &closed, Clone::clone(meta));
-    let levels: Result<Vec<Vec<_>>> =
-        registry.state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
-    let log_number = next_file_number;
-    let memtable = Arc::new(Memtable::new(log_number, options.write_buffer_bytes));
-    let state = ReadState { memtable, waiting: Vec::new(), version: Arc::new(Version::new(levels?)) };
-    // Replaced after the logs are replayed, when the number of its first write is known.
-    let log = LogState { log: create_log(&options, dir, store_id, log_number, last_sequence + 1)?, last_sequence };
-    Ok(Arc::new(Shared {
+    let memtable = Arc::new(Memtable::new(0, options.write_buffer_bytes));
+    let state = ReadState { memtable, waiting: Vec::new(), version: Arc::new(version) };
+    Arc::new(Shared {
         dir: dir.to_path_buf(),
         store_id,
         hasher,
         state: Published::new(state, last_sequence),
         queue: WriteQueue::default(),
-        log: Mutex::new(log),
+        log: Mutex::new(LogState { log: LogWriter::none(), last_sequence }),
         registry: Mutex::new(registry),
-        next_file_number: AtomicU64::new(log_number + 1),
+        next_file_number: AtomicU64::new(next_file_number),
         work: Mutex::new(Work::default()),
         changed: Condvar::new(),
         closed,
@@ -233,6 +271,7 @@ fn build(dir: &Path, options: Options, registry: Registry, hasher: KeyHasher, re
         cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
         counters: Counters::new(),
         reports,
+        outside,
         options,
-    }))
+    })
 }

@@ -3,16 +3,21 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::file_name::{FileName, log_name, parse};
+use super::file_name::{FileName, log_name, number_in, parse};
 use super::log_file::{LogId, LogKind};
 use super::log_reader::{LogRecord, LogRecovery, read_log_in};
 use super::logged_writes::{LoggedWrites, PLACE_LEN_BYTES};
+use super::manifest::read_current;
+use super::memtable::Memtable;
+use super::options::Options;
 use super::reports::{Reports, lock};
-use super::shared::Shared;
+use super::shared::{LogState, Shared, create_log};
 use super::version::StoredTable;
 use super::version_edit::{StoreState, VersionEdit};
 use crate::error::{Error, Field, Result};
+use crate::sstable::{Peek, TableId};
 use crate::storage::Storage;
+use crate::sync::atomic::Ordering;
 
 /// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
 pub(super) const MAX_NUMBER: u64 = u64::MAX / 2;
@@ -24,61 +29,149 @@ pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
 /// However small the write buffer, writes are sorted in so much memory.
 const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
 
-/// Brings the writes of all logs that are still needed into tables of level 0.
+/// More manifests than these of failed opens are removed before the next attempt.
+const MAX_STALE_MANIFESTS: usize = 8;
+
+/// What reading the logs needs to know of the store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub(super) options: &'a Options,
+    pub(super) dir: &'a Path,
+    pub(super) store_id: [u8; 16],
+    pub(super) reports: &'a Reports,
+}
+
+/// What the logs hold that is in no table.
+pub(super) struct Replayed<'a> {
+    /// Writes of which each group is to become a table.
+    groups: Vec<LoggedWrites<'a>>,
+    /// The last write that is known, or given up.
+    last_sequence: u64,
+    /// Whether writes are missing, and nobody minds.
+    has_gap: bool,
+    /// Logs that hold nothing, not even anything to be told of.
+    empty_logs: Vec<u64>,
+}
+
+/// The numbers and bytes of all logs that are still needed, in their order.
 ///
 /// # Errors
-/// Damage in the middle of a log, or writes missing between two logs, unless the options say to salvage; the first is
-/// named with file and offset. I/O errors.
-pub(super) fn replay_logs(shared: &Shared) -> Result<()> {
-    let oldest_needed = lock(&shared.registry).state.log_number;
-    let current = shared.state.load().memtable.log_number;
-    let mut numbers: Vec<u64> = shared
-        .options
-        .storage
-        .list(&shared.dir)?
+/// When the log that the manifest names is missing, unless the options say to salvage. I/O errors.
+pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+    let storage = site.options.storage.as_ref();
+    let mut numbers: Vec<u64> = storage
+        .list(site.dir)?
         .iter()
         .filter_map(|name| if let Some(FileName::Log(number)) = parse(name) { Some(number) } else { None })
-        .filter(|&number| (oldest_needed..current).contains(&number))
+        .filter(|&number| number >= oldest_needed)
         .collect();
     numbers.sort_unstable();
     if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
-        shared.missing_log(oldest_needed)?;
+        site.missing_log(oldest_needed)?;
     }
-    let read = |number: u64| Ok((number, shared.options.storage.read(&shared.dir.join(log_name(number)))?));
-    let logs = numbers.into_iter().map(read).collect::<Result<Vec<_>>>()?;
-    let last_sequence = shared.state.last_visible();
-    let mut replay = Replay { shared, groups: Vec::new(), last_sequence, has_gap: false };
-    for (number, log) in &logs {
+    numbers.into_iter().map(|number| Ok((number, storage.read(&site.dir.join(log_name(number)))?))).collect()
+}
+
+/// What `logs` hold behind the write `last_sequence`.
+///
+/// # Errors
+/// Damage in the middle of a log, or writes missing between two logs, unless the options say to salvage; the first is
+/// named with file and offset.
+pub(super) fn replay<'a>(
+    site: &Site<'_>,
+    logs: &'a [(u64, Vec<u8>)],
+    oldest_needed: u64,
+    last_sequence: u64,
+) -> Result<Replayed<'a>> {
+    let found = Replayed { groups: Vec::new(), last_sequence, has_gap: false, empty_logs: Vec::new() };
+    let mut replay = Replay { site, found };
+    for (number, log) in logs {
         replay.read(*number, log, oldest_needed)?;
     }
-    // Up to here nothing was brought in: with the first table that is installed, what is missing before it is given up, and no
-    // later recovery, and no repair, knows that it was missing.
-    let Replay { groups, last_sequence, has_gap, .. } = replay;
-    if last_sequence > shared.state.last_visible() {
-        let tables = write_tables(shared, &groups)?;
-        let added = tables.iter().map(|stored| (0, stored.meta.clone())).collect();
-        let edit = VersionEdit { last_sequence: Some(last_sequence), added, ..VersionEdit::default() };
-        if has_gap {
-            // What is missing may be in a table whose naming was lost. Not before there is nothing left that may well fail: a
-            // repair takes such a table back by its name.
-            let mut state = lock(&shared.registry).state.clone();
-            let is_set_aside = state.apply(&edit, 0).and_then(|()| {
-                set_aside_unnamed(shared.options.storage.as_ref(), &shared.dir, &state, &shared.reports)
-            });
-            is_set_aside.inspect_err(|_| give_up(&tables))?;
-        }
-        shared.state.make_visible(last_sequence);
-        // Before the new log, which says that all writes below its first are known: after the end of a process, or a sync
-        // that failed, the last of them may have been read from the page cache alone. Were that log to survive a power
-        // failure that they do not, writes would be missing in the middle.
-        shared.install(edit, tables.into_iter().map(|stored| (0, stored)).collect(), |_| {})?;
-        let mut log = lock(&shared.log);
-        log.last_sequence = last_sequence;
-        shared.rotate(&mut log)?;
+    Ok(replay.found)
+}
+
+/// Makes tables of level 0 of what the logs hold, puts a new manifest in force that names them, and begins a new log. Up to
+/// the manifest the store is as it was.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
+    let is_new = lock(&shared.registry).manifest.may_be_in_force();
+    if !is_new {
+        // With the first table that is named, what is missing before it is given up, and no later recovery, and no repair,
+        // knows that it was missing.
+        let tables = write_tables(shared, &replayed.groups)?;
+        begin_manifest(shared, &replayed, &tables, is_torn)?;
+        shared.change_state(|state| {
+            let added = tables.into_iter().map(|stored| (0, stored)).collect();
+            state.version = Arc::new(state.version.with(&[], added));
+        });
+        shared.state.make_visible(replayed.last_sequence);
+        remove_stale(shared, &replayed.empty_logs);
     }
-    // Also when nothing was replayed: the logs before go now, and a log that the manifest names must exist.
-    let log_number = Some(shared.state.load().memtable.log_number);
-    shared.install(VersionEdit { log_number, ..VersionEdit::default() }, Vec::new(), |_| {})
+    // Not before the manifest is in force. The new log says that all writes below its first are known: after the end of a
+    // process, or a sync that failed, the last of them may have been read from the page cache alone. Were that log to survive
+    // a power failure that they do not, writes would be missing in the middle.
+    let number = shared.new_file_number();
+    let first = replayed.last_sequence + 1;
+    let log = create_log(&shared.options, &shared.dir, shared.store_id, number, first)?;
+    *lock(&shared.log) = LogState { log, last_sequence: replayed.last_sequence };
+    let memtable = Arc::new(Memtable::new(number, shared.options.write_buffer_bytes));
+    shared.change_state(|state| state.memtable = memtable);
+    // The logs before go now, and a log that the manifest names must exist.
+    shared.install(VersionEdit { log_number: Some(number), ..VersionEdit::default() }, Vec::new(), |_| {})
+}
+
+/// Removes what opens leave that fail behind their manifest, so that it does not grow: other manifests, logs before the one
+/// that the manifest names, and empty ones. The manifest has just come into force, so all that it says is durable. Logs with
+/// writes stay until this open has succeeded: if it fails, the next one must tell again what is wrong with them.
+fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
+    let (manifest, log_number) = {
+        let registry = lock(&shared.registry);
+        (registry.manifest.number(), registry.state.log_number)
+    };
+    let is_empty = |number: u64| number != log_number && empty_logs.contains(&number);
+    remove_files(shared, |file| match file {
+        FileName::Manifest(number) => number != manifest,
+        FileName::Log(number) => number < log_number || is_empty(number),
+        _ => false,
+    });
+}
+
+/// Removes files of the store; one that cannot be removed stays until the next time.
+fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
+    let storage = shared.options.storage.as_ref();
+    let Ok(names) = storage.list(&shared.dir) else { return };
+    for name in names.iter().filter(|name| parse(name).is_some_and(&is_stale)) {
+        if let Err(error) = storage.remove(&shared.dir.join(name)) {
+            log::warn!("a file that is no longer needed stays for now: {error}");
+        }
+    }
+}
+
+/// Puts the new manifest in force, with `tables` added.
+fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<StoredTable>], is_torn: bool) -> Result<()> {
+    let storage = shared.options.storage.as_ref();
+    let mut registry = lock(&shared.registry);
+    let before = registry.state.last_sequence;
+    let edit = VersionEdit {
+        next_file_number: Some(shared.next_file_number.load(Ordering::Relaxed)),
+        last_sequence: Some(replayed.last_sequence),
+        added: tables.iter().map(|stored| (0, stored.meta.clone())).collect(),
+        ..VersionEdit::default()
+    };
+    let mut state = registry.state.clone();
+    state.apply(&edit, 0)?;
+    if is_torn || replayed.has_gap {
+        // What is missing may be in a table whose naming was lost. Not before there is nothing left that may well fail: a
+        // repair takes such a table back by its name. And not after: the next open would not know.
+        let known = if replayed.has_gap { before } else { replayed.last_sequence };
+        set_aside_unnamed(shared, &state, known)?;
+    }
+    registry.manifest.begin(storage, &shared.dir, &state.snapshot())?;
+    registry.state = state;
+    Ok(())
 }
 
 /// Makes a table of each group of writes.
@@ -113,7 +206,7 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
     })
 }
 
-impl Shared {
+impl Site<'_> {
     /// # Errors
     /// `Corrupt`, which names the file, unless the options say to salvage.
     fn missing_log(&self, number: u64) -> Result<()> {
@@ -126,55 +219,53 @@ impl Shared {
     }
 }
 
-struct Replay<'a> {
-    shared: &'a Shared,
-    /// Writes of which each group is to become a table.
-    groups: Vec<LoggedWrites<'a>>,
-    /// The last write that is known, or given up.
-    last_sequence: u64,
-    /// Whether writes are missing, and nobody minds.
-    has_gap: bool,
+struct Replay<'a, 's> {
+    site: &'s Site<'s>,
+    found: Replayed<'a>,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> Replay<'a, '_> {
     fn read(&mut self, number: u64, log: &'a [u8], oldest_needed: u64) -> Result<()> {
-        let shared = self.shared;
-        let path = shared.dir.join(log_name(number));
-        let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
-        self.groups.push(LoggedWrites::of(log));
-        let end = read_log_in(log, &path, id, shared.options.recovery, &mut |record| self.take(&record, log, &path))?;
-        self.groups.pop_if(|group| group.is_empty());
-        shared.reports.add_tail(end.tail(&path));
+        let site = self.site;
+        let path = site.dir.join(log_name(number));
+        let id = LogId { kind: LogKind::WriteAhead, store_id: site.store_id, number };
+        self.found.groups.push(LoggedWrites::of(log));
+        let end = read_log_in(log, &path, id, site.options.recovery, &mut |record| self.take(&record, log, &path))?;
+        self.found.groups.pop_if(|group| group.is_empty());
+        site.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
-            shared.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
+            site.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
         }
         if end.next_sequence.is_none() && end.skipped.is_empty() {
             // Its header was durable before the manifest named it. A younger one may be what a crash left of a rotation,
             // and if it was more, then the log behind it shows the gap.
             if number == oldest_needed {
-                shared.missing_log(number)?;
+                site.missing_log(number)?;
             } else if end.torn_tail_bytes == 0 {
-                shared.reports.add(format!("{}: cut off by a crash before its first byte", path.display()));
+                site.reports.add(format!("{}: cut off by a crash before its first byte", path.display()));
             }
         }
         // A log without records still says where it begins: with the first write that is in no table. That shows when
         // a manifest has lost its last edits without a trace.
         let next = end.next_sequence.unwrap_or(0);
+        if end.is_clean() && end.num_records == 0 {
+            self.found.empty_logs.push(number);
+        }
         self.check_gap(next, end.valid_len_bytes, &path).map_err(|error| error.in_file(&path))
     }
 
     /// Whether the writes up to `next` are all known.
     fn check_gap(&mut self, next: u64, offset: u64, path: &Path) -> Result<()> {
-        if next <= self.last_sequence + 1 {
+        if next <= self.found.last_sequence + 1 {
             return Ok(());
         }
-        if self.shared.options.recovery == LogRecovery::Strict || next > MAX_NUMBER {
+        if self.site.options.recovery == LogRecovery::Strict || next > MAX_NUMBER {
             return Err(Error::Corrupt { field: Field::LogSequence, offset });
         }
-        let missing = next - self.last_sequence - 1;
-        self.shared.reports.add(format!("{}: {missing} writes before it are missing", path.display()));
-        self.has_gap = true;
-        self.last_sequence = next - 1;
+        let missing = next - self.found.last_sequence - 1;
+        self.site.reports.add(format!("{}: {missing} writes before it are missing", path.display()));
+        self.found.has_gap = true;
+        self.found.last_sequence = next - 1;
         Ok(())
     }
 
@@ -182,17 +273,17 @@ impl<'a> Replay<'a> {
     fn take(&mut self, record: &LogRecord<'a>, log: &'a [u8], path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
         // A recovery that was itself interrupted has brought the first writes into tables.
-        let num_known = (self.last_sequence + 1).saturating_sub(record.sequence);
-        let is_full = |group: &LoggedWrites<'_>| group.len_bytes() >= self.shared.options.write_buffer_bytes.max(1);
-        if self.groups.last().is_none_or(is_full) {
-            self.groups.push(LoggedWrites::of(log));
+        let num_known = (self.found.last_sequence + 1).saturating_sub(record.sequence);
+        let is_full = |group: &LoggedWrites<'_>| group.len_bytes() >= self.site.options.write_buffer_bytes.max(1);
+        if self.found.groups.last().is_none_or(is_full) {
+            self.found.groups.push(LoggedWrites::of(log));
         }
-        let num_writes = self.groups.last_mut().map_or(Ok(0), |group| group.add(record, num_known))?;
+        let num_writes = self.found.groups.last_mut().map_or(Ok(0), |group| group.add(record, num_known))?;
         let next = record.sequence.saturating_add(num_writes);
         if next > MAX_NUMBER + 1 {
             return Err(Error::Corrupt { field: Field::LogSequence, offset: record.payload_offset });
         }
-        self.last_sequence = self.last_sequence.max(next.saturating_sub(1));
+        self.found.last_sequence = self.found.last_sequence.max(next.saturating_sub(1));
         Ok(next)
     }
 }
@@ -201,43 +292,84 @@ impl<'a> Replay<'a> {
 /// the only one that holds its writes. The new name is durable on return: under the old one the next open removes them, once
 /// what they hold is given up.
 ///
+/// A table whose writes are all `known`, in tables that `state` names, keeps its name and goes with what nobody needs. That
+/// can be told now and never later: numbers of writes that are given up pass for known from then on.
+///
 /// # Errors
 /// Those of the storage.
-pub(super) fn set_aside_unnamed(
-    storage: &dyn Storage,
-    dir: &Path,
-    state: &StoreState,
-    reports: &Reports,
-) -> Result<()> {
+fn set_aside_unnamed(shared: &Shared, state: &StoreState, known: u64) -> Result<()> {
+    let (storage, dir) = (shared.options.storage.as_ref(), shared.dir.as_path());
     for name in storage.list(dir)? {
         let Some(FileName::Table(number)) = parse(&name) else { continue };
-        if state.levels.iter().flatten().all(|table| table.number != number) {
-            let (path, aside) = (dir.join(&name), dir.join(format!("unnamed-{name}")));
-            reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
-            storage.rename(&path, &aside)?;
+        if state.levels.iter().flatten().any(|table| table.number == number) {
+            continue;
         }
+        let (path, aside) = (dir.join(&name), dir.join(format!("unnamed-{name}")));
+        if holds_only(storage, &path, shared.table_id(number), known) {
+            shared.reports.add(format!("{}: not named by the manifest; other tables hold its writes", path.display()));
+            continue;
+        }
+        shared.reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
+        storage.rename(&path, &aside)?;
     }
     storage.sync_dir(dir)
 }
 
-/// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.
-pub(super) fn remove_leftovers(shared: &Shared) {
+/// Whether a table says of itself, under checksums, that it is this store's and holds no write above `known`. One that cannot
+/// be read may hold any.
+fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bool {
+    let Ok(bytes) = storage.read(path) else { return false };
+    let peek = Peek::at(&bytes);
+    let origin = peek.properties.and_then(|own| own.origin);
+    peek.table_id == Some(id) && origin.is_some_and(|origin| origin.largest_sequence <= known)
+}
+
+/// Removes what an open made that failed, unless its manifest may be in force: then it may name any of it.
+pub(super) fn undo(shared: &Shared) {
+    let registry = lock(&shared.registry);
+    if registry.manifest.may_be_in_force() {
+        return;
+    }
     let storage = shared.options.storage.as_ref();
     let Ok(names) = storage.list(&shared.dir) else { return };
-    let current_log = shared.state.load().memtable.log_number;
-    let manifest = lock(&shared.registry).manifest.number();
-    let version = Arc::clone(&shared.state.load().version);
-    let is_live = |number| version.all_tables().any(|(_, table)| table.meta.number == number);
-    for name in names {
-        let is_needed = match parse(&name) {
-            Some(FileName::Table(number)) => is_live(number),
-            Some(FileName::Temporary) => false,
-            Some(FileName::Log(number)) => number == current_log,
-            Some(FileName::Manifest(number)) => number == manifest,
-            Some(FileName::Current | FileName::Lock) | None => true,
-        };
-        if !is_needed && let Err(error) = storage.remove(&shared.dir.join(&name)) {
+    // The manifest was the first to get a number, above those of all files that were there.
+    let is_made = |name: &String| number_in(name).is_some_and(|number| number >= registry.manifest.number());
+    for name in names.iter().filter(|name| is_made(name)) {
+        if let Err(error) = storage.remove(&shared.dir.join(name)) {
+            log::warn!("a file of an open that failed stays for now: {error}");
+        }
+    }
+}
+
+/// Removes manifests that are not in force, if there are many: of opens that failed when theirs may have been in force already.
+///
+/// Otherwise they stay until a manifest of this open is in force. That the name of the present one is durable is known then,
+/// and here only as far as a sync of the directory makes up for one that failed before.
+pub(super) fn sweep(options: &Options, dir: &Path) {
+    let storage = options.storage.as_ref();
+    let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };
+    let is_stale = |name: &&String| matches!(parse(name), Some(FileName::Manifest(number)) if number != in_force);
+    let stale: Vec<&String> = names.iter().filter(is_stale).collect();
+    if stale.len() <= MAX_STALE_MANIFESTS || storage.sync_dir(dir).is_err() {
+        return;
+    }
+    for name in stale {
+        if let Err(error) = storage.remove(&dir.join(name)) {
             log::warn!("a file that is no longer needed stays for now: {error}");
         }
     }
+}
+
+/// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.
+pub(super) fn remove_leftovers(shared: &Shared) {
+    let current_log = shared.state.load().memtable.log_number;
+    let manifest = lock(&shared.registry).manifest.number();
+    let version = Arc::clone(&shared.state.load().version);
+    remove_files(shared, |file| match file {
+        FileName::Table(number) => version.all_tables().all(|(_, table)| table.meta.number != number),
+        FileName::Temporary => true,
+        FileName::Log(number) => number != current_log,
+        FileName::Manifest(number) => number != manifest,
+        FileName::Current | FileName::Lock => false,
+    });
 }

@@ -5,8 +5,8 @@
 //! anything else ─▶ all tables there are, put in order (`order`) ────┴▶ damaged tables written anew from their sound blocks
 //!       ─▶ copies of what is damaged to lost/ ─▶ a new manifest ─▶ the logs, salvaged, as when a store is opened
 //! ```
-//! Nothing is removed that has no second name in `lost/`, and until the new manifest is in force the store is as it was: a
-//! repair that is interrupted is done again.
+//! Nothing is removed that has no second name in `lost/`, but for tables set aside that the store wholly knows (`unnamed`). Until
+//! the new manifest is in force the store is as it was: a repair that is interrupted is done again.
 //!
 //! Where the manifest is sound, nothing deleted comes back but what was deleted by a tombstone that is itself lost, within
 //! the range of keys that the report gives. Where it is not, the order of tables comes from what they say themselves, and
@@ -16,16 +16,18 @@ mod evidence;
 mod logs;
 mod order;
 mod tables;
+mod unnamed;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Db;
 use super::file_name::{CURRENT, LOCK, manifest_name, table_name};
 use super::log_reader::LogRecovery;
 use super::manifest::Manifest;
-use super::open::{in_order, its_hasher, new_hasher, open_locked, random_u64};
+use super::open::{hold, in_order, its_hasher, new_hasher, open_locked, random_u64};
 use super::options::Options;
 use super::verify::Progress;
 use super::version_edit::StoreState;
@@ -126,10 +128,11 @@ impl Db {
 }
 
 fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnMut(Progress)) -> Result<RepairReport> {
-    let storage = options.storage.as_ref();
-    if !storage.exists(dir)? {
+    if !options.storage.exists(dir)? {
         return Err(missing(dir));
     }
+    let (options, outside) = hold(dir, options)?;
+    let storage = options.storage.as_ref();
     // Before the lock, whose file a directory of somebody else is not to get.
     if Listing::of(storage, dir)?.is_empty() {
         return Err(Error::NotAStore);
@@ -138,7 +141,7 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
     let listing = Listing::of(storage, dir)?;
     let evidence = ManifestEvidence::gather(storage, dir, &listing)?;
     let plan = Plan::make(dir, &options, mode, listing, evidence, progress)?;
-    let report = plan.carry_out(dir, options, mode)?;
+    let report = plan.carry_out(dir, options, outside, mode)?;
     drop(lock);
     Ok(report)
 }
@@ -222,7 +225,13 @@ impl Plan {
         Ok(Self { report, state, aside, next_number })
     }
 
-    fn carry_out(mut self, dir: &Path, options: Options, mode: RepairMode) -> Result<RepairReport> {
+    fn carry_out(
+        mut self,
+        dir: &Path,
+        options: Options,
+        outside: Arc<dyn Storage>,
+        mode: RepairMode,
+    ) -> Result<RepairReport> {
         let storage = options.storage.as_ref();
         if self.report.new_manifest {
             self.state.next_file_number = self.next_number + 1;
@@ -256,7 +265,7 @@ impl Plan {
             }
         }
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
-        drop(open_locked(dir, options)?);
+        unnamed::remove_known(&*open_locked(dir, options, outside)?)?;
         Ok(self.report)
     }
 }

@@ -17,6 +17,7 @@ use super::version_edit::{StoreState, TableMeta, VersionEdit};
 use super::write::WriteQueue;
 use crate::error::{Error, Field, Result};
 use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
+use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use filterblock::KeyHasher;
@@ -50,7 +51,10 @@ pub(super) struct Work {
 
 #[derive(Debug)]
 pub(super) struct Shared {
+    /// Their storage holds the directory: it serves paths in `dir` only.
     pub(super) options: Options,
+    /// The storage as it was given, for paths of other directories.
+    pub(super) outside: Arc<dyn Storage>,
     pub(super) dir: PathBuf,
     pub(super) store_id: [u8; 16],
     /// Hashes each key, once.
@@ -234,9 +238,13 @@ pub(super) fn create_log(
     first_sequence: u64,
 ) -> Result<LogWriter> {
     let id = LogId { kind: LogKind::WriteAhead, store_id, number };
-    let mut log = LogWriter::create(options.storage.as_ref(), &dir.join(log_name(number)), id, first_sequence)?;
-    log.sync()?;
-    options.storage.sync_dir(dir)?;
+    let (storage, path) = (options.storage.as_ref(), dir.join(log_name(number)));
+    let mut log = LogWriter::create(storage, &path, id, first_sequence)?;
+    if let Err(error) = log.sync().and_then(|()| storage.sync_dir(dir)) {
+        // Nothing names it. What stays is cleaned away when the store is opened next.
+        let _ = storage.remove(&path);
+        return Err(error);
+    }
     Ok(log)
 }
 

@@ -104,10 +104,16 @@ impl Db {
         let mut before = 0;
         for (_, stored) in version.all_tables() {
             // An open file can be read though its name is gone; the next open could not.
-            let is_there = self.shared.options.storage.exists(&stored.path)? || stored.is_obsolete();
+            let storage = self.shared.options.storage.as_ref();
+            let is_there = storage.exists(&stored.path)? || stored.is_obsolete();
             if !is_there {
                 let error = Error::Io(std::io::ErrorKind::NotFound.into());
                 report.damage.push(error.in_file(&stored.path));
+            } else if !storage.is_named(&stored.path, stored.table.file())? && !stored.is_obsolete() {
+                // Another file has its name: the next open meets that one.
+                let other = report.note(self.shared.open_table(stored.meta.clone()))?;
+                let check = other.map(|other| other.table.verify()).transpose()?;
+                report.damage.extend(check.into_iter().flat_map(|check| check.damage));
             }
             let mut tell = |within| progress(Progress { done_bytes: before + within, total_bytes });
             report.add(stored.table.verify_with(&mut tell)?);

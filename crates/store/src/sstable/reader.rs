@@ -122,6 +122,11 @@ impl Table {
         })
     }
 
+    /// The file.
+    pub(crate) fn file(&self) -> &dyn ReadAt {
+        self.file.as_ref()
+    }
+
     /// The file's filter.
     #[must_use]
     #[inline]

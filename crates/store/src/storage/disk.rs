@@ -22,13 +22,13 @@ pub struct Disk;
 
 impl Storage for Disk {
     fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
-        let (file, direct) = open_for_reading(path, io).map_err(|error| Error::from(error).in_file(path))?;
-        let len = file.metadata().map_err(|error| Error::from(error).in_file(path))?.len();
-        Ok(Arc::new(DiskFile { file, path: path.to_path_buf(), len, direct }))
+        let (file, direct) = in_file(path, open_for_reading(path, io))?;
+        Ok(Arc::new(DiskFile::of(file, path, direct)?))
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        DiskWriter::open(OpenOptions::new().write(true).create_new(true), path)
+        let file = in_file(path, OpenOptions::new().write(true).create_new(true).open(path))?;
+        Ok(Box::new(DiskWriter::of(file, path, None)?))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
@@ -79,15 +79,23 @@ impl Storage for Disk {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        Ok(Box::new(LockedFile::new(path)?))
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        Ok(Box::new(LockedFile::of(in_file(path, file)?, path)?))
+    }
+
+    fn hold(&self, dir: &Path) -> Result<Option<Arc<dyn Storage>>> {
+        #[cfg(unix)]
+        let held = super::held::HeldDir::open(dir)?;
+        #[cfg(not(unix))]
+        let held = super::absolute::AbsoluteDir::open(dir)?;
+        Ok(Some(Arc::new(held)))
     }
 }
 
-struct LockedFile(File);
+pub(super) struct LockedFile(pub(super) File);
 
 impl LockedFile {
-    fn new(path: &Path) -> Result<Self> {
-        let file = in_file(path, OpenOptions::new().write(true).create(true).truncate(false).open(path))?;
+    pub(super) fn of(file: File, path: &Path) -> Result<Self> {
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),
@@ -104,7 +112,7 @@ impl Drop for LockedFile {
     }
 }
 
-fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T> {
+pub(super) fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::from(error).in_file(path))
 }
 
@@ -128,20 +136,37 @@ fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
 fn copy_synced(from: &Path, to: &Path) -> Result<()> {
     let mut source = in_file(from, File::open(from))?;
     let mut target = in_file(to, OpenOptions::new().write(true).create_new(true).open(to))?;
-    let copied = io::copy(&mut source, &mut target).and_then(|_| target.sync_all());
+    copy_into(&mut source, &mut target, to, || fs::remove_file(to))
+}
+
+/// Copies a file to another, which `remove` removes again after a failure.
+pub(super) fn copy_into(
+    source: &mut File,
+    target: &mut File,
+    to: &Path,
+    remove: impl FnOnce() -> io::Result<()>,
+) -> Result<()> {
+    let copied = io::copy(source, target).and_then(|_| target.sync_all());
     if copied.is_err() {
         // Half a copy must not look like a file; that it could not be removed changes nothing about the first error.
-        let _ = fs::remove_file(to);
+        let _ = remove();
     }
     in_file(to, copied)
 }
 
 #[derive(Debug)]
-struct DiskFile {
+pub(super) struct DiskFile {
     file: File,
     path: PathBuf,
     len: u64,
     direct: bool,
+}
+
+impl DiskFile {
+    pub(super) fn of(file: File, path: &Path, direct: bool) -> Result<Self> {
+        let len = in_file(path, file.metadata())?.len();
+        Ok(Self { file, path: path.to_path_buf(), len, direct })
+    }
 }
 
 impl ReadAt for DiskFile {
@@ -234,28 +259,48 @@ fn read_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>
     file.read(buffer)
 }
 
+/// The directory that a file was created in, to ask whether the file still has its name.
+#[cfg(unix)]
+type Home = super::held::Root;
+#[cfg(not(unix))]
+type Home = std::convert::Infallible;
+
 #[derive(Debug)]
-struct DiskWriter {
+pub(super) struct DiskWriter {
     file: File,
     path: PathBuf,
     len: u64,
+    /// Where the file is to have its name, if the directory is held.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "no directory is held there"))]
+    home: Option<Home>,
     /// The first failure. After it the file's end is unknown, and a repeated sync may report success for bytes that
     /// the system has already dropped.
     failure: Option<String>,
 }
 
 impl DiskWriter {
-    fn open(options: &OpenOptions, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let opened = options.open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (len, file) = in_file(path, opened)?;
-        Ok(Box::new(Self { file, path: path.to_path_buf(), len, failure: None }))
+    pub(super) fn of(file: File, path: &Path, home: Option<Home>) -> Result<Self> {
+        let len = in_file(path, file.metadata())?.len();
+        Ok(Self { file, path: path.to_path_buf(), len, home, failure: None })
     }
 
-    fn attempt(&mut self, what: &str, act: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    /// Bytes that nobody finds by the file's name are not durable, whatever the sync says.
+    fn check_name(&self) -> io::Result<()> {
+        #[cfg(unix)]
+        if let Some(home) = &self.home
+            && !home.leads_to(&self.path, &self.file)?
+        {
+            let reason = "another program removed or replaced this file while it was written";
+            return Err(io::Error::new(ErrorKind::NotFound, reason));
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, what: &str, act: impl FnOnce(&mut Self) -> io::Result<()>) -> Result<()> {
         if let Some(reason) = &self.failure {
             return Err(Error::Poisoned { reason: reason.clone() }.in_file(&self.path));
         }
-        act(&mut self.file).map_err(|error| {
+        act(self).map_err(|error| {
             self.failure = Some(format!("{what} failed: {error}"));
             Error::from(error).in_file(&self.path)
         })
@@ -264,13 +309,13 @@ impl DiskWriter {
 
 impl WriteFile for DiskWriter {
     fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
-        self.attempt("write", |file| file.write_all(bytes))?;
+        self.attempt("write", |own| own.file.write_all(bytes))?;
         self.len += bytes.len() as u64;
         Ok(())
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.attempt("sync", |file| file.sync_data())
+        self.attempt("sync", |own| own.file.sync_data().and_then(|()| own.check_name()))
     }
 
     fn len(&self) -> u64 {
@@ -282,10 +327,15 @@ impl WriteFile for DiskWriter {
 mod tests {
     use super::*;
 
+    fn writer(path: &str) -> DiskWriter {
+        let file = OpenOptions::new().append(true).open(path).unwrap();
+        DiskWriter::of(file, Path::new(path), None).unwrap()
+    }
+
     #[test]
     fn after_a_failed_sync_the_handle_refuses_everything_and_says_why() {
         // The null device takes writes, but cannot be synced.
-        let mut file = DiskWriter::open(OpenOptions::new().append(true), Path::new("/dev/null")).unwrap();
+        let mut file = writer("/dev/null");
         file.write_all(b"abc").unwrap();
         assert!(matches!(file.sync().unwrap_err().root(), Error::Io(_)));
         for error in [file.sync().unwrap_err(), file.write_all(b"d").unwrap_err()] {
@@ -299,7 +349,7 @@ mod tests {
     fn a_lock_ends_with_its_guard_though_another_process_may_still_share_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
-        let lock = LockedFile::new(&path).unwrap();
+        let lock = LockedFile::of(File::create(&path).unwrap(), &path).unwrap();
         let _shared_by_a_fork = lock.0.try_clone().unwrap();
         assert!(matches!(Disk.lock(&path).err().unwrap().root(), Error::Locked));
         drop(lock);
@@ -319,7 +369,7 @@ mod tests {
 
     #[test]
     fn after_a_failed_write_the_handle_refuses_everything_and_says_why() {
-        let mut file = DiskWriter::open(OpenOptions::new().append(true), Path::new("/dev/full")).unwrap();
+        let mut file = writer("/dev/full");
         assert!(matches!(file.write_all(b"abc").unwrap_err().root(), Error::Io(_)));
         let error = file.sync().unwrap_err();
         assert!(matches!(error.root(), Error::Poisoned { reason } if reason.starts_with("write failed")), "{error}");

@@ -4,9 +4,13 @@
 //! Every error names its file. The implementations are [`Disk`] and [`Memory`], and one
 //! that fails on demand, for tests.
 
+#[cfg(any(not(unix), test))]
+mod absolute;
 mod disk;
 #[cfg(any(test, feature = "testing"))]
 pub mod faulty;
+#[cfg(unix)]
+mod held;
 mod memory;
 
 use std::fmt::Debug;
@@ -95,6 +99,28 @@ pub trait Storage: Debug + Send + Sync {
     /// # Errors
     /// [`crate::Error::Locked`] when another holder, in this process or another, has it.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+
+    /// Holds on to a directory. The storage that it gives works in that very directory, whatever becomes of the path: paths
+    /// are given to it as before, all of them in or below `dir`, and its locks also lock the directory itself. Held by a
+    /// storage that holds another directory, its [`Storage::link_or_copy`] links files of that one.
+    ///
+    /// `None`, which is the default, stands for a storage in which a path never comes to lead elsewhere.
+    ///
+    /// # Errors
+    /// When the directory is missing or unreadable.
+    fn hold(&self, dir: &Path) -> Result<Option<Arc<dyn Storage>>> {
+        let _ = dir;
+        Ok(None)
+    }
+
+    /// Whether `path` still leads to `file`, which was opened by that path. By default, whether it leads to any.
+    ///
+    /// # Errors
+    /// When the system gives no answer.
+    fn is_named(&self, path: &Path, file: &dyn ReadAt) -> Result<bool> {
+        let _ = file;
+        self.exists(path)
+    }
 }
 
 /// A file open for reading at any place, by any number of threads.

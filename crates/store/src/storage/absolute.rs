@@ -1,0 +1,117 @@
+//! A directory by its absolute path, for systems that open no file relative to a directory.
+//!
+//! A change of the working directory leads nowhere else then. A rename of the directory may: on Windows the system refuses
+//! it while files in the directory are open.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Disk, IoMode, ReadAt, Storage, WriteFile};
+use crate::error::{Error, Result};
+
+/// A directory, as it was given and by its absolute path.
+#[derive(Debug, Clone)]
+struct Place {
+    given: PathBuf,
+    absolute: PathBuf,
+}
+
+impl Place {
+    fn of(dir: &Path) -> Result<Self> {
+        let absolute = std::path::absolute(dir).map_err(|error| Error::from(error).in_file(dir))?;
+        Ok(Self { given: dir.to_path_buf(), absolute })
+    }
+
+    /// Paths of other directories stay as they are.
+    fn at(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(&self.given) {
+            Ok(name) if name.as_os_str().is_empty() => self.absolute.clone(),
+            Ok(name) => self.absolute.join(name),
+            Err(_) => path.to_path_buf(),
+        }
+    }
+}
+
+/// The file system, where paths in one directory are made absolute.
+#[derive(Debug)]
+pub(super) struct AbsoluteDir {
+    place: Place,
+    /// Where links come from, if that is another directory.
+    source: Option<Place>,
+}
+
+impl AbsoluteDir {
+    pub(super) fn open(dir: &Path) -> Result<Self> {
+        Ok(Self { place: Place::of(dir)?, source: None })
+    }
+
+    fn at(&self, path: &Path) -> PathBuf {
+        self.place.at(path)
+    }
+}
+
+impl Storage for AbsoluteDir {
+    fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
+        Disk.open(&self.at(path), io)
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        Disk.create(&self.at(path))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        Disk.read(&self.at(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        Disk.rename(&self.at(from), &self.at(to))
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
+        Disk.link_or_copy(&self.source.as_ref().unwrap_or(&self.place).at(from), &self.at(to))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        Disk.remove(&self.at(path))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        Disk.exists(&self.at(path))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        Disk.list(&self.at(dir))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        Disk.create_dir_all(&self.at(dir))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        Disk.sync_dir(&self.at(dir))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        Disk.lock(&self.at(path))
+    }
+
+    fn hold(&self, dir: &Path) -> Result<Option<Arc<dyn Storage>>> {
+        Ok(Some(Arc::new(Self { place: Place::of(dir)?, source: Some(self.place.clone()) })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_directory_is_one_place_and_others_are_left_alone() {
+        let held = AbsoluteDir::open(Path::new("store")).unwrap();
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(held.at(Path::new("store/LOCK")), here.join("store/LOCK"));
+        assert_eq!(held.at(Path::new("store")), here.join("store"));
+        for other in ["/elsewhere/store", "storehouse/LOCK"] {
+            assert_eq!(held.at(Path::new(other)), Path::new(other));
+        }
+    }
+}
