@@ -10,7 +10,7 @@ use super::secret::SecretArguments;
 use super::text;
 use crate::block::layout::{MAGIC, TRAILER_LEN_BYTES};
 use crate::block::{Added, FilterBlock, LockedBlock, Verify};
-use crate::error::Error;
+use crate::error::{Error, Field};
 use crate::sstable::HeapBytes;
 
 /// What a file turned out to be.
@@ -56,6 +56,10 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = HeapBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
+        // The trailer's checksum tells: it holds when the version is put back.
+        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
+            Ok(BlockFile::Damaged(format!("{error}; no newer version of filterblock wrote this block")))
+        }
         Err(error) if error.is_damage() && !is_newer(&error) => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
