@@ -204,6 +204,10 @@ impl fmt::Display for Error {
                 f,
                 "damaged: checksum of {field} at offset {offset} is {computed:#010x}, the file says {stored:#010x}"
             ),
+            Self::Unsupported { field: field @ Field::Version, found } => write!(
+                f,
+                "{field} {found} is not supported by this version: a newer version wrote the bytes, or they are damaged"
+            ),
             Self::Unsupported { field, found } => {
                 write!(f, "{field} {found} is not supported by this version; a newer one may read it")
             }

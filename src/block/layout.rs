@@ -78,6 +78,7 @@ pub fn checksum_of(block: &[u8]) -> Option<u32> {
 }
 
 const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
+const _: () = assert!(offset_of(Field::Version) + 1 == offset_of(Field::Checksum));
 /// The longest vector load that may begin at any byte of a payload and must not leave the block.
 pub(super) const LOAD_LEN_BYTES: usize = 64;
 const _: () = assert!(PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
@@ -223,17 +224,22 @@ impl Trailer {
         if raw.magic != MAGIC {
             return Err(corrupt(Field::Magic));
         }
+        // Nothing of the trailer is believed yet: the lengths only say which bytes within bounds to sum.
+        let payload_len = usize::try_from(raw.payload_len_bytes).ok();
+        let sums_len = payload_len.map_or(0, page_count) * PAGE_SUM_LEN_BYTES;
+        let covered_from = start.checked_sub(sums_len + usize::from(raw.extension_len));
+        let payload_start = covered_from.zip(payload_len).and_then(|(from, len)| from.checked_sub(len));
+        let covered = covered_from.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
+        let covered = covered.unwrap_or_default();
+        // Lengths of a newer version may lie elsewhere, so that nothing can be told of its checksum. But where the
+        // checksum holds with this version in its place, the version is the one byte that is wrong.
+        if raw.version != VERSION && sum_in_this_version(covered) == raw.checksum {
+            return Err(corrupt(Field::Version));
+        }
         if raw.version > VERSION {
             return Err(Error::Unsupported { field: Field::Version, found: raw.version.into() });
         }
-        // Nothing of the trailer is believed yet: the lengths only say which bytes within bounds to sum.
-        let payload_len = usize::try_from(raw.payload_len_bytes).map_err(|_| corrupt(Field::PayloadLen))?;
-        let sums_len = page_count(payload_len) * PAGE_SUM_LEN_BYTES;
-        let tail_len = sums_len + usize::from(raw.extension_len);
-        let payload_start = start.checked_sub(tail_len).and_then(|rest| rest.checked_sub(payload_len));
         let payload_start = payload_start.ok_or_else(|| corrupt(Field::PayloadLen))?;
-        let covered_from = payload_start + payload_len;
-        let covered = bytes.get(covered_from..start + offset_of(Field::Checksum)).unwrap_or_default();
         let computed = crate::checksum::crc32(covered);
         if computed != raw.checksum {
             let (field, offset) = (Field::Checksum, at(Field::Checksum));
@@ -323,6 +329,12 @@ impl RawTrailer {
         let Self { table_id, num_keys, payload_len_bytes, place, .. } = self;
         Ok(Trailer { table_id, hash, num_keys, payload_len_bytes, place, content, added, extractor })
     }
+}
+
+/// The trailer's checksum, of bytes that end with the version, had it been this one.
+fn sum_in_this_version(covered: &[u8]) -> u32 {
+    let fields = covered.split_last().map_or(covered, |(_, fields)| fields);
+    Crc32::new().with(fields).with(&[VERSION]).finish()
 }
 
 /// Extensions are a tag, a length byte and as many bytes each; one of no bytes is not written.

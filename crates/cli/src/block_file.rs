@@ -11,6 +11,7 @@ use super::text;
 use filterblock::AlignedBytes;
 use filterblock::layout::{MAGIC, TRAILER_LEN_BYTES};
 use filterblock::{Added, FilterBlock, LockedBlock, Verify};
+use filterblock::{Error, Field};
 
 /// What a file turned out to be.
 #[derive(Debug)]
@@ -55,6 +56,10 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = AlignedBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
+        // The trailer's checksum tells: it holds when the version is put back.
+        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
+            Ok(BlockFile::Damaged(format!("{error}; no newer version of filterblock wrote this block")))
+        }
         Err(error) if error.is_damage() && !error.is_unsupported() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }

@@ -19,10 +19,16 @@ Examples:
 The same set of keys, filter, hash function, secret and seed gives the same bytes, in any order and however often a key is repeated. Keys \
 may be up to 16 MiB long; memory is 8 bytes a key and the finished block.
 
-A symbolic link as OUT is followed, and stays. What exists and is no regular file (a directory, a device, a pipe) is \
-never replaced.
+With --force, a new file takes the place of OUT in one step. It gets the mode, the owner and the access list (ACL) of the \
+file that it replaces, and no other extended attributes; a new file follows the umask. The command refuses to replace a \
+file whose owner it cannot give to the new one, and a file with several names (hard links), of which only one would be \
+replaced. It also refuses to replace a file by a filter without keys (the filter would deny every key, and an input that \
+failed often looks empty), unless --allow-empty is given.
 
-Exit status: 0 written; 2 an error, and nothing was written.";
+A symbolic link as OUT is followed, and stays. What exists and is no regular file (a directory, a device, a pipe) is \
+never replaced, nor is a file that is read.
+
+Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output).";
 
 /// Build a filter block file from keys
 #[derive(Debug, clap::Args)]
@@ -39,7 +45,7 @@ pub struct Arguments {
 
 /// Runs `filterblock build`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    arguments.block.make(|builder| add_keys(arguments, builder))
+    arguments.block.make(&arguments.keys, |builder| add_keys(arguments, builder))
 }
 
 fn add_keys(arguments: &Arguments, builder: &mut FilterBuilder) -> Outcome<u64> {

@@ -20,7 +20,9 @@ TABLE is a table of LevelDB or RocksDB; its data blocks may be uncompressed, or 
 The block holds the user's part of every key, deleted ones too, as the table's own filter does. Prefixes and timestamps are \
 left out. Parquet files are not converted.
 
-Exit status: 0 written; 2 an error, and nothing was written.";
+With --force a file keeps its mode, owner and access list; see `filterblock build --help`.
+
+Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output).";
 
 /// Make a filter block of the keys in a table of LevelDB or RocksDB
 #[derive(Debug, clap::Args)]
@@ -49,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         FilterFile::Foreign(Foreign::Parquet(_)) => return refused("values of a Parquet file are not converted"),
         FilterFile::Foreign(table) => table,
     };
-    arguments.block.make(|builder| {
+    arguments.block.make(path, |builder| {
         add_keys(&table, builder).map_err(|error| match error.in_file(path) {
             error if matches!(error.root(), Error::InvalidArgument { what: "table", .. }) => {
                 Failure::Message(format!("{error}, with --key-form"))

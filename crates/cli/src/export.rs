@@ -8,8 +8,8 @@ use super::block_file::{self, FilterFile};
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::inspect::{self, FilterReport};
 use super::foreign::{FileArguments, Foreign};
-use super::output::{self, NewFile};
-use super::text;
+use super::new_file::NewFile;
+use super::{output, text};
 use filterblock::AlignedBytes;
 use filterblock::LockedBlock;
 
@@ -24,7 +24,9 @@ OUT receives the bytes of one filter as its engine would read them: bits and tra
 Parquet, the payload of a filter block. Its parameters are printed as JSON. Filters are numbered as `inspect --json` lists \
 them, from 0. What came from another engine is asked again with `query --format` (\"format\" in the JSON).
 
-Exit status: 0 written; 2 an error, and nothing was written.";
+With --force a file keeps its mode, owner and access list; see `filterblock build --help`.
+
+Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output).";
 
 /// Write a filter's bytes to a file, and its parameters to stdout
 #[derive(Debug, clap::Args)]
@@ -104,7 +106,7 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
         format: file.raw_format(),
         filter,
     };
-    NewFile::create(&arguments.output, arguments.force)?.publish(bytes)?;
+    new_file(arguments)?.publish(bytes)?;
     output::print_json(&parameters)?;
     Ok(Exit::Success)
 }
@@ -147,9 +149,16 @@ fn export_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Out
         hash_seed: hash.seed.0,
         secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
     };
-    NewFile::create(&arguments.output, arguments.force)?.publish(payload)?;
+    new_file(arguments)?.publish(payload)?;
     output::print_json(&parameters)?;
     Ok(Exit::Success)
+}
+
+fn new_file(arguments: &Arguments) -> Outcome<NewFile> {
+    output::check_stdout()?;
+    let file = NewFile::create(&arguments.output, arguments.force)?;
+    file.refuse_inputs([arguments.file.as_path()])?;
+    Ok(file)
 }
 
 fn slice(bytes: &[u8], offset: u64, len_bytes: u64) -> Option<&[u8]> {

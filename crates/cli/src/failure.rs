@@ -31,9 +31,7 @@ impl From<Exit> for ExitCode {
 /// Why a subcommand could not do its work.
 #[derive(Debug)]
 pub enum Failure {
-    /// Whoever read stdout has seen enough: no message, no error status.
-    ClosedPipe,
-    /// Ctrl-C or TERM.
+    /// Ctrl-C, or another signal that ends commands.
     Interrupted,
     /// The library refused.
     Library(Error),
@@ -63,19 +61,15 @@ impl Failure {
         }
     }
 
-    /// A failed write to stdout.
+    /// A failed write to stdout; a reader that has gone is none, see [`super::output::Unbuffered`].
     pub fn stdout(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
-            _ => Self::Message(format!("standard output: {error}")),
-        }
+        Self::Message(format!("standard output: {error}"))
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ClosedPipe => f.write_str("the reader of standard output has gone"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Library(error) => write!(f, "{error}"),
             Self::Store(error) => write!(f, "{error}"),

@@ -2,14 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use clap::ValueEnum;
 
 use super::failure::{Failure, Outcome};
 use super::output::message;
-use super::text;
+use super::{streams, text};
 use filterblock::Error;
 
 /// The longest key that goes into a filter block: filters keep hashes, so this only bounds memory.
@@ -107,7 +107,9 @@ impl KeyReader {
     /// Opens a file of keys; `-` is stdin.
     pub fn open(path: &Path, format: KeyFormat, max_len_bytes: usize) -> Outcome<Self> {
         if path.as_os_str() == "-" {
-            return Ok(Self::new(Box::new(io::stdin().lock()), "standard input".into(), format, max_len_bytes));
+            let stdin = streams::reader().map_err(|error| Failure::Message(format!("standard input: {error}")))?;
+            let input = Box::new(BufReader::with_capacity(BUFFER_LEN_BYTES, stdin));
+            return Ok(Self::new(input, "standard input".into(), format, max_len_bytes));
         }
         let file = File::open(path).map_err(|error| Failure::file(path, error))?;
         // Opening a directory works; that reading it does not would come up too late for who makes things first.

@@ -12,14 +12,17 @@ mod filter_choice;
 mod foreign;
 mod inspect;
 mod interrupt;
+mod kept;
 mod keys;
 mod merge;
 mod new_block;
+mod new_file;
 mod output;
 mod plan;
 mod progress;
 mod query;
 mod secret;
+mod streams;
 mod text;
 mod verify;
 mod what_if;
@@ -29,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use failure::{Exit, Failure};
+use failure::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,10 +46,14 @@ Examples:
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
 
-Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr; 130 \
-interrupted.
+Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr; 128 and the \
+number of the signal that ended the command (130 for Ctrl-C).
 
-NO_COLOR=1 turns colours off. A closed pipe ends the command quietly.";
+A reader that closes the pipe ends the output quietly and leaves the exit status as it is. Output that cannot be written \
+(a full disk, a closed standard output) is an error, and so is a standard input that is closed. A signal leaves no \
+temporary file behind; SIGKILL may leave one, named .filterblock.*.tmp, beside the file to be written.
+
+NO_COLOR=1 turns colours off.";
 
 /// Filter blocks for sorted files, and what they save.
 #[derive(Debug, Parser)]
@@ -72,6 +79,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    interrupt::outlive_file_size_limit();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(refused) => return explain(&refused),
@@ -91,10 +99,9 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(exit) => exit.into(),
-        Err(Failure::ClosedPipe) => Exit::Success.into(),
         Err(Failure::Interrupted) => {
             output::message("interrupted");
-            ExitCode::from(interrupt::STATUS)
+            ExitCode::from(interrupt::status())
         }
         Err(failure) => {
             output::message(&failure);
@@ -103,14 +110,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whoever reads the help may close the pipe early; whoever wanted it in a file wants all of it.
+fn print_help(help: &clap::Error) -> Result<(), Failure> {
+    let text = help.render();
+    let choice = anstream::AutoStream::choice(&std::io::stdout());
+    output::print(&if choice == anstream::ColorChoice::Never { text.to_string() } else { text.ansi().to_string() })
+}
+
 /// Prints what clap has to say: help and version are data, a refusal is a message.
 fn explain(refused: &clap::Error) -> ExitCode {
     if refused.use_stderr() {
         // As with any message: if it cannot be told, the exit status still is.
         let _ = write!(anstream::stderr(), "filterblock: {}", refused.render().ansi());
-    } else {
-        // Whoever reads the help may close the pipe early; there is nobody left to tell.
-        let _ = refused.print();
+    } else if let Err(failure) = print_help(refused) {
+        output::message(&failure);
+        return ExitCode::from(2);
     }
     ExitCode::from(u8::try_from(refused.exit_code()).unwrap_or(2))
 }

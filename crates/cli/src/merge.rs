@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::block_file::{self, FilterFile};
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::FileArguments;
-use super::output::{self, NewFile};
-use super::text;
+use super::new_file::NewFile;
+use super::{output, text};
 use filterblock::Error;
 use filterblock::variants::{differences, merge_blocks};
 use filterblock::{LockedBlock, Verify};
@@ -24,7 +24,9 @@ add nothing, whatever their shape. No secret is needed.
 The new block has the bits that a filter of that shape would have of all keys together. Its number of keys is the sum: an upper \
 bound, since nobody knows which keys were in more than one; so is the rate that is told.
 
-Exit status: 0 written; 2 an error, and nothing was written.";
+With --force a file keeps its mode, owner and access list; see `filterblock build --help`.
+
+Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output).";
 
 /// Make one filter block of several of the same shape
 #[derive(Debug, clap::Args)]
@@ -60,6 +62,9 @@ struct Report {
 
 /// Runs `filterblock merge`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    if arguments.json {
+        output::check_stdout()?;
+    }
     let file = NewFile::create(&arguments.output, arguments.force)?;
     let open = |path: &PathBuf| match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) => Ok(block),

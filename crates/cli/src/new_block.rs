@@ -1,11 +1,12 @@
 //! A filter block as a command makes it: its options, its file, and what is told of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::failure::{Exit, Failure, Outcome};
-use super::output::{self, NewFile, message};
+use super::new_file::NewFile;
+use super::output::{self, message};
 use super::secret::{HashArguments, SecretArguments};
 use super::text;
 use filterblock::FilterSpec;
@@ -34,6 +35,9 @@ pub struct BlockArguments {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
+    /// Replace OUT also by a filter without keys, which denies every key
+    #[arg(long)]
+    allow_empty: bool,
     /// Describe what was written as JSON on stdout
     #[arg(long)]
     json: bool,
@@ -53,11 +57,11 @@ struct Report {
 }
 
 impl BlockArguments {
-    /// Adds keys to a block and writes it; `add_keys` gives the number of those that it read. Whether the block can be
-    /// written is found out before.
-    pub fn make(&self, add_keys: impl FnOnce(&mut FilterBuilder) -> Outcome<u64>) -> Outcome {
+    /// Adds keys of the file `input` to a block and writes it; `add_keys` gives the number of those that it read. Whether
+    /// the block can be written is found out before.
+    pub fn make(&self, input: &Path, add_keys: impl FnOnce(&mut FilterBuilder) -> Outcome<u64>) -> Outcome {
         let hasher = self.secret.hasher(&self.hash, HashSeed(self.seed))?;
-        let file = self.new_file()?;
+        let file = self.new_file(input)?;
         let hash = hasher.identity().kind.to_string();
         let mut builder = FilterBuilder::new(self.filter, hasher);
         let keys_read = add_keys(&mut builder)?;
@@ -74,6 +78,9 @@ impl BlockArguments {
             bits_per_key: info.bits_per_key,
             expected_false_positive_rate: info.expected_false_positive_rate,
         };
+        if info.num_keys == 0 {
+            self.judge_empty(file.as_ref())?;
+        }
         match file {
             Some(file) => file.publish(&block)?,
             None => output::print_binary(&block)?,
@@ -85,11 +92,30 @@ impl BlockArguments {
         Ok(Exit::Success)
     }
 
-    /// The file to write; none stands for stdout.
-    fn new_file(&self) -> Outcome<Option<NewFile>> {
-        if self.output.as_os_str() != "-" {
-            return NewFile::create(&self.output, self.force).map(Some);
+    /// An input without a key is more often one that failed than one that is meant. A new filter is still made of it, with
+    /// a word; a filter that is in use would begin to deny every key that it knew.
+    fn judge_empty(&self, file: Option<&NewFile>) -> Outcome<()> {
+        let path = self.output.display();
+        if file.is_some_and(NewFile::replaces) && !self.allow_empty {
+            return Err(Failure::Message(format!(
+                "{path}: no key was read; the file stays as it is. --allow-empty replaces it by a filter without keys"
+            )));
         }
+        message(format_args!("{path}: no key was read; the filter has no keys to know"));
+        Ok(())
+    }
+
+    /// The file to write; none stands for stdout.
+    fn new_file(&self, input: &Path) -> Outcome<Option<NewFile>> {
+        if self.output.as_os_str() != "-" {
+            if self.json {
+                output::check_stdout()?;
+            }
+            let file = NewFile::create(&self.output, self.force)?;
+            file.refuse_inputs(std::iter::once(input).chain(self.secret.path()))?;
+            return Ok(Some(file));
+        }
+        output::check_stdout()?;
         if self.json {
             return Err(Failure::Message(
                 "--json: the block itself goes to standard output; give --output a file".into(),

@@ -1,18 +1,18 @@
-//! What the command writes: messages, buffered stdout, and files that appear whole or not at all.
+//! What the command tells: messages on stderr, and data on a buffered stdout.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
 use super::failure::{Failure, Outcome};
+use super::streams;
 
 /// Large enough that a line of output costs no system call of its own.
 const BUFFER_LEN_BYTES: usize = 1 << 16;
-/// Symbolic links followed one after the other, as many as Linux follows.
-const LINKS_MAX: usize = 40;
+
+/// Whether the reader of stdout has closed its end.
+static READER_GONE: AtomicBool = AtomicBool::new(false);
 
 /// Says something to the user, on stderr.
 pub fn message(text: impl std::fmt::Display) {
@@ -21,8 +21,47 @@ pub fn message(text: impl std::fmt::Display) {
 }
 
 /// Stdout behind a buffer; to be flushed by its user, so that a failure is seen.
-pub fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(BUFFER_LEN_BYTES, io::stdout().lock())
+pub type Stdout = BufWriter<Unbuffered>;
+
+/// Stdout. When its reader has gone, it takes the rest and drops it: the exit status is a verdict that somebody else
+/// reads, and must not depend on who reads the text. See [`reader_gone`].
+#[derive(Default)]
+pub struct Unbuffered {
+    /// Opened at the first write: a command that prints nothing needs none.
+    stream: Option<Box<dyn Write>>,
+}
+
+impl Write for Unbuffered {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if reader_gone() {
+            return Ok(bytes.len());
+        }
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => self.stream.insert(streams::writer()?),
+        };
+        match stream.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                READER_GONE.store(true, Ordering::Relaxed);
+                Ok(bytes.len())
+            }
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Stdout, see [`Stdout`].
+pub fn stdout() -> Stdout {
+    BufWriter::with_capacity(BUFFER_LEN_BYTES, Unbuffered::default())
+}
+
+/// Whether nobody reads stdout any more, so that what only serves to print may end. What decides the exit status goes on.
+pub fn reader_gone() -> bool {
+    READER_GONE.load(Ordering::Relaxed)
 }
 
 /// Prints `text` as it is.
@@ -31,10 +70,20 @@ pub fn print(text: &str) -> Outcome<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
 }
 
-/// Writes bytes that are no text to stdout, which must not be a terminal.
+/// Writes bytes that are no text to stdout. They are of use as a whole only: a reader that goes before has not seen enough.
 pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::stdout)
+    let written = streams::writer().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => {
+            Failure::Message("standard output: its reader has gone before the whole block was written".into())
+        }
+        _ => Failure::stdout(error),
+    })
+}
+
+/// Finds out before any work that there is a stdout to tell the result on.
+pub fn check_stdout() -> Outcome<()> {
+    streams::check_stdout().map_err(Failure::stdout)
 }
 
 /// Refuses to write what is no text to a terminal.
@@ -55,100 +104,4 @@ pub fn json(report: &impl Serialize) -> Outcome<String> {
     let mut text = serde_json::to_string_pretty(report).map_err(|error| Failure::Message(error.to_string()))?;
     text.push('\n');
     Ok(text)
-}
-
-/// A file to be made: it appears whole or not at all, and whatever ends the command before leaves nothing behind.
-#[derive(Debug)]
-pub struct NewFile {
-    /// Behind any symbolic links.
-    target: PathBuf,
-    replace: bool,
-}
-
-impl NewFile {
-    /// Checks, before any work, that the file can be made. An existing one is refused unless it is to be replaced; what
-    /// is no regular file (a directory, a device, a pipe) is never replaced. Symbolic links are followed and stay.
-    pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
-        match path.metadata() {
-            Ok(found) if !found.is_file() => {
-                return Err(Failure::Message(format!("{}: not a regular file; it is left as it is", path.display())));
-            }
-            Ok(_) if !replace => return Err(exists(path)),
-            _ => {}
-        }
-        let file = Self { target: follow_links(path)?, replace };
-        // Made and removed at once: it only shows that there is a directory that can be written to.
-        file.temporary()?;
-        Ok(file)
-    }
-
-    /// A file beside the target, which is removed when it is dropped.
-    fn temporary(&self) -> Outcome<NamedTempFile> {
-        let path = &self.target;
-        let name = path.file_name().ok_or_else(|| Failure::Message(format!("{}: not a file name", path.display())))?;
-        let mut builder = tempfile::Builder::new();
-        let prefix = format!(".{}.", name.to_string_lossy());
-        builder.prefix(&prefix).suffix(".tmp");
-        #[cfg(unix)]
-        {
-            // What a plain create would ask for; the umask takes its part away.
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
-        builder.tempfile_in(parent(path)).map_err(|error| Failure::file(path, without_path(error)))
-    }
-
-    /// Writes the whole content, makes it durable, and gives the file its name.
-    pub fn publish(self, content: &[u8]) -> Outcome<()> {
-        let mut temporary = self.temporary()?;
-        let file = temporary.as_file_mut();
-        let written = file.write_all(content).and_then(|()| file.sync_all());
-        written.map_err(|error| Failure::file(&self.target, without_path(error)))?;
-        let renamed = match self.replace {
-            true => temporary.persist(&self.target),
-            false => temporary.persist_noclobber(&self.target),
-        };
-        match renamed {
-            Ok(_) => {}
-            Err(refused) if refused.error.kind() == io::ErrorKind::AlreadyExists => return Err(exists(&self.target)),
-            Err(refused) => return Err(Failure::file(&self.target, refused.error)),
-        }
-        sync_dir(parent(&self.target)).map_err(|error| Failure::file(&self.target, error))
-    }
-}
-
-/// The file that `path` leads to, which need not exist: a rename would replace a link, not what it points to.
-fn follow_links(path: &Path) -> Outcome<PathBuf> {
-    let mut target = path.to_path_buf();
-    for _ in 0..LINKS_MAX {
-        // An error says that this is no link; any other reason comes up again when the file is made.
-        let Ok(next) = fs::read_link(&target) else { return Ok(target) };
-        target = parent(&target).join(next);
-    }
-    Err(Failure::Message(format!("{}: too many symbolic links", path.display())))
-}
-
-/// The error without the name of a temporary file, which the user never gave; its crate only has it as text.
-pub fn without_path(error: io::Error) -> io::Error {
-    match error.to_string().split_once(" at path ") {
-        Some((reason, _)) => io::Error::new(error.kind(), reason),
-        None => error,
-    }
-}
-
-fn exists(path: &Path) -> Failure {
-    Failure::Message(format!("{}: the file exists; --force replaces it", path.display()))
-}
-
-/// The directory of a file; a bare name lies in the working directory.
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    }
-}
-
-/// Makes the rename durable, where directories can be opened.
-fn sync_dir(dir: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }

@@ -222,9 +222,10 @@ impl<W: Write> Query<'_, W> {
         Ok(())
     }
 
-    /// Whether nothing that is still to be read can change the exit status, and nothing is to be printed.
+    /// Whether nothing that is still to be read can change the exit status, and nobody is to see it. A reader that has
+    /// gone does not end the search for a first `maybe`: "all are absent" would be a guess.
     fn answered(&self) -> bool {
-        self.arguments.quiet && self.maybe > 0
+        (self.arguments.quiet || output::reader_gone()) && self.maybe > 0
     }
 
     fn ask(&mut self, key: &[u8], written: &[u8]) -> Result<(), Refused> {

@@ -49,6 +49,11 @@ impl SecretArguments {
         }
     }
 
+    /// The file with the secret, if one was given.
+    pub fn path(&self) -> Option<&Path> {
+        self.secret_file.as_deref()
+    }
+
     /// Refuses a secret for a file whose keys are hashed without one.
     pub fn refuse(&self, path: &Path) -> Outcome<()> {
         match &self.secret_file {

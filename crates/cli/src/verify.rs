@@ -33,6 +33,9 @@ filter whose keys were hashed under one.
 Of a table of LevelDB or RocksDB, the checksums of all blocks are compared, and each of its keys is asked of its own filter. \
 Parquet files and filters alone have no checksums: their shape is checked, and --against tells more.
 
+A block whose version is not 1 is damaged if its checksum holds with version 1 in place. Otherwise a newer version of \
+filterblock wrote the block, or it is damaged there and elsewhere: nothing tells which, and that is status 2.
+
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 could not run (unreadable file, newer format).";
 
 /// Check a filter block file for damage and for lost keys

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{DIR, change, files, image, key, quiet, replace, scan_all};
+use filterblock::Secret;
 use filterblock_store::lsm::{Durability, LogRecovery, RepairMode};
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
 use filterblock_store::storage::{Memory, Storage};
-use filterblock::Secret;
 use filterblock_store::{Db, Error, Options};
 
 const OPENS: usize = 100;

@@ -120,7 +120,10 @@ fn the_golden_stores_hold_what_they_are_there_for() {
     let dir = tempfile::tempdir().unwrap();
     copy(&golden(STORES[1]), dir.path());
     let error = Db::open(dir.path(), options(STORES[0])).unwrap_err();
-    assert!(matches!(error.root(), Error::Filter(filterblock::Error::KeyNeeded { hash: HashKind::SipHash13 })), "{error}");
+    assert!(
+        matches!(error.root(), Error::Filter(filterblock::Error::KeyNeeded { hash: HashKind::SipHash13 })),
+        "{error}"
+    );
 }
 
 fn holds_what_it_is_there_for(name: &str) {

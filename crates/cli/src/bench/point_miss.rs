@@ -6,8 +6,8 @@ use clap::ValueEnum;
 
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::keys::KeyFormat;
-use super::super::output::{self, NewFile};
-use super::super::{interrupt, text};
+use super::super::new_file::NewFile;
+use super::super::{interrupt, output, text};
 use super::report::Settings;
 use super::run::{Bench, Plan};
 use super::source::{KEYS_MIN, Source};
@@ -54,9 +54,9 @@ many runs, with --io direct and with --cold. The JSON has the number in each row
 read for a get, bits per key. Rates are null where no filter was asked about an absent key, batch means where keys are \
 not all absent, puts per second where a store was made from another by compaction.
 
---json and --svg replace an existing file.
+--json and --svg replace an existing file, which keeps its mode and owner.
 
-Exit status: 0 done; 1 a loaded key was not found; 2 an error; 130 interrupted.";
+Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 and the number of the signal that ended it (130 for Ctrl-C).";
 
 /// Some 13 GB a store with the default values.
 const COUNT_MAX: u64 = 100_000_000;
@@ -165,12 +165,15 @@ fn value_size(text: &str) -> Result<usize, String> {
 /// Runs `filterblock bench point-miss`.
 pub fn run(arguments: &Arguments) -> Outcome {
     // Unwritable places are found before the work, not after it.
+    output::check_stdout()?;
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
     let json = json.map(|path| NewFile::create(path, true)).transpose()?;
     let svg = arguments.svg.as_deref().map(|path| NewFile::create(path, true)).transpose()?;
+    for file in json.iter().chain(&svg) {
+        file.refuse_inputs(arguments.keys.as_deref())?;
+    }
     let source = source(arguments)?;
-    interrupt::notice()?;
     let plan = plan(arguments, &source);
     let first_layout = plan.layouts.first().map_or("", |layout| layout.name());
     let settings = settings(arguments, &plan)?;
@@ -180,7 +183,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     check_memory(&plan)?;
     output::message(announcement(&plan));
     let mut bench = Bench::new(plan, settings)?;
-    bench.run()?;
+    interrupt::gracefully(|| bench.run())?;
     let Bench { report, curves, .. } = bench;
     if let Some(file) = svg {
         let title = format!("Reading a key that is not there: {}, {first_layout}", source.describe());

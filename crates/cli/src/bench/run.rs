@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::super::failure::{Failure, Outcome};
-use super::super::output::{self, without_path};
-use super::super::progress;
+use super::super::interrupt::Temporary;
+use super::super::new_file::without_path;
+use super::super::{output, progress};
 use super::machine::{Machine, Versions};
 use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
 use super::plot::Curve;
@@ -98,12 +99,10 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn new_dir(&self) -> Outcome<tempfile::TempDir> {
+    fn new_dir(&self) -> Outcome<Temporary<tempfile::TempDir>> {
         let parent = &self.plan.dir;
         let mut builder = tempfile::Builder::new();
-        builder
-            .prefix("filterblock-bench-")
-            .tempdir_in(parent)
+        Temporary::make(|| builder.prefix("filterblock-bench-").tempdir_in(parent))
             .map_err(|error| Failure::file(parent, without_path(error)))
     }
 

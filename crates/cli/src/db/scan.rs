@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::ops::Bound;
 
-use super::super::failure::{Exit, Failure, Outcome};
+use super::super::failure::{Failure, Outcome};
 use super::super::output;
-use super::{Notation, StoreArguments, report_doubts};
+use super::{Notation, StoreArguments, close};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,13 +43,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let notation = &arguments.notation;
     let bound = |key: &Option<OsString>| key.as_ref().map(|key| notation.decode(key)).transpose();
     let (from, to) = (bound(&arguments.from)?, bound(&arguments.to)?);
-    // A range that ends before it starts is empty; the library may call it a mistake.
+    let db = arguments.store.open()?;
+    // A range that ends before it starts is empty; the library may call it a mistake. That there is no store, or none that
+    // opens, is an error nevertheless.
     if let (Some(from), Some(to)) = (&from, &to)
         && from >= to
     {
-        return Ok(Exit::Success);
+        return close(db);
     }
-    let db = arguments.store.open()?;
     let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
     let end = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let mut scan = db.scan((start, end));
@@ -57,6 +58,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     for _ in 0..arguments.limit.unwrap_or(usize::MAX) {
         let next = if arguments.reverse { scan.next_back() } else { scan.next() };
         let Some(entry) = next else { break };
+        if output::reader_gone() {
+            break;
+        }
         let (key, value) = entry?;
         notation
             .write(&mut out, &key)
@@ -67,7 +71,5 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     out.flush().map_err(Failure::stdout)?;
     drop(scan);
-    report_doubts(&db);
-    db.close()?;
-    Ok(Exit::Success)
+    close(db)
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice;
+use super::new_file::NewFile;
 use super::output::{self, message};
 
 use table::{Budget, Table};
@@ -63,6 +64,7 @@ fn memory(text: &str) -> Result<u64, &'static str> {
 /// Runs `filterblock plan`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let table = Table::new(arguments.keys, budget(arguments)?)?;
+    output::check_stdout()?;
     if let Some(dir) = &arguments.svg {
         draw_into(dir, arguments.keys)?;
     }
@@ -90,7 +92,7 @@ fn draw_into(dir: &Path, keys: u64) -> Outcome<()> {
     std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))?;
     let files = pictures.into_iter().map(|(name, svg)| {
         let path = dir.join(name);
-        Ok((output::NewFile::create(&path, true)?, path, svg))
+        Ok((NewFile::create(&path, true)?, path, svg))
     });
     for (file, path, svg) in files.collect::<Outcome<Vec<_>>>()? {
         file.publish(svg.as_bytes())?;

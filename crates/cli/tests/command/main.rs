@@ -6,11 +6,14 @@ mod filter_files;
 mod foreign_files;
 #[path = "../../../../tests/foreign_support/mod.rs"]
 mod foreign_support;
+mod interrupted;
 mod plan;
 mod repair;
+mod replaces_files;
 mod secrets;
 mod shell;
 mod store;
+mod streams;
 
 /// A file of the repository.
 fn repository(name: &str) -> std::path::PathBuf {

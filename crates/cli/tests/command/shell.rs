@@ -1,4 +1,5 @@
 //! A directory to work in, and the command run there; shared by the tests of the command.
+
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;

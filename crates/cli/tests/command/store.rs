@@ -75,6 +75,17 @@ fn a_directory_without_a_store_is_an_error_and_stays_as_it_is() {
 }
 
 #[test]
+fn a_scan_of_no_store_is_an_error_whatever_its_range() {
+    let shell = Shell::new();
+    for range in [&["--from", "b", "--to", "a"][..], &["--from", "a", "--to", "a"], &["--limit", "0"], &[]] {
+        shell.run(&[&["db", "scan", "nosuch"], range].concat()).fails_with(&["nosuch"]);
+    }
+    assert!(shell.files().is_empty());
+    shell.run(&["db", "put", "store", "a", "1"]).exits(0);
+    assert_eq!(shell.run(&["db", "scan", "store", "--from", "b", "--to", "a"]).exits(0), "");
+}
+
+#[test]
 fn a_store_that_is_open_elsewhere_is_an_error() {
     let shell = Shell::new();
     let db = filterblock_store::lsm::Db::open(shell.path("store"), filterblock_store::lsm::Options::default()).unwrap();

@@ -1,0 +1,128 @@
+//! What a file keeps when another takes its place: mode, owner and access list.
+//!
+//! A replaced file is a new file under an old name. With the rights of a new file it would show to all what was private,
+//! or hide from a service what it reads. Writing into the old file would keep everything, but readers map filters: they
+//! would see half of a new filter, and deny keys.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::Path;
+
+use super::failure::{Failure, Outcome};
+
+#[cfg(unix)]
+pub use unix::Kept;
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+
+    use super::{Failure, File, Metadata, Outcome, Path, access_list, io};
+
+    /// What is kept of one file.
+    #[derive(Debug)]
+    pub struct Kept {
+        mode: u32,
+        owner: u32,
+        group: u32,
+        access_list: Option<Vec<u8>>,
+    }
+
+    impl Kept {
+        /// That of the file `target`, which was given as `path`. A file with several names is refused: a rename would
+        /// replace one of them, and the others would go on to show the old content.
+        pub fn of(path: &Path, target: &Path, found: &Metadata) -> Outcome<Self> {
+            if found.nlink() > 1 {
+                let (path, names) = (path.display(), found.nlink());
+                return Err(Failure::Message(format!(
+                    "{path}: the file has {names} names (hard links), and only this one would be replaced; remove this \
+                     name first, or write another file"
+                )));
+            }
+            let access_list = access_list::of(target)
+                .map_err(|error| Failure::Message(format!("{}: reading its access list: {error}", path.display())))?;
+            Ok(Self { mode: found.mode() & 0o7777, owner: found.uid(), group: found.gid(), access_list })
+        }
+
+        /// Gives it to `file`. Owner first, since a change of the owner takes bits off the mode.
+        pub fn give(&self, path: &Path, file: &File) -> Outcome<()> {
+            let Self { owner, group, mode, access_list } = self;
+            let refused = |what: &str, error: io::Error| {
+                let path = path.display();
+                Failure::Message(format!(
+                    "{path}: a new file in its place cannot have {what}: {error}; remove the file first, or write another"
+                ))
+            };
+            let in_place = |error| refused("the same mode", error);
+            let made = file.metadata().map_err(in_place)?;
+            if (made.uid(), made.gid()) != (*owner, *group) {
+                fchown(file, Some(*owner), Some(*group))
+                    .map_err(|error| refused(&format!("the same owner (user {owner}, group {group})"), error))?;
+            }
+            access_list::give(file, access_list.as_deref()).map_err(|error| refused("the same access list", error))?;
+            file.set_permissions(Permissions::from_mode(*mode)).map_err(in_place)
+        }
+    }
+}
+
+/// Access lists (ACLs). Beside one, the mode's bits of the group are only a bound of what the list allows: without it,
+/// the same mode would give the group more than it had.
+#[cfg(target_os = "linux")]
+mod access_list {
+    use rustix::buffer::spare_capacity;
+    use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr};
+    use rustix::io::Errno;
+
+    use super::{File, Path, io};
+
+    const NAME: &str = "system.posix_acl_access";
+    /// The longest value that Linux has.
+    const MAX_LEN_BYTES: usize = 1 << 16;
+
+    pub fn of(path: &Path) -> io::Result<Option<Vec<u8>>> {
+        let mut list = Vec::with_capacity(MAX_LEN_BYTES);
+        match getxattr(path, NAME, spare_capacity(&mut list)) {
+            Ok(_) => Ok(Some(list)),
+            Err(Errno::NODATA | Errno::NOTSUP) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Without a list, takes away the one that the directory gives to new files.
+    pub fn give(file: &File, list: Option<&[u8]>) -> io::Result<()> {
+        match list.map_or_else(|| fremovexattr(file, NAME), |list| fsetxattr(file, NAME, list, XattrFlags::empty())) {
+            Err(Errno::NODATA | Errno::NOTSUP) if list.is_none() => Ok(()),
+            done => Ok(done?),
+        }
+    }
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+mod access_list {
+    use super::{File, Path, io};
+
+    pub fn of(_: &Path) -> io::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    pub fn give(_: &File, _: Option<&[u8]>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Elsewhere nothing is kept.
+#[cfg(not(unix))]
+#[derive(Debug)]
+pub struct Kept;
+
+#[cfg(not(unix))]
+impl Kept {
+    pub fn of(_: &Path, _: &Path, _: &Metadata) -> Outcome<Self> {
+        Ok(Self)
+    }
+
+    pub fn give(&self, _: &Path, _: &File) -> Outcome<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Commands that are ended by a signal, or that may write no more: nothing half made stays behind.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::shell::{Run, Shell};
+
+/// Name and number of the signals that end a command, and may be caught.
+const SIGNALS: [(&str, i32); 4] = [("HUP", 1), ("INT", 2), ("TERM", 15), ("QUIT", 3)];
+
+fn shell() -> Shell {
+    let shell = Shell::new();
+    shell.write("keys", (0..3_000).map(|i| format!("key {i}\n")).collect::<String>());
+    shell.run(&["build", "-o", "a.filter", "keys"]).exits(0);
+    shell
+}
+
+/// Each command that writes a file, with what it may replace.
+const WRITERS: [&[&str]; 6] = [
+    &["build", "-o", "out", "keys"],
+    &["build", "-o", "a.filter", "--force", "--seed", "9", "keys"],
+    &["merge", "-o", "out", "a.filter", "a.filter"],
+    &["export", "-o", "out", "a.filter"],
+    &["plan", "--keys", "1000", "--fpr", "0.01", "--svg", "."],
+    &["plan", "--keys", "1000", "--fpr", "0.01", "--svg", ".", "--json"],
+];
+
+fn has_strace() -> bool {
+    let found = Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("no strace here: nothing is tried");
+    }
+    found
+}
+
+/// The status that a shell sees.
+fn status_of(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
+}
+
+/// Starts a command whose calls of one name each take a second, and ends it by a signal once its temporary is there.
+fn end_while_publishing(shell: &Shell, arguments: &[&str], call: &str, signal: &str) -> i32 {
+    let inject = format!("inject={call}:delay_enter=1000000");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "trace", "-e", &format!("trace={call}"), "-e", &inject]);
+    strace.arg(env!("CARGO_BIN_EXE_filterblock")).args(arguments).current_dir(shell.dir.path());
+    let mut strace = strace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let is_temporary = |name: &String| name.ends_with(".tmp");
+    while !shell.files().iter().any(is_temporary) && Instant::now() < end && strace.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", strace.id())).unwrap();
+    for child in children.split_whitespace() {
+        kill(signal, child.parse().unwrap());
+    }
+    let status = status_of(strace.wait().unwrap());
+    fs::remove_file(shell.path("trace")).unwrap();
+    status
+}
+
+#[test]
+fn a_signal_while_a_file_is_published_leaves_no_temporary() {
+    if !has_strace() {
+        return;
+    }
+    let mut ended = 0;
+    for arguments in WRITERS {
+        // While it is written, made durable, and given its name.
+        for (call, (signal, number)) in ["write", "fsync", "rename,renameat,renameat2,linkat"].iter().zip(SIGNALS) {
+            let shell = shell();
+            let before = fs::metadata(shell.path("a.filter")).unwrap().len();
+            let status = end_while_publishing(&shell, arguments, call, signal);
+            let what = format!("{arguments:?} {call} {signal}: {status} {:?}", shell.files());
+            // It may have come to its end before.
+            assert!(status == 128 + number || status == 0, "{what}");
+            ended += i32::from(status != 0);
+            assert!(shell.files().iter().all(|name| !name.ends_with(".tmp")), "{what}");
+            assert_eq!(fs::metadata(shell.path("a.filter")).unwrap().len(), before, "{what}");
+            shell.run(&["verify", "a.filter"]).exits(0);
+            assert!(fs::metadata(shell.path("out")).map_or(true, |out| out.len() > 1_000), "{what}");
+        }
+    }
+    assert!(ended > 12, "only {ended} of 18 commands were ended");
+}
+
+#[test]
+fn a_signal_while_keys_are_read_ends_the_command() {
+    for (signal, number) in SIGNALS {
+        let shell = shell();
+        let mut build = Command::new(env!("CARGO_BIN_EXE_filterblock"));
+        build.args(["build", "--force", "-o", "a.filter"]).current_dir(shell.dir.path());
+        let mut child = build.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // More than a pipe holds: once it is written, the command reads.
+        stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &id]).status().unwrap().success());
+        assert_eq!(status_of(child.wait().unwrap()), 128 + number);
+        drop(stdin);
+        assert_eq!(shell.files(), ["a.filter", "keys"]);
+    }
+}
+
+#[test]
+fn a_signal_that_the_parent_ignores_stays_ignored() {
+    let shell = shell();
+    let script = "trap '' HUP INT; (sleep 1; echo apple) | \"$0\" build -o out - & \
+                  sleep 0.5; kill -HUP $!; kill -INT $!; wait $!";
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).current_dir(shell.dir.path());
+    let run = Run::new(nohup.output().unwrap());
+    assert_eq!(run.status, 0, "{run:?}");
+    shell.run(&["query", "out", "apple"]).exits(0);
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_an_error_and_leaves_nothing() {
+    for arguments in WRITERS {
+        let shell = shell();
+        let before = fs::read(shell.path("a.filter")).unwrap();
+        // Blocks of 512 or 1024 bytes, as the shell has it: either way less than is to be written.
+        let script = "ulimit -f 1; exec \"$0\" \"$@\"";
+        let mut limited = Command::new("sh");
+        limited.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).args(arguments);
+        let output = limited.current_dir(shell.dir.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let run = Run::new(output);
+        assert!(run.stderr.contains("File too large") && !run.stderr.contains(".tmp"), "{arguments:?}: {run:?}");
+        assert_eq!(shell.files(), ["a.filter", "keys"], "{arguments:?}");
+        assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
+    }
+    let shell = Shell::new();
+    shell.write("pairs", (0..3_000).map(|i| format!("key {i}\tvalue\n")).collect::<String>());
+    let script = "ulimit -f 8; exec \"$0\" db load store pairs";
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).current_dir(shell.dir.path());
+    let run = Run::new(limited.output().unwrap());
+    assert!(run.status == 2 && run.stderr.contains("File too large"), "{run:?}");
+    shell.run(&["db", "verify", "store"]).exits(0);
+}
+
+/// A benchmark that has made its first store, with its streams as they are.
+fn benchmark(shell: &Shell) -> std::process::Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_filterblock"));
+    child.args(["bench", "point-miss", "--dir", ".", "--json", "report.json", "--svg", "plot.svg"]);
+    let child = child.current_dir(shell.dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !shell.files().iter().any(|name| name.starts_with("filterblock-bench-")) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+fn kill(signal: &str, id: u32) {
+    // The process may have ended meanwhile.
+    let _ = Command::new("kill").args([&format!("-{signal}"), &id.to_string()]).output().unwrap();
+}
+
+#[test]
+fn a_benchmark_leaves_no_store_whatever_signal_ends_it() {
+    for (signal, number) in SIGNALS {
+        for impatient in [false, true] {
+            let shell = Shell::new();
+            let mut child = benchmark(&shell);
+            kill(signal, child.id());
+            if impatient {
+                std::thread::sleep(Duration::from_millis(5));
+                kill("TERM", child.id());
+            }
+            let status = status_of(child.wait().unwrap());
+            assert!(status == 128 + number || (impatient && status == 128 + 15), "{signal}: {status}");
+            assert!(shell.files().is_empty(), "{signal}, impatient {impatient}: {:?}", shell.files());
+        }
+    }
+}
+
+#[test]
+fn a_killed_command_replaces_nothing() {
+    if !has_strace() {
+        return;
+    }
+    let shell = shell();
+    let before = fs::read(shell.path("a.filter")).unwrap();
+    assert_eq!(end_while_publishing(&shell, WRITERS[1], "fsync", "KILL"), 128 + 9);
+    assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
+    assert!(Path::new(&shell.path("keys")).exists());
+}

@@ -1,0 +1,196 @@
+//! What `--force` keeps of the file that it replaces, and what it refuses to replace.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::shell::{Run, Shell};
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+
+const ACL: &str = "system.posix_acl_access";
+
+fn shell() -> Shell {
+    let shell = Shell::new();
+    shell.write("keys", "apple\npear\nplum\n");
+    shell.run(&["build", "-o", "a.filter", "keys"]).exits(0);
+    shell
+}
+
+fn rebuild(shell: &Shell, out: &str) -> Run {
+    shell.run(&["build", "--force", "-o", out, "--seed", "7", "keys"])
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+fn is_root() -> bool {
+    rustix::process_is_root()
+}
+
+mod rustix {
+    pub use ::rustix::fs;
+
+    pub fn process_is_root() -> bool {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata("/proc/self").unwrap().uid() == 0
+    }
+}
+
+#[test]
+fn replaced_files_keep_their_mode() {
+    let shell = shell();
+    for wanted in [0o600, 0o640, 0o444, 0o666] {
+        fs::set_permissions(shell.path("a.filter"), Permissions::from_mode(wanted)).unwrap();
+        rebuild(&shell, "a.filter").exits(0);
+        assert_eq!(mode(&shell.path("a.filter")), wanted);
+    }
+    for writer in
+        [&["merge", "--force", "-o", "b.filter", "a.filter"][..], &["export", "--force", "-o", "b.filter", "a.filter"]]
+    {
+        shell.write("b.filter", "old");
+        fs::set_permissions(shell.path("b.filter"), Permissions::from_mode(0o600)).unwrap();
+        shell.run(writer).exits(0);
+        assert_eq!(mode(&shell.path("b.filter")), 0o600);
+    }
+}
+
+#[test]
+fn new_files_follow_the_umask() {
+    let shell = shell();
+    for (umask, wanted) in [("077", 0o600), ("022", 0o644), ("002", 0o664)] {
+        let script = format!("umask {umask}; exec \"$0\" build -o f{umask} keys");
+        let mut build = Command::new("sh");
+        build.args(["-c", &script, env!("CARGO_BIN_EXE_filterblock")]).current_dir(shell.dir.path());
+        assert!(build.status().unwrap().success());
+        assert_eq!(mode(&shell.path(&format!("f{umask}"))), wanted);
+    }
+}
+
+#[test]
+fn replaced_files_keep_their_owner() {
+    if !is_root() {
+        return;
+    }
+    let shell = shell();
+    chown(shell.path("a.filter"), Some(1234), Some(4321)).unwrap();
+    fs::set_permissions(shell.path("a.filter"), Permissions::from_mode(0o640)).unwrap();
+    rebuild(&shell, "a.filter").exits(0);
+    let found = fs::metadata(shell.path("a.filter")).unwrap();
+    assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (1234, 4321, 0o640));
+    // What another user may not give away is not replaced.
+    fs::set_permissions(shell.dir.path(), Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(shell.path("a.filter"), Permissions::from_mode(0o644)).unwrap();
+    let before = fs::read(shell.path("a.filter")).unwrap();
+    let exe = shell.path("filterblock");
+    fs::copy(env!("CARGO_BIN_EXE_filterblock"), &exe).unwrap();
+    let mut build = Command::new("setpriv");
+    build.args(["--reuid=999", "--regid=999", "--clear-groups", "--"]).arg(&exe);
+    build.args(["build", "--force", "-o", "a.filter", "--seed", "9", "keys"]).current_dir(shell.dir.path());
+    let Ok(output) = build.stdin(Stdio::null()).output() else { return };
+    Run::new(output).fails_with(&["a.filter", "owner", "1234"]);
+    assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
+    let found = fs::metadata(shell.path("a.filter")).unwrap();
+    assert_eq!((found.uid(), found.gid()), (1234, 4321));
+    fs::remove_file(exe).unwrap();
+    assert_eq!(shell.files(), ["a.filter", "keys"]);
+}
+
+#[test]
+fn replaced_files_keep_their_access_list() {
+    let shell = shell();
+    let path = shell.path("a.filter");
+    // user::rw-, user:1234:rw-, group::---, mask::rw-, other::---
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 6, u32::MAX), (2, 6, 1234), (4, 0, u32::MAX), (0x10, 6, u32::MAX), (0x20, 0, u32::MAX)];
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    if setxattr(&path, ACL, &list, XattrFlags::empty()).is_err() {
+        eprintln!("no access lists here: nothing is tried");
+        return;
+    }
+    rebuild(&shell, "a.filter").exits(0);
+    let mut found = [0; 256];
+    let len = getxattr(&path, ACL, &mut found[..]).unwrap();
+    assert_eq!(found[..len], list);
+    // A directory's default list is for new files.
+    fs::remove_file(&path).unwrap();
+    shell.run(&["build", "-o", "a.filter", "keys"]).exits(0);
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    setxattr(shell.dir.path(), "system.posix_acl_default", &list, XattrFlags::empty()).unwrap();
+    rebuild(&shell, "a.filter").exits(0);
+    assert_eq!(mode(&path), 0o640);
+    assert!(getxattr(&path, ACL, &mut found[..]).is_err(), "a file without a list got one");
+}
+
+#[test]
+fn files_with_several_names_are_not_replaced() {
+    let shell = shell();
+    fs::hard_link(shell.path("a.filter"), shell.path("b.filter")).unwrap();
+    let before = fs::read(shell.path("a.filter")).unwrap();
+    symlink("b.filter", shell.path("link")).unwrap();
+    for out in ["a.filter", "b.filter", "link"] {
+        rebuild(&shell, out).fails_with(&[out, "hard link", "remove"]);
+    }
+    shell.run(&["export", "--force", "-o", "b.filter", "a.filter"]).fails_with(&["hard link"]);
+    shell.run(&["merge", "--force", "-o", "b.filter", "a.filter"]).fails_with(&["hard link"]);
+    assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
+    assert_eq!(fs::metadata(shell.path("a.filter")).unwrap().nlink(), 2);
+}
+
+#[test]
+fn names_of_the_longest_length_can_be_written() {
+    let shell = shell();
+    let name = "n".repeat(255);
+    let wide = "\u{e4}".repeat(127);
+    for name in [&name, &wide] {
+        shell.run(&["build", "-o", name, "keys"]).exits(0);
+        rebuild(&shell, name).exits(0);
+        shell.run(&["verify", name]).exits(0);
+    }
+    shell.run(&["build", "-o", &"n".repeat(256), "keys"]).fails_with(&["name too long"]);
+    assert_eq!(shell.files().len(), 4);
+}
+
+#[test]
+fn an_empty_filter_replaces_nothing_unless_told() {
+    let shell = shell();
+    let before = fs::read(shell.path("a.filter")).unwrap();
+    for input in ["", "\n\n"] {
+        let refused = shell.run_with(&["build", "--force", "-o", "a.filter"], input.as_bytes());
+        refused.fails_with(&["a.filter", "no key", "--allow-empty"]);
+        assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
+    }
+    let new = shell.run_with(&["build", "--force", "-o", "b.filter", "-"], b"");
+    assert!(new.status == 0 && new.stderr.contains("0 keys read"), "{new:?}");
+    shell.run_with(&["build", "--force", "--allow-empty", "-o", "a.filter"], b"").exits(0);
+    shell.run(&["query", "a.filter", "apple"]).exits(1);
+    assert_eq!(shell.files(), ["a.filter", "b.filter", "keys"]);
+}
+
+#[test]
+fn a_file_that_is_read_is_not_replaced() {
+    let shell = shell();
+    let secret = "00112233445566778899aabbccddeeff\n";
+    shell.write("secret", secret);
+    symlink("keys", shell.path("link")).unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (&["build", "--force", "-o", "keys", "keys"], "keys"),
+        (&["build", "--force", "-o", "link", "keys"], "link"),
+        (&["build", "--force", "-o", "secret", "--secret-file", "secret", "keys"], "secret"),
+        (&["export", "--force", "-o", "a.filter", "a.filter"], "a.filter"),
+        (&["bench", "point-miss", "--keys", "keys", "--json", "keys"], "keys"),
+    ];
+    for (arguments, name) in cases {
+        shell.run(arguments).fails_with(&[name, "is read"]);
+    }
+    assert_eq!(fs::read_to_string(shell.path("keys")).unwrap(), "apple\npear\nplum\n");
+    assert_eq!(fs::read_to_string(shell.path("secret")).unwrap(), secret);
+    // A merge may add to a filter.
+    shell.run(&["merge", "--force", "-o", "a.filter", "a.filter"]).exits(0);
+}

@@ -1,0 +1,240 @@
+//! Standard streams that are closed, full or nobody's: each command keeps its verdict, or says that it could not tell it.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use crate::shell::{Run, Shell};
+
+/// A command, its exit status with healthy streams, and whether it writes to stdout.
+type Case = (&'static [&'static str], i32, bool);
+
+const BENCH: &[&str] = &[
+    "bench",
+    "point-miss",
+    "--count",
+    "1000",
+    "--lookups",
+    "100",
+    "--rounds",
+    "1",
+    "--filter",
+    "bloom:10",
+    "--layout",
+    "compacted",
+    "--dir",
+    ".",
+];
+
+const CASES: [Case; 38] = [
+    (&["--help"], 0, true),
+    (&["--version"], 0, true),
+    (&["build", "--help"], 0, true),
+    (&["build", "--nonsense"], 2, false),
+    (&["build", "-o", "built", "--force", "keys"], 0, false),
+    (&["build", "-o", "built", "--force", "--json", "keys"], 0, true),
+    (&["convert", "-o", "converted", "fruit.filter"], 2, false),
+    (&["export", "-o", "exported", "--force", "fruit.filter"], 0, true),
+    (&["merge", "-o", "merged", "--force", "fruit.filter", "nuts.filter"], 0, false),
+    (&["merge", "-o", "merged", "--force", "--json", "fruit.filter", "nuts.filter"], 0, true),
+    (&["plan", "--keys", "1000", "--fpr", "0.01"], 0, true),
+    (&["plan", "--keys", "1000", "--fpr", "0.01", "--json"], 0, true),
+    (&["query", "fruit.filter", "apple"], 0, true),
+    (&["query", "fruit.filter", "zebra"], 1, true),
+    (&["query", "fruit.filter", "zebra", "--json"], 1, true),
+    (&["query", "fruit.filter", "zebra", "--count"], 1, true),
+    (&["query", "fruit.filter", "zebra", "--quiet"], 1, false),
+    (&["query", "fruit.filter", "--keys", "absent"], 1, true),
+    (&["query", "fruit.filter", "--keys", "late"], 0, true),
+    (&["inspect", "fruit.filter"], 0, true),
+    (&["inspect", "fruit.filter", "--json", "--what-if"], 0, true),
+    (&["verify", "fruit.filter"], 0, true),
+    (&["verify", "bad.filter"], 1, true),
+    (&["verify", "bad.filter", "--json"], 1, true),
+    (&["verify", "fruit.filter", "--against", "absent"], 1, true),
+    (&["diff", "fruit.filter", "fruit.filter"], 0, true),
+    (&["diff", "fruit.filter", "nuts.filter"], 1, true),
+    (&["diff", "fruit.filter", "nuts.filter", "--json"], 1, true),
+    (&["db", "put", "store", "apple", "red"], 0, false),
+    (&["db", "delete", "store", "nothing"], 0, false),
+    (&["db", "get", "store", "apple"], 0, true),
+    (&["db", "get", "store", "zebra"], 1, false),
+    (&["db", "scan", "store"], 0, true),
+    (&["db", "stats", "store", "--json"], 0, true),
+    (&["db", "verify", "store"], 0, true),
+    (&["db", "verify", "bad.store"], 1, true),
+    (&["db", "verify", "bad.store", "--json"], 1, true),
+    (&["db", "repair", "bad.store", "--dry-run"], 1, true),
+];
+
+fn shell() -> Shell {
+    let shell = Shell::new();
+    let absent: String = (0..30_000).map(|i| format!("some-longer-absent-key-{i}\n")).collect();
+    shell.write("keys", "apple\npear\nplum\n");
+    shell.write("other", "almond\nwalnut\npecan\n");
+    shell.write("late", format!("{absent}apple\n"));
+    shell.write("absent", absent);
+    shell.write("pairs", "apple\tred\npear\tgreen\n");
+    // So rare are its false positives that none of those keys is one.
+    for (name, keys) in [("fruit.filter", "keys"), ("nuts.filter", "other")] {
+        shell.run(&["build", "-o", name, "--filter", "bloom:60", keys]).exits(0);
+    }
+    let mut bad = fs::read(shell.path("fruit.filter")).unwrap();
+    bad[0] ^= 1;
+    shell.write("bad.filter", bad);
+    for store in ["store", "bad.store"] {
+        shell.run(&["db", "load", store, "pairs"]).exits(0);
+        shell.run(&["db", "compact", store]).exits(0);
+    }
+    let table = fs::read_dir(shell.path("bad.store")).unwrap().map(|entry| entry.unwrap().path());
+    let table = table.into_iter().find(|path| path.extension().is_some_and(|name| name == "sst")).unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[3] ^= 1;
+    fs::write(table, bytes).unwrap();
+    shell
+}
+
+/// The command with its streams redirected as a shell does it.
+fn redirected(shell: &Shell, arguments: &[&str], redirections: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec \"$0\" \"$@\" {redirections}"), env!("CARGO_BIN_EXE_filterblock")]);
+    command.args(arguments).current_dir(shell.dir.path()).stdin(Stdio::null());
+    command
+}
+
+fn run(shell: &Shell, arguments: &[&str], redirections: &str) -> Run {
+    Run::new(redirected(shell, arguments, redirections).output().unwrap())
+}
+
+/// With a pipe as stdout whose reader went before the command began.
+fn run_without_reader(shell: &Shell, arguments: &[&str]) -> Run {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    Run::new(redirected(shell, arguments, "").stdout(writer).stderr(Stdio::piped()).output().unwrap())
+}
+
+#[test]
+fn a_reader_that_has_gone_changes_no_status() {
+    let shell = shell();
+    for (arguments, status, _) in CASES {
+        let (plain, alone) = (run(&shell, arguments, ""), run_without_reader(&shell, arguments));
+        assert_eq!(plain.status, status, "{arguments:?}: {plain:?}");
+        assert_eq!((alone.status, &alone.stderr), (status, &plain.stderr), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_block_nobody_read_is_not_a_written_one() {
+    let shell = shell();
+    let alone = run_without_reader(&shell, &["build", "-o", "-", "keys"]);
+    alone.fails_with(&["standard output", "whole block"]);
+    for redirection in [">/dev/full", ">&-"] {
+        run(&shell, &["build", "-o", "-", "keys"], redirection).fails_with(&["standard output"]);
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let shell = shell();
+    // Full, closed, and open only for reading.
+    for redirection in [">/dev/full", ">&-", "1</dev/null"] {
+        for (arguments, status, is_output) in CASES {
+            let found = run(&shell, arguments, redirection);
+            if is_output {
+                assert!(found.stderr.contains("standard output: "), "{arguments:?} {redirection}: {found:?}");
+            }
+            assert_eq!(found.status, if is_output { 2 } else { status }, "{arguments:?} {redirection}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn output_that_nobody_wants_is_no_error() {
+    let shell = shell();
+    // Whoever starts a service often opens this device for both directions.
+    for redirection in [">/dev/null", "1<>/dev/null", "0<>/dev/null 1<&0 2<&0"] {
+        for (arguments, status, _) in CASES {
+            let found = run(&shell, arguments, redirection);
+            assert_eq!(found.status, status, "{arguments:?} {redirection}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn messages_that_cannot_be_told_change_no_status() {
+    let shell = shell();
+    for redirection in ["2>&-", "2>/dev/full", "2>&- <&-"] {
+        for (arguments, status, _) in CASES {
+            let (plain, found) = (run(&shell, arguments, ""), run(&shell, arguments, redirection));
+            assert_eq!((found.status, &found.stderr[..]), (status, ""), "{arguments:?} {redirection}");
+            assert!(found.stdout == plain.stdout, "{arguments:?} {redirection}: {found:?}");
+        }
+    }
+    assert_eq!(run(&shell, &["verify", "bad.filter"], ">&- 2>&- <&-").status, 2);
+}
+
+#[test]
+fn input_that_is_closed_is_not_an_empty_one() {
+    let shell = shell();
+    let before = fs::read(shell.path("fruit.filter")).unwrap();
+    let readers: [&[&str]; 7] = [
+        &["build", "--force", "-o", "fruit.filter"],
+        &["build", "--force", "-o", "fruit.filter", "-"],
+        &["build", "-o", "new.filter", "-"],
+        &["query", "fruit.filter", "-"],
+        &["query", "fruit.filter", "--keys", "-"],
+        &["verify", "fruit.filter", "--against", "-"],
+        &["db", "load", "new.store", "-"],
+    ];
+    for arguments in readers {
+        run(&shell, arguments, "<&-").fails_with(&["standard input: ", "closed"]);
+    }
+    assert_eq!(fs::read(shell.path("fruit.filter")).unwrap(), before);
+    assert!(!shell.path("new.filter").exists() && !shell.path("new.store").exists());
+    // Open, and not for reading.
+    run(&shell, readers[0], "0>/dev/null").fails_with(&["standard input: "]);
+    assert_eq!(fs::read(shell.path("fruit.filter")).unwrap(), before);
+    for redirection in ["</dev/null", "<>/dev/null"] {
+        run(&shell, &["query", "fruit.filter", "-"], redirection).exits(1);
+        run(&shell, &["verify", "fruit.filter", "--against", "-"], redirection).exits(0);
+    }
+}
+
+#[test]
+fn a_benchmark_keeps_its_status_whatever_its_streams() {
+    let shell = shell();
+    assert_eq!(run_without_reader(&shell, BENCH).status, 0);
+    assert_eq!(run_without_reader(&shell, &[BENCH, &["--json", "-"]].concat()).status, 0);
+    for redirection in [">/dev/full", ">&-"] {
+        let found = run(&shell, BENCH, redirection);
+        assert!(found.status == 2 && found.stderr.contains("standard output: "), "{redirection}: {found:?}");
+        // What cannot be told is not measured.
+        assert_eq!(found.stderr.contains("1 store"), redirection == ">/dev/full", "{found:?}");
+    }
+    assert!(shell.files().iter().all(|name| !name.starts_with("filterblock-bench-")), "{:?}", shell.files());
+}
+
+#[test]
+fn query_without_a_reader_ends_at_the_first_maybe() {
+    let shell = shell();
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut query = redirected(&shell, &["query", "fruit.filter", "-"], "");
+    let mut child = query.stdin(Stdio::piped()).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let endless = std::thread::spawn(move || while stdin.write_all(b"apple\nzebra\n").is_ok() {});
+    let run = Run::new(child.wait_with_output().unwrap());
+    endless.join().unwrap();
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn a_closed_stream_is_not_a_file_that_is_opened() {
+    // The first file that a process opens takes the lowest number: messages must not end up in it.
+    let shell = shell();
+    let found = run(&shell, &["build", "-o", "built", "keys", "--json"], "<&- 2>&- >/dev/full");
+    assert_eq!(found.status, 2, "{found:?}");
+    run(&shell, &["verify", "built"], "").exits(0);
+    assert!(File::open(shell.path("built")).is_ok());
+}
