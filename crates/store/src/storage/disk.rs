@@ -327,15 +327,14 @@ impl WriteFile for DiskWriter {
 mod tests {
     use super::*;
 
-    fn writer(path: &str) -> DiskWriter {
-        let file = OpenOptions::new().append(true).open(path).unwrap();
-        DiskWriter::of(file, Path::new(path), None).unwrap()
+    fn writer(path: &str) -> Result<DiskWriter> {
+        DiskWriter::of(OpenOptions::new().append(true).open(path)?, Path::new(path), None)
     }
 
     #[test]
     fn after_a_failed_sync_the_handle_refuses_everything_and_says_why() {
         // The null device takes writes, but cannot be synced.
-        let mut file = writer("/dev/null");
+        let mut file = writer("/dev/null").unwrap();
         file.write_all(b"abc").unwrap();
         assert!(matches!(file.sync().unwrap_err().root(), Error::Io(_)));
         for error in [file.sync().unwrap_err(), file.write_all(b"d").unwrap_err()] {
@@ -369,7 +368,7 @@ mod tests {
 
     #[test]
     fn after_a_failed_write_the_handle_refuses_everything_and_says_why() {
-        let mut file = writer("/dev/full");
+        let mut file = writer("/dev/full").unwrap();
         assert!(matches!(file.write_all(b"abc").unwrap_err().root(), Error::Io(_)));
         let error = file.sync().unwrap_err();
         assert!(matches!(error.root(), Error::Poisoned { reason } if reason.starts_with("write failed")), "{error}");
