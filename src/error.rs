@@ -76,6 +76,12 @@ pub enum Error {
     OutOfOrder,
     /// The directory holds files, but no store.
     NotAStore,
+    /// A file has the name of a store's file, and no store wrote it; the directory is not taken for a store. Nothing was
+    /// changed.
+    ForeignFile {
+        /// What the file is.
+        what: &'static str,
+    },
     /// Another process, or another handle in this one, has the store or the file open.
     Locked,
     /// The store refuses writes since an earlier failure; reopening it recovers.
@@ -205,6 +211,9 @@ impl fmt::Display for Error {
             }
             Self::OutOfOrder => write!(f, "keys must be added in strictly ascending order"),
             Self::NotAStore => write!(f, "the directory is not empty and holds no store"),
+            Self::ForeignFile { what } => {
+                write!(f, "{what}; the directory is not taken for a filterblock store, and nothing was changed")
+            }
             Self::Locked => write!(f, "already open elsewhere, in this process or another"),
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")

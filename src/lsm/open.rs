@@ -7,6 +7,7 @@ use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse,
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
+use super::ownership::{self, Ownership};
 use super::read_state::{Published, ReadState};
 use super::recovery::{MAX_NUMBER, remove_leftovers, replay_logs, set_aside_unnamed};
 use super::reports::Reports;
@@ -26,11 +27,14 @@ use crate::sync::{Condvar, Mutex};
 /// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
 ///
 /// # Errors
-/// `NotAStore`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
+/// `NotAStore`, `ForeignFile`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
     let storage = Arc::clone(&options.storage);
     let exists = storage.exists(&dir.join(CURRENT))?;
-    if !exists {
+    if exists {
+        // Before the lock, whose file a directory of somebody else is not to get.
+        ownership::check_current(storage.as_ref(), dir)?;
+    } else {
         check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
         // A secret that is missing is told before anything is made.
         new_hasher(&options)?;
@@ -99,9 +103,13 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     // What a crash in the middle of the first creation leaves: nothing that could hold data.
     let is_ours =
         |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
+    let judged = Ownership::judge(storage, dir)?;
     if !storage.list(dir)?.iter().all(is_ours) {
+        // The engine, if its files are known, says more than that there is no store.
+        judged.require_store(dir)?;
         return Err(Error::NotAStore.in_file(dir));
     }
+    judged.require_nothing_foreign(dir)?;
     if create_if_missing { Ok(()) } else { Err(missing()) }
 }
 

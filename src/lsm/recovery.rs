@@ -7,6 +7,7 @@ use super::file_name::{FileName, log_name, parse};
 use super::log_file::{LogId, LogKind};
 use super::log_reader::{LogRecord, LogRecovery, read_log_in};
 use super::logged_writes::{LoggedWrites, PLACE_LEN_BYTES};
+use super::ownership;
 use super::reports::{Reports, lock};
 use super::shared::Shared;
 use super::version::StoredTable;
@@ -213,6 +214,9 @@ pub(super) fn set_aside_unnamed(
         let Some(FileName::Table(number)) = parse(&name) else { continue };
         if state.levels.iter().flatten().all(|table| table.number != number) {
             let (path, aside) = (dir.join(&name), dir.join(format!("unnamed-{name}")));
+            if ownership::is_of_others(storage, &path, FileName::Table(number))? {
+                continue;
+            }
             reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
             storage.rename(&path, &aside)?;
         }
@@ -229,14 +233,27 @@ pub(super) fn remove_leftovers(shared: &Shared) {
     let version = Arc::clone(&shared.state.load().version);
     let is_live = |number| version.all_tables().any(|(_, table)| table.meta.number == number);
     for name in names {
-        let is_needed = match parse(&name) {
-            Some(FileName::Table(number)) => is_live(number),
-            Some(FileName::Temporary) => false,
-            Some(FileName::Log(number)) => number == current_log,
-            Some(FileName::Manifest(number)) => number == manifest,
-            Some(FileName::Current | FileName::Lock) | None => true,
+        let Some(file) = parse(&name) else { continue };
+        let is_needed = match file {
+            FileName::Table(number) => is_live(number),
+            FileName::Temporary => false,
+            FileName::Log(number) => number == current_log,
+            FileName::Manifest(number) => number == manifest,
+            FileName::Current | FileName::Lock => true,
         };
-        if !is_needed && let Err(error) = storage.remove(&shared.dir.join(&name)) {
+        if is_needed {
+            continue;
+        }
+        let path = shared.dir.join(&name);
+        let removed = match ownership::reason_to_keep(storage, &path, file) {
+            Ok(None) => storage.remove(&path),
+            Ok(Some(what)) => {
+                shared.reports.add(format!("{}: {what}; left as it is", path.display()));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
             log::warn!("a file that is no longer needed stays for now: {error}");
         }
     }

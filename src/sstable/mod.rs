@@ -45,6 +45,7 @@ pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
 pub use filter::{Answer, FilterBytes, FilterMemory, TableFilter};
 pub use heap::HeapBytes;
+pub(crate) use layout::is_footer;
 pub use layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,
 };

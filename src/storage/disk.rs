@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{IoMode, ReadAt, Storage, WriteFile};
+use super::{IoMode, ReadAt, Storage, WriteFile, engine_lock};
 use crate::error::{Error, Field, Result};
 
 /// What `O_DIRECT` asks of offsets, lengths and memory: enough for every file system with pages of 4 KiB.
@@ -88,6 +88,9 @@ struct LockedFile(File);
 impl LockedFile {
     fn new(path: &Path) -> Result<Self> {
         let file = in_file(path, OpenOptions::new().write(true).create(true).truncate(false).open(path))?;
+        if in_file(path, engine_lock::is_held(&file))? {
+            return Err(Error::Locked.in_file(path));
+        }
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),

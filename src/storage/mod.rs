@@ -5,6 +5,7 @@
 //! that fails on demand, for tests.
 
 mod disk;
+mod engine_lock;
 #[cfg(any(test, feature = "testing"))]
 pub mod faulty;
 mod memory;
@@ -93,7 +94,8 @@ pub trait Storage: Debug + Send + Sync {
     /// Takes the exclusive lock that the file at `path` stands for (created if missing); dropping the guard frees it.
     ///
     /// # Errors
-    /// [`crate::Error::Locked`] when another holder, in this process or another, has it.
+    /// [`crate::Error::Locked`] when another holder, in this process or another, has it, or when the process of another
+    /// engine holds a lock of its own kind on the file.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 }
 

@@ -63,6 +63,7 @@ struct Report {
     losses: Vec<LossReport>,
     doubts: Vec<String>,
     set_aside: Vec<Moved>,
+    left_alone: Vec<LeftAlone>,
 }
 
 /// With the keys as text, since those of people are; null where damage cost no key.
@@ -79,6 +80,13 @@ struct LossReport {
 struct Moved {
     file: String,
     kept_as: String,
+}
+
+/// A file of another program.
+#[derive(Debug, Serialize)]
+struct LeftAlone {
+    file: String,
+    what: &'static str,
 }
 
 /// Runs `filterblock db repair`.
@@ -103,6 +111,7 @@ impl Report {
             file: file.display().to_string(),
             kept_as: kept_as.display().to_string(),
         };
+        let left_alone = |&(ref file, what): &(PathBuf, _)| LeftAlone { file: file.display().to_string(), what };
         Self {
             store: arguments.dir.display().to_string(),
             dry_run: arguments.dry_run,
@@ -116,6 +125,7 @@ impl Report {
             losses: repaired.losses.iter().map(LossReport::new).collect(),
             doubts: repaired.doubts.clone(),
             set_aside: repaired.set_aside.iter().map(moved).collect(),
+            left_alone: repaired.left_alone.iter().map(left_alone).collect(),
         }
     }
 }
@@ -139,7 +149,7 @@ fn describe(arguments: &Arguments, repaired: &RepairReport) -> String {
     let (store, would) = (arguments.dir.display(), if arguments.dry_run { "would be " } else { "" });
     if repaired.was_sound() {
         let (tables, entries) = (count(repaired.tables_kept, "table"), thousands(repaired.entries));
-        return format!("{store}: sound; {tables}, entries in tables: {entries}\n");
+        return format!("{repaired}{store}: sound; {tables}, entries in tables: {entries}\n");
     }
     format!(
         "{repaired}{store}: {would}repaired{}; tables: {} kept, {} written anew, {} lost; entries in tables: {}{}\n",
