@@ -20,14 +20,15 @@ mod tables;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Db;
-use super::file_name::{CURRENT, LOCK, manifest_name, table_name};
+use super::file_name::{CURRENT, FileName, LOCK, manifest_name, parse, table_name};
 use super::log_reader::LogRecovery;
 use super::manifest::Manifest;
 use super::open::{in_order, its_hasher, new_hasher, open_locked, random_u64};
 use super::options::Options;
-use super::ownership::Ownership;
+use super::ownership::{Ownership, reason_to_keep};
 use super::verify::Progress;
 use super::version_edit::StoreState;
 use crate::codec::u64_bytes;
@@ -275,10 +276,24 @@ impl Plan {
                 storage.remove(path)?;
             }
         }
+        let storage = Arc::clone(&options.storage);
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
         drop(open_locked(dir, options)?);
+        for (path, _) in &self.aside {
+            remove_unknown(storage.as_ref(), path)?;
+        }
         Ok(self.report)
     }
+}
+
+/// Removes a log or manifest that is too damaged for an open to know it as the store's; [`LOST`] holds a copy.
+fn remove_unknown(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let Some(file) = path.file_name().and_then(|name| parse(&name.to_string_lossy())) else { return Ok(()) };
+    let is_left = matches!(file, FileName::Log(_) | FileName::Manifest(_)) && storage.exists(path)?;
+    if is_left && reason_to_keep(storage, path, file)?.is_some() {
+        storage.remove(path)?;
+    }
+    Ok(())
 }
 
 /// A name in `lost` that is free, or has the same content already.
