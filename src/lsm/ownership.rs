@@ -39,6 +39,7 @@ const CURRENT_PREFIX: &[u8] = b"MANIFEST-";
 const TEXT: &str = "a text file";
 const ENGINE_LOG: &str = "a log or manifest of LevelDB or RocksDB";
 const ENGINE_CURRENT: &str = "a CURRENT of LevelDB or RocksDB";
+const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB";
 const UNKNOWN: &str = "neither a file of a filterblock store nor of a program that it knows";
 
 /// Who wrote a file.
@@ -48,8 +49,8 @@ enum Owner {
     Store,
     /// Another program; the text says what the file is.
     Other(&'static str),
-    /// A damaged file of a store, or a file of a program that is not known here.
-    Unknown,
+    /// A damaged file of a store, or a file of a program that is not known here; the text says what it looks like.
+    Unknown(&'static str),
     /// The file is empty, all zeros, or the beginning of a magic: what a crash leaves of a new file.
     Blank,
 }
@@ -60,7 +61,7 @@ pub(super) struct Ownership {
     has_store: bool,
     /// Names of files that other programs wrote, and what each file is.
     pub(super) others: Vec<(String, &'static str)>,
-    unknown: Option<String>,
+    unknown: Option<(String, &'static str)>,
     blank: Option<String>,
 }
 
@@ -76,7 +77,7 @@ impl Ownership {
             match owner_of(storage, &dir.join(&name), file)? {
                 Owner::Store => judged.has_store = true,
                 Owner::Other(what) => judged.others.push((name, what)),
-                Owner::Unknown => judged.unknown = judged.unknown.or(Some(name)),
+                Owner::Unknown(what) => judged.unknown = judged.unknown.or(Some((name, what))),
                 // Every store and every engine has an empty lock file.
                 Owner::Blank if file == FileName::Lock => {}
                 Owner::Blank => judged.blank = judged.blank.or(Some(name)),
@@ -105,8 +106,7 @@ impl Ownership {
     /// # Errors
     /// [`Error::ForeignFile`].
     pub(super) fn require_nothing_foreign(&self, dir: &Path) -> Result<()> {
-        let unknown = self.unknown.as_ref().map(|name| (name, UNKNOWN));
-        let first = self.others.iter().map(|(name, what)| (name, *what)).next().or(unknown);
+        let first = self.others.first().or(self.unknown.as_ref());
         first.map_or(Ok(()), |(name, what)| Err(foreign(dir, name, what)))
     }
 }
@@ -136,7 +136,7 @@ pub(super) fn reason_to_keep(storage: &dyn Storage, path: &Path, file: FileName)
         Owner::Store | Owner::Blank => None,
         Owner::Other(what) => Some(what),
         // An SST file has nothing to know it by before it is finished.
-        Owner::Unknown => (file != FileName::Temporary).then_some(UNKNOWN),
+        Owner::Unknown(what) => (file != FileName::Temporary).then_some(what),
     })
 }
 
@@ -178,12 +178,12 @@ fn owner_of(storage: &dyn Storage, path: &Path, name: FileName) -> Result<Owner>
             }
         }
         FileName::Current => return owner_of_current(storage, path, file),
-        FileName::Lock => return Ok(if file.is_empty() { Owner::Blank } else { Owner::Unknown }),
+        FileName::Lock => return Ok(if file.is_empty() { Owner::Blank } else { Owner::Unknown(UNKNOWN) }),
     }
     Ok(match content(file)? {
         Content::Zeros => Owner::Blank,
         Content::Text => Owner::Other(TEXT),
-        Content::Binary => Owner::Unknown,
+        Content::Binary => Owner::Unknown(UNKNOWN),
     })
 }
 
@@ -204,7 +204,13 @@ fn owner_of_current(storage: &dyn Storage, path: &Path, file: &dyn ReadAt) -> Re
     {
         return Ok(Owner::Other(ENGINE_CURRENT));
     }
-    Ok(if content(file)? == Content::Zeros { Owner::Blank } else { Owner::Unknown })
+    Ok(match content(file)? {
+        Content::Zeros => Owner::Blank,
+        _ if named.is_some_and(|name| matches!(parse(name), Some(FileName::Manifest(_)))) => {
+            Owner::Unknown(LIKE_ENGINE_CURRENT)
+        }
+        _ => Owner::Unknown(UNKNOWN),
+    })
 }
 
 fn head(file: &dyn ReadAt, len_bytes: usize) -> Result<Vec<u8>> {
