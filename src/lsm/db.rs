@@ -62,7 +62,8 @@ impl Db {
     /// Writes that were acknowledged and are only in logs become tables first; what a crash left over is removed.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] for a directory with files of others, [`Error::Locked`] if the store is open elsewhere,
+    /// [`Error::NotAStore`] for a directory with files of others, [`Error::ForeignFile`] where such a file has the name of a
+    /// store's, [`Error::Locked`] if the store is open elsewhere or another engine holds its lock,
     /// [`Error::Unsupported`] for a newer format, damage of manifest, log or table with file, field and offset named,
     /// and I/O errors. A damaged filter is no error unless [`Options::strict_filters`] is set.
     ///

@@ -279,3 +279,7 @@ fn content(file: &dyn ReadAt) -> Result<Content> {
         (false, false) => Content::Binary,
     })
 }
+
+#[cfg(test)]
+#[path = "ownership_tests.rs"]
+mod tests;

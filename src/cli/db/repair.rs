@@ -27,8 +27,11 @@ For each loss the range of keys is given that were there: those may be missing, 
 also keys that had been deleted. In doubt is what no file says when there is no manifest: which of two tables is the \
 newer, and whether a table below level 0 had been merged into others and was only still there.
 
+A file that another program wrote is listed and left as it is. If no file certainly is a store's, or CURRENT is another \
+engine's, the repair changes nothing and exits 2.
+
 Exit status: 0 every key is as it was; 1 keys may be lost, or something is in doubt; 2 could not run (no store there, \
-open elsewhere, a file that cannot be read, newer format).";
+another program's directory, open elsewhere, a file that cannot be read, newer format).";
 
 /// Make a damaged store whole again from what is sound, and say what is lost
 #[derive(Debug, clap::Args)]
