@@ -60,13 +60,6 @@ pub enum Error {
         /// The bound that it breaks.
         reason: String,
     },
-    /// A key longer than the store accepts.
-    KeyTooLong {
-        /// Its length.
-        len_bytes: usize,
-        /// The longest accepted.
-        max_bytes: usize,
-    },
     /// A filter that was just built denies keys that were added to it: broken memory or a defect. Nothing was written.
     SelfCheckFailed {
         /// How many of the added hashes it denies.
@@ -74,8 +67,6 @@ pub enum Error {
     },
     /// Keys were added to a writer out of order.
     OutOfOrder,
-    /// The directory holds files, but no store.
-    NotAStore,
     /// Another process, or another handle in this one, has the store or the file open.
     Locked,
     /// The store refuses writes since an earlier failure; reopening it recovers.
@@ -103,13 +94,6 @@ pub enum Error {
         found: HashKind,
         /// The one asked for.
         wanted: HashKind,
-    },
-    /// The store takes no more writes, since the numbers that it gives out come to their end.
-    OutOfNumbers {
-        /// Which numbers.
-        field: Field,
-        /// The last one given out.
-        last: u64,
     },
     /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
     TooLarge {
@@ -213,14 +197,10 @@ impl fmt::Display for Error {
             }
             Self::InvalidSpec { spec, reason } => write!(f, "invalid filter {spec:?}: {reason}"),
             Self::InvalidArgument { what, reason } => write!(f, "invalid {what}: {reason}"),
-            Self::KeyTooLong { len_bytes, max_bytes } => {
-                write!(f, "a key of {len_bytes} bytes is longer than the {max_bytes} allowed")
-            }
             Self::SelfCheckFailed { denied } => {
                 write!(f, "the new filter denies {denied} of its own keys; nothing was written (faulty memory?)")
             }
             Self::OutOfOrder => write!(f, "keys must be added in strictly ascending order"),
-            Self::NotAStore => write!(f, "the directory is not empty and holds no store"),
             Self::Locked => write!(f, "already open elsewhere, in this process or another"),
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
@@ -234,10 +214,6 @@ impl fmt::Display for Error {
                  given would be {given}"
             ),
             Self::WrongHash { found, wanted } => write!(f, "keys were hashed by {found}, not by {wanted}"),
-            Self::OutOfNumbers { field, last } => write!(
-                f,
-                "the store takes no more writes: {field} {last} is near the last there is; a new store can take its pairs"
-            ),
             Self::TooLarge { what } => write!(f, "{what} of this size does not fit in memory"),
             Self::KeyAbsent => write!(f, "the key to remove is certainly not there; nothing was changed"),
             Self::NoRoom { capacity } => {

@@ -32,7 +32,11 @@ needs that file each time.
 Opening a store replays its log, so that also a command that only reads needs the right to write to the directory, and \
 may turn logged pairs into a table. Only one command at a time can have a store open.
 
-Exit status: 0 done; 1 the key is absent (get), the store is damaged (verify), or keys may be lost (repair); 2 an error.";
+A directory is a store only if at least one of its files certainly is a store's. Every command refuses any other directory, \
+such as a database of LevelDB or RocksDB, and changes nothing in it.
+
+Exit status: 0 done; 1 the key is absent (get), the store is damaged (verify), or keys may be lost (repair); 2 an error, \
+or the directory is refused.";
 
 /// Read and write a store
 #[derive(Debug, clap::Args)]

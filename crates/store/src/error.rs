@@ -62,10 +62,30 @@ pub enum Error {
     OutOfOrder,
     /// The directory holds files, but no store.
     NotAStore,
+    /// A file has the name of a store's file, and no store wrote it; the directory is not taken for a store. Nothing was
+    /// changed.
+    ForeignFile {
+        /// What the file is.
+        what: &'static str,
+    },
     /// Another process, or another handle in this one, has the store or the file open.
     Locked,
     /// The store refuses writes since an earlier failure; reopening it recovers.
     Poisoned {
+        /// The failure.
+        reason: String,
+    },
+    /// So little is free on the disk that what is left is kept for deletions, and for the merges that make room. Nothing
+    /// was written.
+    NoSpace {
+        /// What is free.
+        free_bytes: u64,
+        /// What is kept free.
+        kept_bytes: u64,
+    },
+    /// Work in the background fails for a reason that may pass, and is tried again. From a write: memory is full until
+    /// it succeeds, and nothing was written.
+    BackgroundFails {
         /// The failure.
         reason: String,
     },
@@ -141,6 +161,10 @@ impl fmt::Display for Error {
                 f,
                 "damaged: checksum of {field} at offset {offset} is {computed:#010x}, the file says {stored:#010x}"
             ),
+            Self::Unsupported { field: field @ Field::Version, found } => write!(
+                f,
+                "{field} {found} is not supported by this version: a newer version wrote the bytes, or they are damaged"
+            ),
             Self::Unsupported { field, found } => {
                 write!(f, "{field} {found} is not supported by this version; a newer one may read it")
             }
@@ -150,10 +174,23 @@ impl fmt::Display for Error {
             }
             Self::OutOfOrder => write!(f, "keys must be added in strictly ascending order"),
             Self::NotAStore => write!(f, "the directory is not empty and holds no store"),
+            Self::ForeignFile { what } => {
+                write!(f, "{what}; the directory is not taken for a filterblock store, and nothing was changed")
+            }
             Self::Locked => write!(f, "already open elsewhere, in this process or another"),
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
+            Self::NoSpace { free_bytes, kept_bytes } => write!(
+                f,
+                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} are kept free; delete keys, which is \
+                 not refused, or make room on the disk"
+            ),
+            Self::BackgroundFails { reason } => write!(
+                f,
+                "work in the background fails ({reason}); nothing is lost, it is tried again, and the store goes on when \
+                 it succeeds"
+            ),
             Self::OutOfNumbers { field, last } => write!(
                 f,
                 "the store takes no more writes: {field} {last} is near the last there is; a new store can take its pairs"

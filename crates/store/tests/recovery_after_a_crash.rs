@@ -185,7 +185,7 @@ fn tables_that_were_not_finished_are_in_nobodys_way() {
     let crashed = ten_writes();
     // A crash may have left unfinished tables under any of the next numbers; the log must become a table all the same.
     for number in 0..20 {
-        replace(&crashed, &Path::new(DIR).join(format!("{number:06}.sst.tmp")), b"half a table");
+        replace(&crashed, &Path::new(DIR).join(format!("{number:06}.sst.tmp")), b"\0half a table");
     }
     let db = Db::open(DIR, quiet(&crashed)).unwrap();
     assert_eq!(scan_all(&db).len(), 10);

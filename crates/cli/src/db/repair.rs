@@ -27,8 +27,11 @@ For each loss the range of keys is given that were there: those may be missing, 
 also keys that had been deleted. In doubt is what no file says when there is no manifest: which of two tables is the \
 newer, and whether a table below level 0 had been merged into others and was only still there.
 
+A file that another program wrote is listed and left as it is. If no file certainly is a store's, or CURRENT is another \
+engine's, the repair changes nothing and exits 2.
+
 Exit status: 0 every key is as it was; 1 keys may be lost, or something is in doubt; 2 could not run (no store there, \
-open elsewhere, a file that cannot be read, newer format).";
+another program's directory, open elsewhere, a file that cannot be read, newer format).";
 
 /// Make a damaged store whole again from what is sound, and say what is lost
 #[derive(Debug, clap::Args)]
@@ -63,6 +66,7 @@ struct Report {
     losses: Vec<LossReport>,
     doubts: Vec<String>,
     set_aside: Vec<Moved>,
+    left_alone: Vec<LeftAlone>,
 }
 
 /// With the keys as text, since those of people are; null where damage cost no key.
@@ -79,6 +83,13 @@ struct LossReport {
 struct Moved {
     file: String,
     kept_as: String,
+}
+
+/// A file of another program.
+#[derive(Debug, Serialize)]
+struct LeftAlone {
+    file: String,
+    what: &'static str,
 }
 
 /// Runs `filterblock db repair`.
@@ -103,6 +114,7 @@ impl Report {
             file: file.display().to_string(),
             kept_as: kept_as.display().to_string(),
         };
+        let left_alone = |&(ref file, what): &(PathBuf, _)| LeftAlone { file: file.display().to_string(), what };
         Self {
             store: arguments.dir.display().to_string(),
             dry_run: arguments.dry_run,
@@ -116,6 +128,7 @@ impl Report {
             losses: repaired.losses.iter().map(LossReport::new).collect(),
             doubts: repaired.doubts.clone(),
             set_aside: repaired.set_aside.iter().map(moved).collect(),
+            left_alone: repaired.left_alone.iter().map(left_alone).collect(),
         }
     }
 }
@@ -139,7 +152,7 @@ fn describe(arguments: &Arguments, repaired: &RepairReport) -> String {
     let (store, would) = (arguments.dir.display(), if arguments.dry_run { "would be " } else { "" });
     if repaired.was_sound() {
         let (tables, entries) = (count(repaired.tables_kept, "table"), thousands(repaired.entries));
-        return format!("{store}: sound; {tables}, entries in tables: {entries}\n");
+        return format!("{repaired}{store}: sound; {tables}, entries in tables: {entries}\n");
     }
     format!(
         "{repaired}{store}: {would}repaired{}; tables: {} kept, {} written anew, {} lost; entries in tables: {}{}\n",

@@ -31,7 +31,8 @@ write, and the store is sound. Where a record is there in its full length and do
 that a crash left half done: nothing tells which, and the store counts as damaged. Opening the store, which this does, \
 leaves such an end out for good; a second run does not find it.
 
-Exit status: 0 sound, or a log ends in a write that a crash cut; 1 damaged; 2 could not run (no store there, open elsewhere, no permission, newer format).";
+Exit status: 0 sound, or a log ends in a write that a crash cut; 1 damaged; 2 could not run (no store there, \
+another program's directory, open elsewhere, no permission, newer format).";
 
 /// Print what a store holds, level by level
 #[derive(Debug, clap::Args)]

@@ -65,7 +65,8 @@ impl Db {
     /// exists, the directory is as it was.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] for a directory with files of others, [`Error::Locked`] if the store is open elsewhere,
+    /// [`Error::NotAStore`] for a directory with files of others, [`Error::ForeignFile`] where such a file has the name of a
+    /// store's, [`Error::Locked`] if the store is open elsewhere or another engine holds its lock,
     /// [`Error::Unsupported`] for a newer format, damage of manifest, log or table with file, field and offset named,
     /// and I/O errors. A damaged filter is no error unless [`Options::strict_filters`] is set.
     ///

@@ -27,6 +27,7 @@ mod number_tests;
 mod obsolete_loom_tests;
 mod open;
 mod options;
+mod ownership;
 mod read_state;
 mod recovery;
 mod repair;

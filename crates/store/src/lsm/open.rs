@@ -8,6 +8,7 @@ use super::log_file::LogWriter;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
+use super::ownership::{self, Ownership};
 use super::read_state::{Published, ReadState};
 use super::recovery::{MAX_NUMBER, Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
 use super::reports::Reports;
@@ -27,22 +28,33 @@ use filterblock::{HashKind, HashSeed, KeyHasher};
 /// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
 ///
 /// # Errors
-/// `NotAStore`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
+/// `NotAStore`, `ForeignFile`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
-    if !options.storage.exists(&dir.join(CURRENT))? {
-        check_may_create(options.storage.as_ref(), dir, options.create_if_missing)?;
+    if !check_dir(options.storage.as_ref(), dir, options.create_if_missing)? {
         // A secret that is missing is told before anything is made.
         new_hasher(&options)?;
         create_dir_durably(options.storage.as_ref(), dir)?;
     }
     let (options, outside) = hold(dir, options)?;
     let storage = Arc::clone(&options.storage);
-    if !storage.exists(&dir.join(CURRENT))? {
-        // Before the lock, whose file a directory of somebody else is not to get: the path may lead elsewhere by now.
-        check_may_create(storage.as_ref(), dir, options.create_if_missing)?;
-    }
+    // Again, as the path may lead elsewhere by now.
+    check_dir(storage.as_ref(), dir, options.create_if_missing)?;
     let lock = storage.lock(&dir.join(LOCK))?;
     Ok((open_locked(dir, options, outside)?, lock))
+}
+
+/// Refuses a directory of another program before it gets a lock file; whether there is a store.
+///
+/// # Errors
+/// `NotAStore`, `ForeignFile`, and I/O errors.
+fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<bool> {
+    let is_there = storage.exists(&dir.join(CURRENT))?;
+    if is_there {
+        ownership::check_current(storage, dir)?;
+    } else {
+        check_may_create(storage, dir, create_if_missing)?;
+    }
+    Ok(is_there)
 }
 
 /// Options whose storage holds the directory, and the storage as it was given.
@@ -81,7 +93,7 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let logs = read_logs(&site, state.log_number)?;
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
     // All is checked: from here on files are made.
-    sweep(&options, dir);
+    sweep(&site);
     let is_torn = found.is_torn;
     let shared = build(dir, options, outside, found, version, closed, reports);
     bring_in(&shared, replayed, is_torn).inspect_err(|_| undo(&shared))?;
@@ -128,9 +140,13 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     // What a crash in the middle of the first creation leaves: nothing that could hold data.
     let is_ours =
         |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
+    let judged = Ownership::judge(storage, dir)?;
     if !storage.list(dir)?.iter().all(is_ours) {
+        // The engine, if its files are known, says more than that there is no store.
+        judged.require_store(dir)?;
         return Err(Error::NotAStore.in_file(dir));
     }
+    judged.require_nothing_foreign(dir)?;
     if create_if_missing { Ok(()) } else { Err(missing()) }
 }
 

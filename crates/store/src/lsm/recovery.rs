@@ -1,6 +1,6 @@
 //! What a crash leaves: logs whose writes are in no table yet, and files that nobody needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::file_name::{FileName, log_name, number_in, parse};
@@ -10,6 +10,7 @@ use super::logged_writes::{LoggedWrites, PLACE_LEN_BYTES};
 use super::manifest::read_current;
 use super::memtable::Memtable;
 use super::options::Options;
+use super::ownership;
 use super::reports::{Reports, lock};
 use super::shared::{LogState, Shared, create_log};
 use super::version::StoredTable;
@@ -143,10 +144,23 @@ fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
 fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
     let storage = shared.options.storage.as_ref();
     let Ok(names) = storage.list(&shared.dir) else { return };
-    for name in names.iter().filter(|name| parse(name).is_some_and(&is_stale)) {
-        if let Err(error) = storage.remove(&shared.dir.join(name)) {
-            log::warn!("a file that is no longer needed stays for now: {error}");
+    for name in &names {
+        let Some(file) = parse(name).filter(|&file| is_stale(file)) else { continue };
+        remove_own(storage, &shared.dir.join(name), file, &shared.reports);
+    }
+}
+
+/// Removes a file that is certainly a store's, and reports one that is not.
+fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Reports) {
+    let removed = ownership::reason_to_keep(storage, path, file).and_then(|reason| match reason {
+        None => storage.remove(path),
+        Some(what) => {
+            reports.add(format!("{}: {what}; left as it is", path.display()));
+            Ok(())
         }
+    });
+    if let Err(error) = removed {
+        log::warn!("a file that is no longer needed stays for now: {error}");
     }
 }
 
@@ -304,15 +318,31 @@ fn set_aside_unnamed(shared: &Shared, state: &StoreState, known: u64) -> Result<
         if state.levels.iter().flatten().any(|table| table.number == number) {
             continue;
         }
-        let (path, aside) = (dir.join(&name), dir.join(format!("unnamed-{name}")));
+        let path = dir.join(&name);
+        if ownership::is_of_others(storage, &path, FileName::Table(number))? {
+            continue;
+        }
         if holds_only(storage, &path, shared.table_id(number), known) {
             shared.reports.add(format!("{}: not named by the manifest; other tables hold its writes", path.display()));
             continue;
         }
+        let aside = free_name(storage, &dir.join(format!("unnamed-{name}")))?;
         shared.reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
         storage.rename(&path, &aside)?;
     }
     storage.sync_dir(dir)
+}
+
+/// `path`, or with a number behind it the first that no file has: an earlier open may have set a table of that name aside.
+fn free_name(storage: &dyn Storage, path: &Path) -> Result<PathBuf> {
+    let mut free = path.to_path_buf();
+    for nth in 2u64.. {
+        if !storage.exists(&free)? {
+            break;
+        }
+        free = path.with_added_extension(nth.to_string());
+    }
+    Ok(free)
 }
 
 /// Whether a table says of itself, under checksums, that it is this store's and holds no write above `known`. One that cannot
@@ -345,8 +375,8 @@ pub(super) fn undo(shared: &Shared) {
 ///
 /// Otherwise they stay until a manifest of this open is in force. That the name of the present one is durable is known then,
 /// and here only as far as a sync of the directory makes up for one that failed before.
-pub(super) fn sweep(options: &Options, dir: &Path) {
-    let storage = options.storage.as_ref();
+pub(super) fn sweep(site: &Site<'_>) {
+    let (storage, dir) = (site.options.storage.as_ref(), site.dir);
     let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };
     let is_stale = |name: &&String| matches!(parse(name), Some(FileName::Manifest(number)) if number != in_force);
     let stale: Vec<&String> = names.iter().filter(is_stale).collect();
@@ -354,9 +384,8 @@ pub(super) fn sweep(options: &Options, dir: &Path) {
         return;
     }
     for name in stale {
-        if let Err(error) = storage.remove(&dir.join(name)) {
-            log::warn!("a file that is no longer needed stays for now: {error}");
-        }
+        let Some(file) = parse(name) else { continue };
+        remove_own(storage, &dir.join(name), file, site.reports);
     }
 }
 

@@ -24,11 +24,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Db;
-use super::file_name::{CURRENT, LOCK, manifest_name, table_name};
+use super::file_name::{CURRENT, FileName, LOCK, manifest_name, parse, table_name};
 use super::log_reader::LogRecovery;
 use super::manifest::Manifest;
 use super::open::{hold, in_order, its_hasher, new_hasher, open_locked, random_u64};
 use super::options::Options;
+use super::ownership::{Ownership, reason_to_keep};
 use super::verify::Progress;
 use super::version_edit::StoreState;
 use crate::codec::u64_bytes;
@@ -75,6 +76,9 @@ pub struct RepairReport {
     pub doubts: Vec<String>,
     /// Files of which [`LOST`] holds what they were, with their names there.
     pub set_aside: Vec<(PathBuf, PathBuf)>,
+    /// Files that have the name of a store's file and that another program wrote, and what each is. A repair reads nothing
+    /// from them and leaves them as they are.
+    pub left_alone: Vec<(PathBuf, &'static str)>,
 }
 
 impl RepairReport {
@@ -95,7 +99,8 @@ impl fmt::Display for RepairReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.losses.iter().try_for_each(|loss| writeln!(f, "{loss}"))?;
         self.doubts.iter().try_for_each(|doubt| writeln!(f, "in doubt: {doubt}"))?;
-        self.set_aside.iter().try_for_each(|(from, to)| writeln!(f, "{}: kept as {}", from.display(), to.display()))
+        self.set_aside.iter().try_for_each(|(from, to)| writeln!(f, "{}: kept as {}", from.display(), to.display()))?;
+        self.left_alone.iter().try_for_each(|(path, what)| writeln!(f, "{}: {what}; left as it is", path.display()))
     }
 }
 
@@ -105,8 +110,9 @@ impl Db {
     /// `options` say how new tables are written, and hold the secret of a store that has one.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] for a directory without any file of a store, [`Error::Locked`], [`Error::KeyNeeded`] and the
-    /// like as for [`Db::open`], [`Error::Unsupported`] for files of a newer version, and I/O errors: a file that cannot be
+    /// [`Error::NotAStore`] for a directory without any file that has the name of a store's, [`Error::ForeignFile`] where no
+    /// file certainly is a store's or `CURRENT` is another engine's, [`Error::Locked`] also where another engine holds the
+    /// lock, [`Error::KeyNeeded`] and the like as for [`Db::open`], [`Error::Unsupported`] for files of a newer version, and I/O errors: a file that cannot be
     /// read is not taken for lost. Damage is no error but in the report.
     pub fn repair(path: impl AsRef<Path>, options: Options, mode: RepairMode) -> Result<RepairReport> {
         Self::repair_with(path, options, mode, &mut |_| {})
@@ -134,16 +140,30 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
     let (options, outside) = hold(dir, options)?;
     let storage = options.storage.as_ref();
     // Before the lock, whose file a directory of somebody else is not to get.
-    if Listing::of(storage, dir)?.is_empty() {
-        return Err(Error::NotAStore);
-    }
+    list_store(storage, dir)?;
     let lock = storage.lock(&dir.join(LOCK))?;
-    let listing = Listing::of(storage, dir)?;
+    let (listing, judged) = list_store(storage, dir)?;
     let evidence = ManifestEvidence::gather(storage, dir, &listing)?;
-    let plan = Plan::make(dir, &options, mode, listing, evidence, progress)?;
+    let mut plan = Plan::make(dir, &options, mode, listing, evidence, progress)?;
+    plan.report.left_alone = judged.others.into_iter().map(|(name, what)| (dir.join(name), what)).collect();
     let report = plan.carry_out(dir, options, outside, mode)?;
     drop(lock);
     Ok(report)
+}
+
+/// The files of the store in a directory, and who wrote those that are not the store's.
+///
+/// # Errors
+/// [`Error::ForeignFile`] or [`Error::NotAStore`] unless one file at least certainly is a store's; I/O errors.
+fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
+    if storage.list(dir)?.is_empty() {
+        let reason = "the directory is empty: there is no store to repair";
+        return Err(Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)));
+    }
+    let judged = Ownership::judge(storage, dir)?;
+    judged.require_store(dir)?;
+    let listing = Listing::of(storage, dir, &judged)?;
+    if listing.is_empty() { Err(Error::NotAStore) } else { Ok((listing, judged)) }
 }
 
 /// Everything decided, and new tables written under numbers that no manifest names.
@@ -264,10 +284,24 @@ impl Plan {
                 storage.remove(path)?;
             }
         }
+        let storage = Arc::clone(&options.storage);
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
         unnamed::remove_known(&*open_locked(dir, options, outside)?)?;
+        for (path, _) in &self.aside {
+            remove_unknown(storage.as_ref(), path)?;
+        }
         Ok(self.report)
     }
+}
+
+/// Removes a log or manifest that is too damaged for an open to know it as the store's; [`LOST`] holds a copy.
+fn remove_unknown(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let Some(file) = path.file_name().and_then(|name| parse(&name.to_string_lossy())) else { return Ok(()) };
+    let is_left = matches!(file, FileName::Log(_) | FileName::Manifest(_)) && storage.exists(path)?;
+    if is_left && reason_to_keep(storage, path, file)?.is_some() {
+        storage.remove(path)?;
+    }
+    Ok(())
 }
 
 /// A name in `lost` that is free, or has the same content already.

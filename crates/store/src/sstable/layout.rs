@@ -7,7 +7,7 @@
 //! docs/LSM_FORMAT.md is the normative text; [`FOOTER_FIELDS`] is compared with it.
 
 use crate::checksum::crc32;
-use crate::codec::{Cursor, put_u32, put_u64};
+use crate::codec::{Cursor, put_u32, put_u64, u32_at};
 use crate::error::{Error, Field, Result};
 use crate::zeros::zeros;
 
@@ -52,6 +52,12 @@ pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
 
 const VERSION_AT: usize = 96;
 const CHECKSUM_AT: usize = 100;
+
+/// Whether the last bytes of a file are a footer: by the magic or, where that is damaged, by the checksum.
+pub(crate) fn is_footer(bytes: &[u8; FOOTER_LEN_BYTES]) -> bool {
+    let (body, tail) = bytes.split_at(CHECKSUM_AT);
+    bytes.ends_with(&MAGIC) || u32_at(tail, 0) == Some(crc32(body))
+}
 
 /// How the data blocks of a sorted file are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{IoMode, ReadAt, Storage, WriteFile};
+use super::{IoMode, ReadAt, Storage, WriteFile, engine_lock};
 use crate::error::{Error, Field, Result};
 
 /// What `O_DIRECT` asks of offsets, lengths and memory: enough for every file system with pages of 4 KiB.
@@ -96,6 +96,9 @@ pub(super) struct LockedFile(pub(super) File);
 
 impl LockedFile {
     pub(super) fn of(file: File, path: &Path) -> Result<Self> {
+        if in_file(path, engine_lock::is_held(&file))? {
+            return Err(Error::Locked.in_file(path));
+        }
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),

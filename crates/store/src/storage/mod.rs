@@ -7,6 +7,7 @@
 #[cfg(any(not(unix), test))]
 mod absolute;
 mod disk;
+mod engine_lock;
 #[cfg(any(test, feature = "testing"))]
 pub mod faulty;
 #[cfg(unix)]
@@ -97,7 +98,8 @@ pub trait Storage: Debug + Send + Sync {
     /// Takes the exclusive lock that the file at `path` stands for (created if missing); dropping the guard frees it.
     ///
     /// # Errors
-    /// [`crate::Error::Locked`] when another holder, in this process or another, has it.
+    /// [`crate::Error::Locked`] when another holder, in this process or another, has it, or when the process of another
+    /// engine holds a lock of its own kind on the file.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Holds on to a directory. The storage that it gives works in that very directory, whatever becomes of the path: paths

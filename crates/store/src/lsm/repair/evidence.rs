@@ -7,6 +7,7 @@ use super::super::file_name::{CURRENT, FileName, manifest_name, number_in, parse
 use super::super::log_reader::{LogRecovery, read_log};
 use super::super::manifest::{Manifest, log_id, read_current};
 use super::super::open::in_order;
+use super::super::ownership::Ownership;
 use super::super::recovery::MAX_NUMBER;
 use super::super::version_edit::{StoreState, TableMeta, VersionEdit};
 use crate::error::{Error, Result};
@@ -27,10 +28,22 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn of(storage: &dyn Storage, dir: &Path) -> Result<Self> {
+    /// Lists what is not certainly another program's. The numbers of those files count all the same: the store gives out
+    /// none that has a file.
+    ///
+    /// # Errors
+    /// I/O errors, and [`Error::ForeignFile`] for another program's file with a number with which no store opens.
+    pub(super) fn of(storage: &dyn Storage, dir: &Path, judged: &Ownership) -> Result<Self> {
         let mut listing = Self { next_number: 1, ..Self::default() };
         for name in storage.list(dir)? {
             let number = number_in(&name).unwrap_or_default();
+            if let Some(&(_, what)) = judged.others.iter().find(|(other, _)| *other == name) {
+                if number > MAX_NUMBER {
+                    return Err(Error::ForeignFile { what }.in_file(&dir.join(name)));
+                }
+                listing.next_number = listing.next_number.max(number + 1);
+                continue;
+            }
             if number > MAX_NUMBER {
                 listing.foreign.push(name);
                 continue;

@@ -1,0 +1,285 @@
+//! Who wrote the files of a directory: each is judged by its content, never by its name alone.
+//!
+//! LevelDB, RocksDB and Pebble use the same names (`CURRENT`, `MANIFEST-000001`, `000002.log`, `000003.sst`), and so may a
+//! person. A directory is a store only if one of its files certainly is a file of this crate. A file that another program
+//! certainly wrote is never moved, removed or replaced.
+
+use std::path::Path;
+
+use crc32c::crc32c;
+
+use super::file_name::{CURRENT, CURRENT_TEMPORARY, FileName, parse};
+use super::log_file::{HEADER_LEN_BYTES, LogKind};
+use super::manifest::read_current;
+use crate::checksum::Crc32;
+use crate::codec::{u32_at, u64_from};
+use crate::error::{Error, Result};
+use crate::sstable::{FOOTER_LEN_BYTES, is_footer};
+use crate::storage::{IoMode, ReadAt, Storage};
+
+/// LevelDB and RocksDB cut their logs and manifests into blocks of this length, and a record never crosses a border.
+const ENGINE_BLOCK_LEN_BYTES: usize = 32 << 10;
+
+/// Added to a CRC-32C that LevelDB and RocksDB store.
+const ENGINE_CRC_MASK: u32 = 0xa282_ead8;
+
+/// The last eight bytes of the SST files of other engines, as little-endian numbers.
+const ENGINE_MAGICS: [(u64, &str); 6] = [
+    (0xdb47_7524_8b80_fb57, "an SST file of LevelDB or of an old RocksDB"),
+    (0x88e2_41b7_85f4_cff7, "an SST file of RocksDB"),
+    (0x8242_2296_63bf_9564, "a plain table of RocksDB"),
+    (0x4f34_18eb_7a8f_13b8, "a plain table of an old RocksDB"),
+    (0x9267_89d0_c5f1_7873, "a cuckoo table of RocksDB"),
+    (0xb3aa_9ff0_b3aa_9ff0, "an SST file of Pebble"),
+];
+
+/// How the content of every `CURRENT` begins.
+const CURRENT_PREFIX: &[u8] = b"MANIFEST-";
+
+const TEXT: &str = "a text file";
+const ENGINE_LOG: &str = "a log or manifest of LevelDB or RocksDB";
+const ENGINE_CURRENT: &str = "a CURRENT of LevelDB or RocksDB";
+const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB";
+const UNKNOWN: &str = "neither a file of a filterblock store nor of a program that it knows";
+
+/// Who wrote a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// A filterblock store: the file has its magic, or a checksum that nothing else has.
+    Store,
+    /// Another program; the text says what the file is.
+    Other(&'static str),
+    /// A damaged file of a store, or a file of a program that is not known here; the text says what it looks like.
+    Unknown(&'static str),
+    /// The file is empty, all zeros, or the beginning of a magic: what a crash leaves of a new file.
+    Blank,
+}
+
+/// Who wrote the files of a directory that have the name of a store's file.
+#[derive(Debug, Default)]
+pub(super) struct Ownership {
+    has_store: bool,
+    /// Names of files that other programs wrote, and what each file is.
+    pub(super) others: Vec<(String, &'static str)>,
+    unknown: Option<(String, &'static str)>,
+    blank: Option<String>,
+}
+
+impl Ownership {
+    /// Judges every file of `dir` that has the name of a store's file. It changes nothing.
+    ///
+    /// # Errors
+    /// I/O errors: a file that cannot be read is not judged.
+    pub(super) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
+        let mut judged = Self::default();
+        for name in storage.list(dir)? {
+            let Some(file) = parse(&name) else { continue };
+            match owner_of(storage, &dir.join(&name), file)? {
+                Owner::Store => judged.has_store = true,
+                Owner::Other(what) => judged.others.push((name, what)),
+                Owner::Unknown(what) => judged.unknown = judged.unknown.or(Some((name, what))),
+                // Every store and every engine has an empty lock file.
+                Owner::Blank if file == FileName::Lock => {}
+                Owner::Blank => judged.blank = judged.blank.or(Some(name)),
+            }
+        }
+        Ok(judged)
+    }
+
+    /// Refuses a directory in which no file certainly is a store's, or in which `CURRENT` certainly is another engine's.
+    ///
+    /// # Errors
+    /// [`Error::ForeignFile`], with the first file that speaks against a store. None where there is no such file.
+    pub(super) fn require_store(&self, dir: &Path) -> Result<()> {
+        if let Some(&(_, what)) = self.others.iter().find(|(name, _)| name == CURRENT) {
+            return Err(foreign(dir, CURRENT, what));
+        }
+        if self.has_store {
+            return Ok(());
+        }
+        self.require_nothing_foreign(dir)?;
+        self.blank.as_ref().map_or(Ok(()), |name| Err(foreign(dir, name, UNKNOWN)))
+    }
+
+    /// Refuses a directory with any file that is neither a store's nor what a crash leaves of a store's first moment.
+    ///
+    /// # Errors
+    /// [`Error::ForeignFile`].
+    pub(super) fn require_nothing_foreign(&self, dir: &Path) -> Result<()> {
+        let first = self.others.first().or(self.unknown.as_ref());
+        first.map_or(Ok(()), |(name, what)| Err(foreign(dir, name, what)))
+    }
+}
+
+fn foreign(dir: &Path, name: &str, what: &'static str) -> Error {
+    Error::ForeignFile { what }.in_file(&dir.join(name))
+}
+
+/// Refuses a `CURRENT` that is not this crate's in a directory that is no store; a damaged one of a store passes.
+///
+/// # Errors
+/// [`Error::ForeignFile`], and I/O errors.
+pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    match read_current(storage, dir) {
+        Err(error) if error.is_damage() => Ownership::judge(storage, dir)?.require_store(dir),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// What keeps a file that the store does not need from being removed: it is not certainly the store's.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn reason_to_keep(storage: &dyn Storage, path: &Path, file: FileName) -> Result<Option<&'static str>> {
+    Ok(match owner_of(storage, path, file)? {
+        Owner::Store | Owner::Blank => None,
+        Owner::Other(what) => Some(what),
+        // An SST file has nothing to know it by before it is finished.
+        Owner::Unknown(what) => (file != FileName::Temporary).then_some(what),
+    })
+}
+
+/// Whether another program certainly wrote a file.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn is_of_others(storage: &dyn Storage, path: &Path, file: FileName) -> Result<bool> {
+    Ok(matches!(owner_of(storage, path, file)?, Owner::Other(_)))
+}
+
+fn owner_of(storage: &dyn Storage, path: &Path, name: FileName) -> Result<Owner> {
+    let opened = storage.open(path, IoMode::Buffered)?;
+    let file = opened.as_ref();
+    match name {
+        FileName::Log(_) | FileName::Manifest(_) => {
+            let kind = if matches!(name, FileName::Log(_)) { LogKind::WriteAhead } else { LogKind::Manifest };
+            let head = head(file, HEADER_LEN_BYTES)?;
+            match () {
+                () if is_log_header(kind, &head) => return Ok(Owner::Store),
+                () if head.len() < kind.magic().len() && kind.magic().starts_with(&head) => return Ok(Owner::Blank),
+                () if begins_with_engine_record(file)? => return Ok(Owner::Other(ENGINE_LOG)),
+                () => {}
+            }
+        }
+        FileName::Table(_) | FileName::Temporary => {
+            let tail = tail(file)?;
+            if tail.last_chunk().is_some_and(is_footer) {
+                return Ok(Owner::Store);
+            }
+            let magic = tail.last_chunk().map(u64_from);
+            if let Some((_, what)) = ENGINE_MAGICS.iter().find(|(known, _)| Some(*known) == magic) {
+                return Ok(Owner::Other(what));
+            }
+            if path.ends_with(CURRENT_TEMPORARY)
+                && CURRENT_PREFIX.starts_with(head(file, CURRENT_PREFIX.len())?.as_slice())
+            {
+                return Ok(Owner::Blank);
+            }
+        }
+        FileName::Current => return owner_of_current(storage, path, file),
+        FileName::Lock => return Ok(if file.is_empty() { Owner::Blank } else { Owner::Unknown(UNKNOWN) }),
+    }
+    Ok(match content(file)? {
+        Content::Zeros => Owner::Blank,
+        Content::Text => Owner::Other(TEXT),
+        Content::Binary => Owner::Unknown(UNKNOWN),
+    })
+}
+
+/// LevelDB and RocksDB have the first line alone; ours, cut at the right place, looks the same. The manifest decides.
+fn owner_of_current(storage: &dyn Storage, path: &Path, file: &dyn ReadAt) -> Result<Owner> {
+    let dir = path.parent().unwrap_or(Path::new(""));
+    match read_current(storage, dir) {
+        Ok(_) => return Ok(Owner::Store),
+        Err(error) if error.is_damage() => {}
+        Err(error) => return Err(error),
+    }
+    let line = head(file, 64)?;
+    let named = line.strip_suffix(b"\n").and_then(|name| std::str::from_utf8(name).ok());
+    if let Some(name) = named
+        && let Some(manifest @ FileName::Manifest(_)) = parse(name)
+        && storage.exists(&dir.join(name))?
+        && matches!(owner_of(storage, &dir.join(name), manifest)?, Owner::Other(_))
+    {
+        return Ok(Owner::Other(ENGINE_CURRENT));
+    }
+    Ok(match content(file)? {
+        Content::Zeros => Owner::Blank,
+        _ if named.is_some_and(|name| matches!(parse(name), Some(FileName::Manifest(_)))) => {
+            Owner::Unknown(LIKE_ENGINE_CURRENT)
+        }
+        _ => Owner::Unknown(UNKNOWN),
+    })
+}
+
+fn head(file: &dyn ReadAt, len_bytes: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(file.len()).map_or(len_bytes, |len| len.min(len_bytes))];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+fn tail(file: &dyn ReadAt) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(file.len()).map_or(FOOTER_LEN_BYTES, |len| len.min(FOOTER_LEN_BYTES))];
+    let start = file.len().saturating_sub(FOOTER_LEN_BYTES as u64);
+    file.read_exact_at(&mut bytes, start)?;
+    Ok(bytes)
+}
+
+/// By the magic, or, where that is damaged, by the checksum that the header has with the magic in its place.
+fn is_log_header(kind: LogKind, head: &[u8]) -> bool {
+    let magic = kind.magic();
+    let rest = head.get(magic.len()..HEADER_LEN_BYTES - 4);
+    let has_sum = |rest| u32_at(head, HEADER_LEN_BYTES - 4) == Some(Crc32::new().with(magic).with(rest).finish());
+    head.starts_with(magic) || rest.is_some_and(has_sum)
+}
+
+/// A record of LevelDB: CRC-32C of type and payload (4, masked), length (2), type (1), payload. RocksDB has others, too, whose
+/// header goes on with a log number (4) that the checksum covers.
+fn begins_with_engine_record(file: &dyn ReadAt) -> Result<bool> {
+    let block = head(file, ENGINE_BLOCK_LEN_BYTES)?;
+    let Some((header, _)) = block.split_first_chunk::<6>() else { return Ok(false) };
+    let [.., low, high] = *header;
+    let payload_len = usize::from(low) | usize::from(high) << 8;
+    let stored = u32_at(header, 0);
+    let holds = |covered_len: usize| {
+        let covered = block.get(6..6 + covered_len);
+        covered.is_some_and(|covered| Some(crc32c(covered).rotate_right(15).wrapping_add(ENGINE_CRC_MASK)) == stored)
+    };
+    Ok(holds(1 + payload_len) || holds(1 + 4 + payload_len))
+}
+
+/// What bytes look like that have no magic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Zeros, or nothing.
+    Zeros,
+    /// No control characters from the first byte to the last. The headers of every file of a store have some.
+    Text,
+    Binary,
+}
+
+fn content(file: &dyn ReadAt) -> Result<Content> {
+    let (mut is_zero, mut is_text) = (true, true);
+    let mut chunk = vec![0; ENGINE_BLOCK_LEN_BYTES];
+    let mut offset = 0;
+    while offset < file.len() && (is_zero || is_text) {
+        let rest = usize::try_from(file.len() - offset).unwrap_or(usize::MAX);
+        chunk.truncate(rest);
+        file.read_exact_at(&mut chunk, offset)?;
+        is_zero &= chunk.iter().all(|&byte| byte == 0);
+        is_text &= chunk.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
+        // One chunk may end in the middle of a character.
+        is_text &= std::str::from_utf8(&chunk).map_or_else(|error| error.error_len().is_none(), |_| true) || offset > 0;
+        offset += chunk.len() as u64;
+    }
+    Ok(match (is_zero, is_text) {
+        (true, _) => Content::Zeros,
+        (false, true) => Content::Text,
+        (false, false) => Content::Binary,
+    })
+}
+
+#[cfg(test)]
+#[path = "ownership_tests.rs"]
+mod tests;
