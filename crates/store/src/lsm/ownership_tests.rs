@@ -77,7 +77,7 @@ fn a_store_stays_one_while_one_file_is_known() {
     // Zeros everywhere: no file is known, and none is anybody else's.
     for (name, content) in files.iter().filter(|(name, _)| name != "LOCK") {
         write(&storage, name, &vec![0; content.len()]);
-        let is_last = files.iter().filter(|(name, _)| name != "LOCK").next_back().unwrap().0 == *name;
+        let is_last = files.iter().rfind(|(name, _)| name != "LOCK").unwrap().0 == *name;
         assert_eq!(is_store(&judge()), !is_last, "{name}");
     }
     assert!(judge().others.is_empty());
