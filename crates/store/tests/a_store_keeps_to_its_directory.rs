@@ -1,6 +1,6 @@
 //! A store works in the directory that it opened, whatever becomes of the directory's name, and lets nobody else in.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod common;
 mod steps;
