@@ -81,6 +81,13 @@ impl Storage for Disk {
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
         Ok(Box::new(LockedFile::new(path)?))
     }
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
+    fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
+        let found = in_file(dir, rustix::fs::statvfs(dir).map_err(io::Error::from))?;
+        // Without the blocks that only the superuser gets.
+        Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
+    }
 }
 
 struct LockedFile(File);
