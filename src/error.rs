@@ -83,6 +83,20 @@ pub enum Error {
         /// The failure.
         reason: String,
     },
+    /// So little is free on the disk that what is left is kept for deletions, and for the merges that make room. Nothing
+    /// was written.
+    NoSpace {
+        /// What is free.
+        free_bytes: u64,
+        /// What is kept free.
+        kept_bytes: u64,
+    },
+    /// Work in the background fails for a reason that may pass, and is tried again. From a write: memory is full until
+    /// it succeeds, and nothing was written.
+    BackgroundFails {
+        /// The failure.
+        reason: String,
+    },
     /// Keys were hashed under a secret, and none was given.
     KeyNeeded {
         /// The function that takes it.
@@ -209,6 +223,16 @@ impl fmt::Display for Error {
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
+            Self::NoSpace { free_bytes, kept_bytes } => write!(
+                f,
+                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} are kept free; delete keys, which is \
+                 not refused, or make room on the disk"
+            ),
+            Self::BackgroundFails { reason } => write!(
+                f,
+                "work in the background fails ({reason}); nothing is lost, it is tried again, and the store goes on when \
+                 it succeeds"
+            ),
             Self::KeyNeeded { hash } => {
                 write!(f, "keys were hashed by {hash} under a secret, which is needed to ask for them")
             }

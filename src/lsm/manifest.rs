@@ -47,13 +47,33 @@ impl Manifest {
     /// When a manifest of that number exists, or that of the storage. After an error the manifest before is in force,
     /// or this one: reopening the store finds out.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
+        let manifest = Self::prepare(storage, dir, number, snapshot)?;
+        manifest.put_in_force(storage, dir)?;
+        Ok(manifest)
+    }
+
+    /// Writes a new manifest that begins with `snapshot`, and the file that is to become `CURRENT`; both are durable on
+    /// return.
+    ///
+    /// # Errors
+    /// When a manifest of that number exists, or that of the storage. After an error the manifest before is in force.
+    pub(super) fn prepare(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let name = manifest_name(number);
         let log = LogWriter::create(storage, &dir.join(&name), log_id(number), 0)?;
         let mut manifest = Self { log, number, next_sequence: 0, first_len_bytes: 0 };
         manifest.append(snapshot)?;
         manifest.first_len_bytes = manifest.log.len_bytes();
-        set_current(storage, dir, &name)?;
+        prepare_current(storage, dir, &name)?;
         Ok(manifest)
+    }
+
+    /// Lets `CURRENT` name the manifest that was prepared last.
+    ///
+    /// # Errors
+    /// Those of the storage. After an error the manifest before is in force, or this one.
+    pub(super) fn put_in_force(&self, storage: &dyn Storage, dir: &Path) -> Result<()> {
+        storage.rename(&dir.join(CURRENT_TEMPORARY), &dir.join(CURRENT))?;
+        storage.sync_dir(dir)
     }
 
     /// Reads the manifest that is in force. Of tables with another number than those of `files`, if that is given, it keeps
@@ -187,8 +207,8 @@ pub(super) fn log_id(number: u64) -> LogId {
     LogId { kind: LogKind::Manifest, store_id: [0; 16], number }
 }
 
-fn set_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
-    let (temporary, current) = (dir.join(CURRENT_TEMPORARY), dir.join(CURRENT));
+fn prepare_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
+    let temporary = dir.join(CURRENT_TEMPORARY);
     if storage.exists(&temporary)? {
         // A crash left it.
         storage.remove(&temporary)?;
@@ -198,8 +218,6 @@ fn set_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> 
     file.sync()?;
     drop(file);
     // A directory may lose earlier changes and keep later ones: the manifest's own name must not be lost behind this.
-    storage.sync_dir(dir)?;
-    storage.rename(&temporary, &current)?;
     storage.sync_dir(dir)
 }
 
