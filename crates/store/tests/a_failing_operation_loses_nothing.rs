@@ -59,7 +59,7 @@ impl Known {
         match &written {
             Ok(()) => drop(self.possible.insert(i, vec![value])),
             // Refused before anything was done.
-            Err(error) if matches!(error.root(), Error::Poisoned { .. }) => {}
+            Err(error) if matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. }) => {}
             // It may be in the log or not.
             Err(_) => self.possible.entry(i).or_insert_with(|| vec![None]).push(value),
         }
@@ -121,8 +121,9 @@ fn try_fault(fault: Fault) -> bool {
     let what = format!("{fault:?}, struck {:?}", storage.struck());
     let errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
     for error in &errors {
-        assert!(matches!(error.root(), Error::Io(_) | Error::Poisoned { .. }), "{what}: {error}");
-        let named = matches!(error, Error::InFile { .. } | Error::Poisoned { .. });
+        let is_refusal = matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. });
+        assert!(matches!(error.root(), Error::Io(_)) || is_refusal, "{what}: {error}");
+        let named = matches!(error, Error::InFile { .. }) || is_refusal;
         assert!(named, "{what}: no file is named by {error}");
     }
     storage.heal();

@@ -153,11 +153,11 @@ fn writes_acknowledged_before_a_flush_fails_are_there_after_a_close_that_fails()
         }
         // Let nothing but the close itself bring the buffer out.
         is_blocked.store(false, Ordering::Relaxed);
-        assert!(matches!(db.wait_idle().unwrap_err(), Error::Poisoned { .. }));
+        assert!(matches!(db.wait_idle().unwrap_err(), Error::BackgroundFails { .. }));
         if drops {
             drop(db);
         } else {
-            assert!(matches!(db.close().unwrap_err(), Error::Poisoned { .. }));
+            assert!(matches!(db.close().unwrap_err(), Error::BackgroundFails { .. }));
         }
         assert_eq!(scan_all(&Db::open(DIR, quiet(&memory)).unwrap()).len(), 60);
     }

@@ -3,15 +3,16 @@
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
+use super::attempts::Task;
 use super::file_name::table_name;
 use super::flush::table_meta;
 use super::reports::lock;
 use super::scan::{Direction, Merge, RunCursor, Source};
-use super::shared::Shared;
+use super::shared::{Shared, Work};
 use super::version::{StoredTable, Version};
 use super::version_edit::{NUM_LEVELS, VersionEdit};
 use crate::error::{Error, Result};
-use crate::sstable::TableWriter;
+use crate::sstable::{TableOptions, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
 use filterblock::FilterSpec;
 use filterblock::TableShape;
@@ -93,47 +94,53 @@ impl Drop for Turn<'_> {
 pub(super) fn run_compactions(shared: &Shared) {
     // Where the last compaction of each level ended: the next one goes on from there.
     let mut cursors: Vec<Vec<u8>> = vec![Vec::new(); NUM_LEVELS];
-    loop {
-        let mut work = lock(&shared.work);
-        let compaction = loop {
-            if work.closing || work.failure.is_some() {
-                return;
-            }
-            if !work.compacting
-                && work.callers_waiting == 0
-                && let Some(compaction) = shared.pick_compaction(&cursors)
-            {
-                work.compacting = true;
-                break compaction;
-            }
-            work = shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
-        };
-        drop(work);
+    let mut failed_level = None;
+    while let Some(compaction) = next_compaction(shared, &cursors, failed_level) {
         let turn = Turn(shared);
         if let (Some(cursor), Some(last)) = (cursors.get_mut(compaction.level), compaction.upper.last()) {
             cursor.clone_from(&last.meta.largest);
         }
         let result = shared.compact(&compaction);
+        failed_level = result.is_err().then_some(compaction.level);
         match &result {
             // Nothing has changed, and what is sound can be read and written as before; trying again would not help.
             Err(error) if error.is_damage() => shared.leave_out(&compaction, error),
-            _ => {}
+            result => shared.note_attempt(Task::Compaction, result),
         }
         // The tables that it replaced go now, not when the next compaction begins.
         drop(compaction);
         drop(turn);
-        if let Err(error) = result
-            && !error.is_damage()
-        {
-            shared.fail(&error);
+    }
+}
+
+/// The compaction that is due; `None` when the store closes or has failed.
+fn next_compaction(shared: &Shared, cursors: &[Vec<u8>], failed_level: Option<usize>) -> Option<Compaction> {
+    let mut work = lock(&shared.work);
+    loop {
+        if work.closing || work.failure.is_some() {
+            return None;
         }
+        let rest = work.compactions.rest();
+        if !rest.is_zero() {
+            work = shared.wait_at_most(work, rest);
+            continue;
+        }
+        if !work.compacting && work.callers_waiting == 0 {
+            if let Some(compaction) = shared.pick_compaction(cursors, failed_level) {
+                work.compacting = true;
+                return Some(compaction);
+            }
+            // What failed is not needed any more.
+            work.compactions.succeed();
+        }
+        work = shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
 impl Shared {
     /// Whether level sizes call for a compaction.
     pub(super) fn needs_compaction(&self) -> bool {
-        self.pick_compaction(&[]).is_some()
+        self.pick_compaction(&[], None).is_some()
     }
 
     /// Keeps the table that an error names out of compactions in the background.
@@ -147,9 +154,11 @@ impl Shared {
         self.reports.add(format!("{error}; left out of compactions in the background until the store is reopened"));
     }
 
-    /// Whether the background is to compact level 0, when it is full.
-    pub(super) fn compacts_level_0(&self, version: &Version) -> bool {
+    /// Whether the background is to compact level 0, when it is full. Not while it fails to: writers would wait for
+    /// room that only their deletions make.
+    pub(super) fn compacts_level_0(&self, version: &Version, work: &Work) -> bool {
         self.options.auto_compaction
+            && !work.compactions.is_failing()
             && (lock(&self.left_out).is_empty() || self.compaction_of_level_0(version).is_some())
     }
 
@@ -164,27 +173,41 @@ impl Shared {
         compaction.inputs().all(|table| !left_out.contains(&table.meta.number))
     }
 
-    /// The compaction that is needed most, if any.
-    fn pick_compaction(&self, cursors: &[Vec<u8>]) -> Option<Compaction> {
+    /// The compaction that is needed most, if any. One of the level that failed last comes behind the others, which may
+    /// need less room, or make some.
+    fn pick_compaction(&self, cursors: &[Vec<u8>], failed_level: Option<usize>) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
         }
         let version = Arc::clone(&self.state.load().version);
-        if version.tables(0).count() >= self.options.l0_compaction_trigger.max(1)
-            && let Some(compaction) = self.compaction_of_level_0(&version)
-        {
-            return Some(compaction);
+        let is_full = version.tables(0).count() >= self.options.l0_compaction_trigger.max(1);
+        let of_level_0 = || if is_full { self.compaction_of_level_0(&version) } else { None };
+        match failed_level {
+            None => of_level_0().or_else(|| self.compaction_of_full_level(&version, cursors, None)),
+            Some(0) => self.compaction_of_full_level(&version, cursors, None).or_else(of_level_0),
+            Some(_) => of_level_0()
+                .or_else(|| self.compaction_of_full_level(&version, cursors, failed_level))
+                .or_else(|| self.compaction_of_full_level(&version, cursors, None)),
         }
+    }
+
+    /// The compaction of the first level from 1 on that is over its size, but for one level.
+    fn compaction_of_full_level(
+        &self,
+        version: &Version,
+        cursors: &[Vec<u8>],
+        but_for: Option<usize>,
+    ) -> Option<Compaction> {
         let mut limit = self.options.level_base_bytes;
         for level in 1..NUM_LEVELS - 1 {
             let bytes: u64 = version.tables(level).map(|table| table.meta.len_bytes).sum();
-            if bytes > limit {
+            if bytes > limit && but_for != Some(level) {
                 let is_next =
                     |table: &&Arc<StoredTable>| cursors.get(level).is_none_or(|after| table.meta.smallest > *after);
                 let (next, rest) = version.tables(level).partition::<Vec<_>, _>(is_next);
                 let in_turn = next.into_iter().chain(rest);
                 let mut compactions =
-                    in_turn.filter_map(|table| Compaction::of(&version, level, vec![Arc::clone(table)]));
+                    in_turn.filter_map(|table| Compaction::of(version, level, vec![Arc::clone(table)]));
                 let found = compactions.find(|compaction| self.is_left_in(compaction));
                 if found.is_some() {
                     return found;
@@ -251,6 +274,8 @@ impl Shared {
             drop(version);
             for compaction in compactions {
                 self.compact(&compaction)?;
+                // There is room again, or whatever else was missing.
+                lock(&self.work).compactions.hurry();
             }
             drop(turn);
             if !deeper {
@@ -321,7 +346,8 @@ impl Shared {
     fn merge(&self, compaction: &Compaction) -> Result<Vec<Arc<StoredTable>>> {
         let mut written: Vec<Arc<StoredTable>> = Vec::new();
         let result = self.merge_into(compaction, &mut written);
-        if result.is_err() {
+        if let Err(error) = &result {
+            self.judge(error);
             written.iter().for_each(|table| table.mark_obsolete());
         }
         result.map(|()| written)
@@ -334,8 +360,17 @@ impl Shared {
             compaction.inputs().map(|table| table.meta.largest_sequence).max().unwrap_or(0),
         );
         let mut merge = Merge::new(compaction.sources(), Direction::Forward, Bound::Unbounded)?;
+        let (allowance, mut len_bytes) = (self.table_allowance(), 0);
         while merge.entry().is_some() {
-            written.extend(self.write_one_table(&mut merge, compaction.bottommost, &shape, sequences)?);
+            let number = self.new_file_number();
+            let options = self.table_options(number, &shape, sequences);
+            let check = |len: u64| allowance.check(len_bytes + len);
+            let table = self.make_table(number, || {
+                let summary = self.write_one_table(&mut merge, compaction.bottommost, number, options, check)?;
+                summary.map(|summary| self.open_table(table_meta(number, summary, sequences))).transpose()
+            })?;
+            len_bytes += table.as_ref().map_or(0, |table| table.meta.len_bytes);
+            written.extend(table);
         }
         Ok(())
     }
@@ -345,12 +380,11 @@ impl Shared {
         &self,
         merge: &mut Merge,
         drop_tombstones: bool,
-        shape: &TableShape,
-        sequences: (u64, u64),
-    ) -> Result<Option<Arc<StoredTable>>> {
-        let number = self.new_file_number();
+        number: u64,
+        options: TableOptions,
+        check_len: impl Fn(u64) -> Result<()>,
+    ) -> Result<Option<TableSummary>> {
         let path = self.dir.join(table_name(number));
-        let options = self.table_options(number, shape, sequences);
         let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
         while let Some((key, value)) = merge.entry() {
             if value.is_some() || !drop_tombstones {
@@ -358,12 +392,13 @@ impl Shared {
                     break;
                 }
                 writer.add(key, value)?;
+                check_len(writer.len_bytes())?;
             }
             merge.step()?;
         }
         if writer.num_entries() == 0 {
             return Ok(None);
         }
-        self.open_table(table_meta(number, writer.finish()?, sequences)).map(Some)
+        writer.finish().map(Some)
     }
 }

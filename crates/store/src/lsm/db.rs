@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
+use super::attempts::Task;
 use super::batch::WriteBatch;
 use super::batch_read::{BATCH, Batch, Probe};
 use super::file_name::{LOCK, table_name};
@@ -120,6 +121,10 @@ impl Db {
     /// I/O errors of the log, after which the store takes no more writes until it is reopened
     /// ([`Error::Poisoned`]): what became of the failed write is then known again. [`Error::OutOfNumbers`] after some
     /// 4.6 * 10^18 writes, or from a manifest that claims as many.
+    ///
+    /// These pass, and nothing was written: [`Error::NoSpace`] for a batch that puts, while less is free on the disk than
+    /// [`Options::reserve_bytes`]; [`Error::BackgroundFails`] while memory is full of writes that cannot be flushed; I/O
+    /// errors of making a new log, which name another file than the log of an earlier write.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.shared.write(batch, self.shared.options.durability)
     }
@@ -176,19 +181,10 @@ impl Db {
     /// Writes what is in memory to a table, and waits for that.
     ///
     /// # Errors
-    /// I/O errors, [`Error::Poisoned`] after an earlier failure.
+    /// I/O errors, [`Error::Poisoned`] after an earlier failure, [`Error::BackgroundFails`] where the table cannot be
+    /// made: the writes stay in memory and in the log then, and the background tries again.
     pub fn flush(&self) -> Result<()> {
-        let shared = &self.shared;
-        shared.check_writable()?;
-        let log_number = {
-            let mut log = lock(&shared.log);
-            if !shared.state.load().memtable.is_empty() {
-                shared.rotate(&mut log).inspect_err(|error| shared.fail(error))?;
-            }
-            shared.state.load().memtable.log_number
-        };
-        // What fills up meanwhile is not waited for: under load that would have no end.
-        self.wait_until(|state| state.waiting.iter().all(|memtable| memtable.log_number >= log_number))
+        self.shared.flush()
     }
 
     /// Merges all tables with keys of a range into one sorted run, removing what nobody can see any more, and gives
@@ -196,40 +192,45 @@ impl Db {
     /// larger, or of another kind).
     ///
     /// # Errors
-    /// As [`Db::flush`], and damage of the tables.
+    /// As [`Db::flush`], and damage of the tables. [`Error::NoSpace`] where the result would leave no room for the log.
     pub fn compact_range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
-        self.flush()?;
-        self.shared.compact_range(range.start_bound().cloned(), range.end_bound().cloned())
+        let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
+        match self.flush() {
+            // What is in tables already may hold deletions that make the room that was missing.
+            Err(Error::BackgroundFails { .. }) => {
+                self.shared.compact_range(from, to)?;
+                self.flush()?;
+            }
+            flushed => flushed?,
+        }
+        self.shared.compact_range(from, to)
     }
 
     /// Waits until nothing is left to flush or to compact.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] after a failure in the background.
+    /// [`Error::Poisoned`] after a failure in the background; [`Error::BackgroundFails`] after one that may pass, and that
+    /// happened again when this was called.
     pub fn wait_idle(&self) -> Result<()> {
+        let num_failed = self.shared.hurry(Task::Compaction);
         loop {
-            self.wait_until(|state| state.waiting.is_empty())?;
+            self.shared.wait_for_flushes(|state| state.waiting.is_empty())?;
             let mut work = lock(&self.shared.work);
             while work.compacting && work.failure.is_none() {
                 work = self.shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
             }
+            let failure = work.compactions.failure_since(num_failed);
             drop(work);
             self.shared.check_writable()?;
+            if let Some(error) = failure {
+                return Err(error);
+            }
             if !self.shared.needs_compaction() && self.shared.state.load().waiting.is_empty() {
                 return Ok(());
             }
             // The compaction that is needed has been seen but has not begun.
             std::thread::yield_now();
         }
-    }
-
-    fn wait_until(&self, is_reached: impl Fn(&ReadState) -> bool) -> Result<()> {
-        let mut work = lock(&self.shared.work);
-        while work.failure.is_none() && !is_reached(&self.shared.state.load()) {
-            work = self.shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(work);
-        self.shared.check_writable()
     }
 
     /// Makes a second store of the present content in a new directory, by hard links where the file system has them.
@@ -302,6 +303,7 @@ impl Db {
         let mut total = LevelStats::default();
         levels.iter().for_each(|level| total.add(level));
         let counters = &self.shared.counters;
+        let (background_errors, retrying) = self.shared.retries();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             levels,
@@ -315,6 +317,8 @@ impl Db {
             flushes: read(&counters.flushes),
             compactions: read(&counters.compactions),
             compacted_bytes: read(&counters.compacted_bytes),
+            background_errors,
+            retrying,
             reports: self.shared.reports.messages(),
         }
     }
@@ -327,8 +331,8 @@ impl Db {
     /// Closes the store: what is in memory becomes a table, so that the next open has no log to read.
     ///
     /// # Errors
-    /// Those of the last flush, or [`Error::Poisoned`] after an earlier failure; the store is closed all the same, and
-    /// acknowledged writes that are in the log are there at the next open.
+    /// Those of the last flush, or [`Error::Poisoned`] after an earlier failure; the store is closed all the same, without
+    /// waiting for what fails to succeed, and acknowledged writes that are in the log are there at the next open.
     pub fn close(mut self) -> Result<()> {
         self.shut_down()
     }
@@ -340,6 +344,7 @@ impl Db {
         let flushed = self.flush();
         // Also after a failure: acknowledged writes may still be in the buffer.
         let logged = lock(&self.shared.log).log.flush();
+        self.shared.remove_left();
         lock(&self.shared.work).closing = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
@@ -357,7 +362,7 @@ impl Drop for Db {
             log::error!("closing the store: {error}");
         }
         // While the directory's lock is still held: from then on its files may be another store's.
-        *lock(&self.shared.closed) = true;
+        lock(&self.shared.closed).is_closed = true;
     }
 }
 

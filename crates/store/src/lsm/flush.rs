@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::attempts::Task;
 use super::file_name::{log_name, table_name};
 use super::memtable::Memtable;
+use super::read_state::ReadState;
 use super::reports::lock;
 use super::shared::Shared;
 use super::version::StoredTable;
@@ -22,20 +24,26 @@ const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// Writes memtables to tables until the store closes.
 pub(super) fn run_flushes(shared: &Shared) {
     while let Some(memtable) = next_full_memtable(shared) {
-        if let Err(error) = shared.flush_memtable(&memtable) {
-            shared.fail(&error);
-        }
+        let flushed = shared.flush_memtable(&memtable);
+        shared.note_attempt(Task::Flush, &flushed);
     }
 }
 
-/// The oldest full memtable; `None` when the store closes or has failed.
+/// The oldest full memtable; `None` when the store closes, and nothing is left or can be brought to the disk.
 fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
     let mut work = lock(&shared.work);
     loop {
-        if work.failure.is_none()
-            && let Some(memtable) = shared.state.load().waiting.last()
-        {
-            return Some(Arc::clone(memtable));
+        // What cannot be flushed is in the log: closing does not wait until it can.
+        let is_given_up = work.failure.is_some() || work.closing && work.flushes.is_failing();
+        let oldest = if is_given_up { None } else { shared.state.load().waiting.last().cloned() };
+        if let Some(memtable) = oldest {
+            let rest = work.flushes.rest();
+            if rest.is_zero() {
+                return Some(memtable);
+            }
+            drop(memtable);
+            work = shared.wait_at_most(work, rest);
+            continue;
         }
         if work.closing {
             return None;
@@ -53,7 +61,7 @@ pub(super) fn run_log_flushes(shared: &Shared) {
         // By the clock: where much changes, no wait ever times out.
         let rest = LOG_FLUSH_INTERVAL.saturating_sub(flushed.elapsed());
         if !rest.is_zero() {
-            (work, _) = shared.changed.wait_timeout(work, rest).unwrap_or_else(PoisonError::into_inner);
+            work = shared.wait_at_most(work, rest);
             continue;
         }
         drop(work);
@@ -64,6 +72,52 @@ pub(super) fn run_log_flushes(shared: &Shared) {
 }
 
 impl Shared {
+    /// Writes what is in memory to a table, and waits for that.
+    ///
+    /// # Errors
+    /// As [`super::Db::flush`].
+    pub(super) fn flush(&self) -> Result<()> {
+        self.check_writable()?;
+        let max_waiting = self.options.max_waiting_buffers.max(1);
+        if lock(&self.work).flushes.is_failing() && self.state.load().waiting.len() >= max_waiting {
+            // Memory has its bound here, too.
+            self.wait_for_flushes(|state| state.waiting.len() < max_waiting)?;
+        }
+        let log_number = {
+            let mut log = lock(&self.log);
+            if !self.state.load().memtable.is_empty() {
+                self.rotate(&mut log)?;
+            }
+            self.state.load().memtable.log_number
+        };
+        // What fills up meanwhile is not waited for: under load that would have no end.
+        self.wait_for_flushes(|state| state.waiting.iter().all(|memtable| memtable.log_number >= log_number))
+    }
+
+    /// Makes the next attempt of a task due, and gives how many have failed before it.
+    pub(super) fn hurry(&self, task: Task) -> u64 {
+        let num_failed = lock(&self.work).attempts(task).hurry();
+        self.changed.notify_all();
+        num_failed
+    }
+
+    /// Waits until flushes have come so far, or one fails.
+    ///
+    /// # Errors
+    /// [`crate::Error::BackgroundFails`], [`crate::Error::Poisoned`].
+    pub(super) fn wait_for_flushes(&self, is_reached: impl Fn(&ReadState) -> bool) -> Result<()> {
+        let num_failed = self.hurry(Task::Flush);
+        let mut work = lock(&self.work);
+        while work.failure.is_none() && !is_reached(&self.state.load()) {
+            if let Some(error) = work.flushes.failure_since(num_failed) {
+                return Err(error);
+            }
+            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(work);
+        self.check_writable()
+    }
+
     /// After a failure elsewhere too, for the sake of what was acknowledged before.
     fn flush_log(&self) {
         let flushed = lock(&self.log).log.flush();
@@ -93,16 +147,19 @@ impl Shared {
     /// # Errors
     /// That of the writer, which leaves nothing behind.
     fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
+        let allowance = self.table_allowance();
         self.write_level_0(memtable.num_entries(), memtable.sequences(), true, &[], |writer| {
-            memtable.for_each_newest(|key, value| writer.add(key, value))
+            memtable.for_each_newest(|key, value| {
+                writer.add(key, value)?;
+                allowance.check(writer.len_bytes())
+            })
         })
     }
 
     /// Writes a new file for level 0, of at most `num_keys` keys, which `add_all` adds; `others` are to be installed with it.
     ///
     /// # Errors
-    /// That of the writer or of `add_all`, which leave nothing behind; of opening the file, which stays until the store is
-    /// opened next.
+    /// That of the writer, of `add_all` or of opening the file, which leave nothing behind.
     pub(super) fn write_level_0(
         &self,
         num_keys: u64,
@@ -111,8 +168,6 @@ impl Shared {
         others: &[Arc<StoredTable>],
         add_all: impl FnOnce(&mut TableWriter<'_>) -> Result<()>,
     ) -> Result<Arc<StoredTable>> {
-        let number = self.new_file_number();
-        let path = self.dir.join(table_name(number));
         let others = others.iter().map(|other| (0, Arc::clone(other))).collect();
         let mut levels = self.state.load().version.with(&[], others).level_shapes(&HashSet::new());
         if let Some(level_0) = levels.first_mut() {
@@ -121,12 +176,24 @@ impl Shared {
         }
         let shape = TableShape::new(num_keys, 0, false).with_levels(levels);
         let shape = shape.with_size_ratio(self.size_ratio());
+        let number = self.new_file_number();
         let mut options = self.table_options(number, &shape, sequences);
         options.filter = options.filter.filter(|_| with_filter);
-        let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
-        writer.reserve(usize::try_from(num_keys).unwrap_or_default());
-        add_all(&mut writer)?;
-        self.open_table(table_meta(number, writer.finish()?, sequences))
+        self.make_table(number, || {
+            let path = self.dir.join(table_name(number));
+            let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
+            writer.reserve(usize::try_from(num_keys).unwrap_or_default());
+            add_all(&mut writer)?;
+            self.open_table(table_meta(number, writer.finish()?, sequences))
+        })
+    }
+
+    /// Leaves nothing of a table that could not be made: a task that fails again and again would fill the disk.
+    pub(super) fn make_table<T>(&self, number: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        make().inspect_err(|_| {
+            let name = table_name(number);
+            self.discard([format!("{name}.tmp"), name].map(|name| self.dir.join(name)));
+        })
     }
 
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
@@ -148,10 +215,7 @@ impl Shared {
             state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, memtable));
         })?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        // A log that stays is cleaned away when the store is opened next.
-        if let Err(error) = self.options.storage.remove(&self.dir.join(log_name(memtable.log_number))) {
-            log::warn!("an obsolete log stays for now: {error}");
-        }
+        self.discard([self.dir.join(log_name(memtable.log_number))]);
         Ok(())
     }
 }

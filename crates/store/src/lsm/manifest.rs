@@ -65,24 +65,42 @@ impl Manifest {
     /// # Errors
     /// As there.
     pub(super) fn begin(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
+        self.prepare(storage, dir, snapshot)?;
+        self.put_in_force(storage, dir)
+    }
+
+    /// Writes a planned manifest that begins with `snapshot`, and the file that is to become `CURRENT`; both are durable
+    /// on return.
+    ///
+    /// # Errors
+    /// When a manifest of that number exists, or that of the storage. After an error the manifest before is in force, and
+    /// both files are removed again, as far as the storage lets them go.
+    pub(super) fn prepare(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         let name = manifest_name(self.number);
-        let (path, temporary) = (dir.join(&name), dir.join(CURRENT_TEMPORARY));
+        let path = dir.join(&name);
         self.log = Some(LogWriter::create(storage, &path, log_id(self.number), 0)?);
-        // Whoever reads this error has no use for another; what stays is cleaned away when the store is opened next.
-        let clean = || [&temporary, &path].map(|path| drop(storage.remove(path)));
         let written = self.append(snapshot).and_then(|()| write_temporary_current(storage, dir, &name));
         if let Err(error) = written {
             self.log = None;
-            clean();
+            clean(storage, dir, &path);
             return Err(error);
         }
         self.first_len_bytes = self.log.as_ref().map_or(0, LogWriter::len_bytes);
+        Ok(())
+    }
+
+    /// Lets `CURRENT` name the manifest that was prepared last.
+    ///
+    /// # Errors
+    /// Those of the storage. After an error the manifest before is in force, or this one.
+    pub(super) fn put_in_force(&mut self, storage: &dyn Storage, dir: &Path) -> Result<()> {
+        let temporary = dir.join(CURRENT_TEMPORARY);
         self.may_be_in_force = true;
         if let Err(error) = storage.rename(&temporary, &dir.join(CURRENT)) {
             // With the temporary name still there, nothing was renamed.
             if storage.exists(&temporary).unwrap_or(false) {
                 self.may_be_in_force = false;
-                clean();
+                clean(storage, dir, &dir.join(manifest_name(self.number)));
             }
             return Err(error);
         }
@@ -227,6 +245,13 @@ impl Replay<'_> {
 
 pub(super) fn log_id(number: u64) -> LogId {
     LogId { kind: LogKind::Manifest, store_id: [0; 16], number }
+}
+
+/// Removes the files of a manifest that surely is not in force. Whoever reads the error has no use for another; what stays is
+/// cleaned away when the store is opened next.
+fn clean(storage: &dyn Storage, dir: &Path, path: &Path) {
+    let _ = storage.remove(&dir.join(CURRENT_TEMPORARY));
+    let _ = storage.remove(path);
 }
 
 /// Writes what is to become `CURRENT` by a rename.

@@ -7,6 +7,7 @@
 //! Newer writes lie above older ones, and a table holds a key once. A snapshot pins the tables and memtables of its
 //! moment, so compaction never has to keep old versions, and nobody waits for anybody but writers for the disk.
 
+mod attempts;
 mod batch;
 mod batch_read;
 mod compaction;
@@ -30,11 +31,13 @@ mod options;
 mod ownership;
 mod read_state;
 mod recovery;
+mod removals;
 mod repair;
 mod reports;
 mod scan;
 mod shared;
 mod skiplist;
+mod space;
 mod stats;
 mod verify;
 mod version;
@@ -42,11 +45,12 @@ mod version_edit;
 
 mod write;
 
+pub use attempts::Task;
 pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 pub use db::{Db, Snapshot};
 pub use log_reader::{LogRecovery, LogTail};
 pub use options::{Durability, FilterUse, Options};
 pub use repair::{LOST, RepairMode, RepairReport};
 pub use scan::Scan;
-pub use stats::{LevelStats, Stats};
+pub use stats::{LevelStats, Retry, Stats};
 pub use verify::{Progress, VerifyReport};

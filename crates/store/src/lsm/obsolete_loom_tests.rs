@@ -7,6 +7,7 @@ use std::sync::Arc;
 use loom::sync::Arc as Counted;
 use loom::thread;
 
+use super::removals::Removals;
 use super::reports::lock;
 use super::version::StoredTable;
 use super::version_edit::TableMeta;
@@ -78,14 +79,14 @@ impl Storage for Drive {
 /// A table, the flag of its store that says "closed", and its drive.
 struct World {
     table: Counted<StoredTable>,
-    closed: Arc<Mutex<bool>>,
+    closed: Arc<Mutex<Removals>>,
     drive: Arc<Drive>,
 }
 
 fn world(files: &Memory) -> World {
     let drive = Arc::new(Drive { removals: AtomicU32::new(0), is_of_the_next_store: AtomicBool::new(false) });
     let table = Table::open(files, Path::new(PATH), TableReadOptions::default()).unwrap();
-    let closed = Arc::new(Mutex::new(false));
+    let closed = Arc::new(Mutex::new(Removals::default()));
     let storage: Arc<dyn Storage> = drive.clone();
     let stored = StoredTable::new(TableMeta::default(), table, PathBuf::from(PATH), storage, closed.clone());
     World { table: Counted::new(stored), closed, drive }
@@ -126,7 +127,7 @@ fn the_file_is_never_removed_after_the_store_is_closed() {
         let readers = [reader(table.clone(), drive.clone()), reader(table.clone(), drive.clone())];
         table.mark_obsolete();
         drop(table);
-        *lock(&closed) = true;
+        lock(&closed).is_closed = true;
         drive.is_of_the_next_store.store(true, Ordering::Release);
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });

@@ -11,6 +11,7 @@ use super::options::Options;
 use super::ownership::{self, Ownership};
 use super::read_state::{Published, ReadState};
 use super::recovery::{MAX_NUMBER, Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
+use super::removals::Removals;
 use super::reports::Reports;
 use super::shared::{LogState, Registry, Shared, Work, open_table};
 use super::stats::Counters;
@@ -264,7 +265,7 @@ fn build(
     outside: Arc<dyn Storage>,
     found: Found,
     version: Version,
-    closed: Arc<Mutex<bool>>,
+    closed: Arc<Mutex<Removals>>,
     reports: Reports,
 ) -> Arc<Shared> {
     let Found { registry, hasher, .. } = found;

@@ -55,10 +55,15 @@ pub struct Options {
     pub durability: Durability,
     /// Writes gather in memory up to about this size before they become a table.
     pub write_buffer_bytes: usize,
-    /// Full write buffers that may wait for the disk before writers do.
+    /// Full write buffers that may wait for the disk before writers do. Where they cannot be written to it, further writes
+    /// are refused until they can ([`crate::Error::BackgroundFails`]).
     pub max_waiting_buffers: usize,
     /// Compaction starts a new table at this size.
     pub table_size_bytes: u64,
+    /// What is kept free on the disk, so that a full store can be emptied: while less is free, puts are refused
+    /// ([`crate::Error::NoSpace`]), deletions not. `None` keeps what a manifest and the largest merge take, at most some
+    /// `table_size_bytes * (level_size_ratio + 3)` in a store of several levels; 0 keeps nothing and never looks.
+    pub reserve_bytes: Option<u64>,
     /// Compact in the background. Without it, writers never wait for compaction either. When a compaction meets a damaged
     /// table, that is reported, and the table, with whatever would have to be merged with it, is left out until the store
     /// is reopened.
@@ -103,6 +108,7 @@ impl Default for Options {
             write_buffer_bytes: 16 << 20,
             max_waiting_buffers: 4,
             table_size_bytes: 64 << 20,
+            reserve_bytes: None,
             auto_compaction: true,
             l0_compaction_trigger: 4,
             l0_stall_trigger: 20,

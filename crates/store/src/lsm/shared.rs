@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::file_name::{log_name, manifest_name, table_name};
+use super::attempts::Attempts;
+use super::file_name::{CURRENT_TEMPORARY, log_name, manifest_name, table_name};
 use super::log_file::{LogId, LogKind, LogWriter};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
 use super::read_state::{Published, ReadState};
+use super::removals::Removals;
 use super::reports::{Reports, lock};
 use super::stats::Counters;
 use super::version::{ReadContext, StoredTable};
@@ -47,6 +49,8 @@ pub(super) struct Work {
     pub(super) compacting: bool,
     /// Callers that wait to compact: they go before the background, which always finds more to do.
     pub(super) callers_waiting: usize,
+    pub(super) flushes: Attempts,
+    pub(super) compactions: Attempts,
 }
 
 #[derive(Debug)]
@@ -67,8 +71,8 @@ pub(super) struct Shared {
     pub(super) work: Mutex<Work>,
     /// Told of every change of `work` and `state`.
     pub(super) changed: Condvar,
-    /// Whether the handle is gone, and with it the right to change the directory. Snapshots may live on.
-    pub(super) closed: Arc<Mutex<bool>>,
+    /// Whether the handle is gone, and what is to be removed until then.
+    pub(super) closed: Arc<Mutex<Removals>>,
     /// The numbers of tables that a compaction found to be damaged.
     pub(super) left_out: Mutex<BTreeSet<u64>>,
     pub(super) cache: Option<Arc<BlockCache>>,
@@ -101,13 +105,46 @@ impl Shared {
         open_table(&self.options, &self.dir, &self.store_id, &self.hasher, &self.reports, &self.closed, meta)
     }
 
+    /// Opens tables again whose filter was not to be had when they were opened: it may be now, and reads would do without
+    /// it until the store is reopened.
+    pub(super) fn fetch_filters(&self) {
+        let version = Arc::clone(&self.state.load().version);
+        for (level, old) in version.all_tables().filter(|(_, table)| table.lacks_filter()) {
+            // What is wrong with it has been told.
+            let (options, reports, meta) = (&self.options, Reports::default(), old.meta.clone());
+            let new = open_table(options, &self.dir, &self.store_id, &self.hasher, &reports, &self.closed, meta);
+            let Some(new) = new.ok().and_then(Arc::into_inner) else { continue };
+            let (new, number) = (new.instead_of(old), old.meta.number);
+            let Ok(tag) = u8::try_from(level) else { continue };
+            if new.lacks_filter() {
+                continue;
+            }
+            // Nobody replaces tables meanwhile.
+            let _registry = lock(&self.registry);
+            self.change_state(|state| {
+                if state.version.tables(level).any(|table| Arc::ptr_eq(table, old)) {
+                    state.version = Arc::new(state.version.with(&[(tag, number)], vec![(level, Arc::new(new))]));
+                }
+            });
+        }
+    }
+
     /// Starts a new log and a new memtable; the present memtable, if it holds anything, waits for the disk from then on.
+    ///
+    /// # Errors
+    /// That of the present log's sync, after which the store refuses writes until it is reopened. That of making the new
+    /// log: nothing has changed then, and it may be tried again.
     pub(super) fn rotate(&self, log: &mut LogState) -> Result<()> {
         // Were the new log to survive a power failure that the old one's end does not, writes would be missing in the
         // middle. A few milliseconds in two hundred of loading.
-        log.log.sync()?;
+        log.log.sync().inspect_err(|error| self.fail(error))?;
         let number = self.new_file_number();
-        log.log = create_log(&self.options, &self.dir, self.store_id, number, log.last_sequence + 1)?;
+        let made = create_log(&self.options, &self.dir, self.store_id, number, log.last_sequence + 1);
+        // Should the file stay: it says that all writes below its first are known, which remains true.
+        log.log = made.inspect_err(|error| {
+            self.judge(error);
+            self.discard([self.dir.join(log_name(number))]);
+        })?;
         let memtable = Arc::new(Memtable::new(number, self.options.write_buffer_bytes));
         self.change_state(|state| state.rotate(memtable));
         Ok(())
@@ -143,14 +180,14 @@ impl Shared {
         self.check_writable()?;
         edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
         let mut next = registry.state.clone();
-        next.apply(&edit, 0)?;
+        next.apply(&edit, 0).inspect_err(|error| self.fail(error))?;
         if let Err(error) = registry.manifest.append(&edit) {
             self.fail(&error);
             return Err(error);
         }
         registry.state = next;
         if registry.manifest.is_long() {
-            self.replace_manifest(&mut registry).inspect_err(|error| self.fail(error))?;
+            self.replace_manifest(&mut registry)?;
         }
         self.change_state(|state| {
             for (level, number) in &edit.removed {
@@ -167,16 +204,25 @@ impl Shared {
         Ok(())
     }
 
-    /// Begins a new manifest with the present state.
+    /// Begins a new manifest with the present state. Where it cannot be made, the one in force goes on.
+    ///
+    /// # Errors
+    /// When nobody knows which of the two is in force; the store refuses writes then until it is reopened.
     fn replace_manifest(&self, registry: &mut Registry) -> Result<()> {
         let storage = self.options.storage.as_ref();
         let old = manifest_name(registry.manifest.number());
         let number = self.new_file_number();
         registry.state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
-        registry.manifest = Manifest::create(storage, &self.dir, number, &registry.state.snapshot())?;
-        if let Err(error) = storage.remove(&self.dir.join(old)) {
-            log::warn!("an obsolete manifest stays for now: {error}");
+        let mut made = Manifest::planned(number);
+        if let Err(error) = made.prepare(storage, &self.dir, &registry.state.snapshot()) {
+            log::warn!("the manifest is not replaced for now: {error}");
+            self.judge(&error);
+            self.discard([manifest_name(number).as_str(), CURRENT_TEMPORARY].map(|name| self.dir.join(name)));
+            return self.check_writable();
         }
+        made.put_in_force(storage, &self.dir).inspect_err(|error| self.fail(error))?;
+        registry.manifest = made;
+        self.discard([self.dir.join(old)]);
         Ok(())
     }
 
@@ -254,7 +300,7 @@ pub(super) fn open_table(
     store_id: &[u8; 16],
     hasher: &KeyHasher,
     reports: &Reports,
-    closed: &Arc<Mutex<bool>>,
+    closed: &Arc<Mutex<Removals>>,
     meta: TableMeta,
 ) -> Result<Arc<StoredTable>> {
     let path = dir.join(table_name(meta.number));

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::sync::LazyLock;
 
+use super::attempts::Task;
 use super::reports::lock;
 use super::version_edit::NUM_LEVELS;
 use crate::sync::Mutex;
@@ -316,6 +317,20 @@ impl LevelStats {
     }
 }
 
+/// Work in the background that fails for a reason that may pass, and is tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retry {
+    /// What fails.
+    pub task: Task,
+    /// How often it has failed since it last succeeded.
+    pub failures: u64,
+    /// Seconds since the first of those failures.
+    pub seconds: u64,
+    /// The last of them.
+    pub reason: String,
+}
+
 /// What a store holds and did.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
@@ -340,6 +355,10 @@ pub struct Stats {
     pub compactions: u64,
     /// Bytes that compactions wrote.
     pub compacted_bytes: u64,
+    /// Failures of flushes and compactions since the store was opened, of those that are tried again.
+    pub background_errors: u64,
+    /// What fails at present.
+    pub retrying: Vec<Retry>,
     /// One message for each damage met, oldest first, at most a hundred.
     pub reports: Vec<String>,
 }

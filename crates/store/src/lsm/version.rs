@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use super::batch_read::{BATCH, Batch, Probe};
 use super::options::FilterUse;
+use super::removals::Removals;
 use super::reports::{Reports, lock};
 use super::stats::{Recorder, Tally, rate_units};
 use super::version_edit::{NUM_LEVELS, TableMeta};
 use crate::codec::order_prefix;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sstable::{Answer, BlockCache, BlockReads, Lookup, Table, TableFilter};
 use crate::storage::Storage;
 use crate::sync::Mutex;
@@ -24,17 +25,24 @@ use filterblock::LevelShape;
 /// A table of the store. When the last reader of one that a compaction replaced is gone, so is its file.
 #[derive(Debug)]
 pub(super) struct StoredTable {
+    file: Arc<TableFile>,
     pub(super) meta: TableMeta,
     pub(super) table: Arc<Table>,
     pub(super) path: PathBuf,
     /// The filter's expected rate, in the units of [`Tally::expected`].
     expected: u64,
-    storage: Arc<dyn Storage>,
-    /// Whether the store is closed: another may then have a file of this name.
-    closed: Arc<Mutex<bool>>,
-    obsolete: AtomicBool,
     /// Whether its filter's damage has been told.
     pub(super) is_reported: AtomicBool,
+}
+
+/// The file of a table, which may be open more than once.
+#[derive(Debug)]
+struct TableFile {
+    path: PathBuf,
+    storage: Arc<dyn Storage>,
+    /// Whether the store is closed, and what is to be removed until then.
+    closed: Arc<Mutex<Removals>>,
+    obsolete: AtomicBool,
 }
 
 impl StoredTable {
@@ -43,33 +51,38 @@ impl StoredTable {
         table: Table,
         path: PathBuf,
         storage: Arc<dyn Storage>,
-        closed: Arc<Mutex<bool>>,
+        closed: Arc<Mutex<Removals>>,
     ) -> Self {
         // Eight microseconds of arithmetic: once for a table, not once for a version.
         let expected = match table.filter() {
             TableFilter::Ready(filter) => rate_units(filter.expected_false_positive_rate()),
             TableFilter::Absent | TableFilter::Degraded(_) => 0,
         };
-        Self {
-            meta,
-            table: Arc::new(table),
-            path,
-            expected,
-            storage,
-            closed,
-            obsolete: AtomicBool::new(false),
-            is_reported: AtomicBool::new(false),
-        }
+        let file = TableFile { path: path.clone(), storage, closed, obsolete: AtomicBool::new(false) };
+        let is_reported = AtomicBool::new(false);
+        Self { file: Arc::new(file), meta, table: Arc::new(table), path, expected, is_reported }
+    }
+
+    /// This table in the place of `other`, which is the same file opened before: it goes when neither is needed.
+    pub(super) fn instead_of(self, other: &Self) -> Self {
+        Self { file: Arc::clone(&other.file), ..self }
+    }
+
+    /// Whether it has a filter that may well be sound, and was not to be had when the table was opened: there was no
+    /// memory, or the device failed.
+    pub(super) fn lacks_filter(&self) -> bool {
+        matches!(self.table.filter(), TableFilter::Degraded(error)
+            if matches!(error.root(), Error::Io(_) | Error::TooLarge { .. }))
     }
 
     /// The file goes with the last reference.
     pub(super) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Relaxed);
+        self.file.obsolete.store(true, Ordering::Relaxed);
     }
 
     /// Whether a compaction has replaced it.
     pub(super) fn is_obsolete(&self) -> bool {
-        self.obsolete.load(Ordering::Relaxed)
+        self.file.obsolete.load(Ordering::Relaxed)
     }
 
     fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
@@ -77,19 +90,13 @@ impl StoredTable {
     }
 }
 
-impl Drop for StoredTable {
+impl Drop for TableFile {
     fn drop(&mut self) {
         if !self.obsolete.load(Ordering::Relaxed) {
             return;
         }
         // Held until the file is gone, so that the store cannot close in between.
-        let closed = lock(&self.closed);
-        if !*closed {
-            // A file that stays is cleaned away when the store is opened next.
-            if let Err(error) = self.storage.remove(&self.path) {
-                log::warn!("an obsolete table stays for now: {error}");
-            }
-        }
+        lock(&self.closed).remove(self.storage.as_ref(), std::mem::take(&mut self.path));
     }
 }
 

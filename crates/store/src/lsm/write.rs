@@ -10,10 +10,11 @@ use super::batch::WriteBatch;
 use super::options::Durability;
 use super::recovery::MAX_WRITTEN_NUMBER;
 use super::reports::lock;
-use super::shared::{LogState, Shared};
+use super::shared::{LogState, Shared, Work};
+use super::space::Space;
 use crate::error::{Error, Field, Result};
 use crate::sync::atomic::Ordering;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Batches that are written as one record have so many bytes in all, unless one alone has more.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
@@ -23,6 +24,7 @@ const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
 pub(super) struct WriteQueue {
     inner: Mutex<Queue>,
     changed: Condvar,
+    pub(super) space: Space,
 }
 
 #[derive(Debug, Default)]
@@ -50,8 +52,7 @@ impl Queue {
 struct Ticket {
     batch: WriteBatch,
     sync: bool,
-    /// Errors are handed to several writers, so they travel as text.
-    result: Mutex<Option<Result<(), String>>>,
+    result: Mutex<Option<Result<()>>>,
 }
 
 /// The right to write, which is handed over also by a leader that panics.
@@ -66,8 +67,8 @@ impl Drop for Leader<'_> {
         if std::thread::panicking() {
             drop(self.shared.alarm());
             for ticket in self.group {
-                let reason = || Err("the thread that wrote it panicked".to_owned());
-                lock(&ticket.result).get_or_insert_with(reason);
+                let reason = "the thread that wrote it panicked";
+                lock(&ticket.result).get_or_insert_with(|| Err(Error::Poisoned { reason: reason.to_owned() }));
             }
         }
         self.shared.hand_over();
@@ -79,12 +80,13 @@ impl Shared {
     ///
     /// # Errors
     /// That of the log, after which the store refuses writes; [`Error::Poisoned`] from then on;
-    /// [`Error::OutOfNumbers`].
+    /// [`Error::OutOfNumbers`]; [`Error::NoSpace`] and [`Error::BackgroundFails`], which pass.
     pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
         }
         self.check_numbers()?;
+        self.check_space(&batch)?;
         let sync = durability == Durability::Sync;
         let mut queue = lock(&self.queue.inner);
         if !queue.has_leader && queue.waiting.is_empty() {
@@ -99,7 +101,7 @@ impl Shared {
         queue.waiting.push(Arc::clone(&ticket));
         loop {
             if let Some(result) = lock(&ticket.result).take() {
-                return result.map_err(|reason| Error::Poisoned { reason });
+                return result;
             }
             if !queue.has_leader {
                 queue.has_leader = true;
@@ -135,7 +137,7 @@ impl Shared {
         let batches: Vec<&WriteBatch> = group.iter().map(|ticket| &ticket.batch).collect();
         let result = self.write_group(&batches, group.iter().any(|ticket| ticket.sync));
         for ticket in group {
-            *lock(&ticket.result) = Some(result.as_ref().map_err(ToString::to_string).copied());
+            *lock(&ticket.result) = Some(result.as_ref().map_err(copy_of).copied());
         }
         drop(leader);
     }
@@ -179,33 +181,61 @@ impl Shared {
         if has_room || state.memtable.is_empty() {
             return Ok(());
         }
-        if self.must_stall() {
+        let work = lock(&self.work);
+        if self.must_stall(&work) {
             let start = Instant::now();
-            let mut work = lock(&self.work);
-            while work.failure.is_none() && self.must_stall() {
-                work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
-            }
-            drop(work);
+            let refused = self.stall(work);
             self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
             let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.counters.write_stall_nanos.fetch_add(nanos, Ordering::Relaxed);
             self.check_writable()?;
+            refused?;
+        } else {
+            drop(work);
         }
         let mut log = lock(&self.log);
         // A flush may have come first.
         if self.state.load().memtable.is_empty() {
             return Ok(());
         }
-        self.rotate(&mut log).inspect_err(|error| self.fail(error))
+        self.rotate(&mut log)
+    }
+
+    /// Waits until there is room for another memtable, or the store has failed.
+    ///
+    /// # Errors
+    /// [`Error::BackgroundFails`] instead of a wait for a flush that fails: it may last for ever.
+    fn stall(&self, mut work: MutexGuard<'_, Work>) -> Result<()> {
+        while work.failure.is_none() && self.must_stall(&work) {
+            if let Some(error) = work.flushes.failure_since(0) {
+                return Err(error);
+            }
+            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
     }
 
     /// Whether memory or level 0 are too full for another memtable.
-    fn must_stall(&self) -> bool {
+    fn must_stall(&self, work: &Work) -> bool {
         let state = self.state.load();
         let l0_tables = state.version.tables(0).count();
         // Whatever the settings, nobody waits for a flush or a compaction that is not going to come.
         let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
         state.waiting.len() >= self.options.max_waiting_buffers.max(1)
-            || l0_tables >= l0_limit && self.compacts_level_0(&state.version)
+            || l0_tables >= l0_limit && self.compacts_level_0(&state.version, work)
+    }
+}
+
+/// The same error for another writer of the group.
+fn copy_of(error: &Error) -> Error {
+    match error {
+        Error::InFile { path, source } => Error::InFile { path: path.clone(), source: Box::new(copy_of(source)) },
+        Error::Io(error) => Error::Io(match error.raw_os_error() {
+            Some(number) => std::io::Error::from_raw_os_error(number),
+            None => std::io::Error::new(error.kind(), error.to_string()),
+        }),
+        Error::BackgroundFails { reason } => Error::BackgroundFails { reason: reason.clone() },
+        Error::Poisoned { reason } => Error::Poisoned { reason: reason.clone() },
+        other => Error::Poisoned { reason: other.to_string() },
     }
 }

@@ -90,6 +90,13 @@ impl Storage for Disk {
         let held = super::absolute::AbsoluteDir::open(dir)?;
         Ok(Some(Arc::new(held)))
     }
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
+    fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
+        let found = in_file(dir, rustix::fs::statvfs(dir).map_err(io::Error::from))?;
+        // Without the blocks that only the superuser gets.
+        Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
+    }
 }
 
 pub(super) struct LockedFile(pub(super) File);

@@ -4,6 +4,9 @@
 //! ([`Faulty::record`], [`Moment::after`]): what was not synced is then lost, kept, torn or out of order. All chance comes
 //! from a seed.
 //!
+//! A disk can have a size ([`Faulty::set_capacity`]), and operations can be refused as long as a test wants
+//! ([`Faulty::refuse`]).
+//!
 //! What is short or interrupted here is an error, as it is the storage that continues short and interrupted calls.
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and none of these can")]
@@ -17,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use drive::Crash;
-use drive::{Drive, Entry, Random, is_root};
+use drive::{Drive, Entry, PAGE_LEN_BYTES, Random, is_root, pages};
 
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Field, Result};
@@ -105,15 +108,20 @@ pub struct Fault {
     pub is_lasting: bool,
 }
 
+/// The number of the operating system's error that an operation is refused with; `None` where it is not refused.
+pub type Refusal = Arc<dyn Fn(Operation, &Path) -> Option<i32> + Send + Sync>;
+
 /// The file system; clones share it.
 #[derive(Clone, Default)]
 pub struct Faulty {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     drive: Drive,
+    capacity: Option<u64>,
+    refusal: Option<Refusal>,
     locked: BTreeSet<PathBuf>,
     operations: u64,
     fault: Option<Fault>,
@@ -187,6 +195,16 @@ impl Faulty {
         self.state().fault = None;
     }
 
+    /// Limits how many bytes all files have together; every file takes whole pages of 4 KiB, and one at least.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.state().capacity = bytes;
+    }
+
+    /// Refuses operations by their kind and path, as long as nothing else is set; an operation refused changes nothing.
+    pub fn refuse(&self, refusal: Option<Refusal>) {
+        self.state().refusal = refusal;
+    }
+
     /// The operations so far: the number of the next one.
     #[must_use]
     pub fn operations(&self) -> u64 {
@@ -242,14 +260,22 @@ impl Faulty {
         act: impl FnOnce(&mut State, Option<FaultKind>) -> Result<T>,
     ) -> Result<T> {
         let mut state = self.state();
-        let kind = state.strike(operation, path);
+        let refused = state.refusal.as_ref().and_then(|refusal| refusal(operation, path));
+        let kind = match refused {
+            // A sync that fails loses bytes for good.
+            Some(_) if operation == Operation::Sync => Some(FaultKind::Io),
+            Some(_) => None,
+            None => state.strike(operation, path),
+        };
         let result = match kind {
+            None if refused.is_some() => Err(refused_with(refused, path)),
             Some(FaultKind::Io | FaultKind::Interrupted) if operation != Operation::Sync => Err(failure(kind, path)),
             Some(FaultKind::NoSpace) if operation != Operation::Write && operation != Operation::Sync => {
                 Err(failure(kind, path))
             }
             Some(FaultKind::Late) => act(&mut state, kind).and(Err(failure(kind, path))),
-            _ => act(&mut state, kind),
+            _ => act(&mut state, kind)
+                .map_err(|error| if refused.is_some() { refused_with(refused, path) } else { error }),
         };
         if state.moments.is_some() && !operation.is_reading() {
             let (mark, drive) = (state.mark, state.drive.clone());
@@ -270,6 +296,10 @@ fn failure(kind: Option<FaultKind>, path: &Path) -> Error {
     Error::Io(IoError::new(kind, "a fault for the test")).in_file(path)
 }
 
+fn refused_with(errno: Option<i32>, path: &Path) -> Error {
+    Error::Io(IoError::from_raw_os_error(errno.unwrap_or_default())).in_file(path)
+}
+
 fn refused(kind: ErrorKind, path: &Path) -> Error {
     Error::Io(IoError::from(kind)).in_file(path)
 }
@@ -285,6 +315,19 @@ impl State {
         }
         self.struck.push((operation, path.to_path_buf()));
         Some(fault.kind)
+    }
+
+    /// The bytes that are free; `None` where the disk has no end.
+    fn free_bytes(&self) -> Option<u64> {
+        Some(self.capacity?.saturating_sub(self.drive.used_bytes()))
+    }
+
+    /// How many of `len` more bytes of a file find room.
+    fn room_for(&self, inode: usize, len: usize) -> usize {
+        let Some(free) = self.free_bytes() else { return len };
+        let old_len = self.bytes(inode).len();
+        let room = pages(old_len) as u64 * PAGE_LEN_BYTES as u64 - old_len as u64 + free;
+        len.min(usize::try_from(room).unwrap_or(usize::MAX))
     }
 
     fn file(&self, path: &Path) -> Result<usize> {
@@ -312,6 +355,9 @@ impl State {
 
     fn create(&mut self, path: &Path) -> Result<usize> {
         self.check_free(path)?;
+        if self.free_bytes().is_some_and(|free| free < PAGE_LEN_BYTES as u64) {
+            return Err(refused(ErrorKind::StorageFull, path));
+        }
         let inode = self.drive.new_inode();
         self.drive.change(vec![(path.to_path_buf(), Some(Entry::File(inode)))]);
         Ok(inode)
@@ -445,6 +491,10 @@ impl Storage for Faulty {
         })?;
         Ok(Box::new(LockGuard { storage: self.clone(), path: path.to_path_buf() }))
     }
+
+    fn free_bytes(&self, _: &Path) -> Result<Option<u64>> {
+        Ok(self.state().free_bytes())
+    }
 }
 
 struct LockGuard {
@@ -507,7 +557,12 @@ struct FaultyWriter {
 impl WriteFile for FaultyWriter {
     fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
         self.storage.perform(Operation::Write, &self.path, |state, kind| {
+            let room = state.room_for(self.inode, bytes.len());
             let Some(inode) = state.drive.inodes.get_mut(self.inode) else { return Ok(()) };
+            if room < bytes.len() {
+                Arc::make_mut(&mut inode.bytes).extend_from_slice(&bytes[..room]);
+                return Err(refused(ErrorKind::StorageFull, &self.path));
+            }
             if kind == Some(FaultKind::NoSpace) {
                 Arc::make_mut(&mut inode.bytes).extend_from_slice(&bytes[..bytes.len() / 2]);
                 return Err(failure(kind, &self.path));

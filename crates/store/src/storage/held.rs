@@ -244,6 +244,13 @@ impl Storage for HeldDir {
         Ok(Some(Arc::new(Self { root: Root::open(dir)?, source: Some(self.root.clone()) })))
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
+    fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
+        let found = in_file(dir, rustix::fs::fstatvfs(self.dir()).map_err(io::Error::from))?;
+        // Without the blocks that only the superuser gets.
+        Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
+    }
+
     fn is_named(&self, path: &Path, file: &dyn ReadAt) -> Result<bool> {
         match file.as_file() {
             Some(file) => in_file(path, self.root.leads_to(path, file)),

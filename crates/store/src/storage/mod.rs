@@ -123,6 +123,15 @@ pub trait Storage: Debug + Send + Sync {
         let _ = file;
         self.exists(path)
     }
+
+    /// How many bytes the files in a directory may still grow by; `None` where nobody knows.
+    ///
+    /// # Errors
+    /// When the operating system gives no answer.
+    fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
+        let _ = dir;
+        Ok(None)
+    }
 }
 
 /// A file open for reading at any place, by any number of threads.

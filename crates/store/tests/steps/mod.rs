@@ -108,6 +108,8 @@ pub fn small(durability: Durability) -> Options {
         table_size_bytes: 16 << 10,
         level_base_bytes: 32 << 10,
         l0_compaction_trigger: 2,
+        // Up to the end of the disk.
+        reserve_bytes: Some(0),
         ..Options::default()
     }
 }

@@ -13,6 +13,14 @@ use std::sync::Arc;
 /// What disks write whole or not at all.
 const SECTOR_LEN_BYTES: usize = 512;
 
+/// What disks give to files at a time.
+pub(super) const PAGE_LEN_BYTES: usize = 4096;
+
+/// The pages that a file takes; an empty one has a page of its own, which stands for its name.
+pub(super) fn pages(len_bytes: usize) -> usize {
+    len_bytes.div_ceil(PAGE_LEN_BYTES).max(1)
+}
+
 /// What a crash does to changes that were not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
@@ -156,6 +164,12 @@ impl Drive {
     pub(super) fn new_inode(&mut self) -> usize {
         self.inodes.push(Inode::default());
         self.inodes.len() - 1
+    }
+
+    /// What all files with a name take.
+    pub(super) fn used_bytes(&self) -> u64 {
+        let named: BTreeSet<usize> = self.names.values().filter_map(|entry| entry.inode()).collect();
+        named.iter().map(|&inode| (pages(self.inodes[inode].bytes.len()) * PAGE_LEN_BYTES) as u64).sum()
     }
 
     /// Changes names, of the directory of the last, at once.

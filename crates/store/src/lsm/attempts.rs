@@ -1,0 +1,176 @@
+//! Work in the background that fails for a reason that may pass, and when it is tried again.
+//!
+//! A table that cannot be made (no space, no descriptors, a file that cannot be synced) puts nothing in doubt: what was to
+//! be in it is in the log, or in the tables that were to be merged. So the store goes on, and the work is done later.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use super::reports::lock;
+use super::shared::{Shared, Work};
+use super::stats::Retry;
+use crate::error::{Error, Result};
+use crate::sync::MutexGuard;
+
+/// From the first failure to the second attempt.
+const FIRST_REST: Duration = Duration::from_millis(100);
+
+/// However often it has failed.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
+/// What a store does in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Task {
+    /// Writes a memtable to a table.
+    Flush,
+    /// Merges tables into the next level.
+    Compaction,
+}
+
+/// The attempts at one task.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    /// How many have failed since the store was opened.
+    num_failed: u64,
+    trouble: Option<Trouble>,
+}
+
+/// Failures of which none was followed by a success.
+#[derive(Debug)]
+struct Trouble {
+    reason: String,
+    num_failed: u64,
+    since: Instant,
+    /// When the next attempt is due.
+    due: Instant,
+}
+
+impl Attempts {
+    fn fail(&mut self, error: &Error) {
+        let now = Instant::now();
+        self.num_failed += 1;
+        let (since, before) = self.trouble.take().map_or((now, 0), |trouble| (trouble.since, trouble.num_failed));
+        // Doubled each time; nine times are more than the longest.
+        let rest = FIRST_REST.saturating_mul(1 << before.min(9)).min(LONGEST_REST);
+        self.trouble = Some(Trouble { reason: error.to_string(), num_failed: before + 1, since, due: now + rest });
+    }
+
+    pub(super) fn succeed(&mut self) {
+        self.trouble = None;
+    }
+
+    /// Makes the next attempt due. Gives what [`Self::has_failed_since`] wants.
+    pub(super) fn hurry(&mut self) -> u64 {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.due = Instant::now();
+        }
+        self.num_failed
+    }
+
+    /// Whether the last attempt failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// The error of whoever waits for an attempt, if one has failed since `seen` and none has succeeded.
+    pub(super) fn failure_since(&self, seen: u64) -> Option<Error> {
+        let trouble = self.trouble.as_ref().filter(|_| self.num_failed > seen)?;
+        Some(Error::BackgroundFails { reason: trouble.reason.clone() })
+    }
+
+    /// How long to wait for the next attempt.
+    pub(super) fn rest(&self) -> Duration {
+        self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
+    }
+
+    fn retry(&self, task: Task) -> Option<Retry> {
+        let trouble = self.trouble.as_ref()?;
+        let seconds = trouble.since.elapsed().as_secs();
+        Some(Retry { task, failures: trouble.num_failed, seconds, reason: trouble.reason.clone() })
+    }
+}
+
+impl Work {
+    pub(super) fn attempts(&mut self, task: Task) -> &mut Attempts {
+        match task {
+            Task::Flush => &mut self.flushes,
+            Task::Compaction => &mut self.compactions,
+        }
+    }
+}
+
+impl Shared {
+    /// Notes how an attempt of the background ended.
+    pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
+        let Err(error) = result else {
+            lock(&self.work).attempts(task).succeed();
+            self.changed.notify_all();
+            self.remove_left();
+            self.fetch_filters();
+            return;
+        };
+        self.judge(error);
+        let mut work = lock(&self.work);
+        if work.failure.is_none() {
+            log::warn!("{task:?} in the background fails, and is tried again: {error}");
+            work.attempts(task).fail(error);
+        }
+        drop(work);
+        self.changed.notify_all();
+    }
+
+    /// Fails the store where a file that could not be made puts more in doubt than itself: when its directory could not
+    /// be synced, the names that other threads have just made there may be lost as well, and no later sync tells so.
+    pub(super) fn judge(&self, error: &Error) {
+        // Where the directory could not even be opened, nothing was synced, and nothing was lost: ENFILE and EMFILE.
+        let is_tried = |source: &Error| matches!(source, Error::Io(error) if !cfg!(unix) || !matches!(error.raw_os_error(), Some(23 | 24)));
+        if matches!(error, Error::InFile { path, source } if *path == self.dir && is_tried(source)) {
+            self.fail(error);
+        }
+    }
+
+    /// Waits for a change, and for `rest` at most.
+    pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, rest: Duration) -> MutexGuard<'w, Work> {
+        self.changed.wait_timeout(work, rest).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// How many attempts have failed since the store was opened, and the tasks that fail at present.
+    pub(super) fn retries(&self) -> (u64, Vec<Retry>) {
+        let work = lock(&self.work);
+        let all = [(Task::Flush, &work.flushes), (Task::Compaction, &work.compactions)];
+        let num_failed = all.iter().map(|(_, attempts)| attempts.num_failed).sum();
+        (num_failed, all.iter().filter_map(|(task, attempts)| attempts.retry(*task)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_up_to_the_longest_and_begin_anew_after_a_success() {
+        let mut attempts = Attempts::default();
+        assert!(attempts.rest().is_zero() && !attempts.is_failing());
+        let rests = |attempts: &mut Attempts| -> Vec<u128> {
+            let rest = |_| {
+                attempts.fail(&Error::OutOfOrder);
+                let trouble = attempts.trouble.as_ref().unwrap();
+                (trouble.due - trouble.since).as_millis()
+            };
+            // From the first failure on, which was just now.
+            (0..12).map(rest).collect()
+        };
+        let first = rests(&mut attempts);
+        let wanted = [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000, 30_000];
+        assert!(first.iter().zip(wanted).all(|(&rest, wanted)| (wanted..wanted + 90).contains(&rest)), "{first:?}");
+        assert_eq!(attempts.hurry(), 12);
+        assert!(attempts.rest().is_zero() && attempts.is_failing());
+        assert!(attempts.failure_since(11).is_some() && attempts.failure_since(12).is_none());
+        attempts.succeed();
+        assert!(!attempts.is_failing() && attempts.failure_since(0).is_none());
+        attempts.fail(&Error::OutOfOrder);
+        assert!(attempts.rest() <= FIRST_REST && !attempts.rest().is_zero());
+        assert_eq!(attempts.num_failed, 13);
+    }
+}
