@@ -210,7 +210,7 @@ impl Geometry {
 
     /// The rate at which absent keys are expected to be answered "maybe".
     pub(crate) fn expected_rate(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
-        match *self {
+        let of_other_hashes = match *self {
             Self::Empty => 0.0,
             Self::Full => 1.0,
             Self::Bloom { probes } => math::bloom_rate(num_keys, payload_len_bytes.saturating_mul(8), probes),
@@ -223,6 +223,14 @@ impl Geometry {
             Self::BumpedRibbon(_, ref ribbon) => ribbon.expected_rate(),
             Self::Ribbon(ref ribbon) => ribbon.expected_rate(),
             Self::BinaryFuse(fuse) => fuse.expected_rate(),
+        };
+        match self {
+            Self::Empty | Self::Full => of_other_hashes,
+            // Equal hashes are among those that agree in line and fold.
+            Self::BlockedBloom { .. } | Self::SplitBlock { .. } => of_other_hashes,
+            Self::Bloom { .. } | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) => {
+                math::with_equal_hashes(of_other_hashes, num_keys)
+            }
         }
     }
 
@@ -319,6 +327,7 @@ pub(crate) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -
     if hashes.is_empty() {
         return Ok((Shape::plain(FilterKind::Empty, 0), Vec::new()));
     }
+    spec.check_keys(hashes.len() as u64)?;
     match spec.kind() {
         FilterKind::BumpedRibbon => bumped_ribbon::encode(spec, hashes, effort),
         FilterKind::Ribbon => ribbon::encode(spec, hashes),
