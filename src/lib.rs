@@ -10,7 +10,6 @@
 //!
 //! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
 
-#[cfg(any(feature = "lsm", feature = "variants"))]
 mod bits;
 mod block;
 mod checksum;
@@ -35,7 +34,8 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify, compact, layout,
+    Added, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify,
+    compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

@@ -338,7 +338,7 @@ impl Part {
             // Nothing to look at, so nothing to remember: a million constants in partitions cost no memory.
             Verify::OnFirstTouch if len == 0 => {}
             Verify::OnFirstTouch => {
-                part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.place, len)));
+                part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.place, len)?));
             }
         }
         Ok(part)

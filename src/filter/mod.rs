@@ -35,6 +35,7 @@ pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
 pub use spec::FilterSpec;
 use split_block::Lanes;
 
+use crate::bits::{NoMemory, try_zeros};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 
@@ -338,10 +339,15 @@ pub(crate) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -
 
 /// A payload of zeros, whose vector has room for what a block appends: 4 bytes for each 4 KiB, a trailer and its extension.
 /// Without it the payload would be copied, and be there twice.
-fn zeros(len: usize) -> Vec<u8> {
-    let mut payload = vec![0; len + room_behind(len)];
+fn zeros(len: usize) -> Result<Vec<u8>, NoMemory> {
+    let mut payload = try_zeros(len.checked_add(room_behind(len)).ok_or(NoMemory)?)?;
     payload.truncate(len);
-    payload
+    Ok(payload)
+}
+
+/// What to tell of a filter of `spec` that finds no memory.
+pub(crate) fn no_memory(spec: FilterSpec) -> Error {
+    Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" }
 }
 
 /// See [`zeros`].
@@ -372,9 +378,8 @@ fn bloom_size(spec: FilterSpec, num_keys: u64, rounding: Rounding) -> Option<(u6
 /// The kinds that are bits to set, in a payload whose size follows from the number of keys.
 fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Result<(Shape, Vec<u8>)> {
     let (mut payload, probes) = bloom_size(spec, hashes.len() as u64, rounding)
-        .and_then(|(len, probes)| Some((isize::try_from(len).ok()?.cast_unsigned(), probes)))
-        .map(|(len, probes)| (zeros(len), probes))
-        .ok_or_else(|| Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" })?;
+        .and_then(|(len, probes)| Some((zeros(usize::try_from(len).ok()?).ok()?, probes)))
+        .ok_or_else(|| no_memory(spec))?;
     match spec.kind() {
         FilterKind::BlockedBloom => blocked::fill(&mut payload, probes, hashes),
         FilterKind::SplitBlock => split_block::fill(Lanes::Narrow, &mut payload, hashes),

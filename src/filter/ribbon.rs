@@ -257,7 +257,7 @@ fn record(geometry: &Geometry) -> Vec<u8> {
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.
 pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec<u8>)> {
     for geometry in banding::geometries(spec, hashes.len() as u64) {
-        if let Some(payload) = banding::build(&geometry, hashes) {
+        if let Some(payload) = banding::build(&geometry, hashes).map_err(|_| super::no_memory(spec))? {
             #[expect(clippy::cast_possible_truncation, reason = "at most 32")]
             let params = [geometry.columns as u8, geometry.seed, 0];
             return Ok((Shape { kind: FilterKind::Ribbon, params, layers: record(&geometry) }, payload));
