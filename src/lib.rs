@@ -34,7 +34,7 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify,
+    Added, Expected, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify,
     compact, layout,
 };
 #[cfg(feature = "mmap")]

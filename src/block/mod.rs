@@ -7,6 +7,7 @@
 //! ```
 
 pub mod compact;
+mod expected;
 pub mod layout;
 mod locked;
 #[cfg(feature = "mmap")]
@@ -16,6 +17,7 @@ mod partition;
 mod reader;
 mod writer;
 
+pub use expected::Expected;
 pub use layout::Added;
 pub use locked::LockedBlock;
 #[cfg(feature = "mmap")]
