@@ -89,7 +89,7 @@ impl FilterSpec {
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason };
         // NaN fails both comparisons.
-        if !(rate > 0.0 && rate < 1.0) || !kind.takes_budget() {
+        if !(rate > 0.0 && rate < 1.0 && kind.takes_budget()) {
             return Err(invalid(EXPECTED));
         }
         let millibits = math::least_millibits(rate, MILLIBITS, |millibits| rate_of_many(kind, millibits));
