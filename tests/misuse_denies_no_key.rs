@@ -1,6 +1,6 @@
 //! A caller's mistake is an error or "maybe", never "absent": another table's filter, whole keys and prefixes mixed up,
 //! another hasher.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod block_support;
 
