@@ -25,8 +25,8 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, AlignedBytes, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck, Verify,
-    compact, layout,
+    Added, AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterInfo, LockedBlock, PartitionedBuilder, SelfCheck,
+    Verify, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

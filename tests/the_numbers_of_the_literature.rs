@@ -124,7 +124,8 @@ fn variants_take_what_is_planned() {
             let cells = made.capacity() / 24 * 32;
             let plan = planned(Variant::DLeft);
             assert_eq!(plan.memory_bits, cells * u64::from(made.remainder_bits() + 2), "{what}");
-            assert!(plan.expected_rate <= rate, "{what}: {}", plan.expected_rate);
+            // What equal hashes of 64 bits add comes on top.
+            assert!(plan.expected_rate <= rate + keys as f64 * 2f64.powi(-64), "{what}: {}", plan.expected_rate);
             // Whole bytes of counters, and more where few keys make the formula too good.
             let made = Counting::with_rate(keys, rate, CounterBits::Four, HashSeed(1)).unwrap().num_counters() * 4;
             let plan = planned(Variant::Counting).memory_bits;

@@ -1,5 +1,6 @@
 //! Positions and meanings of the bytes behind a filter's payload: page sums, extension, trailer.
 
+use crate::bits::NoMemory;
 use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
@@ -173,13 +174,17 @@ pub(crate) fn page_sum(identity: &Crc32, number: usize, page: &[u8]) -> u32 {
 
 impl Trailer {
     /// Appends page sums, extension and trailer to a block that is nothing but its payload so far.
-    pub(crate) fn append_to(&self, block: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub(crate) fn append_to(&self, block: &mut Vec<u8>) -> Result<(), NoMemory> {
         let payload_len = block.len();
         let identity = page_identity(&self.table_id, self.place);
-        let sums: Vec<u32> =
-            block.chunks(PAGE_LEN_BYTES).enumerate().map(|(i, page)| page_sum(&identity, i, page)).collect();
-        block.reserve_exact(sums.len() * PAGE_SUM_LEN_BYTES + MAX_EXTENSION_LEN_BYTES + TRAILER_LEN_BYTES);
-        for sum in sums {
+        let pages = page_count(payload_len);
+        block.try_reserve_exact(pages * PAGE_SUM_LEN_BYTES + MAX_EXTENSION_LEN_BYTES + TRAILER_LEN_BYTES)?;
+        for number in 0..pages {
+            let (from, to) = (number * PAGE_LEN_BYTES, payload_len.min((number + 1) * PAGE_LEN_BYTES));
+            let sum = page_sum(&identity, number, block.get(from..to).unwrap_or_default());
             codec::put_u32(block, sum);
         }
         let (kind, params, layers) = match &self.content {
@@ -205,6 +210,7 @@ impl Trailer {
         let sum = crate::checksum::crc32(covered);
         codec::put_u32(block, sum);
         block.extend_from_slice(&MAGIC);
+        Ok(())
     }
 
     /// Reads and checks everything behind the payload of the block that ends where `bytes` end.

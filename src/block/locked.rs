@@ -131,7 +131,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         let payload_len_bytes = payload.len() as u64;
         Geometry::new(shape, num_keys, payload_len_bytes)?;
         let trailer = Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ..Trailer::clone(&self.0.trailer) };
-        trailer.append_to(&mut payload);
+        trailer.append_to(&mut payload).map_err(crate::bits::NoMemory::of("a filter block"))?;
         Ok(payload)
     }
 

@@ -8,6 +8,7 @@
 
 mod aligned;
 pub mod compact;
+mod expected;
 pub mod layout;
 mod locked;
 #[cfg(feature = "mmap")]
@@ -18,6 +19,7 @@ mod reader;
 mod writer;
 
 pub use aligned::AlignedBytes;
+pub use expected::Expected;
 pub use layout::Added;
 pub use locked::LockedBlock;
 #[cfg(feature = "mmap")]

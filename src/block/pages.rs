@@ -1,6 +1,7 @@
 //! Which pages of a payload have been compared with their checksums.
 
 use super::layout::{PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, page_count, page_identity, page_sum};
+use crate::bits::{NoMemory, try_collect};
 use crate::checksum::Crc32;
 use crate::codec;
 use crate::error::{Error, Field, Result};
@@ -19,10 +20,15 @@ pub(super) struct PageStates {
 }
 
 impl PageStates {
-    pub(super) fn new(table_id: &[u8; 16], place: u32, payload_len: usize) -> Self {
+    /// # Errors
+    /// [`Error::TooLarge`] where there is no memory for the bits.
+    pub(super) fn new(table_id: &[u8; 16], place: u32, payload_len: usize) -> Result<Self> {
         let words = page_count(payload_len).div_ceil(64);
-        let none = || (0..words).map(|_| AtomicU64::new(0)).collect();
-        Self { good: none(), bad: none(), identity: page_identity(table_id, place) }
+        let none = || {
+            let words = try_collect((0..words).map(|_| AtomicU64::new(0)));
+            words.map(Vec::into_boxed_slice).map_err(NoMemory::of("the states of a filter's pages"))
+        };
+        Ok(Self { good: none()?, bad: none()?, identity: page_identity(table_id, place) })
     }
 
     pub(super) fn num_bad(&self) -> u64 {
@@ -107,7 +113,7 @@ mod tests {
         for number in 0..PAGES {
             put_u32(&mut sums, if good.contains(&number) { page_sum(&identity, number, page) } else { 0 });
         }
-        let states = PageStates::new(&[1; 16], 0, payload.len());
+        let states = PageStates::new(&[1; 16], 0, payload.len()).unwrap();
         // Twice, since the second answer is from memory.
         for _ in 0..2 {
             assert!(good.iter().all(|&page| states.is_sound(page, &payload, &sums)));
@@ -127,7 +133,7 @@ mod tests {
         for (number, wrong) in [(0, 1), (1, 0), (2, 1)] {
             put_u32(&mut sums, page_sum(&identity, number, payload.get(..PAGE_LEN_BYTES).unwrap()) ^ wrong);
         }
-        let states = PageStates::new(&[1; 16], 0, payload.len());
+        let states = PageStates::new(&[1; 16], 0, payload.len()).unwrap();
         let touch = FirstTouch { states: &states, payload: &payload, sums: &sums };
         let page = PAGE_LEN_BYTES;
         for (offset, len) in [(page, 1), (page, page), (2 * page - 1, 1), (2 * page - 64, 64), (2 * page - 1, 0)] {
@@ -160,7 +166,7 @@ mod loom_tests {
         }
         let (payload, sums) = (std::sync::Arc::new(payload), std::sync::Arc::new(sums));
         loom::model(move || {
-            let states = loom::sync::Arc::new(PageStates::new(&[1; 16], 0, payload.len()));
+            let states = loom::sync::Arc::new(PageStates::new(&[1; 16], 0, payload.len()).unwrap());
             let threads: Vec<_> = [[0, 1], [2, 0]]
                 .into_iter()
                 .map(|pages| {

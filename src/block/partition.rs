@@ -11,9 +11,10 @@ use std::cmp::Ordering;
 use super::layout::{Added, Content, Trailer};
 use super::reader::{Part, Verify};
 use super::writer::{FilterBuilder, SelfCheck};
+use crate::bits::{NoMemory, try_push};
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
-use crate::filter::FilterSpec;
+use crate::filter::{self, FilterSpec};
 use crate::hash::{KeyHash, KeyHasher};
 
 /// Partitions begin at multiples of this.
@@ -85,6 +86,7 @@ impl PartitionedBuilder {
             self.close_partition()?;
         }
         self.last_key.clear();
+        self.last_key.try_reserve(key.len()).map_err(|_| filter::no_memory(self.spec))?;
         self.last_key.extend_from_slice(key);
         self.current.add(key);
         Ok(())
@@ -111,7 +113,9 @@ impl PartitionedBuilder {
         let too_long = Error::InvalidArgument { what: "partition size", reason: "an index of 4 GiB or more".into() };
         u32::try_from(self.index.len()).map_err(|_| too_long)?;
         let mut index = self.index;
-        trailer.append_to(&mut index);
+        let no_memory = |_| filter::no_memory(self.spec);
+        trailer.append_to(&mut index).map_err(no_memory)?;
+        self.blocks.try_reserve_exact(index.len()).map_err(|_| filter::no_memory(self.spec))?;
         self.blocks.extend_from_slice(&index);
         Ok(self.blocks)
     }
@@ -129,6 +133,10 @@ impl PartitionedBuilder {
         let block = full.finish()?;
         let (trailer, _) = Trailer::read(&block)?;
         self.num_keys += trailer.num_keys;
+        // Two varints of ten bytes at most.
+        let room = self.index.try_reserve(self.last_key.len().saturating_add(20));
+        room.and_then(|()| self.blocks.try_reserve(block.len().saturating_add(ALIGN_BYTES)))
+            .map_err(|_| filter::no_memory(self.spec))?;
         codec::put_varint(&mut self.index, block.len() as u64);
         codec::put_bytes(&mut self.index, &self.last_key);
         self.blocks.extend_from_slice(&block);
@@ -174,7 +182,9 @@ impl Partitions {
         // No more memory than the block has bytes, however hostile the index: a vector that doubles would take more,
         // and so would one for every two bytes that look like an entry.
         let most_partitions = index.start / ALIGN_BYTES;
-        let mut entries: Vec<Entry> = Vec::with_capacity(count_entries(cursor.clone())?.min(most_partitions));
+        let mut entries: Vec<Entry> = Vec::new();
+        let num_entries = count_entries(cursor.clone())?.min(most_partitions);
+        entries.try_reserve_exact(num_entries).map_err(|_| Error::TooLarge { what: "an index of partitions" })?;
         let (mut start, mut num_keys, mut weighted_rate) = (0usize, 0u64, 0.0);
         while !cursor.is_empty() {
             let len = cursor.take_varint_usize(Field::PartitionIndex)?;
@@ -203,7 +213,7 @@ impl Partitions {
             num_keys = num_keys.checked_add(trailer.num_keys).ok_or_else(corrupt)?;
             weighted_rate +=
                 part.geometry.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
-            entries.push(Entry { part, last_key });
+            try_push(&mut entries, Entry { part, last_key }).map_err(NoMemory::of("an index of partitions"))?;
             start = next;
         }
         if start != index.start || num_keys != outer.num_keys {
@@ -275,7 +285,9 @@ mod tests {
             let shape = Shape { kind: FilterKind::Full, params: [0; 3], layers: Vec::new() };
             let geometry = Geometry::new(&shape, 1 << 63, 0).unwrap();
             let mut bytes = Vec::new();
-            Trailer { place, content: Content::Filter { shape, geometry }, ..trailer(1 << 63) }.append_to(&mut bytes);
+            Trailer { place, content: Content::Filter { shape, geometry }, ..trailer(1 << 63) }
+                .append_to(&mut bytes)
+                .unwrap();
             bytes
         };
         // Their sum is 0 in 64 bits.
@@ -306,7 +318,7 @@ mod tests {
             bytes.extend_from_slice(block);
             bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES), 0);
         }
-        Trailer { payload_len_bytes: index.len() as u64, ..outer }.append_to(&mut index);
+        Trailer { payload_len_bytes: index.len() as u64, ..outer }.append_to(&mut index).unwrap();
         bytes.extend(index);
         bytes
     }

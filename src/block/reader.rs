@@ -41,13 +41,21 @@ pub enum Verify {
 #[repr(C, align(64))]
 pub struct FilterBlock<D> {
     pub(super) filter: Part,
-    pub(super) partitions: Option<Box<Partitions>>,
+    pub(super) rare: Option<Box<Rare>>,
     pub(super) data: D,
     pub(super) trailer: Box<Trailer>,
     pub(super) hasher: KeyHasher,
 }
 
-const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Partitions>>>() <= 64);
+const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Rare>>>() <= 64);
+
+/// What few blocks have, so that the query of one without it decides nothing more.
+#[derive(Debug)]
+pub(super) struct Rare {
+    partitions: Option<Partitions>,
+    /// Whole keys are unknown, and so never absent.
+    is_of_prefixes_only: bool,
+}
 
 /// Where one filter lies within the bytes of a block, and how it is asked.
 #[derive(Debug)]
@@ -148,22 +156,40 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             Content::PartitionIndex => {
                 let index = Part::new(bytes, start, &trailer, Verify::AtOpen)?;
                 let partitions = Partitions::read(bytes, &index, &trailer, verify)?;
-                (index, Some(Box::new(partitions)))
+                (index, Some(partitions))
             }
         };
         let hasher = KeyHasher::xxh3(trailer.hash.seed);
-        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, partitions })
+        let is_of_prefixes_only = !trailer.added.whole_keys();
+        let is_rare = partitions.is_some() || is_of_prefixes_only;
+        let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only }));
+        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare })
+    }
+
+    fn partitions(&self) -> Option<&Partitions> {
+        self.rare.as_ref()?.partitions.as_ref()
     }
 
     /// `false` if the key was certainly not added; `true` if it may have been.
     ///
     /// A filter in partitions is asked in all of them; [`FilterBlock::may_contain_key`] asks the right one.
     ///
+    /// The hash must be made by the block's hasher, of what was added: a hash does not tell whether it is that of a key or of a
+    /// prefix. [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`] cannot be mixed up.
+    ///
     /// Inlined always: a query of a line takes less time than a call.
     #[must_use]
     #[inline(always)]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        match &self.partitions {
+        match &self.rare {
+            None => self.filter.may_contain(self.data.as_ref(), hash),
+            Some(rare) => self.any_may_contain(rare, hash),
+        }
+    }
+
+    #[inline(never)]
+    fn any_may_contain(&self, rare: &Rare, hash: KeyHash) -> bool {
+        match &rare.partitions {
             None => self.filter.may_contain(self.data.as_ref(), hash),
             Some(partitions) => partitions.any_may_contain(self.data.as_ref(), hash),
         }
@@ -175,7 +201,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
-        match &self.partitions {
+        match self.partitions() {
             None => self.filter.may_contain_with(self.data.as_ref(), hash, columns),
             Some(partitions) => partitions.parts().any(|part| part.may_contain_with(self.data.as_ref(), hash, columns)),
         }
@@ -185,22 +211,38 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// asked for by its hash.
     #[must_use]
     pub fn may_contain_key(&self, key: &[u8]) -> bool {
-        !self.trailer.added.whole_keys() || self.may_contain_hashed_key(key, self.hasher.of(key))
+        self.may_contain_hashed_key(key, self.hasher.of(key))
     }
 
-    /// Asks for a key whose hash is at hand; the key itself chooses the partition, where there are any.
+    /// Asks for a whole key whose hash is at hand; the key itself chooses the partition, where there are any. `true` where only
+    /// prefixes were added.
     #[must_use]
     #[inline]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
-        match &self.partitions {
-            None => self.filter.may_contain(self.data.as_ref(), hash),
-            Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
-        }
+        let Some(rare) = &self.rare else { return self.filter.may_contain(self.data.as_ref(), hash) };
+        rare.is_of_prefixes_only
+            || match &rare.partitions {
+                None => self.filter.may_contain(self.data.as_ref(), hash),
+                Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
+            }
+    }
+
+    /// Hashes `prefix`, which the function of that name took of a key, by the block's hasher and asks for it; `true` where no
+    /// prefixes were added, or another function took them.
+    #[must_use]
+    pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
+        self.may_contain_hashed_prefix(extractor, self.hasher.of(prefix))
+    }
+
+    /// The same of a prefix whose hash is at hand.
+    #[must_use]
+    pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
+        self.extractor() != Some(extractor) || self.may_contain(hash)
     }
 
     /// Answers for many keys at once: `answers[i]` belongs to `hashes[i]`; those beyond the shorter slice are left.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
-        if let (None, Some(view)) = (&self.partitions, self.view()) {
+        if let Some(view) = self.view() {
             return view.may_contain_batch(hashes, answers);
         }
         for &hash in hashes {
@@ -214,7 +256,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Starts to bring what a query of `hash` will read into the processor's cache.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        if self.partitions.is_none() {
+        if self.partitions().is_none() {
             self.filter.view(self.data.as_ref()).prefetch(hash);
         }
     }
@@ -223,7 +265,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// touch.
     #[must_use]
     pub fn view(&self) -> Option<FilterView<'_>> {
-        (self.partitions.is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
+        (self.partitions().is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
     }
 
     /// What keys must be hashed by to ask this filter.
@@ -260,7 +302,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// The share of absent keys that is expected to be answered "maybe".
     #[must_use]
     pub fn expected_false_positive_rate(&self) -> f64 {
-        match &self.partitions {
+        match self.partitions() {
             None => self.filter.geometry.expected_rate(self.trailer.num_keys, self.trailer.payload_len_bytes),
             Some(partitions) => partitions.expected_rate(),
         }
@@ -270,7 +312,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         let bad = |part: &Part| part.states.as_ref().map_or(0, |states| states.num_bad());
-        self.partitions.as_ref().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum())
+        self.partitions().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum())
     }
 
     /// Compares all pages with their checksums, now.
@@ -280,14 +322,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn verify_pages(&self) -> Result<()> {
         let bytes = self.data.as_ref();
         self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.place)?;
-        self.partitions.as_ref().map_or(Ok(()), |partitions| partitions.verify_pages(bytes, &self.trailer))
+        self.partitions().map_or(Ok(()), |partitions| partitions.verify_pages(bytes, &self.trailer))
     }
 
     /// Everything the block says about itself. Counts the bits that are set, so it reads the whole filter.
     #[must_use]
     pub fn info(&self) -> FilterInfo {
         let bytes = self.data.as_ref();
-        let parts: Vec<&Part> = match &self.partitions {
+        let parts: Vec<&Part> = match self.partitions() {
             None => vec![&self.filter],
             Some(partitions) => partitions.parts().collect(),
         };
@@ -310,7 +352,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
                 Some(first) if parts.iter().any(|part| part.geometry.kind() != first.geometry.kind()) => None,
                 Some(first) => first.geometry.estimated_keys(set_bits, bits),
             },
-            partitions: self.partitions.as_ref().map_or(0, |partitions| partitions.parts().count()),
+            partitions: self.partitions().map_or(0, |partitions| partitions.parts().count()),
         }
     }
 
@@ -338,7 +380,7 @@ impl Part {
             // Nothing to look at, so nothing to remember: a million constants in partitions cost no memory.
             Verify::OnFirstTouch if len == 0 => {}
             Verify::OnFirstTouch => {
-                part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.place, len)));
+                part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.place, len)?));
             }
         }
         Ok(part)

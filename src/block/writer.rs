@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
+use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
 use crate::filter::{self, Ask, Effort, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
 use crate::hash::{KeyHash, KeyHasher, sort};
@@ -32,6 +33,8 @@ pub struct FilterBuilder {
     added: Added,
     extractor: Option<String>,
     hashes: Vec<KeyHash>,
+    /// Whether a key found no memory: a filter of the others would deny it.
+    is_short_of_memory: bool,
 }
 
 impl FilterBuilder {
@@ -48,10 +51,12 @@ impl FilterBuilder {
             added: Added::WholeKeys,
             extractor: None,
             hashes: Vec::new(),
+            is_short_of_memory: false,
         }
     }
 
-    /// Binds the block and each of its pages to a table, so that another table's filter is noticed.
+    /// Binds the block and each of its pages to a table. A page of another table's filter is always noticed; whether a whole
+    /// block is another table's, [`FilterBlock::open_expecting`](super::FilterBlock::open_expecting) checks.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.table_id = table_id;
@@ -95,12 +100,12 @@ impl FilterBuilder {
     }
 
     /// Makes room for so many keys more. Without it the memory for hashes doubles when it is full, and is held twice over
-    /// meanwhile.
+    /// meanwhile. Where there is no such room, nothing is reserved.
     pub fn reserve(&mut self, keys: usize) {
-        self.hashes.reserve(keys);
+        let _ = self.hashes.try_reserve(keys);
     }
 
-    /// Adds a key.
+    /// Adds a key. Where there is no memory for it, [`finish`](FilterBuilder::finish) is an error.
     pub fn add(&mut self, key: &[u8]) {
         self.add_hash(self.hasher.of(key));
     }
@@ -110,7 +115,7 @@ impl FilterBuilder {
     pub fn add_hash(&mut self, hash: KeyHash) {
         // Sorted files often add a key and its prefix or version in turn: the same hash twice in a row costs nothing.
         if self.hashes.last() != Some(&hash) {
-            self.hashes.push(hash);
+            self.is_short_of_memory |= try_push(&mut self.hashes, hash).is_err();
         }
     }
 
@@ -129,7 +134,8 @@ impl FilterBuilder {
     /// Encodes the block.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] when the filter would not fit in memory, [`Error::SelfCheckFailed`] when it denies a key.
+    /// [`Error::InvalidSpec`] when the keys or the filter do not fit in memory, or so many keys cannot have the rate that was
+    /// asked for; [`Error::SelfCheckFailed`] when the filter denies a key.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(Rounding::Words)?;
         let trailer = Trailer {
@@ -142,7 +148,7 @@ impl FilterBuilder {
             added: self.added,
             extractor: self.extractor,
         };
-        trailer.append_to(&mut block);
+        trailer.append_to(&mut block).map_err(|_| filter::no_memory(self.spec))?;
         Ok(block)
     }
 
@@ -152,13 +158,14 @@ impl FilterBuilder {
     /// As [`FilterBuilder::finish`].
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
         let Encoded { shape, mut payload, .. } = self.encode(Rounding::Bytes)?;
+        payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| filter::no_memory(self.spec))?;
         if !super::compact::append_shape(&mut payload, &shape) {
             let reason = "the compact form takes the kinds bloom and blocked-bloom";
             return Err(Error::InvalidSpec { spec: self.spec.to_string(), reason });
         }
         // Such filters are small and many: the room for a trailer would be larger than they are.
-        payload.shrink_to_fit();
-        Ok(payload)
+        let exact = try_collect(payload.iter().copied());
+        Ok(exact.unwrap_or(payload))
     }
 
     /// Encodes a block of a payload that was made elsewhere, of `num_keys` keys hashed as this builder says.
@@ -183,7 +190,7 @@ impl FilterBuilder {
             added: Added::WholeKeys,
             extractor: None,
         };
-        trailer.append_to(&mut payload);
+        trailer.append_to(&mut payload).map_err(crate::bits::NoMemory::of("a filter block"))?;
         Ok(payload)
     }
 
@@ -193,6 +200,9 @@ impl FilterBuilder {
 
     /// By another encoder in tests, whose filters deny keys.
     fn encode_by(&mut self, encode: Encoder, rounding: Rounding) -> Result<Encoded> {
+        if self.is_short_of_memory {
+            return Err(filter::no_memory(self.spec));
+        }
         let mut hashes = std::mem::take(&mut self.hashes);
         sort(&mut hashes);
         hashes.dedup();
@@ -203,7 +213,7 @@ impl FilterBuilder {
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
             // As in the block, vector loads find bytes behind the payload.
-            payload.reserve_exact(LOAD_LEN_BYTES);
+            payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| filter::no_memory(self.spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
             let view = FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), &payload, len);
             let mut answers = [false; 256];

@@ -244,7 +244,8 @@ pub(super) fn planned(spec: FilterSpec, num_keys: u64) -> Option<(u64, f64)> {
 pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec<u8>)> {
     #[expect(clippy::cast_possible_truncation, reason = "8, 12 or 16")]
     let bits = (spec.millibits_per_key() / 1000) as u32;
-    if let Some((geometry, payload)) = Width::new(bits).and_then(|width| build::build(width, hashes)) {
+    let built = Width::new(bits).map_or(Ok(None), |width| build::build(width, hashes));
+    if let Some((geometry, payload)) = built.map_err(|_| super::no_memory(spec))? {
         #[expect(clippy::cast_possible_truncation, reason = "at most 18, and 16")]
         let params = [geometry.segment.ilog2() as u8, bits as u8, geometry.seed];
         return Ok((Shape { kind: FilterKind::BinaryFuse, params, layers: Vec::new() }, payload));

@@ -6,6 +6,9 @@
 //! expectation ([`Coverage`]), and a blocked filter is the average of that over the keys that fall in a line
 //! (Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, eq. 3).
 //!
+//! Two hashes whose 32-bit folds agree are one key to a line ([`equal_fold`]), and two keys of one 64-bit hash are one to
+//! every filter ([`equal_hash`]). Both are nothing beside the rate of a usual budget, and most of it at a hundred bits a key.
+//!
 //! Sizes and probe counts are integer arithmetic on thousandths of a bit, so that every platform builds the same bytes.
 
 /// Bits in a line of a blocked Bloom filter: one cache line.
@@ -60,7 +63,7 @@ pub(crate) fn millibits_per_key(bits: u64, num_keys: u64) -> u64 {
     u64::try_from(u128::from(bits) * 1000 / u128::from(num_keys.max(1))).unwrap_or(u64::MAX)
 }
 
-/// The expected false-positive rate of a standard Bloom filter.
+/// The expected false-positive rate of a standard Bloom filter, for hashes other than those of its keys.
 pub(crate) fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
     if num_keys == 0 || bits == 0 {
         return 0.0;
@@ -87,8 +90,37 @@ pub(crate) fn blocked_bloom_rate(num_keys: u64, lines: u64, probes: u32) -> f64 
         let throws = keys.saturating_mul(u64::from(probes));
         coverage.throw(throws - thrown);
         thrown = throws;
-        coverage.rate()
+        either(coverage.rate(), equal_fold(keys, lines))
     })
+}
+
+/// The rate of a filter of `num_keys` keys that lets a share `rate` of all hashes but those of its keys through.
+///
+/// No filter tells keys of one 64-bit hash apart: one absent key in `2^64 / num_keys` has the hash of a present one.
+pub(crate) fn with_equal_hashes(rate: f64, num_keys: u64) -> f64 {
+    either(rate, equal_hash(num_keys))
+}
+
+/// The probability that an absent key has the 64-bit hash of one of `num_keys` keys: no filter has a lower rate.
+pub(crate) fn equal_hash(num_keys: u64) -> f64 {
+    at_least_one(num_keys, (-64f64).exp2())
+}
+
+/// The probability that an absent key has the fold of one of the `keys` keys in its line, of `lines`.
+///
+/// A line and a fold take 64 bits of the hash at most: with `2^32` lines or more, equal folds of a line are equal hashes.
+fn equal_fold(keys: u64, lines: u64) -> f64 {
+    at_least_one(keys, (-32f64).exp2().max(lines as f64 * (-64f64).exp2()))
+}
+
+/// `1 - (1 - p)^n`, with all digits where `p` is tiny.
+fn at_least_one(n: u64, p: f64) -> f64 {
+    -(n as f64 * (-p).ln_1p()).exp_m1()
+}
+
+/// The probability that at least one of two independent events happens.
+fn either(one: f64, other: f64) -> f64 {
+    one + (1.0 - one) * other
 }
 
 /// The expected false-positive rate of a split-block Bloom filter, each key in one of `blocks`: one bit in each of
@@ -98,13 +130,10 @@ pub(crate) fn split_block_rate(num_keys: u64, blocks: u64, lane_bits: u32) -> f6
         return 0.0;
     }
     let ln_other_bit = (-1.0 / f64::from(lane_bits)).ln_1p();
-    // Two keys of a block whose 32 folded bits agree are one: nothing beside the rate of a usual budget, and most of
-    // it at a hundred bits a key.
-    let ln_other_key = (-(-32f64).exp2()).ln_1p();
     average_over_lines(num_keys, blocks, |keys| {
         // What it is negative for is gone in an even power.
         let covered = (keys as f64 * ln_other_bit).exp_m1().powi(LANES.cast_signed());
-        covered + (1.0 - covered) * -(keys as f64 * ln_other_key).exp_m1()
+        either(covered, equal_fold(keys, blocks))
     })
 }
 
@@ -146,6 +175,14 @@ pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     // A full filter would give infinity: one bit short of full is the best that can be said.
     let fill = (set_bits as f64 / m).min(1.0 - 1.0 / m);
     -m / f64::from(probes) * (-fill).ln_1p()
+}
+
+/// The same as a whole number: none only where no bit is set.
+#[cfg(feature = "variants")]
+pub(crate) fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+    let keys = estimated_keys(set_bits, bits, probes).ceil() as u64;
+    keys
 }
 
 /// The least thousandths of a bit per key at which `rate_at` is at most `rate`, for a rate that falls with size.

@@ -35,6 +35,7 @@ pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
 pub use spec::FilterSpec;
 use split_block::Lanes;
 
+use crate::bits::{NoMemory, try_zeros};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 
@@ -230,7 +231,7 @@ impl Geometry {
 
     /// The rate at which absent keys are expected to be answered "maybe".
     pub(crate) fn expected_rate(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
-        match *self {
+        let of_other_hashes = match *self {
             Self::Empty => 0.0,
             Self::Full => 1.0,
             Self::Bloom { probes } => math::bloom_rate(num_keys, payload_len_bytes.saturating_mul(8), probes),
@@ -243,6 +244,14 @@ impl Geometry {
             Self::BumpedRibbon(_, ref ribbon) => ribbon.expected_rate(),
             Self::Ribbon(ref ribbon) => ribbon.expected_rate(),
             Self::BinaryFuse(fuse) => fuse.expected_rate(),
+        };
+        match self {
+            Self::Empty | Self::Full => of_other_hashes,
+            // Equal hashes are among those that agree in line and fold.
+            Self::BlockedBloom { .. } | Self::SplitBlock { .. } => of_other_hashes,
+            Self::Bloom { .. } | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) => {
+                math::with_equal_hashes(of_other_hashes, num_keys)
+            }
         }
     }
 
@@ -338,6 +347,7 @@ pub(crate) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -
     if hashes.is_empty() {
         return Ok((Shape::plain(FilterKind::Empty, 0), Vec::new()));
     }
+    spec.check_keys(hashes.len() as u64)?;
     match spec.kind() {
         FilterKind::BumpedRibbon => bumped_ribbon::encode(spec, hashes, effort),
         FilterKind::Ribbon => ribbon::encode(spec, hashes),
@@ -348,10 +358,15 @@ pub(crate) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -
 
 /// A payload of zeros, whose vector has room for what a block appends: 4 bytes for each 4 KiB, a trailer and its extension.
 /// Without it the payload would be copied, and be there twice.
-fn zeros(len: usize) -> Vec<u8> {
-    let mut payload = vec![0; len + room_behind(len)];
+fn zeros(len: usize) -> Result<Vec<u8>, NoMemory> {
+    let mut payload = try_zeros(len.checked_add(room_behind(len)).ok_or(NoMemory)?)?;
     payload.truncate(len);
-    payload
+    Ok(payload)
+}
+
+/// What to tell of a filter of `spec` that finds no memory.
+pub(crate) fn no_memory(spec: FilterSpec) -> Error {
+    Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" }
 }
 
 /// See [`zeros`].
@@ -382,9 +397,8 @@ fn bloom_size(spec: FilterSpec, num_keys: u64, rounding: Rounding) -> Option<(u6
 /// The kinds that are bits to set, in a payload whose size follows from the number of keys.
 fn encode_bloom(spec: FilterSpec, hashes: &[KeyHash], rounding: Rounding) -> Result<(Shape, Vec<u8>)> {
     let (mut payload, probes) = bloom_size(spec, hashes.len() as u64, rounding)
-        .and_then(|(len, probes)| Some((isize::try_from(len).ok()?.cast_unsigned(), probes)))
-        .map(|(len, probes)| (zeros(len), probes))
-        .ok_or_else(|| Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" })?;
+        .and_then(|(len, probes)| Some((zeros(usize::try_from(len).ok()?).ok()?, probes)))
+        .ok_or_else(|| no_memory(spec))?;
     match spec.kind() {
         FilterKind::BlockedBloom => blocked::fill(&mut payload, probes, hashes),
         FilterKind::SplitBlock => split_block::fill(Lanes::Narrow, &mut payload, hashes),

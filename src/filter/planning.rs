@@ -124,6 +124,9 @@ pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
 /// Below this, a number of bits and what it is rounded up to fit 64 bits.
 const MAX_BITS: f64 = (1u64 << 63) as f64;
 const TOO_LARGE: &str = "its size does not fit 64 bits";
+/// Why a rate cannot be had with so many keys, whatever the size of the filter.
+pub(super) const EQUAL_HASHES: &str = "keys have hashes of 64 bits, and with n keys one absent key in 2^64 / n has the hash \
+                                       of a present one; use a higher rate, or filters of fewer keys";
 
 /// What there is to say against planning for so many keys and such a rate.
 fn check_keys_and_rate(num_keys: u64, rate: f64) -> std::result::Result<(), &'static str> {

@@ -250,20 +250,22 @@ fn record(geometry: &Geometry) -> Vec<u8> {
 }
 
 /// Builds the filter that `spec` asks for over `hashes`, which are distinct and sorted; where no seed and size will do,
-/// a blocked Bloom filter of the same rate, or of the same bits per key where it cannot have that rate.
+/// a blocked Bloom filter of the same rate. Where it cannot have that, a standard Bloom filter of the rate that was asked
+/// for, or a blocked one of the bits per key.
 ///
 /// # Errors
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.
 pub(super) fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> Result<(Shape, Vec<u8>)> {
     for geometry in banding::geometries(spec, hashes.len() as u64) {
-        if let Some(payload) = banding::build(&geometry, hashes) {
+        if let Some(payload) = banding::build(&geometry, hashes).map_err(|_| super::no_memory(spec))? {
             #[expect(clippy::cast_possible_truncation, reason = "at most 32")]
             let params = [geometry.columns as u8, geometry.seed, 0];
             return Ok((Shape { kind: FilterKind::Ribbon, params, layers: record(&geometry) }, payload));
         }
     }
     let rate = spec.rate().unwrap_or_else(|| (-(spec.millibits_per_key() as f64) / 1000.0).exp2());
-    // There are rates that a line does not reach with any number of bits. A build that fails would be worse.
+    // There are rates that a line does not reach with any number of bits: if one of them was asked for, a standard Bloom
+    // filter has it, and else the bits count. A build that fails would be worse.
     let instead = FilterSpec::false_positive_rate(FilterKind::BlockedBloom, rate)
         .unwrap_or_else(|_| spec.instead(FilterKind::BlockedBloom));
     super::encode_bloom(instead, hashes, Rounding::Words)

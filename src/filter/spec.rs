@@ -78,17 +78,34 @@ impl FilterSpec {
     /// The smallest filter whose expected false-positive rate, by the exact formula of its kind for many keys, is at
     /// most `rate`.
     ///
+    /// Each kind has a lowest rate, which more bits do not lower: hashes that are equal in the bits that a kind looks at
+    /// are one key to it. A Bloom filter of a few keys comes out above the rate, as its bits are not independent;
+    /// [`Plan::expected_rate`](super::planning::Plan::expected_rate) says by how much.
+    ///
     /// # Errors
-    /// [`Error::InvalidSpec`] unless the kind takes a budget and `0 < rate < 1` can be had for 100 bits per key.
+    /// [`Error::InvalidSpec`] unless the kind takes a budget and `0 < rate < 1` can be had for 100 bits per key; it names the
+    /// lowest rate that can.
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
-        let invalid = || Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason: EXPECTED };
-        // A rate of 0 or less is had for no number of bits.
-        if rate >= 1.0 || rate.is_nan() {
-            return Err(invalid());
+        let invalid = |reason| Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason };
+        // NaN fails both comparisons.
+        if !(rate > 0.0 && rate < 1.0 && kind.takes_budget()) {
+            return Err(invalid(EXPECTED));
         }
-        let millibits =
-            math::least_millibits(rate, MILLIBITS, |millibits| rate_of_many(kind, millibits)).ok_or_else(invalid)?;
+        let millibits = math::least_millibits(rate, MILLIBITS, |millibits| rate_of_many(kind, millibits));
+        let millibits = millibits.ok_or_else(|| invalid(lowest_rate(kind)))?;
         Ok(Self { kind, millibits, rate: Some(rate), compact: false })
+    }
+
+    /// Refuses a rate that a filter of so many keys cannot have, whatever its size.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`].
+    pub(super) fn check_keys(&self, num_keys: u64) -> Result<()> {
+        if self.rate.is_none_or(|rate| math::equal_hash(num_keys) <= rate) {
+            return Ok(());
+        }
+        let reason = super::planning::EQUAL_HASHES;
+        Err(Error::InvalidSpec { spec: format!("{self} for {num_keys} keys"), reason })
     }
 
     /// The same filter in the least space that its kind knows, at the price of a slower build and slightly slower queries.
@@ -117,9 +134,12 @@ impl FilterSpec {
         self.rate
     }
 
-    /// The same budget for another kind.
+    /// The same budget for another kind, or for a standard Bloom filter where that kind has not the rate.
     pub(super) fn instead(self, kind: FilterKind) -> Self {
-        let by_rate = self.rate.and_then(|rate| Self::false_positive_rate(kind, rate).ok());
+        // A standard Bloom filter has any rate that another kind has.
+        let of_rate =
+            |rate| [kind, FilterKind::Bloom].into_iter().find_map(|kind| Self::false_positive_rate(kind, rate).ok());
+        let by_rate = self.rate.and_then(of_rate);
         by_rate.unwrap_or(Self { kind, compact: false, ..self })
     }
 
@@ -131,10 +151,41 @@ impl FilterSpec {
 
     /// The false-positive rate to expect of such a filter of many keys, by the exact formula of its kind.
     ///
-    /// A small filter has a slightly lower one, as its size is rounded up.
+    /// A small filter may have a lower one, as its size is rounded up, and a Bloom filter of a few keys and many bits a
+    /// higher one. [`Plan::expected_rate`](super::planning::Plan::expected_rate) is that of a number of keys.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate_of_many(self.kind, self.millibits)
+    }
+}
+
+/// Why a kind has not every rate, and what to use in its place. A test compares the rates with the formulas.
+fn lowest_rate(kind: FilterKind) -> &'static str {
+    match kind {
+        FilterKind::Empty | FilterKind::Full => EXPECTED,
+        FilterKind::Bloom => {
+            "the lowest rate of bloom is 2.8e-11: of 512 million keys with hashes of 64 bits, so many absent keys have the \
+             hash of a present one; use a higher rate"
+        }
+        FilterKind::BlockedBloom => {
+            "the lowest rate of blocked-bloom is 1.5e-9, at 100 bits per key: of each key in a line, one absent key in 2^32 \
+             has the bits; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)"
+        }
+        FilterKind::SplitBlock => {
+            "the lowest rate of split-block is 1.3e-7, at 100 bits per key: a key has 8 bits in a block, no more; use \
+             bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)"
+        }
+        FilterKind::SplitBlock512 => {
+            "the lowest rate of split-block-512 is 2.7e-8, at 100 bits per key: a key has 8 bits in a block, no more; use \
+             bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)"
+        }
+        FilterKind::Ribbon | FilterKind::BumpedRibbon => {
+            "the lowest rate of a ribbon is 2.4e-10, that of 32 columns; use bloom (2.8e-11 at the lowest)"
+        }
+        FilterKind::BinaryFuse => {
+            "the lowest rate of binary-fuse is 1.6e-5, that of fingerprints of 16 bits; use bumped-ribbon (2.4e-10 at the \
+             lowest) or bloom (2.8e-11)"
+        }
     }
 }
 
@@ -144,7 +195,9 @@ fn rate_of_many(kind: FilterKind, millibits: u32) -> f64 {
     match kind {
         FilterKind::Bloom => {
             let bits = KEYS / 1000 * u64::from(millibits);
-            math::bloom_rate(KEYS, bits, math::bloom_probes(millibits.into()))
+            // Of the other kinds, what equal hashes add is less than they let through anyway, and whole columns and
+            // fingerprints are to have whole powers of two.
+            math::with_equal_hashes(math::bloom_rate(KEYS, bits, math::bloom_probes(millibits.into())), KEYS)
         }
         FilterKind::BlockedBloom => {
             let lines = KEYS / 1000 * u64::from(millibits) / math::LINE_BITS;
@@ -190,8 +243,12 @@ impl FromStr for FilterSpec {
 
     fn from_str(text: &str) -> Result<Self> {
         let invalid = || Error::InvalidSpec { spec: text.to_owned(), reason: EXPECTED };
+        let named = |error| match error {
+            Error::InvalidSpec { reason, .. } => Error::InvalidSpec { spec: text.to_owned(), reason },
+            other => other,
+        };
         if let Some(usual) = text.strip_suffix(":compact") {
-            return usual.parse::<Self>().and_then(Self::compact).map_err(|_| invalid());
+            return usual.parse::<Self>().and_then(Self::compact).map_err(named);
         }
         if text == FilterKind::Full.name() {
             return Ok(Self::FULL);
@@ -202,7 +259,7 @@ impl FromStr for FilterSpec {
             Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid())?),
             None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid())?),
         };
-        spec.map_err(|_| invalid())
+        spec.map_err(named)
     }
 }
 
@@ -269,6 +326,21 @@ mod tests {
     }
 
     #[test]
+    fn refusals_name_the_lowest_rate_of_the_kind() {
+        for kind in FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget()) {
+            let Err(Error::InvalidSpec { reason, .. }) = FilterSpec::false_positive_rate(kind, 1e-20) else {
+                panic!("{kind}: 1e-20")
+            };
+            let named = reason.split_once(" is ").unwrap().1;
+            let named: f64 = named.split([',', ':']).next().unwrap().parse().unwrap();
+            let lowest = rate_of_many(kind, *MILLIBITS.end());
+            // Rounded up to two digits, so that it can be had.
+            assert!(named >= lowest && named < lowest * 1.1, "{kind}: {named:e} named, {lowest:e}");
+            assert!(FilterSpec::false_positive_rate(kind, named).is_ok(), "{kind}: {named:e}");
+        }
+    }
+
+    #[test]
     fn every_kind_tells_the_rate_to_expect_of_its_budget() {
         for (text, rate) in [
             ("bloom:10", 8.194e-3),
@@ -320,6 +392,7 @@ mod tests {
         let instead = |text: &str| text.parse::<FilterSpec>().unwrap().instead(FilterKind::BlockedBloom).to_string();
         assert_eq!(instead("bumped-ribbon:12.5:compact"), "blocked-bloom:12.5");
         assert_eq!(instead("ribbon:fpr=0.003"), "blocked-bloom:fpr=0.003");
+        assert_eq!(instead("ribbon:fpr=0.000000001"), "bloom:fpr=0.000000001");
     }
 
     #[test]

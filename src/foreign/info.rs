@@ -77,14 +77,18 @@ impl FilterInfo {
         }
         let fill = set / (num_blocks * lane_bits * f64::from(lanes)).max(1.0);
         let share_of_key = -(f64::from(of_lane) * (-1.0 / lane_bits).ln_1p()).exp_m1();
+        let keys = num_blocks * -(-fill).ln_1p() / share_of_key;
+        let of_bits = rate / num_blocks.max(1.0);
+        // Bits follow from 32 bits of the hash, beside those that choose the block: who has those of a key in its block passes.
+        let of_equal_hashes = (keys / num_blocks.max(1.0) * (-32f64).exp2()).min(1.0);
         Self {
             payload_len_bytes: payload.len() as u64,
             probes: Some(probes),
             blocks: Some((payload.len() / block_len.max(1)) as u64),
             block_len_bytes: Some(block_len as u64),
             fill: Some(fill),
-            estimated_keys: Some(num_blocks * -(-fill).ln_1p() / share_of_key),
-            ..Self::constant(kind, len, rate / num_blocks.max(1.0))
+            estimated_keys: Some(keys),
+            ..Self::constant(kind, len, of_bits + (1.0 - of_bits) * of_equal_hashes)
         }
     }
 }

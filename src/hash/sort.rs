@@ -43,12 +43,18 @@ impl Scratch {
         self.sort(high, equal_bits + 1);
     }
 
-    /// Sorts hashes by the bits that follow, into one to two buckets a hash; `false` if a bucket has too many.
+    /// Sorts hashes by the bits that follow, into one to two buckets a hash; `false` if a bucket has too many, or
+    /// there is no memory for them.
     fn sort_by_buckets(&mut self, hashes: &mut [KeyHash], equal_bits: u32) -> bool {
         let bits = hashes.len().ilog2() + 1;
         #[expect(clippy::cast_possible_truncation, reason = "at most 16 bits")]
         let bucket = |hash: KeyHash| ((hash.raw() << equal_bits) >> (u64::BITS - bits)) as usize;
+        // Without memory for it, hashes are sorted in place.
         self.next.clear();
+        let more = hashes.len().saturating_sub(self.bucketed.len());
+        if self.next.try_reserve(1 << bits).is_err() || self.bucketed.try_reserve(more).is_err() {
+            return false;
+        }
         self.next.resize(1 << bits, 0);
         for &hash in &*hashes {
             if let Some(count) = self.next.get_mut(bucket(hash)) {

@@ -114,10 +114,11 @@ impl Bloom {
         self.words().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// The share of absent keys that is answered "maybe", as full as the filter is now: `(ones / bits)^probes`.
+    /// The share of absent keys that is answered "maybe", as full as the filter is now: `(ones / bits)^probes`, and
+    /// one key in 2^64 for each that was added, as keys have hashes of 64 bits.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
-        (self.count_ones() as f64 / self.shape.cells as f64).powi(self.shape.probes.cast_signed())
+        self.shape.rate_of(self.count_ones())
     }
 
     /// The number of distinct keys that most likely set the bits that are set: `-(m/k) ln(1 - ones/m)`

@@ -19,9 +19,12 @@ mod mutable;
 pub use mutable::MutableBloomier;
 
 use super::Membership;
+use crate::bits::{NoMemory, try_push};
 use crate::error::{Error, Result};
 use crate::filter::{MAX_RETRIEVED_BITS, Retrieval};
 use crate::hash::{HashSeed, KeyHash};
+
+const WHAT: &str = "a Bloomier filter";
 
 /// Makes a key's fingerprint of its hash; odd, the 40th output of the generator that [`crate::filter::bloom`] names.
 const FINGERPRINT: u64 = 0xe2d3_d19e_fb49_25bb;
@@ -61,7 +64,8 @@ impl Bloomier {
         let columns = widths.column_groups().map(|(first, width)| {
             let part = |hash: KeyHash, value: u64| low_bits(widths.word(hash, value) >> first, width);
             Retrieval::new(width, entries.iter().map(|&(hash, value)| (hash, part(hash, value))))
-                .ok_or(Error::TooLarge { what: "a Bloomier filter" })
+                .map_err(NoMemory::of(WHAT))?
+                .ok_or(Error::TooLarge { what: WHAT })
         });
         let columns = columns.collect::<Result<_>>()?;
         Ok(Self { columns, widths, len: entries.len() as u64, seed })
@@ -183,7 +187,7 @@ fn hashed<K: AsRef<[u8]>>(
     let mut found = Vec::new();
     for (key, value) in entries {
         widths.check(value)?;
-        found.push((KeyHash::of(key.as_ref(), seed), value));
+        try_push(&mut found, (KeyHash::of(key.as_ref(), seed), value)).map_err(NoMemory::of(WHAT))?;
     }
     found.sort_unstable();
     found.dedup();

@@ -95,6 +95,5 @@ pub(super) fn bloom_of(shape: Shape, counts: impl Iterator<Item = u64>, seed: Ha
 
 /// The share of absent keys that is answered "maybe" where so many of the cells are not zero.
 pub(super) fn rate_of(counts: impl Iterator<Item = u64>, shape: Shape) -> f64 {
-    let used = counts.filter(|&count| count > 0).count();
-    (used as f64 / shape.cells as f64).powi(shape.probes.cast_signed())
+    shape.rate_of(counts.filter(|&count| count > 0).count() as u64)
 }

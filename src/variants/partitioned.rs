@@ -13,10 +13,10 @@
 //! * Numbers: rate `(1 - (1 - k/m)^n)^k`, exactly, as bits of different slices are independent.
 
 use super::Membership;
-use super::shape::{check_capacity, check_rate};
+use super::shape::check_rate_of;
 use crate::bits::PackedArray;
 use crate::error::{Error, Result};
-use crate::filter::{bloom, planning};
+use crate::filter::{bloom, math, planning};
 use crate::hash::{HashSeed, KeyHash, reduce};
 
 /// Most slices: a hash has no more to say.
@@ -39,8 +39,7 @@ impl Partitioned {
     /// # Errors
     /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
-        check_capacity(capacity)?;
-        check_rate(false_positive_rate)?;
+        check_rate_of(capacity, false_positive_rate)?;
         let (_, slices, slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
         Self::with_shape(slice_bits, slices, seed)
     }
@@ -101,7 +100,8 @@ impl Partitioned {
     /// the slices are, which is largest when all are alike.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
-        (self.ones as f64 / self.bits.len() as f64).powi(self.slices.cast_signed())
+        let by_chance = (self.ones as f64 / self.bits.len() as f64).powi(self.slices.cast_signed());
+        math::with_equal_hashes(by_chance, math::whole_keys(self.ones, self.bits.len(), self.slices))
     }
 }
 

@@ -18,7 +18,7 @@
 //!   takes 1.5 to 1.7 times the bits of a `Bloom` of a known number of keys when its last stage is full, and 3.3 to 4.5 times
 //!   when that has just been opened.
 
-use super::shape::{check_capacity, check_rate};
+use super::shape::check_rate_of;
 use super::{Membership, Partitioned};
 use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash};
@@ -58,8 +58,7 @@ impl Scalable {
     /// [`Error::InvalidArgument`] unless there is a key, `0 < rate < 1` and the growth is within its bounds;
     /// [`Error::TooLarge`].
     pub fn with_rate(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
-        check_capacity(initial_capacity)?;
-        check_rate(false_positive_rate)?;
+        check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;
         if !((1..=1024).contains(&factor) && tightening > 0.0 && tightening < 1.0) {
             let reason = format!(
@@ -139,7 +138,8 @@ impl Scalable {
         self.stages.iter().map(Partitioned::num_slices)
     }
 
-    /// What [`expected_rate`](Self::expected_rate) never exceeds: the rate that was asked for.
+    /// What [`expected_rate`](Self::expected_rate) does not exceed: the rate that was asked for. No number of stages keeps it
+    /// with more than `rate * 2^64` keys, since their hashes have 64 bits.
     #[must_use]
     pub fn rate_bound(&self) -> f64 {
         self.first_rate / (1.0 - self.growth.tightening)

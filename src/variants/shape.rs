@@ -35,8 +35,7 @@ impl Shape {
     /// # Errors
     /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
-        check_capacity(capacity)?;
-        check_rate(rate)?;
+        check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
         let (least, probes) = all.min_by(|a, b| a.0.total_cmp(&b.0)).ok_or(TOO_LARGE)?;
         // Beyond 2^60 bits there is no machine.
@@ -45,10 +44,17 @@ impl Shape {
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 < least < 2^60")]
         let mut shape = Self::new(least.ceil() as u64, probes)?;
-        while math::bloom_rate(capacity, shape.cells, probes) > rate {
+        while math::with_equal_hashes(math::bloom_rate(capacity, shape.cells, probes), capacity) > rate {
             shape = Self::new(shape.cells + shape.cells / 4_096 + 1, probes)?;
         }
         Ok(shape)
+    }
+
+    /// The share of absent keys that is answered "maybe" where so many cells are not zero: those whose cells are among them
+    /// by chance, and those with the 64-bit hash of a key.
+    pub(super) fn rate_of(self, used: u64) -> f64 {
+        let by_chance = (used as f64 / self.cells as f64).powi(self.probes.cast_signed());
+        math::with_equal_hashes(by_chance, math::whole_keys(used, self.cells, self.probes))
     }
 
     /// The cells of a key, each once: a key that meets a cell twice would otherwise count twice in it.
@@ -88,6 +94,20 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
     Err(Error::InvalidArgument { what: "false-positive rate", reason })
 }
 
+/// # Errors
+/// [`Error::InvalidArgument`] unless there is a key and so many keys can have the rate: with hashes of 64 bits, one absent
+/// key in `2^64 / capacity` has the hash of a present one. Half of the rate at least is left to the size of the filter.
+pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
+    check_capacity(capacity)?;
+    check_rate(rate)?;
+    let lowest = 2.0 * math::equal_hash(capacity);
+    if rate >= lowest {
+        return Ok(());
+    }
+    let reason = format!("{lowest:e} or more wanted, of {capacity} keys with hashes of 64 bits, {rate:e} given");
+    Err(Error::InvalidArgument { what: "false-positive rate", reason })
+}
+
 /// The distinct cells of a key.
 pub(super) struct Places {
     cells: [u64; math::MAX_BLOOM_PROBES as usize],
@@ -111,7 +131,7 @@ mod tests {
         for capacity in [1, 10, 1_000, 1_000_000] {
             for rate in [0.9, 0.5, 0.1, 0.01, 1e-4, 1e-9, 1e-12] {
                 let shape = Shape::for_rate(capacity, rate).unwrap();
-                let reached = math::bloom_rate(capacity, shape.cells, shape.probes);
+                let reached = math::with_equal_hashes(math::bloom_rate(capacity, shape.cells, shape.probes), capacity);
                 assert!(reached <= rate, "{capacity} keys at {rate}: {shape:?} reaches {reached}");
                 // A filter of one probe more or less, or a little smaller, would not do in a large filter.
                 if capacity >= 1_000 {

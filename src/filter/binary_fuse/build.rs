@@ -10,6 +10,7 @@
 //! time, then a little space.
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
+use crate::bits::NoMemory;
 use crate::codec::u16_bytes;
 use crate::filter::{arch, zeros};
 use crate::hash::KeyHash;
@@ -78,21 +79,22 @@ pub(super) fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Ge
 }
 
 /// The filter of distinct sorted `hashes`, at least one; `None` if no seed did, or there are 2^32 slots or more.
-pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Option<(Geometry, Vec<u8>)> {
+pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry, Vec<u8>)>, NoMemory> {
     let mut peeling = Peeling::default();
     for geometry in geometries(width, hashes.len() as u64) {
-        let len_bytes = usize::try_from(geometry.slots().checked_mul(u64::from(geometry.bits()))?.div_ceil(8)).ok()?;
-        if peeling.peel(&geometry, hashes)? {
-            let mut payload = zeros(len_bytes);
+        let Ok(slots) = u32::try_from(geometry.slots()) else { return Ok(None) };
+        if peeling.peel(&geometry, hashes, slots)? {
+            let len_bytes = (u64::from(slots) * u64::from(geometry.bits())).div_ceil(8);
+            let mut payload = zeros(usize::try_from(len_bytes).map_err(|_| NoMemory)?)?;
             match width {
                 Width::Eight => peeling.assign::<8>(&geometry, hashes.len(), &mut payload),
                 Width::Twelve => peeling.assign::<12>(&geometry, hashes.len(), &mut payload),
                 Width::Sixteen => peeling.assign::<16>(&geometry, hashes.len(), &mut payload),
             }
-            return Some((geometry, payload));
+            return Ok(Some((geometry, payload)));
         }
     }
-    None
+    Ok(None)
 }
 
 /// The most keys that a slot may have, one less than a power of two. More come of hashes that crowd, with which another
@@ -120,16 +122,17 @@ struct Peeling {
 }
 
 impl Peeling {
-    /// Takes all keys away; `Some(false)` if some are left, `None` if there are too many slots.
-    fn peel(&mut self, geometry: &Geometry, hashes: &[KeyHash]) -> Option<bool> {
-        let slots = index(u32::try_from(geometry.slots()).ok()?.into());
+    /// Takes all keys away from the `slots` slots; `false` if some are left.
+    fn peel(&mut self, geometry: &Geometry, hashes: &[KeyHash], slots: u32) -> Result<bool, NoMemory> {
+        let slots = index(slots.into());
         self.hashes.clear();
-        self.hashes.reserve_exact(slots);
+        self.hashes.try_reserve_exact(slots)?;
         self.counts.clear();
-        self.counts.reserve_exact(slots);
-        // Zeros of the system's, in place of zeros written now over what is written again later.
-        self.order = vec![0; slots + ROOM];
-        Some(self.count(geometry, hashes) && self.take_all(geometry) == hashes.len())
+        self.counts.try_reserve_exact(slots)?;
+        self.order.clear();
+        self.order.try_reserve_exact(slots + ROOM)?;
+        self.order.resize(slots + ROOM, 0);
+        Ok(self.count(geometry, hashes) && self.take_all(geometry) == hashes.len())
     }
 
     /// Enters all keys in their slots; `false` if a slot has more than [`MAX_COUNT`].

@@ -13,6 +13,7 @@
 use super::hashes::{coefficients, fingerprint};
 use super::layer::Starts;
 use super::{BUCKET_STARTS, THRESHOLDS};
+use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
 
 /// The least slots of a lane.
@@ -52,14 +53,15 @@ pub(super) struct Rows(pub(super) Vec<Row>);
 
 impl Rows {
     /// So many free rows.
-    pub(super) fn reset(&mut self, slots: usize) {
+    pub(super) fn reset(&mut self, slots: usize) -> Result<(), NoMemory> {
         self.0.clear();
         if self.0.capacity() < slots {
             // Neither twice as many as are needed, nor the old ones beside the new.
             self.0 = Vec::new();
-            self.0.reserve_exact(slots);
+            self.0.try_reserve_exact(slots)?;
         }
         self.0.resize(slots, Row::default());
+        Ok(())
     }
 
     /// Places equations below row `limit`, or finds that they follow from others, [`IN_FLIGHT`] of them at a time; `false` at
@@ -169,12 +171,12 @@ impl Moving {
 
 /// The bucket numbers at which the lanes of a layer begin, the number of all buckets, and how many lanes make a shard:
 /// `lanes`, or one where they would be too short. With `None`, the whole layer is a lane.
-pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: Option<usize>) -> (Vec<usize>, usize) {
+pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: Option<usize>) -> Result<(Vec<usize>, usize), NoMemory> {
     let buckets = starts.buckets();
-    let Some(lanes) = lanes else { return (vec![0, buckets], 1) };
+    let Some(lanes) = lanes else { return Ok((vec![0, buckets], 1)) };
     let in_shard = if slots < lanes * MIN_LANE_SLOTS { 1 } else { lanes };
     let lanes = in_shard * slots.div_ceil(SHARD_SLOTS);
-    ((0..=lanes).map(|lane| buckets * lane / lanes).collect(), in_shard)
+    Ok((try_collect((0..lanes + 1).map(|lane| buckets * lane / lanes))?, in_shard))
 }
 
 /// What banding reads.
@@ -241,8 +243,7 @@ pub(super) struct Lane {
 impl Lane {
     /// Work on `buckets` with rows from slot `base` up to slot `limit`.
     pub(super) fn new(buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
-        let bumps = Vec::with_capacity(buckets.len());
-        Self { buckets, base, limit: limit - base, is_relieved: false, bumps, bumped: Vec::new() }
+        Self { buckets, base, limit: limit - base, is_relieved: false, bumps: Vec::new(), bumped: Vec::new() }
     }
 
     /// The same, with room in its first bucket for what the lane before pushes over. Without it the last buckets of that
@@ -256,7 +257,8 @@ impl Lane {
     }
 
     /// Places or bumps all keys of the lane.
-    pub(super) fn run(&mut self, keys: Keys<'_>, rows: &mut Rows) {
+    pub(super) fn run(&mut self, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
+        self.bumps.try_reserve_exact(self.buckets.len())?;
         let mut behind = keys.first_of((self.buckets.start * BUCKET_STARTS) as u64);
         let mut placed = Vec::new();
         for bucket in self.buckets.clone() {
@@ -269,7 +271,7 @@ impl Lane {
             let mut classes = [class_1..behind, class_2..class_1, first..class_2];
             let mut bits = 3;
             if self.is_relieved && bucket == self.buckets.start {
-                self.bumped.push(first..class_1);
+                try_push(&mut self.bumped, first..class_1)?;
                 first = class_1;
                 classes = [class_1..behind, first..first, first..first];
                 bits = 1;
@@ -277,15 +279,18 @@ impl Lane {
             for (class, range) in (0..).zip(classes) {
                 let equations = range.clone().rev().map(|key| keys.equation(key, self.base));
                 placed.clear();
+                // Each equation takes a row at most.
+                placed.try_reserve(range.len())?;
                 if !rows.insert_all(equations, self.limit, |row| placed.push(row)) {
                     rows.free(&placed);
-                    self.bumped.push(first..range.end);
+                    try_push(&mut self.bumped, first..range.end)?;
                     bits = class;
                     break;
                 }
             }
             self.bumps.push(bits);
         }
+        Ok(())
     }
 }
 
@@ -332,7 +337,7 @@ mod tests {
             (140_000, Some(2), (7, 2)),
         ] {
             let starts = Starts::new(slots);
-            let (bounds, in_shard) = lane_bounds(starts, slots, lanes);
+            let (bounds, in_shard) = lane_bounds(starts, slots, lanes).unwrap();
             assert_eq!((bounds.len(), in_shard), wanted, "{slots} slots, {lanes:?}");
             assert_eq!(
                 (bounds.first(), bounds.last()),

@@ -1,6 +1,8 @@
 //! Building: how many columns and slots, layer after layer, shard after shard.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, tail_of};
 use super::hashes::{remix, unremix};
@@ -9,8 +11,8 @@ use super::read::{Geometry, Layer};
 use super::small::{Small, wanted_sums};
 use super::solve::{State, solve_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
+use crate::bits::{NoMemory, try_collect, try_zeros};
 use crate::codec::put_varint;
-use crate::error::Result;
 use crate::filter::{self, Effort, FilterKind, FilterSpec, Shape, math};
 use crate::hash::KeyHash;
 
@@ -60,7 +62,11 @@ const MAX_SPARE: usize = 255;
 ///
 /// # Errors
 /// [`Error::InvalidSpec`] when the payload would not fit in memory.
-pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+pub(in crate::filter) fn encode(
+    spec: FilterSpec,
+    hashes: &mut [KeyHash],
+    effort: Effort,
+) -> crate::Result<(Shape, Vec<u8>)> {
     let columns = choose_columns(&spec, hashes.len());
     let keys = hashes.len();
     let mut layered = |density| layered(columns, density, hashes, effort.threads);
@@ -69,11 +75,14 @@ pub(in crate::filter) fn encode(spec: FilterSpec, hashes: &mut [KeyHash], effort
         _ if keys < NEAR_BORDER_KEYS => smallest(columns, hashes),
         _ => layered(density(&spec, keys)),
     };
-    built.map_or_else(|| instead(spec, hashes, effort), |Built { shape, payload, .. }| Ok((shape, payload)))
+    match built.map_err(|_| filter::no_memory(spec))? {
+        Some(Built { shape, payload, .. }) => Ok((shape, payload)),
+        None => instead(spec, hashes, effort),
+    }
 }
 
 /// For hashes that no seed tells apart: chosen ones, or not hashes at all.
-pub(super) fn instead(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+pub(super) fn instead(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> crate::Result<(Shape, Vec<u8>)> {
     hashes.sort_unstable();
     filter::encode(spec.instead(FilterKind::BlockedBloom), hashes, effort)
 }
@@ -121,14 +130,19 @@ pub(super) fn first_spare(keys: usize) -> usize {
 }
 
 /// A system that has a solution, and its groups of columns.
-fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option<(Small, Vec<Vec<u8>>)> {
+fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Tried<(Small, Vec<Vec<u8>>)> {
     let spares = (first_spare(hashes.len())..=MAX_SPARE).step_by(1 + hashes.len() / 400);
-    spares.flat_map(|spare| (0..SEEDS).map(move |seed| (spare, seed))).find_map(|(spare, seed)| {
+    for (spare, seed) in spares.flat_map(|spare| (0..SEEDS).map(move |seed| (spare, seed))) {
         let small = Small::new(hashes.len() + spare, seed, columns);
-        let groups = small.solve(columns, hashes, rows)?;
-        Some((small, groups))
-    })
+        if let Some(groups) = small.solve(columns, hashes, rows)? {
+            return Ok(Some((small, groups)));
+        }
+    }
+    Ok(None)
 }
+
+/// `None` where there is no solution.
+type Tried<T> = std::result::Result<Option<T>, NoMemory>;
 
 /// A finished filter.
 struct Built {
@@ -147,41 +161,45 @@ impl Built {
 }
 
 /// The smallest of a few filters of layers and, where that may be smaller still, one of a single system.
-fn smallest(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
+fn smallest(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
     let keys = hashes.len();
     let least_single = Small::new(keys + first_spare(keys), 0, columns);
     let least_len = (0..columns.groups()).map(|group| least_single.len_bytes(columns, group)).sum();
     let beats_single = |found: &Built| keys > MAX_SINGLE_KEYS || found.len_bytes() <= least_len;
     let mut best: Option<Built> = None;
     for more in BLOCKS_MORE.iter().take(if keys <= ONE_TRY_KEYS { 1 } else { BLOCKS_MORE.len() }) {
-        let slots = (keys * NEAR_BORDER_PER_MILLE).checked_add_signed(1_000 * more * BLOCK_SLOTS.cast_signed())?;
+        let slots = (keys * NEAR_BORDER_PER_MILLE).saturating_add_signed(1_000 * more * BLOCK_SLOTS.cast_signed());
         let density = Density { slots_per_mille: (slots / keys) as u128, lanes: None };
         // Few enough for copies; a try leaves them in another order.
-        let found = layered(columns, density, &mut hashes.to_vec(), NonZeroUsize::MIN);
+        let found = layered(columns, density, &mut try_collect(hashes.iter().copied())?, NonZeroUsize::MIN)?;
         let is_enough = |found: &Built| found.slots <= keys + keys / KEYS_A_SPARE_SLOT && beats_single(found);
         let done = found.as_ref().is_some_and(is_enough);
         best = best.into_iter().chain(found).min_by_key(Built::len_bytes);
         if done {
-            return best;
+            return Ok(best);
         }
     }
     if best.as_ref().is_some_and(beats_single) {
-        return best;
+        return Ok(best);
     }
-    best.into_iter().chain(single(columns, hashes)).min_by_key(Built::len_bytes)
+    Ok(best.into_iter().chain(single(columns, hashes)?).min_by_key(Built::len_bytes))
 }
 
 /// A filter of one system.
-fn single(columns: Columns, hashes: &[KeyHash]) -> Option<Built> {
-    let (small, groups) = solve_single(columns, hashes, &mut Rows::default())?;
-    let spare = u8::try_from(small.slots - hashes.len()).ok()?;
+fn single(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
+    let Some((small, groups)) = solve_single(columns, hashes, &mut Rows::default())? else { return Ok(None) };
+    let Ok(spare) = u8::try_from(small.slots - hashes.len()) else { return Ok(None) };
     let params = [columns.param(), small.seed, spare];
     let shape = Shape { kind: FilterKind::BumpedRibbon, params, layers: Vec::new() };
-    Some(Built { shape, payload: groups.concat(), slots: small.slots })
+    let len = groups.iter().map(Vec::len).sum();
+    let mut payload = Vec::new();
+    payload.try_reserve_exact(len + filter::room_behind(len))?;
+    groups.iter().for_each(|group| payload.extend_from_slice(group));
+    Ok(Some(Built { shape, payload, slots: small.slots }))
 }
 
 /// A filter of layers. Leaves the hashes in another order.
-fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: NonZeroUsize) -> Option<Built> {
+fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: NonZeroUsize) -> Tried<Built> {
     let mut bumped = Vec::new();
     let built = build_layers((columns, density), hashes, threads, &mut bumped);
     // The bumped keys of each layer lie among those of the one before.
@@ -200,7 +218,7 @@ fn build_layers(
     hashes: &mut [KeyHash],
     threads: NonZeroUsize,
     bumped: &mut Vec<usize>,
-) -> Option<Built> {
+) -> Tried<Built> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
     // There are fewer slots than keys, and no more to do at once than there are shards.
@@ -208,23 +226,27 @@ fn build_layers(
     let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
     let mut from = 0;
     while layers.is_empty() || hashes.len() - from > MAX_SINGLE_KEYS {
-        (layers.len() != super::read::MAX_LAYERS).then_some(())?;
-        let left = hashes.get_mut(from..)?;
-        from += build_layer((columns, density), left, &mut scratch, &mut layers, &mut built);
+        if layers.len() == super::read::MAX_LAYERS {
+            return Ok(None);
+        }
+        let left = hashes.get_mut(from..).unwrap_or_default();
+        from += build_layer((columns, density), left, &mut scratch, &mut layers, &mut built)?;
         bumped.push(from);
     }
-    let next = hashes.get(from..)?;
-    let rows = scratch.first_mut()?;
-    let last = if next.is_empty() { None } else { Some(solve_single(columns, next, rows)?) };
+    let (next, mut rows) = (hashes.get(from..).unwrap_or_default(), scratch.pop().unwrap_or_default());
+    let last = if next.is_empty() { None } else { solve_single(columns, next, &mut rows)? };
+    if last.is_none() && !next.is_empty() {
+        return Ok(None);
+    }
     let [low, high] = [(columns.fewer_share & 0xff) as u8, (columns.fewer_share >> 8) as u8];
     let record = record(&layers, last.as_ref().map(|(small, _)| small));
     let (small, last_groups) = last.map_or((None, Vec::new()), |(small, groups)| (Some(small), groups));
     let in_layers: usize = layers.iter().map(|layer| layer.blocks.count * BLOCK_SLOTS).sum();
     let slots = in_layers + small.as_ref().map_or(0, |small| small.slots);
-    let geometry = Geometry::lay_out(columns, layers, small)?;
+    let geometry = Geometry::lay_out(columns, layers, small).ok_or(NoMemory)?;
     let payload = assemble(&geometry, built, &last_groups)?;
     let shape = Shape { kind: FilterKind::BumpedRibbon, params: [columns.param(), low, high], layers: record };
-    Some(Built { shape, payload, slots })
+    Ok(payload.map(|payload| Built { shape, payload, slots }))
 }
 
 /// Blocks of each layer, a zero, and the slots and the seed of the last system, if there is one.
@@ -248,7 +270,16 @@ struct BuiltLayer {
 
 /// Puts the parts of a payload in their places. The first layer, by far the largest, stays in its memory: its groups are
 /// moved apart, the last one first.
-fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -> Option<Vec<u8>> {
+fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -> Tried<Vec<u8>> {
+    let mut payload = built.first_mut().map(|first| std::mem::take(&mut first.groups)).unwrap_or_default();
+    payload.try_reserve_exact(geometry.payload_len.saturating_sub(payload.len()))?;
+    payload.resize(geometry.payload_len, 0);
+    Ok(put_all(geometry, &mut payload, &built, last).map(|()| payload))
+}
+
+/// The same within the memory of the payload, which begins with the groups of the first layer; `None` where they are not of
+/// this geometry.
+fn put_all(geometry: &Geometry, payload: &mut [u8], built: &[BuiltLayer], last: &[Vec<u8>]) -> Option<()> {
     let columns = geometry.columns;
     // Of each group, where it lies among the groups of its layer, how long it is, and its place in the payload.
     let moves = |layer: &Layer| {
@@ -260,9 +291,6 @@ fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -
         });
         all.collect::<Vec<_>>()
     };
-    let mut payload = std::mem::take(&mut built.first_mut()?.groups);
-    payload.reserve_exact(geometry.payload_len.saturating_sub(payload.len()));
-    payload.resize(geometry.payload_len, 0);
     for (from, len, to) in moves(geometry.layers.first()?).into_iter().rev() {
         payload.copy_within(from..from + len, to);
     }
@@ -270,7 +298,7 @@ fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -
         payload.get_mut(to..to + bytes.len())?.copy_from_slice(bytes);
         Some(())
     };
-    for (layer, built) in geometry.layers.iter().zip(&built) {
+    for (layer, built) in geometry.layers.iter().zip(built) {
         put(layer.asked.bumps, &built.bumps)?;
         for (from, len, to) in moves(layer) {
             // Of the first layer there is nothing left to put.
@@ -280,11 +308,11 @@ fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -
     for (group, bytes) in last.iter().enumerate() {
         put(*geometry.last.as_ref()?.groups.get(group)?, bytes)?;
     }
-    Some(payload)
+    Some(())
 }
 
 /// Memory for the groups of a layer of `keys` keys; for the first layer with room for the others and the rest of a block.
-fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool) -> Vec<u8> {
+fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool) -> Result<Vec<u8>, NoMemory> {
     let len_of = |blocks: Blocks| (0..columns.groups()).map(|group| blocks.len_bytes(columns, group)).sum::<usize>();
     let len = len_of(layer.blocks);
     let mut capacity = len;
@@ -294,9 +322,10 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
         capacity = len.max(len_of(all) + bumps_len_bytes(keys / BUCKET_STARTS) + 64);
         capacity += filter::room_behind(capacity);
     }
-    let mut groups = vec![0; capacity];
-    groups.truncate(len);
-    groups
+    let mut groups = Vec::new();
+    groups.try_reserve_exact(capacity)?;
+    groups.resize(len, 0);
+    Ok(groups)
 }
 
 /// Builds one layer and moves the bumped keys behind the others, under their hashes for the next layer, sorted; gives their
@@ -308,23 +337,23 @@ fn build_layer(
     scratch: &mut [Rows],
     layers: &mut Vec<Layer>,
     built: &mut Vec<BuiltLayer>,
-) -> usize {
+) -> Result<usize, NoMemory> {
     let blocks = (hashes.len() as u128 * density.slots_per_mille / 1000).div_ceil(BLOCK_SLOTS as u128) as usize;
     let layer = Layer::new(blocks, columns);
     let slots = blocks * BLOCK_SLOTS;
     let starts = layer.asked.starts;
-    let (bounds, in_shard) = lane_bounds(starts, slots, density.lanes);
-    let mut bumps = vec![0; bumps_len_bytes(starts.buckets())];
-    let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty()));
-    let shards: Vec<&[usize]> = bounds.windows(in_shard + 1).step_by(in_shard).collect();
+    let (bounds, in_shard) = lane_bounds(starts, slots, density.lanes)?;
+    let mut bumps: Vec<u8> = try_zeros(bumps_len_bytes(starts.buckets()))?;
+    let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty())?)?;
+    let shards: Vec<&[usize]> = try_collect(bounds.windows(in_shard + 1).step_by(in_shard))?;
     // Keys of shards that are not done yet, and behind those the keys that are not bumped.
     let (mut left, mut kept) = (hashes.len(), hashes.len());
     for bounds in shards.rchunks(scratch.len()) {
         let keys = Keys { starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
         let shards: Vec<Shard<'_>> = bounds.iter().map(|bounds| Shard::new(keys, bounds, slots)).collect();
-        let mut lanes = band_shards(&shards, scratch);
+        let mut lanes = band_shards(&shards, scratch)?;
         for ((shard, lanes), rows) in shards.iter().zip(&mut lanes).zip(scratch.iter_mut()).rev() {
-            back.finish(shard, lanes, rows);
+            back.finish(shard, lanes, rows)?;
         }
         left = shards.first().map_or(0, Shard::first_key);
         let mut bumped = Vec::new();
@@ -332,6 +361,7 @@ fn build_layer(
             for (bucket, bits) in (from..).zip(&lane.bumps) {
                 bumps[bucket / 4] |= bits << (bucket % 4 * 2);
             }
+            bumped.try_reserve(lane.bumped.len())?;
             bumped.extend(lane.bumped);
         }
         bumped.sort_unstable_by_key(|range| range.start);
@@ -345,7 +375,7 @@ fn build_layer(
     bumped.sort_unstable();
     built.push(BuiltLayer { groups: back.groups, bumps });
     layers.push(layer);
-    kept
+    Ok(kept)
 }
 
 /// Lanes that are worked on together, and the first bucket of each stretch.
@@ -374,8 +404,8 @@ impl<'a> Shard<'a> {
     }
 
     /// Bands all but the last tail, which needs rows of the shard behind.
-    fn band(&self, rows: &mut Rows) -> Lanes {
-        rows.reset(self.to - self.from + if self.is_last { 0 } else { WINDOW });
+    fn band(&self, rows: &mut Rows) -> Result<Lanes, NoMemory> {
+        rows.reset(self.to - self.from + if self.is_last { 0 } else { WINDOW })?;
         let lanes = || self.bounds.windows(2).filter_map(|pair| pair.first().copied().zip(pair.last().copied()));
         let slot = |bucket: usize| bucket * BUCKET_STARTS;
         let mut done = Vec::new();
@@ -385,40 +415,56 @@ impl<'a> Shard<'a> {
                 .map(|&(from, to, limit)| Lane::new(from..to, self.from, limit.min(self.to)))
                 .map(|lane| if is_head && lane.starts_at() > 0 { lane.relieved() } else { lane })
                 .collect();
-            lanes.iter_mut().for_each(|lane| lane.run(self.keys, rows));
+            lanes.iter_mut().try_for_each(|lane| lane.run(self.keys, rows))?;
             done.extend(stretches.into_iter().map(|(from, ..)| from).zip(lanes));
+            Ok::<_, NoMemory>(())
         };
-        work(lanes().map(|(from, to)| (from, tail_of(from, to), slot(to))).collect(), true);
+        work(lanes().map(|(from, to)| (from, tail_of(from, to), slot(to))).collect(), true)?;
         let inner = self.bounds.len().saturating_sub(2);
         work(
             lanes().take(inner).map(|(from, to)| (tail_of(from, to), to, slot(to).saturating_add(WINDOW))).collect(),
             false,
-        );
-        done
+        )?;
+        Ok(done)
     }
 
     /// The last tail, once the rows of the shard behind are at hand.
-    fn band_tail(&self, rows: &mut Rows) -> Option<(usize, Lane)> {
-        let [.., from, to] = *self.bounds else { return None };
+    fn band_tail(&self, rows: &mut Rows) -> Tried<(usize, Lane)> {
+        let [.., from, to] = *self.bounds else { return Ok(None) };
         let from = tail_of(from, to);
         let limit = self.to + if self.is_last { 0 } else { WINDOW };
         let mut lane = Lane::new(from..to, self.from, limit);
-        lane.run(self.keys, rows);
-        Some((from, lane))
+        lane.run(self.keys, rows)?;
+        Ok(Some((from, lane)))
     }
 }
 
-/// Bands shards that lie side by side, each on a thread and in rows of its own.
-fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Vec<Lanes> {
+/// Bands shards that lie side by side, each in rows of its own, on as many threads, this one included. Those that cannot be
+/// started leave their shards to the others.
+fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Lanes>, NoMemory> {
     if let ([shard], [rows, ..]) = (shards, &mut *scratch) {
-        return vec![shard.band(rows)];
+        return Ok(vec![shard.band(rows)?]);
     }
+    let tasks: Vec<_> =
+        shards.iter().zip(scratch).map(|(shard, rows)| Mutex::new((shard, rows, Ok(Vec::new())))).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            // Nobody else has the number of this task.
+            let mut task = task.lock().unwrap_or_else(PoisonError::into_inner);
+            let (shard, rows, lanes) = &mut *task;
+            *lanes = shard.band(rows);
+        }
+    };
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            shards.iter().zip(scratch).map(|(shard, rows)| scope.spawn(|| shard.band(rows))).collect();
-        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined.map(|lanes| lanes.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
+        for _ in 1..tasks.len() {
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    tasks.into_iter().map(|task| task.into_inner().unwrap_or_else(PoisonError::into_inner).2).collect()
 }
 
 /// Back-substitution from the last shard to the first.
@@ -432,9 +478,11 @@ struct Back {
 }
 
 impl Back {
-    fn new(columns: Columns, layer: &Layer, groups: Vec<u8>) -> Self {
+    fn new(columns: Columns, layer: &Layer, groups: Vec<u8>) -> Result<Self, NoMemory> {
         let states = vec![[0; GROUP_COLUMNS as usize]; columns.groups()];
-        Self { columns, layer: layer.clone(), groups, states, window: Vec::new() }
+        let mut window = Vec::new();
+        window.try_reserve_exact(WINDOW)?;
+        Ok(Self { columns, layer: layer.clone(), groups, states, window })
     }
 
     /// Bands the shard's last tail and solves what no shard before it can still change.
@@ -442,11 +490,11 @@ impl Back {
         clippy::indexing_slicing,
         reason = "rows of the shard and the window behind it, words of the group from a block on"
     )]
-    fn finish(&mut self, shard: &Shard<'_>, lanes: &mut Lanes, rows: &mut Rows) {
+    fn finish(&mut self, shard: &Shard<'_>, lanes: &mut Lanes, rows: &mut Rows) -> Result<(), NoMemory> {
         let own = shard.to - shard.from;
         // There is none behind the last shard.
         rows.0[own..].copy_from_slice(&self.window);
-        lanes.extend(shard.band_tail(rows));
+        lanes.extend(shard.band_tail(rows)?);
         let open = if shard.from == 0 { 0 } else { WINDOW };
         let (window, rows) = rows.0.split_at(open);
         let first = (shard.from + open) / BLOCK_SLOTS;
@@ -459,6 +507,8 @@ impl Back {
             let before = self.layer.blocks.words_before(first, of_group, group + 1 == self.columns.groups());
             solve_blocks(rows, first, (self.layer.blocks, self.columns, group), state, &mut words[8 * before..]);
         }
-        self.window = window.to_vec();
+        self.window.clear();
+        self.window.extend_from_slice(window);
+        Ok(())
     }
 }

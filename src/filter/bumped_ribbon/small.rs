@@ -10,6 +10,7 @@ use super::layer::{Blocks, Columns, FirstGroup, Starts};
 use super::read::{Equation, MAX_GROUPS, Parities};
 use super::solve::{State, solve, solve_blocks};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
+use crate::bits::{NoMemory, try_collect, try_zeros};
 use crate::codec::u64_from;
 use crate::hash::KeyHash;
 
@@ -99,25 +100,30 @@ impl Small {
     /// Solves the system of these hashes under its seed; `None` if it has no solution.
     ///
     /// `rows` is scratch memory; gives the bytes of each group.
-    pub(super) fn solve(&self, columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Option<Vec<Vec<u8>>> {
+    pub(super) fn solve(
+        &self,
+        columns: Columns,
+        hashes: &[KeyHash],
+        rows: &mut Rows,
+    ) -> Result<Option<Vec<Vec<u8>>>, NoMemory> {
         // In the order of their starts, which is that of their hashes, equations meet few others on their way.
-        let mut seeded: Vec<u64> = hashes.iter().map(|hash| seeded(hash.raw(), self.seed)).collect();
+        let mut seeded: Vec<u64> = try_collect(hashes.iter().map(|hash| seeded(hash.raw(), self.seed)))?;
         seeded.sort_unstable();
-        rows.reset(self.slots);
+        rows.reset(self.slots)?;
         let wanted = wanted_sums(columns);
         let equations = seeded.into_iter().map(|hash| {
             let Equation { start, coefficients, sum } = self.equation(hash);
             Moving { row: start, coefficients, sum: sum & wanted }
         });
         if !rows.insert_all(equations, self.slots, |_| {}) {
-            return None;
+            return Ok(None);
         }
-        Some((0..columns.groups()).map(|group| self.encode(columns, group, rows)).collect())
+        (0..columns.groups()).map(|group| self.encode(columns, group, rows)).collect::<Result<_, _>>().map(Some)
     }
 
     #[expect(clippy::indexing_slicing, reason = "as many bits as the columns have slots")]
-    fn encode(&self, columns: Columns, group: usize, rows: &Rows) -> Vec<u8> {
-        let mut out = vec![0; self.len_bytes(columns, group)];
+    fn encode(&self, columns: Columns, group: usize, rows: &Rows) -> Result<Vec<u8>, NoMemory> {
+        let mut out: Vec<u8> = try_zeros(self.len_bytes(columns, group))?;
         let whole = self.blocks.count * BLOCK_SLOTS;
         let (rows, tail_rows) = rows.0.split_at(whole);
         let (words, tail) = out.split_at_mut(self.blocks.len_bytes(columns, group));
@@ -131,7 +137,7 @@ impl Small {
             }
         }
         solve_blocks(rows, 0, (self.blocks, columns, group), &mut state, words);
-        out
+        Ok(out)
     }
 }
 

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::native::scattered_lines;
-use super::{MAX_BITS, MAX_KEYS, TOO_LARGE, bits_for, check_keys_and_rate, shortest};
+use super::{EQUAL_HASHES, MAX_BITS, MAX_KEYS, TOO_LARGE, bits_for, check_keys_and_rate, shortest};
 use crate::error::{Error, Result};
+use crate::filter::math;
 
 /// Most probes that are tried.
 const MAX_PROBES: u32 = 64;
@@ -78,7 +79,7 @@ impl fmt::Display for Variant {
 /// // 12 bits of remainder and 2 of counter in three quarters of the cells: 18.67 bits a key, at most 0.586 %.
 /// let plan = VariantPlan::new(Variant::DLeft, 24_000_000, 0.006)?;
 /// assert_eq!(plan.memory_bits * 3, 24_000_000 * 56);
-/// assert_eq!(plan.expected_rate, 24.0 / 4096.0);
+/// assert!((plan.expected_rate - 24.0 / 4096.0).abs() < 1e-11);
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -105,23 +106,28 @@ impl VariantPlan {
     ///
     /// # Errors
     /// [`Error::InvalidSpec`] unless there are keys, at most [`MAX_KEYS`], `0 < rate < 1` can be had, and the size fits 64
-    /// bits.
+    /// bits. No rate below `num_keys / 2^64` can be had: that share of absent keys has the 64-bit hash of a present one.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::InvalidSpec { spec: format!("{variant}:fpr={rate} for {num_keys} keys"), reason };
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;
         if num_keys > MAX_KEYS {
             return Err(invalid(TOO_LARGE));
         }
+        if math::equal_hash(num_keys) > rate {
+            return Err(invalid(EQUAL_HASHES));
+        }
         let plan = match variant {
             Variant::Partitioned => partitioned(num_keys, rate),
             Variant::Counting => counting(num_keys, rate)?,
-            Variant::DLeft => {
-                return d_left(num_keys, rate).ok_or_else(|| invalid("remainders have at most 48 bits"));
-            }
+            Variant::DLeft => Some(
+                d_left(num_keys, rate).ok_or_else(|| invalid("remainders have at most 48 bits; use a higher rate"))?,
+            ),
             Variant::Compressed => compressed(num_keys, rate)?,
             Variant::Scalable => scalable(num_keys, rate),
         };
-        plan.ok_or_else(|| invalid(TOO_LARGE))
+        let plan = plan.ok_or_else(|| invalid(TOO_LARGE))?;
+        // The formulas of the papers know no hash function.
+        Ok(Self { expected_rate: math::with_equal_hashes(plan.expected_rate, num_keys), ..plan })
     }
 
     /// The lowest rate that a variant has in so many bits, sent where it is sent and in memory where not; `None` where a

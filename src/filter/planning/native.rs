@@ -4,7 +4,7 @@ use super::{TOO_LARGE, check_keys_and_rate};
 use crate::error::{Error, Result};
 use crate::filter::spec::MILLIBITS;
 use crate::filter::split_block::Lanes;
-use crate::filter::{self, FilterKind, FilterSpec, Geometry, Rounding, binary_fuse, bumped_ribbon, ribbon};
+use crate::filter::{self, FilterKind, FilterSpec, Geometry, Rounding, binary_fuse, bumped_ribbon, math, ribbon};
 
 /// Plans are made for so many keys at most: with a hundred bits for each, sizes fit 64 bits.
 pub const MAX_KEYS: u64 = 1 << 56;
@@ -40,7 +40,8 @@ impl Plan {
     /// Plans a filter.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] where there are no keys, more than [`MAX_KEYS`], or more than a filter of the kind can hold.
+    /// [`Error::InvalidSpec`] where there are no keys, more than [`MAX_KEYS`], or more than a filter of the kind can hold or
+    /// can have the rate with.
     pub fn new(spec: FilterSpec, num_keys: u64) -> Result<Self> {
         let invalid = |reason| Error::InvalidSpec { spec: format!("{spec} for {num_keys} keys"), reason };
         // Of a specification the rate was checked when it was made.
@@ -48,6 +49,7 @@ impl Plan {
         if num_keys > MAX_KEYS {
             return Err(invalid(TOO_LARGE));
         }
+        spec.check_keys(num_keys)?;
         match spec.kind() {
             FilterKind::Empty | FilterKind::Full => Ok(Self::of(spec, num_keys, 0, 1.0)),
             FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::SplitBlock | FilterKind::SplitBlock512 => {
@@ -125,6 +127,7 @@ impl Plan {
 
     fn of_fuse(spec: FilterSpec, num_keys: u64) -> Option<Self> {
         let (len, rate) = binary_fuse::planned(spec, num_keys)?;
+        let rate = math::with_equal_hashes(rate, num_keys);
         let lines = FUSE_PLACES.min(len.div_ceil(LINE_LEN_BYTES) as f64);
         Some(Self { lines_if_absent: lines, lines_if_present: lines, ..Self::of(spec, num_keys, len, rate) })
     }
@@ -137,7 +140,7 @@ impl Plan {
             record_len_bytes: planned.record_len_bytes,
             lines_if_absent: lines,
             lines_if_present: lines,
-            ..Self::of(spec, num_keys, planned.len_bytes, planned.rate)
+            ..Self::of(spec, num_keys, planned.len_bytes, math::with_equal_hashes(planned.rate, num_keys))
         })
     }
 
@@ -155,7 +158,7 @@ impl Plan {
             record_len_bytes: planned.record_len_bytes,
             lines_if_absent: in_all(if_absent),
             lines_if_present: in_all(if_present),
-            ..Self::of(spec, num_keys, planned.len_bytes, planned.rate)
+            ..Self::of(spec, num_keys, planned.len_bytes, math::with_equal_hashes(planned.rate, num_keys))
         })
     }
 

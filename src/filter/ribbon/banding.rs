@@ -6,6 +6,7 @@
 //! others: fine if its fingerprint vanished as well, otherwise the system has no solution.
 
 use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, Row, SMASH, WIDTH, WORD_LEN_BYTES, parity};
+use crate::bits::{NoMemory, try_zeros};
 use crate::codec::u128_bytes;
 use crate::filter::{FilterSpec, math, zeros};
 use crate::hash::KeyHash;
@@ -66,17 +67,28 @@ fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
     Geometry { columns, narrow, ..geometry }
 }
 
-/// The payload of distinct sorted `hashes`; `None` if the system has no solution, or does not fit in memory.
-pub(super) fn build(geometry: &Geometry, hashes: &[KeyHash]) -> Option<Vec<u8>> {
+/// The payload of distinct sorted `hashes`; `None` if the system has no solution.
+pub(super) fn build(geometry: &Geometry, hashes: &[KeyHash]) -> Result<Option<Vec<u8>>, NoMemory> {
     solve(geometry, hashes.iter().map(|&hash| geometry.row(hash)))
 }
 
-/// The payload that gives each of `equations` its fingerprint.
-pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -> Option<Vec<u8>> {
-    let slots = usize::try_from(geometry.blocks * WIDTH).ok()?;
-    let len_bytes = usize::try_from(geometry.words()).ok()?.checked_mul(WORD_LEN_BYTES)?;
-    let mut rows = vec![0u128; slots];
-    let mut fingerprints = vec![0u32; slots];
+/// The payload that gives each of `equations` its fingerprint; `None` if there is none.
+pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -> Result<Option<Vec<u8>>, NoMemory> {
+    let slots = usize::try_from(geometry.blocks * WIDTH).map_err(|_| NoMemory)?;
+    let words = usize::try_from(geometry.words()).map_err(|_| NoMemory)?;
+    let len_bytes = words.checked_mul(WORD_LEN_BYTES).ok_or(NoMemory)?;
+    let mut rows: Vec<u128> = try_zeros(slots)?;
+    let mut fingerprints: Vec<u32> = try_zeros(slots)?;
+    if insert(equations, &mut rows, &mut fingerprints).is_none() {
+        return Ok(None);
+    }
+    let mut payload = zeros(len_bytes)?;
+    substitute(geometry, &rows, &fingerprints, &mut payload);
+    Ok(Some(payload))
+}
+
+/// Brings the system into echelon form; `None` where an equation contradicts others.
+fn insert(equations: impl Iterator<Item = Row>, rows: &mut [u128], fingerprints: &mut [u32]) -> Option<()> {
     for row in equations {
         let (mut slot, mut coefficients) = (usize::try_from(row.start).ok()?, row.coefficients);
         let mut fingerprint = row.fingerprint;
@@ -99,9 +111,7 @@ pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -
             coefficients >>= zeros;
         }
     }
-    let mut payload = zeros(len_bytes);
-    substitute(geometry, &rows, &fingerprints, &mut payload);
-    Some(payload)
+    Some(())
 }
 
 /// Solves the banded system from its last slot to its first. A slot without a row is free, and 0.

@@ -2,6 +2,7 @@
 //! is found of a key that has none is some value.
 
 use super::{Geometry, Isa, MAX_COLUMNS, Row, WIDTH, WORD_LEN_BYTES, arch, banding};
+use crate::bits::NoMemory;
 use crate::hash::KeyHash;
 
 /// The solution of a system whose fingerprints are the values.
@@ -13,15 +14,21 @@ pub(crate) struct Retrieval {
 
 impl Retrieval {
     /// Values of `columns` bits, 1 to 32, for distinct hashes, best in ascending order; `None` if there is no solution, as
-    /// where two keys have one hash, or no memory.
-    pub(crate) fn new(columns: u32, entries: impl ExactSizeIterator<Item = (KeyHash, u32)> + Clone) -> Option<Self> {
+    /// where two keys have one hash.
+    pub(crate) fn new(
+        columns: u32,
+        entries: impl ExactSizeIterator<Item = (KeyHash, u32)> + Clone,
+    ) -> Result<Option<Self>, NoMemory> {
         debug_assert!((1..=MAX_COLUMNS).contains(&columns), "{columns} columns");
         let num_keys = entries.len() as u64;
-        banding::systems(num_keys).find_map(|system| {
+        for system in banding::systems(num_keys) {
             let geometry = Geometry { columns, ..system };
             let rows = entries.clone().map(|(hash, value)| Row { fingerprint: value, ..geometry.row(hash) });
-            banding::solve(&geometry, rows).map(|payload| Self { geometry, payload })
-        })
+            if let Some(payload) = banding::solve(&geometry, rows)? {
+                return Ok(Some(Self { geometry, payload }));
+            }
+        }
+        Ok(None)
     }
 
     /// The value of a key.

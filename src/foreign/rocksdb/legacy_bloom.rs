@@ -70,7 +70,9 @@ impl<'a> LegacyBloom<'a> {
         let keys_per_line = info.estimated_keys.zip(info.blocks).map_or(0.0, |(keys, lines)| keys / lines as f64);
         let lines = self.payload.chunks_exact(self.line_len);
         let num_lines = lines.len() as f64;
-        let expected_rate = lines.map(|line| self.line_rate(line, keys_per_line)).sum::<f64>() / num_lines;
+        let of_lines = lines.map(|line| self.line_rate(line, keys_per_line)).sum::<f64>() / num_lines;
+        // The hash that chooses both line and bits has 32 bits.
+        let expected_rate = of_lines.max((info.estimated_keys.unwrap_or_default() * (-32f64).exp2()).min(1.0));
         FilterInfo { expected_rate, ..info }
     }
 

@@ -14,8 +14,8 @@
 //! * Numbers: 1.23 cells a key, each of mask and value; a key that was not there is denied with probability
 //!   `1 - 3 / 2^q`.
 
-use super::{Widths, hashed};
-use crate::bits::PackedArray;
+use super::{WHAT, Widths, hashed};
+use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
 use crate::error::{Error, Result};
 use crate::filter::bloom::mixed;
 use crate::hash::{HashSeed, KeyHash, reduce};
@@ -77,12 +77,12 @@ impl MutableBloomier {
             let cells = cells.next_multiple_of(CELLS as u64);
             let (owners, values) = (PackedArray::new(cells, mask_bits)?, PackedArray::new(cells, value_bits)?);
             let mut map = Self { owners, values, widths, len, salt: number.wrapping_mul(TRY), seed };
-            if let Some(order) = map.peel(&entries) {
+            if let Some(order) = map.peel(&entries).map_err(NoMemory::of(WHAT))? {
                 map.fill(&entries, &order);
                 return Ok(map);
             }
         }
-        Err(Error::TooLarge { what: "a Bloomier filter" })
+        Err(Error::TooLarge { what: WHAT })
     }
 
     /// The value of a key; of a key that was not there `None`, but for three in `2^mask_bits`.
@@ -159,9 +159,25 @@ impl MutableBloomier {
 
     /// The keys in the order in which they were taken away, with the number of the cell in which each was alone; `None` if
     /// some were never alone.
-    fn peel(&self, entries: &[(KeyHash, u64)]) -> Option<Vec<(usize, usize)>> {
+    fn peel(&self, entries: &[(KeyHash, u64)]) -> Result<Option<Vec<(usize, usize)>>, NoMemory> {
+        let num_cells = usize::try_from(self.owners.len()).map_err(|_| NoMemory)?;
         // For each cell the number of keys left and the xor of their indices: of one key, its index.
-        let mut cells = vec![(0u32, 0usize); usize::try_from(self.owners.len()).ok()?];
+        let mut cells = try_zeros(num_cells)?;
+        let mut open = try_collect(0..num_cells)?;
+        let mut order = Vec::new();
+        order.try_reserve_exact(entries.len())?;
+        self.take_all(entries, &mut cells, &mut open, &mut order).ok_or(NoMemory)?;
+        Ok((order.len() == entries.len()).then_some(order))
+    }
+
+    /// Takes keys away from the `open` cells as long as one is alone in one of them; `None` where memory ends.
+    fn take_all(
+        &self,
+        entries: &[(KeyHash, u64)],
+        cells: &mut [(u32, usize)],
+        open: &mut Vec<usize>,
+        order: &mut Vec<(usize, usize)>,
+    ) -> Option<()> {
         let places = |index: usize| entries.get(index).map(|&(hash, _)| self.places(hash).0);
         for index in 0..entries.len() {
             for cell in places(index)? {
@@ -170,8 +186,6 @@ impl MutableBloomier {
                 *xor ^= index;
             }
         }
-        let mut open: Vec<usize> = (0..cells.len()).collect();
-        let mut order = Vec::with_capacity(entries.len());
         while let Some(cell) = open.pop() {
             let &(1, index) = cells.get(cell)? else { continue };
             for (which, place) in places(index)?.into_iter().enumerate() {
@@ -183,11 +197,11 @@ impl MutableBloomier {
                 *count -= 1;
                 *xor ^= index;
                 if *count == 1 {
-                    open.push(place);
+                    try_push(open, place).ok()?;
                 }
             }
         }
-        (order.len() == entries.len()).then_some(order)
+        Some(())
     }
 
     /// Writes both tables, the key that was taken last first.

@@ -326,21 +326,22 @@ fn set_aside_unnamed(shared: &Shared, state: &StoreState, known: u64) -> Result<
             shared.reports.add(format!("{}: not named by the manifest; other tables hold its writes", path.display()));
             continue;
         }
-        let aside = free_name(storage, &dir.join(format!("unnamed-{name}")))?;
+        let aside = free_name(storage, dir, &name)?;
         shared.reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
         storage.rename(&path, &aside)?;
     }
     storage.sync_dir(dir)
 }
 
-/// `path`, or with a number behind it the first that no file has: an earlier open may have set a table of that name aside.
-fn free_name(storage: &dyn Storage, path: &Path) -> Result<PathBuf> {
-    let mut free = path.to_path_buf();
+/// A name that no file has: `unnamed-NNNNNN.sst`, or with a number behind it, as an earlier open may have set a table of that
+/// number aside.
+fn free_name(storage: &dyn Storage, dir: &Path, table: &str) -> Result<PathBuf> {
+    let mut free = dir.join(format!("unnamed-{table}"));
     for nth in 2u64.. {
         if !storage.exists(&free)? {
             break;
         }
-        free = path.with_added_extension(nth.to_string());
+        free = dir.join(format!("unnamed-{table}.{nth}"));
     }
     Ok(free)
 }

@@ -15,7 +15,7 @@ fn hashes(n: u64, set: u64) -> Vec<KeyHash> {
 
 /// Builds, asks for every key, and gives the seed that did.
 fn seed_for(bits: u32, hashes: &[KeyHash]) -> u8 {
-    let (geometry, payload) = build(Width::new(bits).unwrap(), hashes).unwrap();
+    let (geometry, payload) = build(Width::new(bits).unwrap(), hashes).unwrap().unwrap();
     assert!(hashes.iter().all(|&hash| geometry.may_contain(&payload, hash, &Checked)));
     geometry.seed
 }

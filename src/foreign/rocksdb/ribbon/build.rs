@@ -129,7 +129,8 @@ impl RibbonSizes {
         (0..=u8::MAX).find_map(|i| {
             let seed = first_seed.wrapping_add(i);
             let rows = Rows::new(seed, layout.starts());
-            let mut filter = solve_ribbon(&layout, hashes.iter().map(|&hash| rows.of(hash)))?;
+            // Without memory for it no seed has a solution.
+            let mut filter = solve_ribbon(&layout, hashes.iter().map(|&hash| rows.of(hash))).ok()??;
             filter.extend_from_slice(&trailer(seed, blocks as u32));
             Some(filter)
         })

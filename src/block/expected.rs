@@ -1,0 +1,94 @@
+//! What a reader knows of a block before it opens it.
+
+use super::layout::{Added, TRAILER_LEN_BYTES, offset_of};
+use super::locked::LockedBlock;
+use super::reader::{FilterBlock, Verify};
+use crate::error::{Error, Field, Result};
+use crate::hash::KeyHasher;
+
+/// What a block must be, for [`FilterBlock::open_expecting`] to open it: the filter of this table, which may be asked for
+/// whole keys.
+///
+/// A block that is sound and belongs to another table denies the keys of this one. Only its reader can know: it states the
+/// table id that the writer gave to [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id).
+///
+/// ```
+/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, Verify};
+///
+/// let mut builder = FilterBuilder::new("bloom:10".parse()?, HashSeed(1)).with_table_id(*b"table 0000000012");
+/// builder.add(b"apple");
+/// let bytes = builder.finish()?;
+/// let open = |id| FilterBlock::open_expecting(&bytes, &Expected::of_table(id), Verify::AtOpen);
+/// assert!(open(*b"table 0000000012")?.may_contain_key(b"apple"));
+/// assert!(open(*b"table 0000000013").is_err());
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'a> {
+    table_id: [u8; 16],
+    hasher: Option<&'a KeyHasher>,
+    prefixes_by: Option<&'a str>,
+}
+
+impl<'a> Expected<'a> {
+    /// The filter of this table, of whole keys.
+    #[must_use]
+    pub fn of_table(table_id: [u8; 16]) -> Self {
+        Self { table_id, hasher: None, prefixes_by: None }
+    }
+
+    /// Of keys that this hasher hashed: by the same function, under the same seed and secret. It unlocks a block whose keys were
+    /// hashed under a secret.
+    #[must_use]
+    pub fn with_hasher(self, hasher: &'a KeyHasher) -> Self {
+        Self { hasher: Some(hasher), ..self }
+    }
+
+    /// Of prefixes that this function took, whether or not of whole keys too.
+    #[must_use]
+    pub fn with_prefixes(self, extractor: &'a str) -> Self {
+        Self { prefixes_by: Some(extractor), ..self }
+    }
+
+    /// # Errors
+    /// [`Error::Corrupt`], naming what is not as expected.
+    fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
+        let field = match self.prefixes_by {
+            _ if block.table_id() != self.table_id => Field::TableId,
+            None if !block.added().whole_keys() => Field::Flags,
+            Some(_) if block.added() == Added::WholeKeys => Field::Flags,
+            Some(extractor) if block.extractor() != Some(extractor) => Field::Extension,
+            _ => return Ok(()),
+        };
+        let trailer = block.as_bytes().len().saturating_sub(TRAILER_LEN_BYTES);
+        // The extension lies in front of the trailer.
+        let within = if field == Field::Extension { 0 } else { offset_of(field) };
+        Err(Error::Corrupt { field, offset: (trailer + within) as u64 })
+    }
+}
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// Opens a block that must be as it is expected: another table's filter, or one of prefixes only, denies keys.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open_with`]; [`Error::Corrupt`] naming the table id, the flags (what was added) or the extension (the
+    /// prefix function) for a block that is another than expected; [`Error::WrongHash`], [`Error::WrongKey`] and `Corrupt`
+    /// naming the seed for keys that another hasher hashed.
+    pub fn open_expecting(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
+        LockedBlock::open(data, verify)?.unlock_expecting(expected)
+    }
+}
+
+impl<D: AsRef<[u8]>> LockedBlock<D> {
+    /// The block, ready to be asked, if it is as expected; also for a partition that was opened alone.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open_expecting`].
+    pub fn unlock_expecting(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
+        expected.check(&self)?;
+        match expected.hasher {
+            Some(hasher) => self.unlock_with(hasher),
+            None => self.unlock(None),
+        }
+    }
+}

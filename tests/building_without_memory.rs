@@ -1,0 +1,234 @@
+//! A build that finds no memory is an error, at whichever allocation: it never ends the process, and makes no other filter.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+#[path = "allocation/failing.rs"]
+mod allocation;
+mod block_support;
+
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+
+use allocation::{refuse, refuse_none};
+use block_support::{SplitMix, hash, spec};
+use filterblock::{Error, FilterBuilder, HashSeed, KeyHash, PartitionedBuilder, Result, SelfCheck};
+
+/// The allocator serves all threads, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+const SPECS: [&str; 11] = [
+    "bloom:10",
+    "blocked-bloom:10",
+    "split-block:10",
+    "split-block-512:10",
+    "ribbon:8",
+    "ribbon:30",
+    "bumped-ribbon:8",
+    "bumped-ribbon:30",
+    "bumped-ribbon:fpr=0.01:compact",
+    "binary-fuse:8",
+    "binary-fuse:16",
+];
+
+fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
+    let mut random = SplitMix(n);
+    let mut builder =
+        FilterBuilder::new(spec(spec_text), HashSeed(1)).with_threads(NonZeroUsize::new(threads).unwrap());
+    (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
+    builder
+}
+
+/// Makes something with every large allocation refused in turn, once and for ever. What is made all the same must be what is
+/// made with enough memory.
+fn refuse_each(
+    what: &str,
+    is_error: impl Fn(&Error) -> bool,
+    mut make: impl FnMut() -> Box<dyn FnOnce() -> Result<Vec<u8>>>,
+) {
+    let sound = make()().unwrap();
+    for for_ever in [false, true] {
+        let mut errors = 0;
+        for number in 0.. {
+            let makes = make();
+            refuse(number, for_ever);
+            let made = makes();
+            let counted = refuse_none();
+            match made {
+                Ok(bytes) => assert!(bytes == sound, "{what}: other bytes without allocation {number}"),
+                Err(error) => {
+                    assert!(is_error(&error), "{what}, allocation {number}: {error:?}");
+                    errors += 1;
+                }
+            }
+            if counted <= number {
+                assert!(number < 2 || errors > 0, "{what}: {number} allocations, and none is needed");
+                break;
+            }
+        }
+    }
+}
+
+fn is_no_memory(error: &Error) -> bool {
+    matches!(error, Error::InvalidSpec { reason, .. } if reason.contains("memory"))
+}
+
+fn refuse_each_of_finish(spec_text: &str, n: u64, threads: usize) {
+    refuse_each(&format!("{spec_text}, {n} keys, {threads} threads"), is_no_memory, || {
+        let builder = builder(spec_text, n, threads);
+        Box::new(|| builder.finish())
+    });
+}
+
+#[test]
+fn builds_of_every_kind_end_in_an_error_where_memory_ends() {
+    let _turn = TURN.lock();
+    for spec in SPECS {
+        for n in [1, 100, 1_400, 2_000, 3_000, 20_000] {
+            refuse_each_of_finish(spec, n, 1);
+        }
+    }
+}
+
+#[test]
+fn builds_on_several_threads_end_in_an_error_where_memory_ends() {
+    let _turn = TURN.lock();
+    for threads in [1, 3] {
+        refuse_each_of_finish("bumped-ribbon:8", 150_000, threads);
+    }
+}
+
+#[test]
+fn hashes_that_crowd_end_in_an_error_where_memory_ends() {
+    let _turn = TURN.lock();
+    for spec_text in ["ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
+        refuse_each(spec_text, is_no_memory, || {
+            let mut builder = FilterBuilder::new(spec(spec_text), HashSeed(1));
+            (0..2_000).for_each(|i| builder.add_hash(KeyHash::from_raw(i)));
+            Box::new(|| builder.finish())
+        });
+    }
+}
+
+#[test]
+fn the_compact_form_ends_in_an_error_where_memory_ends() {
+    let _turn = TURN.lock();
+    for spec in ["bloom:10", "blocked-bloom:10"] {
+        refuse_each(spec, is_no_memory, || {
+            let builder = builder(spec, 5_000, 1).with_self_check(SelfCheck::Off);
+            Box::new(|| builder.finish_compact())
+        });
+    }
+}
+
+#[test]
+fn partitions_end_in_an_error_where_memory_ends() {
+    let _turn = TURN.lock();
+    let keys: Vec<_> = (0..10_000).map(block_support::key).collect();
+    let is_error = |error: &Error| is_no_memory(error) || matches!(error, Error::TooLarge { .. });
+    refuse_each("partitions", is_error, || {
+        let keys = keys.clone();
+        Box::new(move || {
+            let mut builder = PartitionedBuilder::new(spec("bloom:10"), HashSeed(1), 1_000);
+            keys.iter().try_for_each(|key| builder.add(key))?;
+            builder.finish()
+        })
+    });
+}
+
+#[test]
+fn keys_that_find_no_memory_are_not_forgotten() {
+    let _turn = TURN.lock();
+    // Each time that the hashes outgrow their memory.
+    for number in 0..8 {
+        let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
+        refuse(number, false);
+        (0..10_000).for_each(|i| builder.add_hash(hash(i)));
+        let counted = refuse_none();
+        let made = builder.finish();
+        assert_eq!(made.is_err(), counted > number, "{number}");
+        assert!(made.err().is_none_or(|error| is_no_memory(&error)));
+    }
+    // No address has so many bytes; keys that come are taken all the same.
+    let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
+    builder.reserve(usize::MAX);
+    builder.reserve(isize::MAX as usize / 8);
+    builder.add(b"key");
+    assert!(builder.finish().is_ok());
+}
+
+#[cfg(feature = "variants")]
+#[test]
+fn variants_end_in_an_error_where_memory_ends() {
+    use filterblock::variants::{
+        Bloom, Bloomier, CounterBits, Counting, DLeft, DynamicCounting, MutableBloomier, Noisy, Partitioned, Scalable,
+        Spectral, SpectralMode,
+    };
+
+    let _turn = TURN.lock();
+    let is_error = |error: &Error| matches!(error, Error::TooLarge { .. });
+    let seed = HashSeed(1);
+    let none = |_| Vec::new();
+    type Made = Result<Vec<u8>>;
+    let entries = || (0..5_000u64).map(|i| (i.to_le_bytes(), i % 256));
+    let keys = || (0..5_000u64).map(u64::to_le_bytes);
+    let makes: [(&str, &dyn Fn() -> Made); 11] = [
+        ("bloomier", &|| Bloomier::new(entries(), 40, 20, seed).map(|_| Vec::new())),
+        ("mutable bloomier", &|| MutableBloomier::new(entries(), 8, 20, seed).map(|_| Vec::new())),
+        ("noisy", &|| Noisy::new((0..20_000u64).map(u64::to_le_bytes), 3, seed).map(|_| Vec::new())),
+        ("bloom", &|| Bloom::with_rate(5_000, 0.01, seed).and_then(|bloom| bloom.freeze())),
+        ("counting", &|| {
+            let counting = Counting::with_rate(5_000, 0.01, CounterBits::Four, seed)?;
+            counting.to_bloom().map(|_| Vec::new())
+        }),
+        ("d-left", &|| DLeft::with_rate(5_000, 0.01, seed).map(|_| Vec::new())),
+        ("partitioned", &|| Partitioned::with_rate(5_000, 0.01, seed).map(|_| Vec::new())),
+        ("spectral", &|| Spectral::with_rate(5_000, 0.01, SpectralMode::MinimumSelection, seed).map(|_| Vec::new())),
+        ("dynamic counting", &|| {
+            let mut filter = DynamicCounting::with_rate(1_000, 0.01, 1, seed)?;
+            keys().take(1_000).flat_map(|key| [key; 9]).try_for_each(|key| filter.insert(&key)).map(none)
+        }),
+        ("scalable", &|| {
+            let mut filter = Scalable::with_rate(1_000, 0.01, Default::default(), seed)?;
+            keys().try_for_each(|key| filter.insert(&key).map(|_| ())).map(none)
+        }),
+        ("recurring minimum", &|| {
+            let mut filter = Spectral::with_rate(1_000, 0.01, SpectralMode::RecurringMinimum, seed)?;
+            keys().try_for_each(|key| filter.insert(&key)).map(none)
+        }),
+    ];
+    for (what, make) in makes {
+        for for_ever in [false, true] {
+            for number in 0.. {
+                refuse(number, for_ever);
+                let made = make();
+                let counted = refuse_none();
+                assert!(made.as_ref().err().is_none_or(is_error), "{what}, allocation {number}: {made:?}");
+                if counted <= number {
+                    assert!(number > 0 && made.is_ok(), "{what}: {number} allocations");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The test below, in a process whose threads cannot be started, since their stacks would fill no address space.
+#[test]
+fn threads_that_cannot_be_started_are_done_without() {
+    const VARIABLE: &str = "RUST_MIN_STACK";
+    if std::env::var_os(VARIABLE).is_none() {
+        let name = "threads_that_cannot_be_started_are_done_without";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args([name, "--exact", "--test-threads=1", "--nocapture"]);
+        let output = command.env(VARIABLE, (1u64 << 50).to_string()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "a thread with a stack of 2^50 bytes");
+    let one = builder("bumped-ribbon:8", 300_000, 1).finish().unwrap();
+    assert!(one == builder("bumped-ribbon:8", 300_000, 4).finish().unwrap());
+}
