@@ -97,9 +97,14 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
 /// # Errors
 /// [`Error::InvalidArgument`] unless there is a key and so many keys can have the rate: with hashes of 64 bits, one absent
 /// key in `2^64 / capacity` has the hash of a present one. Half of the rate at least is left to the size of the filter.
+/// [`Error::TooLarge`] for more keys than any machine has.
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     check_capacity(capacity)?;
     check_rate(rate)?;
+    // Beyond 2^60 keys there is no machine, and no use in saying which rate it would have.
+    if capacity > 1 << 60 {
+        return Err(TOO_LARGE);
+    }
     let lowest = 2.0 * math::equal_hash(capacity);
     if rate >= lowest {
         return Ok(());
