@@ -96,9 +96,10 @@ impl Run {
     /// Whether an error is one that a fault of this life explains.
     fn may_fail(&self, error: &Error) {
         assert!(self.storage.struck().len() > self.struck_before, "an error without a fault: {error:?}");
-        let is_io = matches!(error.root(), Error::Io(_) | Error::Poisoned { .. });
+        let is_refusal = matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. });
+        let is_io = is_refusal || matches!(error.root(), Error::Io(_));
         assert!(is_io || self.is_silent && error.is_damage(), "{error:?}");
-        assert!(matches!(error, Error::InFile { .. } | Error::Poisoned { .. }), "no file is named: {error:?}");
+        assert!(matches!(error, Error::InFile { .. }) || is_refusal, "no file is named: {error:?}");
     }
 
     fn check<T>(&self, result: Result<T>) -> Option<T> {
@@ -184,7 +185,7 @@ impl Run {
             Err(error) => {
                 self.may_fail(&error);
                 // Refused before anything was done, or else in the log or not.
-                if !matches!(error.root(), Error::Poisoned { .. }) {
+                if !matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. }) {
                     self.model.failed(writes);
                 }
             }

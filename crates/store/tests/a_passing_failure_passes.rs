@@ -318,6 +318,30 @@ fn writers_that_wait_together_are_told_that_it_passes() {
 }
 
 #[test]
+fn a_table_that_would_fill_the_disk_leaves_room_to_the_log() {
+    let storage = Faulty::new();
+    let options = || Options { auto_compaction: false, write_buffer_bytes: 1 << 20, ..options(&storage) };
+    let db = Db::open(DIR, options()).unwrap();
+    for parity in 0..2 {
+        (0..1_000).for_each(|i| db.put(&key(2 * i + parity), &[b'v'; 200]).unwrap());
+        db.flush().unwrap();
+    }
+    // Nearly as much as the merge takes.
+    storage.set_capacity(Some(db.stats().total.bytes * 2));
+    let error = db.compact_range(..).unwrap_err();
+    assert!(matches!(error.root(), Error::NoSpace { .. }), "{error}");
+    (0..1_000).for_each(|i| db.delete(&key(i)).unwrap());
+    storage.set_capacity(Some(db.stats().total.bytes + (120 << 10)));
+    // Nor does a flush.
+    let error = db.flush().and_then(|()| db.compact_range(..)).unwrap_err();
+    assert!(error.to_string().contains("kept free"), "{error}");
+    db.delete(&key(1_000)).unwrap();
+    storage.set_capacity(None);
+    db.compact_range(..).unwrap();
+    assert_eq!(scan_all(&db).len(), 999);
+}
+
+#[test]
 fn deletions_are_taken_where_a_merge_finds_no_room() {
     for reopens in [false, true] {
         let storage = Faulty::new();

@@ -87,8 +87,9 @@ fn be_the_store(dir: &Path, durability: Durability, apart: bool) {
         match live(dir, small_and_quiet(durability), &copy, apart) {
             Ok(()) => {}
             // What names no file must not be about one.
-            Err(error @ (Error::InFile { .. } | Error::Poisoned { .. })) => {
-                let is_refusal = matches!(error.root(), Error::Io(_) | Error::Poisoned { .. });
+            Err(error @ (Error::InFile { .. } | Error::Poisoned { .. } | Error::BackgroundFails { .. })) => {
+                let is_refusal =
+                    matches!(error.root(), Error::Io(_) | Error::Poisoned { .. } | Error::BackgroundFails { .. });
                 say(&format!("{} {error}", if is_refusal { "refused" } else { "WRONG error" }));
             }
             Err(error) => say(&format!("WRONG error without a file: {error}")),
