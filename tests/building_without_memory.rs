@@ -215,6 +215,7 @@ fn variants_end_in_an_error_where_memory_ends() {
 #[test]
 fn threads_that_cannot_be_started_are_done_without() {
     const VARIABLE: &str = "RUST_MIN_STACK";
+    let _turn = TURN.lock();
     if std::env::var_os(VARIABLE).is_none() {
         let name = "threads_that_cannot_be_started_are_done_without";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());

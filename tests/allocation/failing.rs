@@ -2,9 +2,18 @@
 #![allow(unsafe_code, reason = "a global allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Smaller allocations always succeed: those of messages, of threads and of the test harness.
+thread_local! {
+    /// Whether this is the thread of the test harness, which reports the last test while the next one runs.
+    static IS_HARNESS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether any thread has allocated yet. The first one is the main thread, where the harness runs.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Smaller allocations always succeed: those of messages and of threads.
 pub const LARGE_LEN_BYTES: usize = 1024;
 
 static COUNTED: AtomicUsize = AtomicUsize::new(0);
@@ -13,6 +22,8 @@ static FOR_EVER: AtomicBool = AtomicBool::new(false);
 
 /// Refuses the large allocation of this number, counted from 0 and of all threads, and all later ones if it is `for_ever`.
 pub fn refuse(number: usize, for_ever: bool) {
+    // With one test at a time, the harness runs the tests on its own thread.
+    IS_HARNESS.set(false);
     FOR_EVER.store(for_ever, Ordering::SeqCst);
     COUNTED.store(0, Ordering::SeqCst);
     REFUSED_FROM.store(number, Ordering::SeqCst);
@@ -29,8 +40,11 @@ struct Failing;
 // SAFETY: every call that is not refused is passed on to the system's allocator as it came; the counters allocate nothing.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !HAS_BEGUN.swap(true, Ordering::SeqCst) {
+            IS_HARNESS.set(true);
+        }
         let from = REFUSED_FROM.load(Ordering::SeqCst);
-        if from != usize::MAX && layout.size() >= LARGE_LEN_BYTES {
+        if from != usize::MAX && !IS_HARNESS.get() && layout.size() >= LARGE_LEN_BYTES {
             let number = COUNTED.fetch_add(1, Ordering::SeqCst);
             if number == from || number > from && FOR_EVER.load(Ordering::SeqCst) {
                 return std::ptr::null_mut();

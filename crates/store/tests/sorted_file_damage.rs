@@ -255,7 +255,11 @@ fn a_flipped_bit_in_a_mapped_filter_on_disk_loses_no_key() {
                 if let TableFilter::Degraded(error) = table.filter() {
                     let found = match error.root() {
                         Error::Corrupt { offset, .. } | Error::ChecksumMismatch { offset, .. } => *offset as usize,
-                        Error::Unsupported { .. } => filter_at,
+                        Error::Filter(
+                            filterblock::Error::Corrupt { offset, .. }
+                            | filterblock::Error::ChecksumMismatch { offset, .. },
+                        ) => *offset as usize,
+                        error if error.is_unsupported() => filter_at,
                         other => panic!("{other}"),
                     };
                     assert!((filter_at..filter_at + filter_len).contains(&found), "{error}");

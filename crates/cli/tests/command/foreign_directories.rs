@@ -296,7 +296,9 @@ impl Holder {
     fn of(path: &Path) -> Self {
         use std::io::Read;
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_lock_of_another_engine_is_respected", "--nocapture"]).env(HELD, path);
+        command
+            .args(["--exact", "foreign_directories::a_lock_of_another_engine_is_respected", "--nocapture"])
+            .env(HELD, path);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut said, mut byte) = (Vec::new(), [0]);
         while !said.ends_with(b"locked\n") {

@@ -29,8 +29,8 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// closes the store, and [`Db::close`] does that with a result.
 ///
 /// ```
-/// # fn main() -> filterblock::Result<()> {
-/// use filterblock::{Db, Options};
+/// # fn main() -> filterblock_store::Result<()> {
+/// use filterblock_store::{Db, Options};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let db = Db::open(dir.path(), Options::default())?;
@@ -166,13 +166,13 @@ impl Db {
     /// The entries of a range in key order, as they are now; [`Iterator::rev`] gives them backwards.
     ///
     /// ```
-    /// # use filterblock::{Db, Options};
+    /// # use filterblock_store::{Db, Options};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default())?;
     /// for entry in db.scan(b"a".as_slice()..b"b".as_slice()) {
     ///     let (key, value) = entry?;
     /// }
-    /// # Ok::<(), filterblock::Error>(())
+    /// # Ok::<(), filterblock_store::Error>(())
     /// ```
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         self.snapshot().scan(range)

@@ -6,10 +6,10 @@
 //!
 //! ```
 //! use std::{path::Path, sync::Arc};
-//! use filterblock::sstable::{Answer, Lookup, Table, TableOptions, TableReadOptions, TableWriter};
-//! use filterblock::storage::Memory;
+//! use filterblock_store::sstable::{Answer, Lookup, Table, TableOptions, TableReadOptions, TableWriter};
+//! use filterblock_store::storage::Memory;
 //!
-//! # fn main() -> filterblock::Result<()> {
+//! # fn main() -> filterblock_store::Result<()> {
 //! let storage = Memory::new();
 //! let mut writer = TableWriter::create(&storage, Path::new("fruit.sst"), TableOptions::default())?;
 //! writer.add(b"apple", Some(b"red"))?;
