@@ -12,7 +12,7 @@ use std::sync::Arc;
 use common::{DIR, change, files, image, key, quiet, replace, scan_all};
 use filterblock::Secret;
 use filterblock_store::lsm::{Durability, LogRecovery, RepairMode};
-use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
+use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};
 
@@ -114,6 +114,48 @@ fn a_torn_manifest_with_more_damage_changes_nothing() {
     replace(&storage, &Path::new(DIR).join("000040.sst"), b"no table, and not named");
     change(&storage, &only(&storage, ".log"), |bytes| bytes[60] ^= 1);
     assert_unchanged(&storage, || options(&storage), is_damage);
+}
+
+/// A table that a torn manifest does not name keeps its name until the next manifest is in force: under it a repair takes the
+/// table back, and the set-aside name it does not know.
+#[test]
+fn a_manifest_that_cannot_be_made_sets_no_table_aside() {
+    let memory = Memory::new();
+    let db = Db::open(DIR, options(&memory)).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.put(b"b", b"2").unwrap();
+    db.flush().unwrap();
+    common::remove_flushed_logs(&memory);
+    let torn = image(&memory);
+    change(&torn, &only(&torn, "MANIFEST-"), |bytes| bytes.truncate(bytes.len() - 3));
+    let refused = [
+        (Operation::Create, "MANIFEST-"),
+        (Operation::Write, "MANIFEST-"),
+        (Operation::Sync, "MANIFEST-"),
+        (Operation::Create, "CURRENT.tmp"),
+        (Operation::Sync, "CURRENT.tmp"),
+        (Operation::Rename, "CURRENT.tmp"),
+    ];
+    for (operation, file) in refused {
+        let faulty = Faulty::new();
+        faulty.create_dir_all(Path::new(DIR)).unwrap();
+        contents(&torn).iter().for_each(|(path, bytes)| replace(&faulty, path, bytes));
+        // The lock stays.
+        replace(&faulty, &Path::new(DIR).join("LOCK"), b"");
+        let before = contents(&faulty);
+        let is_it = move |done: Operation, path: &Path| {
+            let is_file = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(file));
+            (done == operation && is_file).then_some(28)
+        };
+        faulty.refuse(Some(Arc::new(is_it)));
+        let salvage = || Options { recovery: LogRecovery::Salvage, ..options(&faulty) };
+        Db::open(DIR, salvage()).map(drop).unwrap_err();
+        faulty.refuse(None);
+        assert!(contents(&faulty) == before, "{operation:?} of {file}");
+        let report = Db::repair(DIR, options(&faulty), RepairMode::Write).unwrap();
+        assert!(report.is_complete(), "{operation:?} of {file}: {report}");
+        assert_eq!(scan_all(&Db::open(DIR, options(&faulty)).unwrap()).len(), 2);
+    }
 }
 
 #[test]
@@ -248,6 +290,33 @@ fn a_table_behind_a_gap_stays_set_aside_for_ever() {
         assert_eq!(scan_all(&db).len(), 10);
         assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
     }
+}
+
+#[test]
+fn every_known_table_that_was_set_aside_is_removed_and_told() {
+    let storage = torn_with_table(0);
+    let table = storage.read(&only(&storage, ".sst")).unwrap();
+    let number = only(&storage, ".sst").file_name().unwrap().to_str().unwrap().to_owned();
+    Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+    let names = ["", ".2", ".3"].map(|nth| Path::new(DIR).join(format!("unnamed-{number}{nth}")));
+    names.iter().for_each(|path| replace(&storage, path, &table));
+    // No table, and no reason to fail.
+    storage.create_dir_all(&Path::new(DIR).join("unnamed-000777.sst")).unwrap();
+    let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+    assert!(report.is_complete() && report.removed == names, "{report}");
+    assert!(names.iter().all(|path| report.to_string().contains(path.to_str().unwrap())), "{report}");
+    assert_eq!(files(&storage, Path::new(DIR), "unnamed-").len(), 1);
+    // A number of such a name is not given out again.
+    replace(&storage, &names[0].with_file_name("unnamed-000900.sst"), b"kept");
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.flush().unwrap();
+    let tables = files(&storage, Path::new(DIR), ".sst");
+    assert!(
+        tables
+            .iter()
+            .any(|path| path > &Path::new(DIR).join("000900.sst") && !path.to_str().unwrap().contains("unnamed"))
+    );
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Db {
     /// is missing or another one, [`Error::WrongHash`] where [`Options::hash`] is not the store's function, and
     /// [`Error::InvalidArgument`] for a secret where none was used.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let dir = path.as_ref();
+        let dir = open::named(path.as_ref());
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
         let mut db = Self { shared, threads: Vec::new(), _lock: StoreLock(lock) };
         db.spawn("filterblock-flush", flush::run_flushes)?;

@@ -44,9 +44,20 @@ pub fn manifest_name(number: u64) -> String {
     format!("MANIFEST-{number:06}")
 }
 
-/// The number in the name of a table, log or manifest, or of a table that was not finished.
+/// The name of a table that was set aside (`unnamed-000123.sst`, `unnamed-000123.sst.2`), as it was before.
+#[must_use]
+pub fn set_aside_name(name: &str) -> Option<&str> {
+    let name = name.strip_prefix("unnamed-")?;
+    Some(match name.rsplit_once('.') {
+        Some((first, nth)) if nth.parse::<u64>().is_ok() => first,
+        _ => name,
+    })
+}
+
+/// The number in the name of a table, log or manifest, or of a table that was not finished or was set aside.
 #[must_use]
 pub fn number_in(name: &str) -> Option<u64> {
+    let name = set_aside_name(name).unwrap_or(name);
     match parse(name.strip_suffix(".tmp").unwrap_or(name))? {
         FileName::Table(number) | FileName::Log(number) | FileName::Manifest(number) => Some(number),
         FileName::Current | FileName::Lock | FileName::Temporary => None,

@@ -8,11 +8,12 @@ use super::attempts::Task;
 use super::file_name::{log_name, table_name};
 use super::memtable::Memtable;
 use super::read_state::ReadState;
+use super::removals::is_taken;
 use super::reports::lock;
 use super::shared::Shared;
 use super::version::StoredTable;
 use super::version_edit::{TableMeta, VersionEdit};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sstable::{TableOptions, TableOrigin, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
 use filterblock::SelfCheck;
@@ -190,9 +191,16 @@ impl Shared {
 
     /// Leaves nothing of a table that could not be made: a task that fails again and again would fill the disk.
     pub(super) fn make_table<T>(&self, number: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
-        make().inspect_err(|_| {
-            let name = table_name(number);
-            self.discard([format!("{name}.tmp"), name].map(|name| self.dir.join(name)));
+        let name = table_name(number);
+        let path = self.dir.join(&name);
+        if self.options.storage.exists(&path)? {
+            // The rename at the end would replace it.
+            return Err(Error::Io(std::io::ErrorKind::AlreadyExists.into()).in_file(&path));
+        }
+        make().inspect_err(|error| {
+            if !is_taken(error) {
+                self.discard([self.dir.join(format!("{name}.tmp")), path]);
+            }
         })
     }
 

@@ -107,6 +107,11 @@ impl Manifest {
         storage.sync_dir(dir)
     }
 
+    /// Removes the files of a manifest that was prepared and is not put in force.
+    pub(super) fn abandon(&self, storage: &dyn Storage, dir: &Path) {
+        clean(storage, dir, &dir.join(manifest_name(self.number)));
+    }
+
     /// Whether `CURRENT` may name it: then no file that it names may be removed.
     pub(super) fn may_be_in_force(&self) -> bool {
         self.may_be_in_force

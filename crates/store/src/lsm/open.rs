@@ -44,6 +44,11 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
     Ok((open_locked(dir, options, outside)?, lock))
 }
 
+/// The directory that a path stands for: no path is the working directory.
+pub(super) fn named(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
 /// Refuses a directory of another program before it gets a lock file; whether there is a store.
 ///
 /// # Errors

@@ -61,8 +61,9 @@ pub struct Options {
     /// Compaction starts a new table at this size.
     pub table_size_bytes: u64,
     /// What is kept free on the disk, so that a full store can be emptied: while less is free, puts are refused
-    /// ([`crate::Error::NoSpace`]), deletions not. `None` keeps what a manifest and the largest merge take, at most some
-    /// `table_size_bytes * (level_size_ratio + 3)` in a store of several levels; 0 keeps nothing and never looks.
+    /// ([`crate::Error::NoSpace`]), deletions not. `None` keeps what a manifest and the largest merge take: all of
+    /// levels 0 and 1, or some `table_size_bytes * (level_size_ratio + 3)` where a deeper merge takes more. Without
+    /// `auto_compaction` it keeps the manifest's share alone. 0 keeps nothing and never looks at what is free.
     pub reserve_bytes: Option<u64>,
     /// Compact in the background. Without it, writers never wait for compaction either. When a compaction meets a damaged
     /// table, that is reported, and the table, with whatever would have to be merged with it, is left out until the store

@@ -72,18 +72,36 @@ impl Ownership {
     /// I/O errors: a file that cannot be read is not judged.
     pub(super) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
         let mut judged = Self::default();
-        for name in storage.list(dir)? {
-            let Some(file) = parse(&name) else { continue };
-            match owner_of(storage, &dir.join(&name), file)? {
-                Owner::Store => judged.has_store = true,
-                Owner::Other(what) => judged.others.push((name, what)),
-                Owner::Unknown(what) => judged.unknown = judged.unknown.or(Some((name, what))),
-                // Every store and every engine has an empty lock file.
-                Owner::Blank if file == FileName::Lock => {}
-                Owner::Blank => judged.blank = judged.blank.or(Some(name)),
-            }
+        let names: Vec<(FileName, String)> =
+            storage.list(dir)?.into_iter().filter_map(|name| Some((parse(&name)?, name))).collect();
+        let (locks, files): (Vec<_>, Vec<_>) = names.into_iter().partition(|(file, _)| *file == FileName::Lock);
+        judged.look_at(storage, dir, files)?;
+        // The kernel drops the `fcntl` locks of an engine in this very process when the file is opened and closed. Where
+        // other files tell enough, nobody looks.
+        if !judged.has_store && judged.others.is_empty() && judged.unknown.is_none() {
+            judged.look_at(storage, dir, locks)?;
         }
         Ok(judged)
+    }
+
+    fn look_at(&mut self, storage: &dyn Storage, dir: &Path, files: Vec<(FileName, String)>) -> Result<()> {
+        let judged = self;
+        for (file, name) in files {
+            let owner = match owner_of(storage, &dir.join(&name), file) {
+                // A store that is open elsewhere has removed it meanwhile; its lock will tell.
+                Err(error) if is_missing(&error) => continue,
+                owner => owner?,
+            };
+            match owner {
+                Owner::Store => judged.has_store = true,
+                Owner::Other(what) => judged.others.push((name, what)),
+                Owner::Unknown(what) => judged.unknown = judged.unknown.take().or(Some((name, what))),
+                // Every store and every engine has an empty lock file.
+                Owner::Blank if file == FileName::Lock => {}
+                Owner::Blank => judged.blank = judged.blank.take().or(Some(name)),
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a directory in which no file certainly is a store's, or in which `CURRENT` certainly is another engine's.
@@ -91,8 +109,10 @@ impl Ownership {
     /// # Errors
     /// [`Error::ForeignFile`], with the first file that speaks against a store. None where there is no such file.
     pub(super) fn require_store(&self, dir: &Path) -> Result<()> {
-        if let Some(&(_, what)) = self.others.iter().find(|(name, _)| name == CURRENT) {
-            return Err(foreign(dir, CURRENT, what));
+        // A store's new manifest would replace both.
+        let is_current = |(name, _): &&(String, &str)| [CURRENT, CURRENT_TEMPORARY].contains(&name.as_str());
+        if let Some((name, what)) = self.others.iter().find(is_current) {
+            return Err(foreign(dir, name, what));
         }
         if self.has_store {
             return Ok(());
@@ -111,6 +131,10 @@ impl Ownership {
     }
 }
 
+fn is_missing(error: &Error) -> bool {
+    matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
+}
+
 fn foreign(dir: &Path, name: &str, what: &'static str) -> Error {
     Error::ForeignFile { what }.in_file(&dir.join(name))
 }
@@ -121,10 +145,18 @@ fn foreign(dir: &Path, name: &str, what: &'static str) -> Error {
 /// [`Error::ForeignFile`], and I/O errors.
 pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
     match read_current(storage, dir) {
-        Err(error) if error.is_damage() => Ownership::judge(storage, dir)?.require_store(dir),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error),
+        Err(error) if error.is_damage() => return Ownership::judge(storage, dir)?.require_store(dir),
+        Ok(_) => {}
+        Err(error) => return Err(error),
     }
+    // The store's next manifest would replace it.
+    let temporary = dir.join(CURRENT_TEMPORARY);
+    if storage.exists(&temporary)?
+        && let Owner::Other(what) = owner_of(storage, &temporary, FileName::Temporary)?
+    {
+        return Err(foreign(dir, CURRENT_TEMPORARY, what));
+    }
+    Ok(())
 }
 
 /// What keeps a file that the store does not need from being removed: it is not certainly the store's.

@@ -67,6 +67,16 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
         .filter(|&number| number >= oldest_needed)
         .collect();
     numbers.sort_unstable();
+    let mut own = Vec::new();
+    for number in numbers {
+        let path = site.dir.join(log_name(number));
+        if number != oldest_needed && ownership::is_of_others(storage, &path, FileName::Log(number))? {
+            site.reports.add(format!("{}: another program wrote it; left as it is", path.display()));
+        } else {
+            own.push(number);
+        }
+    }
+    let numbers = own;
     if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
         site.missing_log(oldest_needed)?;
     }
@@ -177,13 +187,26 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     };
     let mut state = registry.state.clone();
     state.apply(&edit, 0)?;
-    if is_torn || replayed.has_gap {
-        // What is missing may be in a table whose naming was lost. Not before there is nothing left that may well fail: a
-        // repair takes such a table back by its name. And not after: the next open would not know.
+    registry.manifest.prepare(storage, &shared.dir, &state.snapshot())?;
+    let mut moved = Vec::new();
+    let set_aside = if is_torn || replayed.has_gap {
+        // What is missing may be in a table whose naming was lost. Not before the new manifest is written, which may well
+        // fail: a repair takes such a table back by its name. And not after it is in force: the next open would not know.
         let known = if replayed.has_gap { before } else { replayed.last_sequence };
-        set_aside_unnamed(shared, &state, known)?;
+        set_aside_unnamed(shared, &state, known, &mut moved)
+    } else {
+        Ok(())
+    };
+    let begun = set_aside.and_then(|()| registry.manifest.put_in_force(storage, &shared.dir));
+    if begun.is_err() && !registry.manifest.may_be_in_force() {
+        registry.manifest.abandon(storage, &shared.dir);
+        for (path, aside) in moved {
+            if let Err(error) = storage.rename(&aside, &path) {
+                log::warn!("a table that was set aside stays so: {error}");
+            }
+        }
     }
-    registry.manifest.begin(storage, &shared.dir, &state.snapshot())?;
+    begun?;
     registry.state = state;
     Ok(())
 }
@@ -309,9 +332,16 @@ impl<'a> Replay<'a, '_> {
 /// A table whose writes are all `known`, in tables that `state` names, keeps its name and goes with what nobody needs. That
 /// can be told now and never later: numbers of writes that are given up pass for known from then on.
 ///
+/// `moved` gets the old and the new names, also before an error.
+///
 /// # Errors
 /// Those of the storage.
-fn set_aside_unnamed(shared: &Shared, state: &StoreState, known: u64) -> Result<()> {
+fn set_aside_unnamed(
+    shared: &Shared,
+    state: &StoreState,
+    known: u64,
+    moved: &mut Vec<(PathBuf, PathBuf)>,
+) -> Result<()> {
     let (storage, dir) = (shared.options.storage.as_ref(), shared.dir.as_path());
     for name in storage.list(dir)? {
         let Some(FileName::Table(number)) = parse(&name) else { continue };
@@ -329,6 +359,7 @@ fn set_aside_unnamed(shared: &Shared, state: &StoreState, known: u64) -> Result<
         let aside = free_name(storage, dir, &name)?;
         shared.reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
         storage.rename(&path, &aside)?;
+        moved.push((path, aside));
     }
     storage.sync_dir(dir)
 }

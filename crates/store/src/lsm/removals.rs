@@ -36,6 +36,11 @@ fn removed(result: Result<()>) -> Result<()> {
     result.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
 }
 
+/// Whether a file could not be made as another has its name: that one is not the store's to remove.
+pub(super) fn is_taken(error: &Error) -> bool {
+    matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists)
+}
+
 impl Shared {
     /// Removes files that nobody needs and that may not be there. Only for whoever keeps the store open: the lock is not
     /// held meanwhile, since a removal may take long and a reader that lets go of a table needs it.

@@ -27,7 +27,7 @@ use super::Db;
 use super::file_name::{CURRENT, FileName, LOCK, manifest_name, parse, table_name};
 use super::log_reader::LogRecovery;
 use super::manifest::Manifest;
-use super::open::{hold, in_order, its_hasher, new_hasher, open_locked, random_u64};
+use super::open::{hold, in_order, its_hasher, named, new_hasher, open_locked, random_u64};
 use super::options::Options;
 use super::ownership::{Ownership, reason_to_keep};
 use super::verify::Progress;
@@ -76,6 +76,9 @@ pub struct RepairReport {
     pub doubts: Vec<String>,
     /// Files of which [`LOST`] holds what they were, with their names there.
     pub set_aside: Vec<(PathBuf, PathBuf)>,
+    /// Tables that an earlier open had set aside (`unnamed-NNNNNN.sst`) and of which the store says the same about every
+    /// key: they are removed. A dry run does not look for them.
+    pub removed: Vec<PathBuf>,
     /// Files that have the name of a store's file and that another program wrote, and what each is. A repair reads nothing
     /// from them and leaves them as they are.
     pub left_alone: Vec<(PathBuf, &'static str)>,
@@ -91,7 +94,11 @@ impl RepairReport {
     /// Whether there was nothing to repair.
     #[must_use]
     pub fn was_sound(&self) -> bool {
-        self.is_complete() && self.losses.is_empty() && self.set_aside.is_empty() && !self.new_manifest
+        self.is_complete()
+            && self.losses.is_empty()
+            && self.set_aside.is_empty()
+            && self.removed.is_empty()
+            && !self.new_manifest
     }
 }
 
@@ -100,6 +107,9 @@ impl fmt::Display for RepairReport {
         self.losses.iter().try_for_each(|loss| writeln!(f, "{loss}"))?;
         self.doubts.iter().try_for_each(|doubt| writeln!(f, "in doubt: {doubt}"))?;
         self.set_aside.iter().try_for_each(|(from, to)| writeln!(f, "{}: kept as {}", from.display(), to.display()))?;
+        self.removed.iter().try_for_each(|path| {
+            writeln!(f, "{}: removed, as the store says the same about all its keys", path.display())
+        })?;
         self.left_alone.iter().try_for_each(|(path, what)| writeln!(f, "{}: {what}; left as it is", path.display()))
     }
 }
@@ -128,7 +138,7 @@ impl Db {
         mode: RepairMode,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<RepairReport> {
-        let dir = path.as_ref();
+        let dir = named(path.as_ref());
         repair(dir, options, mode, progress).map_err(|error| error.in_file(dir))
     }
 }
@@ -286,7 +296,7 @@ impl Plan {
         }
         let storage = Arc::clone(&options.storage);
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
-        unnamed::remove_known(&*open_locked(dir, options, outside)?)?;
+        self.report.removed = unnamed::remove_known(&*open_locked(dir, options, outside)?)?;
         for (path, _) in &self.aside {
             remove_unknown(storage.as_ref(), path)?;
         }

@@ -11,7 +11,7 @@ use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
 use super::read_state::{Published, ReadState};
-use super::removals::Removals;
+use super::removals::{Removals, is_taken};
 use super::reports::{Reports, lock};
 use super::stats::Counters;
 use super::version::{ReadContext, StoredTable};
@@ -143,7 +143,9 @@ impl Shared {
         // Should the file stay: it says that all writes below its first are known, which remains true.
         log.log = made.inspect_err(|error| {
             self.judge(error);
-            self.discard([self.dir.join(log_name(number))]);
+            if !is_taken(error) {
+                self.discard([self.dir.join(log_name(number))]);
+            }
         })?;
         let memtable = Arc::new(Memtable::new(number, self.options.write_buffer_bytes));
         self.change_state(|state| state.rotate(memtable));
@@ -217,7 +219,9 @@ impl Shared {
         if let Err(error) = made.prepare(storage, &self.dir, &registry.state.snapshot()) {
             log::warn!("the manifest is not replaced for now: {error}");
             self.judge(&error);
-            self.discard([manifest_name(number).as_str(), CURRENT_TEMPORARY].map(|name| self.dir.join(name)));
+            if !is_taken(&error) {
+                self.discard([manifest_name(number).as_str(), CURRENT_TEMPORARY].map(|name| self.dir.join(name)));
+            }
             return self.check_writable();
         }
         made.put_in_force(storage, &self.dir).inspect_err(|error| self.fail(error))?;

@@ -106,7 +106,7 @@ impl Shared {
         Some(Room { free, kept, in_memory: in_memory as u64 })
     }
 
-    /// What a manifest and the largest merge take.
+    /// What a manifest and the largest merge of the background take.
     fn reserve(&self, version: &Version) -> u64 {
         let mut bytes = [0u64; NUM_LEVELS + 1];
         let mut manifest = SMALL_FILES_BYTES;
@@ -115,6 +115,10 @@ impl Shared {
                 *bytes = bytes.saturating_add(table.meta.len_bytes);
             }
             manifest += 64 + (table.meta.smallest.len() + table.meta.largest.len()) as u64;
+        }
+        if !self.options.auto_compaction {
+            // Level 0 grows as long as its owner wants, and so would what a merge of it takes.
+            return manifest;
         }
         // One table of a level meets about so many of the next; level 0 is merged whole.
         let of_one_table = self.options.table_size_bytes.saturating_mul(self.size_ratio().saturating_add(3));
@@ -128,7 +132,8 @@ impl Shared {
     /// How long tables may become that are written now. They must not take the log's room: a merge that finds none is
     /// tried again, and a log that finds none refuses all writes.
     pub(super) fn table_allowance(&self) -> TableAllowance<'_> {
-        let free = self.options.storage.free_bytes(&self.dir).ok().flatten();
+        let is_judged = self.options.reserve_bytes != Some(0);
+        let free = if is_judged { self.options.storage.free_bytes(&self.dir).ok().flatten() } else { None };
         let allowed = free.map_or(u64::MAX, |free| free - LOG_ROOM_BYTES.min(free / 4));
         TableAllowance { shared: self, free: free.unwrap_or(u64::MAX), allowed }
     }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,7 +32,9 @@ impl Storage for Disk {
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        in_file(path, fs::read(path))
+        let mut bytes = Vec::new();
+        in_file(path, open_plain(path).and_then(|mut file| file.read_to_end(&mut bytes)))?;
+        Ok(bytes)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -93,10 +95,14 @@ impl Storage for Disk {
 
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
     fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
-        let found = in_file(dir, rustix::fs::statvfs(dir).map_err(io::Error::from))?;
-        // Without the blocks that only the superuser gets.
-        Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
+        Ok(free_of(&in_file(dir, rustix::fs::statvfs(dir).map_err(io::Error::from))?))
     }
+}
+
+/// Without the blocks that only the superuser gets. `None` for a file system that states no size, such as ramfs.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
+pub(super) fn free_of(found: &rustix::fs::StatVfs) -> Option<u64> {
+    (found.f_blocks != 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 pub(super) struct LockedFile(pub(super) File);
@@ -140,7 +146,25 @@ fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
         }
     }
     let _ = io;
-    File::open(path).map(|file| (file, false))
+    open_plain(path).map(|file| (file, false))
+}
+
+/// Opens a plain file for reading. A pipe would wait for its other end.
+fn open_plain(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    check_plain(options.open(path)?)
+}
+
+/// # Errors
+/// `InvalidInput` for what is no plain file: a directory, a pipe, a device.
+pub(super) fn check_plain(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "not a plain file; remove it, or give it another name"))
 }
 
 fn copy_synced(from: &Path, to: &Path) -> Result<()> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, linkat, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::disk::{DiskFile, DiskWriter, LockedFile, copy_into, in_file};
+use super::disk::{DiskFile, DiskWriter, LockedFile, check_plain, copy_into, free_of, in_file};
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Result};
 
@@ -48,6 +48,11 @@ impl Root {
         Ok(File::from(retry_on_intr(open)?))
     }
 
+    /// Opens a plain file for reading. A pipe would wait for its other end.
+    fn open_plain(&self, path: &Path) -> io::Result<File> {
+        check_plain(self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK)?)
+    }
+
     fn create(&self, path: &Path) -> io::Result<File> {
         // `EXCL` follows no link either.
         self.open_file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
@@ -65,7 +70,7 @@ impl Root {
             }
         }
         let _ = io;
-        self.open_file(path, OFlags::RDONLY).map(|file| (file, false))
+        self.open_plain(path).map(|file| (file, false))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -158,7 +163,7 @@ impl Storage for HeldDir {
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let file = self.root.open_file(path, OFlags::RDONLY);
+        let file = self.root.open_plain(path);
         in_file(path, file.and_then(|mut file| file.read_to_end(&mut bytes)))?;
         Ok(bytes)
     }
@@ -246,9 +251,7 @@ impl Storage for HeldDir {
 
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
     fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
-        let found = in_file(dir, rustix::fs::fstatvfs(self.dir()).map_err(io::Error::from))?;
-        // Without the blocks that only the superuser gets.
-        Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
+        Ok(free_of(&in_file(dir, rustix::fs::fstatvfs(self.dir()).map_err(io::Error::from))?))
     }
 
     fn is_named(&self, path: &Path, file: &dyn ReadAt) -> Result<bool> {

@@ -103,7 +103,8 @@ pub trait Storage: Debug + Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Holds on to a directory. The storage that it gives works in that very directory, whatever becomes of the path: paths
-    /// are given to it as before, all of them in or below `dir`, and its locks also lock the directory itself. Held by a
+    /// are given to it as before, all of them in or below `dir`. On Unix its locks also lock the directory itself, where the
+    /// file system can; elsewhere `LOCK` is the only lock. Held by a
     /// storage that holds another directory, its [`Storage::link_or_copy`] links files of that one.
     ///
     /// `None`, which is the default, stands for a storage in which a path never comes to lead elsewhere.

@@ -1,29 +1,34 @@
 //! Tables that an open set aside because no manifest names them (`unnamed-NNNNNN.sst`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::file_name::{FileName, parse};
+use super::super::file_name::{FileName, parse, set_aside_name};
 use super::super::shared::Shared;
 use crate::error::Result;
 use crate::sstable::{Table, TableReadOptions};
 
-/// Removes those of which the store says the same about every key: nothing goes with them. All others stay, for a person to
-/// look at.
+/// Removes those of which the store says the same about every key, and gives their names: nothing goes with them. All others
+/// stay, for a person to look at.
 ///
 /// # Errors
-/// I/O errors, and damage of the store's own tables.
-pub(super) fn remove_known(shared: &Shared) -> Result<()> {
+/// When the directory cannot be listed.
+pub(super) fn remove_known(shared: &Shared) -> Result<Vec<PathBuf>> {
     let storage = shared.options.storage.as_ref();
+    let mut removed = Vec::new();
     for name in storage.list(&shared.dir)? {
-        let Some(FileName::Table(number)) = name.strip_prefix("unnamed-").and_then(parse) else { continue };
+        let Some(FileName::Table(number)) = set_aside_name(&name).and_then(parse) else { continue };
         let path = shared.dir.join(&name);
-        if is_known(shared, &path, number)? {
-            storage.remove(&path)?;
-            log::warn!("{}: removed, as the store says the same about all its keys", path.display());
+        let result = is_known(shared, &path, number)
+            .and_then(|is_known| if is_known { storage.remove(&path).map(|()| true) } else { Ok(false) });
+        match result {
+            Ok(true) => removed.push(path),
+            Ok(false) => {}
+            // The repair is done; this file is none of it.
+            Err(error) => log::warn!("{}: left as it is: {error}", path.display()),
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
 /// Whether the table is sound, of this store, and has no entry that the store does not have.
