@@ -220,6 +220,41 @@ fn a_file_cut_under_its_writer_is_an_error_at_sync() {
     }
 }
 
+/// The numbers of keys are alike: after a union or an intersection it is not known, and a key may find all of its bits.
+#[test]
+fn an_older_copy_over_the_file_is_an_error_at_sync() {
+    type Combine = fn(&mut FileFilter, &FileFilter);
+    let combined: [(&str, Combine); 3] = [
+        ("united", |filter, other| filter.union_with(other).unwrap()),
+        ("intersected", |filter, other| filter.intersect_with(other).unwrap()),
+        ("counted", |_, _| ()),
+    ];
+    for (what, combine) in combined {
+        for is_opened in [false, true] {
+            let (dir, path) = dir();
+            let older = dir.path().join("older");
+            let mut filter = created(&path);
+            combine(&mut filter, &created(&dir.path().join("other")));
+            filter.sync().unwrap();
+            fs::copy(&path, &older).unwrap();
+            filter.insert(b"synced").unwrap();
+            filter.sync().unwrap();
+            if is_opened {
+                filter.close().unwrap();
+                filter = FileFilter::open(&path).unwrap();
+            }
+            let found = fs::read(&older).unwrap();
+            fs::write(&path, &found).unwrap();
+            let what = format!("{what}, opened: {is_opened}");
+            assert!(filter.sync().is_err_and(|error| matches!(error.root(), Error::Displaced { .. })), "{what}");
+            filter.insert(b"after").unwrap();
+            assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()), "{what}");
+            assert_eq!(fs::read(&path).unwrap(), found, "{what}: someone else's bytes were changed");
+            assert!(filter.copy(dir.path().join("copy")).unwrap().may_contain(b"synced"), "{what}");
+        }
+    }
+}
+
 /// Between the start of a process and its program, it shares all files that are open, and their locks.
 #[test]
 fn a_dropped_filter_is_free_while_processes_start() {

@@ -8,9 +8,9 @@ mod block_support;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
-use allocation::{refuse, refuse_none};
+use allocation::{refuse, refuse_none, refuse_small_too};
 use block_support::{SplitMix, hash, spec};
-use filterblock::{Error, FilterBuilder, HashSeed, KeyHash, PartitionedBuilder, Result, SelfCheck};
+use filterblock::{Error, FilterBlock, FilterBuilder, HashSeed, KeyHash, PartitionedBuilder, Result, SelfCheck};
 
 /// The allocator serves all threads, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -135,6 +135,40 @@ fn partitions_end_in_an_error_where_memory_ends() {
 }
 
 #[test]
+fn partitions_forget_no_key_that_finds_no_memory() {
+    let _turn = TURN.lock();
+    for partition_keys in [1, 2, 3] {
+        for failing in 0..5 {
+            for number in 0.. {
+                let mut builder = PartitionedBuilder::new(spec("bloom:10"), HashSeed(1), partition_keys);
+                (0..failing).for_each(|i| builder.add(&block_support::key(i)).unwrap());
+                let key = block_support::key(failing);
+                refuse_small_too(number);
+                let added = builder.add(&key);
+                let counted = refuse_none();
+                let what = format!("{partition_keys} a partition, key {failing}, allocation {number}");
+                if counted <= number {
+                    added.unwrap();
+                    break;
+                }
+                if added.is_ok() {
+                    // It did without.
+                    let made = FilterBlock::open(builder.finish().unwrap()).unwrap();
+                    assert!((0..=failing).all(|i| made.may_contain_key(&block_support::key(i))), "{what}");
+                    continue;
+                }
+                assert!(added.as_ref().is_err_and(is_no_memory), "{what}: {added:?}");
+                // Neither another try nor another key makes up for what is lost.
+                for i in [failing, failing + 1] {
+                    assert!(builder.add(&block_support::key(i)).is_err_and(|error| is_no_memory(&error)), "{what}");
+                }
+                assert!(builder.finish().is_err_and(|error| is_no_memory(&error)), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
 fn keys_that_find_no_memory_are_not_forgotten() {
     let _turn = TURN.lock();
     // Each time that the hashes outgrow their memory.
@@ -208,6 +242,108 @@ fn variants_end_in_an_error_where_memory_ends() {
                 }
             }
         }
+    }
+}
+
+/// Each call of a filter in a file that is an error where memory ends.
+#[cfg(feature = "variants")]
+#[test]
+fn filters_in_files_end_in_an_error_where_memory_ends() {
+    use filterblock::variants::{Bloom, FileFilter, Membership, merge_blocks};
+    use filterblock::{LockedBlock, Verify};
+
+    let _turn = TURN.lock();
+    let dir = tempfile::tempdir().unwrap();
+    // Where a file was made before, there is none.
+    let free = || {
+        let path = dir.path().join("free");
+        let _ = std::fs::remove_file(&path);
+        path
+    };
+    let create = |name: &str| FileFilter::create(dir.path().join(name), 60_000, 0.01, HashSeed(1));
+    let (source, target) = (create("source").unwrap(), std::cell::RefCell::new(create("target").unwrap()));
+    let keys = || (0..20_000u64).map(u64::to_le_bytes);
+    source.extend(keys()).unwrap();
+    source.sync().unwrap();
+    let (text, bloom) = (source.to_base64(), source.to_bloom());
+    let block = bloom.freeze().unwrap();
+    type Make<'a> = &'a dyn Fn() -> Result<()>;
+    let makes: [(&str, Make<'_>); 9] = [
+        ("create", &|| FileFilter::create(free(), 60_000, 0.01, HashSeed(1)).map(drop)),
+        ("read", &|| FileFilter::open_read_only(dir.path().join("source")).map(drop)),
+        ("copy", &|| source.copy(free()).map(drop)),
+        ("from_base64", &|| FileFilter::from_base64(free(), &text).map(drop)),
+        ("intersect_with", &|| target.borrow_mut().intersect_with(&source)),
+        ("clear", &|| target.borrow_mut().clear()),
+        ("sync", &|| {
+            target.borrow_mut().clear()?;
+            target.borrow().extend(keys())?;
+            target.borrow().sync()
+        }),
+        ("union", &|| Bloom::union(&bloom, &bloom).and_then(|_| bloom.intersection(&bloom)).map(drop)),
+        ("merge", &|| {
+            let block = LockedBlock::open(block.as_slice(), Verify::AtOpen)?;
+            merge_blocks(&[block]).map(drop)
+        }),
+    ];
+    for (what, make) in makes {
+        for for_ever in [false, true] {
+            for number in 0.. {
+                refuse(number, for_ever);
+                let made = make();
+                let counted = refuse_none();
+                let is_error = |error: &Error| matches!(error.root(), Error::TooLarge { .. });
+                assert!(made.as_ref().err().is_none_or(is_error), "{what}, allocation {number}: {made:?}");
+                if counted <= number {
+                    assert!(number > 0 && made.is_ok(), "{what}: {number} allocations");
+                    break;
+                }
+            }
+        }
+    }
+    // A sync that had no memory forgot nothing.
+    let mut target = target.into_inner();
+    for number in 0..2 {
+        target.clear().unwrap();
+        target.extend(keys()).unwrap();
+        refuse(number, false);
+        let synced = target.sync();
+        refuse_none();
+        assert!(synced.is_err_and(|error| matches!(error.root(), Error::TooLarge { .. })), "{number}");
+        target.sync().unwrap();
+        let found = FileFilter::open_read_only(dir.path().join("target")).unwrap();
+        assert!(keys().all(|key| found.may_contain(&key)), "{number}");
+    }
+}
+
+/// Another seed would need as much memory again. What is written is the Bloom filter that RocksDB writes when no seed will do.
+#[cfg(feature = "foreign")]
+#[test]
+fn a_foreign_ribbon_without_memory_is_a_bloom_filter() {
+    use filterblock::foreign::rocksdb;
+
+    let _turn = TURN.lock();
+    let make = || {
+        let options = rocksdb::FilterOptions { kind: rocksdb::FilterKind::Ribbon128, ..Default::default() };
+        let mut builder = rocksdb::FilterBuilder::new(options);
+        (0..20_000u64).for_each(|i| builder.add(&i.to_le_bytes()));
+        builder
+    };
+    let mut builder = make();
+    let sound = builder.finish();
+    let kind_of = |filter: &[u8]| rocksdb::Filter::new(filter).kind();
+    for number in 0.. {
+        let mut builder = make();
+        refuse(number, false);
+        let made = builder.finish();
+        let counted = refuse_none();
+        if counted <= number {
+            assert!(number > 1 && made == sound);
+            break;
+        }
+        assert!(kind_of(&made) != kind_of(&sound), "allocation {number}: a ribbon of another seed");
+        let found = rocksdb::Filter::new(&made);
+        assert!((0..20_000u64).all(|i| found.may_contain(&i.to_le_bytes())), "allocation {number}");
     }
 }
 

@@ -91,10 +91,37 @@ fn blocks_of_another_table_do_not_open() {
     // A block that says no table belongs to none.
     let nobodys = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
     assert_eq!(refused(&nobodys, &Expected::of_table(TABLE)), Field::TableId);
-    // In partitions: the index, and each partition alone.
+    // In partitions: the index, and below each partition alone.
     let parts = block_support::partitioned("bloom:10", N, 100);
     assert!(FilterBlock::open_expecting(parts.as_slice(), &Expected::of_table(TABLE), Verify::AtOpen).is_ok());
     assert_eq!(refused(&parts, &Expected::of_table(other.map(|byte| byte ^ 1))), Field::TableId);
+}
+
+#[test]
+fn partitions_of_another_table_do_not_open_alone() {
+    let parts = block_support::partitioned("bloom:10", N, 100);
+    let mut starts = (0..parts.len()).step_by(64);
+    for number in 0..3 {
+        // A partition begins at a multiple of 64 bytes, and opens by its own length and number alone.
+        let mut ranges = starts.by_ref().flat_map(|start| (start..parts.len()).map(move |end| start..end + 1));
+        let opens = |bytes| LockedBlock::open_partition(bytes, number, Verify::AtOpen);
+        let range = ranges.find(|range| opens(&parts[range.clone()]).is_ok()).unwrap();
+        let open = |table_id| opens(&parts[range.clone()]).unwrap().unlock_expecting(&Expected::of_table(table_id));
+        let part = open(TABLE).unwrap();
+        let first = number as usize * 100;
+        assert!((first..first + 100).all(|i| part.may_contain_key(&key(i))), "{number}");
+        let refused = open(TABLE.map(|byte| byte ^ 1));
+        assert!(matches!(refused, Err(Error::Corrupt { field: Field::TableId, .. })), "{number}: {refused:?}");
+    }
+}
+
+#[test]
+fn no_table_id_is_not_one_to_expect() {
+    let nobodys = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
+    for bytes in [nobodys, of_keys()] {
+        let opened = FilterBlock::open_expecting(bytes, &Expected::of_table([0; 16]), Verify::AtOpen);
+        assert!(matches!(opened, Err(Error::InvalidArgument { what: "expected table id", .. })), "{opened:?}");
+    }
 }
 
 #[test]

@@ -32,6 +32,12 @@ pub struct Expected<'a> {
 
 impl<'a> Expected<'a> {
     /// The filter of this table, of whole keys.
+    ///
+    /// Zeros are the id of no table: every block whose writer gave no id has them, so opening is an error
+    /// ([`Error::InvalidArgument`]).
+    ///
+    /// The block's own hash function and seed are believed, as keys that [`FilterBlock::may_contain_key`] hashes cannot be
+    /// hashed otherwise. A reader that hashes keys itself states its hasher: [`with_hasher`](Self::with_hasher).
     #[must_use]
     pub fn of_table(table_id: [u8; 16]) -> Self {
         Self { table_id, hasher: None, prefixes_by: None }
@@ -51,8 +57,12 @@ impl<'a> Expected<'a> {
     }
 
     /// # Errors
-    /// [`Error::Corrupt`], naming what is not as expected.
+    /// [`Error::InvalidArgument`] where no table is named; [`Error::Corrupt`], naming what is not as expected.
     fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
+        if self.table_id == [0; 16] {
+            let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id";
+            return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
+        }
         let field = match self.prefixes_by {
             _ if block.table_id() != self.table_id => Field::TableId,
             None if !block.added().whole_keys() => Field::Flags,
@@ -71,7 +81,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block that must be as it is expected: another table's filter, or one of prefixes only, denies keys.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_with`]; [`Error::Corrupt`] naming the table id, the flags (what was added) or the extension (the
+    /// As [`FilterBlock::open_with`]; [`Error::InvalidArgument`] for an expected table id of zeros; [`Error::Corrupt`] naming the table id, the flags (what was added) or the extension (the
     /// prefix function) for a block that is another than expected; [`Error::WrongHash`], [`Error::WrongKey`] and `Corrupt`
     /// naming the seed for keys that another hasher hashed.
     pub fn open_expecting(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {

@@ -34,6 +34,8 @@ pub struct PartitionedBuilder {
     index: Vec<u8>,
     num_partitions: u32,
     num_keys: u64,
+    /// Whether a key, or a whole partition of keys, was lost: a filter of the others would deny them.
+    has_lost_keys: bool,
 }
 
 impl PartitionedBuilder {
@@ -53,6 +55,7 @@ impl PartitionedBuilder {
             index: Vec::new(),
             num_partitions: 0,
             num_keys: 0,
+            has_lost_keys: false,
         }
     }
 
@@ -73,8 +76,10 @@ impl PartitionedBuilder {
     /// Adds a key; keys come in ascending order, repetitions are allowed.
     ///
     /// # Errors
-    /// [`Error::OutOfOrder`] for a key below the last one, and the errors of [`FilterBuilder::finish`].
+    /// [`Error::OutOfOrder`] for a key below the last one, which changes nothing; the errors of [`FilterBuilder::finish`]. After
+    /// one of those, keys are lost: every later [`add`](Self::add) and [`finish`](Self::finish) are errors, too.
     pub fn add(&mut self, key: &[u8]) -> Result<()> {
+        self.check_sound()?;
         let is_first = self.num_partitions == 0 && self.current.is_empty();
         // A repetition must not open the next partition: the same set of keys gives the same bytes.
         match key.cmp(&self.last_key) {
@@ -82,21 +87,35 @@ impl PartitionedBuilder {
             Ordering::Equal if !is_first => return Ok(()),
             _ => {}
         }
+        // Until the key is in, a failure loses it, or the keys of a whole partition.
+        self.has_lost_keys = true;
         if self.current.len() >= self.partition_keys {
             self.close_partition()?;
         }
+        let more = key.len().saturating_sub(self.last_key.len());
+        self.last_key.try_reserve(more).map_err(|_| filter::no_memory(self.spec))?;
         self.last_key.clear();
-        self.last_key.try_reserve(key.len()).map_err(|_| filter::no_memory(self.spec))?;
         self.last_key.extend_from_slice(key);
         self.current.add(key);
+        if self.current.is_short_of_memory() {
+            return Err(filter::no_memory(self.spec));
+        }
+        self.has_lost_keys = false;
         Ok(())
+    }
+
+    /// # Errors
+    /// As [`FilterBuilder::finish`] where memory ends, after an [`add`](Self::add) that lost keys.
+    fn check_sound(&self) -> Result<()> {
+        if self.has_lost_keys { Err(filter::no_memory(self.spec)) } else { Ok(()) }
     }
 
     /// Encodes partitions and index.
     ///
     /// # Errors
-    /// As [`FilterBuilder::finish`].
+    /// As [`FilterBuilder::finish`]; also after an [`add`](Self::add) that was one, since its keys are lost.
     pub fn finish(mut self) -> Result<Vec<u8>> {
+        self.check_sound()?;
         if !self.current.is_empty() {
             self.close_partition()?;
         }

@@ -177,6 +177,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// The hash must be made by the block's hasher, of what was added: a hash does not tell whether it is that of a key or of a
     /// prefix. [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`] cannot be mixed up.
     ///
+    /// Caution: in a block of prefixes only ([`FilterBlock::added`]), the hash of a whole key is "absent" although the key was
+    /// there. Ask by [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`], or by their `hashed` forms.
+    ///
     /// Inlined always: a query of a line takes less time than a call.
     #[must_use]
     #[inline(always)]
@@ -198,6 +201,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Like [`FilterBlock::may_contain`], from some of the filter's columns: those of a bumped ribbon lie in groups of eight,
     /// one after the other, and with [`Columns::First`] a query touches nothing of the second and later groups. Other
     /// kinds have no columns, and are asked as a whole.
+    ///
+    /// Caution: in a block of prefixes only ([`FilterBlock::added`]), the hash of a whole key is "absent" although the key was
+    /// there. Ask by [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`], or by their `hashed` forms.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
@@ -241,6 +247,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Answers for many keys at once: `answers[i]` belongs to `hashes[i]`; those beyond the shorter slice are left.
+    ///
+    /// Caution: in a block of prefixes only ([`FilterBlock::added`]), the hash of a whole key is "absent" although the key was
+    /// there. Ask by [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`], or by their `hashed` forms.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         if let Some(view) = self.view() {
             return view.may_contain_batch(hashes, answers);
@@ -263,6 +272,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// The filter as a borrow that can be copied; `None` if it is in partitions or its pages are checked on first
     /// touch.
+    ///
+    /// Caution: in a block of prefixes only ([`FilterBlock::added`]), the hash of a whole key is "absent" although the key was
+    /// there. Ask by [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`], or by their `hashed` forms.
     #[must_use]
     pub fn view(&self) -> Option<FilterView<'_>> {
         (self.partitions().is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))

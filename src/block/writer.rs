@@ -119,6 +119,11 @@ impl FilterBuilder {
         }
     }
 
+    /// Whether a key found no memory: then [`finish`](Self::finish) is an error.
+    pub(super) fn is_short_of_memory(&self) -> bool {
+        self.is_short_of_memory
+    }
+
     /// Keys added so far, repetitions included unless they came in a row.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -201,18 +201,18 @@ impl Bloom {
     /// A filter of the keys of either: the same, bit for bit, as if all were inserted into one.
     ///
     /// # Errors
-    /// As [`Bloom::union_with`].
+    /// As [`Bloom::union_with`]; [`Error::TooLarge`](crate::Error::TooLarge) where there is no memory for it.
     pub fn union(&self, other: &Self) -> Result<Self> {
-        let union = self.clone();
+        let union = self.try_clone()?;
         union.union_with(other).map(|()| union)
     }
 
     /// A filter of the keys of both; see [`Bloom::intersect_with`].
     ///
     /// # Errors
-    /// As [`Bloom::union_with`].
+    /// As [`Bloom::union`].
     pub fn intersection(&self, other: &Self) -> Result<Self> {
-        let mut intersection = self.clone();
+        let mut intersection = self.try_clone()?;
         intersection.intersect_with(other).map(|()| intersection)
     }
 

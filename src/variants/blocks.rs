@@ -7,6 +7,7 @@
 use std::fmt::Display;
 
 use super::algebra::{self, BlockShape, Comparison};
+use crate::bits;
 use crate::block::LockedBlock;
 use crate::codec::u64_from;
 use crate::error::{Error, Result};
@@ -54,7 +55,9 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     let (l, r) = (left.hash(), right.hash());
     let (l_shape, r_shape) = (left.shape(), right.shape());
     let bits = |payload: &[u8]| payload.len() as u64 * 8;
-    let mut found = vec![
+    // Parameters of two kinds do not compare.
+    let is_one_kind = kind(l_shape) == kind(r_shape);
+    let found = [
         Difference::between("hash function", l.kind, r.kind),
         Difference::between("hash seed", l.seed.0, r.seed.0),
         Difference::between("fingerprint of the secret", secret(l.fingerprint), secret(r.fingerprint)),
@@ -63,11 +66,8 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
         Difference::between("partition", place(left.place()), place(right.place())),
         Difference::between("filter kind", kind(l_shape), kind(r_shape)),
         Difference::between("number of bits", bits(left.payload()), bits(right.payload())),
+        Difference::between("filter parameters", parameters(l_shape), parameters(r_shape)).filter(|_| is_one_kind),
     ];
-    // Parameters of two kinds do not compare.
-    if kind(l_shape) == kind(r_shape) {
-        found.push(Difference::between("filter parameters", parameters(l_shape), parameters(r_shape)));
-    }
     found.into_iter().flatten().collect()
 }
 
@@ -81,7 +81,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 /// # Errors
 /// [`Error::Unlike`], naming the first difference; [`Error::InvalidArgument`] for no block, and for kinds other than
 /// `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `full` and `empty`; [`Error::ChecksumMismatch`] for a block
-/// that was opened without a check of its pages, and is damaged.
+/// that was opened without a check of its pages, and is damaged; [`Error::TooLarge`] where there is no memory for it.
 pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
     let is_empty = |block: &&LockedBlock<D>| block.shape().is_some_and(|shape| shape.kind == FilterKind::Empty);
     let first = blocks.iter().find(|block| !is_empty(block)).or(blocks.first());
@@ -92,8 +92,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     if !matches!(shape.kind, FilterKind::Empty | FilterKind::Full) {
         block_shape(shape, first.payload().len())?;
     }
-    let mut payload = first.payload().to_vec();
-    payload.fill(0);
+    let mut payload: Vec<u8> = bits::zeros(first.payload().len() as u64, "a filter block")?;
     let mut num_keys = 0u64;
     for block in blocks {
         block.verify_pages()?;

@@ -161,6 +161,16 @@ impl Bloom {
         Ok(payload)
     }
 
+    /// A copy, or an error where there is no memory for it.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    pub(super) fn try_clone(&self) -> Result<Self> {
+        let mut copy = Self::of_shape(self.shape, self.seed)?;
+        copy.words.iter_mut().zip(self.words()).for_each(|(of_copy, word)| *of_copy.get_mut() = word);
+        Ok(copy)
+    }
+
     pub(super) fn shape(&self) -> Shape {
         self.shape
     }
@@ -202,6 +212,7 @@ impl Membership for Bloom {
     }
 }
 
+/// Aborts the process where there is no memory for the copy.
 impl Clone for Bloom {
     fn clone(&self) -> Self {
         Self { words: self.words().map(AtomicU64::new).collect(), shape: self.shape, seed: self.seed }

@@ -83,6 +83,8 @@ impl Bloom {
     }
 
     /// The filter as bytes for transport. A checksum goes with it.
+    ///
+    /// Aborts the process where there is no memory for a copy of the filter and for the bytes.
     #[must_use]
     pub fn compress(&self) -> Vec<u8> {
         // A copy: threads that insert meanwhile must not change the number of ones.

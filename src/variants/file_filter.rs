@@ -21,8 +21,8 @@
 //!   so that neither a rename nor the removal of a lock file lets a second writer in. A replacement is locked before it
 //!   gets the name. Symbolic links to the file are followed first. After a hard link, `clear` and `intersect_with` leave the
 //!   other name with the old filter.
-//! * A sync checks that the file is still its own: same length and header, the state that this writer last wrote, and on
-//!   Unix the same device and inode under the file's name. Otherwise the sync fails ([`Error::Displaced`]), and `clear` and
+//! * A sync checks that the file is still its own: same length and header, the state that this writer last read or wrote,
+//!   which has a random number of its own, so that no older copy of the file passes, and on Unix the same device and inode under the file's name. Otherwise the sync fails ([`Error::Displaced`]), and `clear` and
 //!   `intersect_with` change nothing. A file that was only moved is written to all the same.
 //! * Readers take no lock. A page that is read while it is written may count as damaged for that reader.
 //! * The header is 512 bytes that are written once; if they do not hold, opening is an error.
@@ -36,6 +36,7 @@
 //!   and syncs the file twice.
 
 mod base64;
+mod buffered;
 mod combine;
 mod describe;
 mod layout;
@@ -137,14 +138,16 @@ impl FileFilter {
     fn make(path: &Path, header: Header, length: Length, bloom: Bloom) -> Result<Self> {
         let header = Header { id: layout::new_id(), ..header };
         // Last, as it leaves a file.
-        let mut made = Self::of_image(path, Image { header, length, bloom, damaged_pages: 0 }, None, CLEAN)?;
+        let state_page = [0; layout::PAGE_LEN_BYTES];
+        let image = Image { header, state_page, length, bloom, damaged_pages: 0 };
+        let mut made = Self::of_image(path, image, None, CLEAN)?;
         let writer = Writer::create(path, &header, length, &made.bloom).map_err(|error| error.in_file(path))?;
         made.writer = Some(Mutex::new(writer));
         Ok(made)
     }
 
     fn of_image(path: &Path, image: Image, writer: Option<Writer>, mark: u8) -> Result<Self> {
-        let Image { header, length, bloom, damaged_pages } = image;
+        let Image { header, length, bloom, damaged_pages, .. } = image;
         let (added, state) = match length {
             Length::Known(added) => (added, LENGTH_KNOWN),
             Length::Combined => (0, LENGTH_COMBINED),
@@ -211,16 +214,26 @@ impl FileFilter {
         let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
         let (pages, length) = {
             let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-            let is_taken =
-                |mark: &AtomicU8| mark.compare_exchange(CHANGED, CLEAN, Ordering::Relaxed, Ordering::Relaxed);
-            let taken = self.marks.iter().enumerate().filter(|(_, mark)| is_taken(mark).is_ok());
-            (taken.map(|(index, _)| index).collect::<Vec<_>>(), self.length())
+            (self.take_marks().map_err(|error| error.in_file(&self.path))?, self.length())
         };
         let written = writer.write(&pages, length, &self.bloom);
         if written.is_err() {
             pages.iter().for_each(|&index| self.mark(index, false));
         }
         written.map_err(|error| error.in_file(&self.path))
+    }
+
+    /// The pages that are to be written. On an error, which comes for want of memory, all stay marked.
+    fn take_marks(&self) -> Result<Vec<usize>> {
+        let is_changed = |(_, mark): &(usize, &AtomicU8)| mark.load(Ordering::Relaxed) == CHANGED;
+        let changed = || self.marks.iter().enumerate().filter(is_changed);
+        let mut pages = Vec::new();
+        pages.try_reserve_exact(changed().count()).map_err(|_| Error::TooLarge { what: "a list of pages" })?;
+        for (index, mark) in changed() {
+            mark.store(CLEAN, Ordering::Relaxed);
+            pages.push(index);
+        }
+        Ok(pages)
     }
 
     /// Syncs and closes. Dropping syncs too, but cannot tell of a failure.
@@ -252,10 +265,10 @@ impl FileFilter {
         }
     }
 
-    /// Bits and length of one moment.
-    fn snapshot(&self) -> (Bloom, Length) {
+    /// Bits, as `copy` takes them, and length of one moment.
+    fn snapshot<T>(&self, copy: impl FnOnce(&Bloom) -> T) -> (T, Length) {
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        (self.bloom.clone(), self.length())
+        (copy(&self.bloom), self.length())
     }
 }
 

@@ -241,7 +241,7 @@ impl<W: Write> Query<'_, W> {
     fn answer(&mut self) -> Outcome<()> {
         if let Target::Native(filter) = &self.target {
             self.batch.answers.resize(self.batch.hashes.len(), false);
-            filter.may_contain_batch(&self.batch.hashes, &mut self.batch.answers);
+            answer_native(filter, self.arguments.prefixes, &self.batch.hashes, &mut self.batch.answers);
         }
         let silent = self.arguments.quiet || self.arguments.count;
         let end_of_line = [self.arguments.format.delimiter.byte()];
@@ -281,6 +281,18 @@ impl<W: Write> Query<'_, W> {
         }
         self.out.flush().map_err(Failure::stdout)?;
         Ok(if maybe > 0 { Exit::Success } else { Exit::Negative })
+    }
+}
+
+/// Asks for prefixes by the calls that know them, so that no block denies what it cannot know.
+fn answer_native(filter: &FilterBlock<AlignedBytes>, prefixes: bool, hashes: &[KeyHash], answers: &mut [bool]) {
+    if !prefixes {
+        return filter.may_contain_batch(hashes, answers);
+    }
+    let extractor = filter.extractor().unwrap_or_default();
+    hashes.iter().for_each(|&hash| filter.prefetch(hash));
+    for (answer, &hash) in answers.iter_mut().zip(hashes) {
+        *answer = filter.may_contain_hashed_prefix(extractor, hash);
     }
 }
 

@@ -22,10 +22,11 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 /// The bytes of a text that [`encode`] gives; no other has any.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at the first group of four that is none.
+/// [`Error::Corrupt`] at the first group of four that is none; [`Error::TooLarge`] where there is no memory for them.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
     let text = text.as_bytes();
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(text.len().div_ceil(4) * 3).map_err(|_| Error::TooLarge { what: "a filter of a text" })?;
     let last = text.len().saturating_sub(1) / 4;
     for (number, group) in text.chunks(4).enumerate() {
         let read = || {

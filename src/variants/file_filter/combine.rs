@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use super::layout::{self, Header, Image, Length, WORDS_PER_PAGE};
+use super::layout::{self, Header, Image, Length, State, WORDS_PER_PAGE};
 use super::{CLEAN, FileFilter, LENGTH_COMBINED, LENGTH_KNOWN, base64};
 use crate::error::{Error, Field, Result};
 use crate::variants::Bloom;
@@ -15,7 +15,8 @@ impl FileFilter {
     /// # Errors
     /// As [`FileFilter::create`].
     pub fn copy(&self, path: impl AsRef<Path>) -> Result<Self> {
-        let (bloom, length) = self.snapshot();
+        let (bloom, length) = self.snapshot(Bloom::try_clone);
+        let bloom = bloom?;
         Self::make(path.as_ref(), self.header, length, bloom)
     }
 
@@ -29,12 +30,14 @@ impl FileFilter {
     }
 
     /// The whole filter as text: a third larger than the file.
+    ///
+    /// Aborts the process where there is no memory for a copy of the filter, its bytes and the text.
     #[must_use]
     pub fn to_base64(&self) -> String {
-        let (bloom, length) = self.snapshot();
+        let (bloom, length) = self.snapshot(Bloom::clone);
         let mut bytes = Vec::new();
         // A vector takes all that is written.
-        let _ = layout::write(&mut bytes, &self.header, length, &bloom);
+        let _ = layout::write(&mut bytes, &self.header, &State::new(self.header.id, length), &bloom);
         base64::encode(&bytes)
     }
 
@@ -44,7 +47,7 @@ impl FileFilter {
     /// [`Error::Corrupt`] for any other text, a damaged page included; as [`FileFilter::create`].
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
-        let Image { header, length, bloom, damaged_pages } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
+        let Image { header, length, bloom, damaged_pages, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
         // Whoever sent the text still has it.
         if damaged_pages > 0 {
             return Err(Error::Corrupt { field: Field::Page, offset: 0 });
@@ -94,9 +97,10 @@ impl FileFilter {
 
     fn replace(&mut self, bloom: Bloom, length: Length) -> Result<()> {
         let header = Header { id: layout::new_id(), ..self.header };
+        let state = State::new(header.id, length);
         let writer = self.writer.as_mut().ok_or_else(|| Error::ReadOnly.in_file(&self.path))?;
         let writer = writer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        writer.replace(&header, length, &bloom).map_err(|error| error.in_file(&self.path))?;
+        writer.replace(&header, state, &bloom).map_err(|error| error.in_file(&self.path))?;
         (self.header, self.bloom, self.damaged_pages) = (header, bloom, 0);
         self.marks.iter_mut().for_each(|mark| *mark.get_mut() = CLEAN);
         *self.added.get_mut() = 0;

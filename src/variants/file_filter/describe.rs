@@ -78,9 +78,9 @@ impl FileFilter {
         self.damaged_pages
     }
 
-    /// A copy in memory: to be compared, compressed or frozen.
+    /// A copy in memory: to be compared, compressed or frozen. Aborts the process where there is no memory for it.
     #[must_use]
     pub fn to_bloom(&self) -> Bloom {
-        self.snapshot().0
+        self.snapshot(Bloom::clone).0
     }
 }

@@ -3,10 +3,11 @@
 //! ```text
 //! page 0          header: what never changes        | magic 8 | version 1 | probes 1 | 0 6 | id 8 | bits 8 | seed 8 |
 //!                                                   | capacity 8 | rate 8, as a double | zeros |
-//! page 1          state: what does, but for bits    | length is: 0 known, 1 or 2 not 1 | length 8 | zeros |
+//! page 1          state: what does, but for bits    | length is: 0 known, 1 or 2 not 1 | length 8 | draw 8 | zeros |
 //! page 2, 3, ..   4,032 bits each                   bit i in page 2 + i / 4032
 //! ```
-//! A page is a sector of a disk: 504 bytes and the XXH3-64 of them under a seed of the file's id and the page's number. The
+//! The draw is a random number that each write of the state draws anew: by it a writer knows its own state from that of an
+//! older copy with as many keys. A page is a sector of a disk: 504 bytes and the XXH3-64 of them under a seed of the file's id and the page's number. The
 //! id is drawn anew for each file, so that a page that a file system shows from a file before does not pass for sound.
 //! All integers are little endian.
 
@@ -54,10 +55,26 @@ pub(super) enum Length {
     Damaged,
 }
 
+/// The state that a writer gave to a file, and the page that says so.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct State {
+    pub(super) length: Length,
+    pub(super) page: Page,
+}
+
+impl State {
+    /// A page that no other write of the state makes.
+    pub(super) fn new(id: u64, length: Length) -> Self {
+        Self { length, page: length.encode(id, new_id()) }
+    }
+}
+
 /// What a file holds.
 #[derive(Debug)]
 pub(super) struct Image {
     pub(super) header: Header,
+    /// The page of the state, as it was read, whether or not it holds.
+    pub(super) state_page: Page,
     pub(super) length: Length,
     pub(super) bloom: Bloom,
     /// Pages that do not hold: of the state, or of bits, all of which are taken for set.
@@ -116,7 +133,7 @@ impl Header {
 }
 
 impl Length {
-    pub(super) fn encode(self, id: u64) -> Page {
+    pub(super) fn encode(self, id: u64, draw: u64) -> Page {
         let (tag, keys) = match self {
             Self::Known(keys) => (0, keys),
             Self::Combined => (1, 0),
@@ -124,6 +141,7 @@ impl Length {
         };
         let mut content = vec![tag];
         put_u64(&mut content, keys);
+        put_u64(&mut content, draw);
         seal(id, 1, &content)
     }
 
@@ -174,14 +192,15 @@ pub(super) fn bit_page(id: u64, index: usize, words: impl Iterator<Item = u64>) 
     seal(id, FIRST + index as u64, &content)
 }
 
-pub(super) fn state_page(id: u64, length: Length) -> Page {
-    length.encode(id)
+/// Whether a page of the state holds, whatever it says.
+pub(super) fn is_state(id: u64, page: &Page) -> bool {
+    content(id, 1, page).is_some()
 }
 
 /// Writes a whole file.
-pub(super) fn write(out: &mut impl Write, header: &Header, length: Length, bloom: &Bloom) -> std::io::Result<()> {
+pub(super) fn write(out: &mut impl Write, header: &Header, state: &State, bloom: &Bloom) -> std::io::Result<()> {
     out.write_all(&header.encode())?;
-    out.write_all(&length.encode(header.id))?;
+    out.write_all(&state.page)?;
     let mut words = bloom.words();
     for index in 0..usize::try_from(header.num_pages()).unwrap_or(usize::MAX) {
         out.write_all(&bit_page(header.id, index, words.by_ref()))?;
@@ -206,6 +225,7 @@ pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
         return Err(corrupt_length);
     }
     file.read_exact(&mut page)?;
+    let state_page = page;
     let state = Length::decode(header.id, header.shape.cells, &page);
     let mut length = state.unwrap_or(Length::Damaged);
     let mut damaged_pages = u64::from(state.is_none());
@@ -225,5 +245,5 @@ pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
             }
         }
     }
-    Ok(Image { header, length, bloom, damaged_pages })
+    Ok(Image { header, state_page, length, bloom, damaged_pages })
 }

@@ -1,14 +1,14 @@
 //! New files of filters: they get their names when they are whole, and leave nothing when they fail.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-use super::layout::{self, Header, Length};
+use super::buffered::Buffered;
+use super::layout::{self, Header, State};
 use super::lock::{Locked, is_at, try_lock_filter};
-use super::on_disk::BUFFER_LEN_BYTES;
 use crate::error::{Error, Result};
 use crate::variants::Bloom;
 
@@ -22,7 +22,7 @@ impl NewFile {
         path: &Path,
         replaced: Option<&File>,
         header: &Header,
-        length: Length,
+        state: &State,
         bloom: &Bloom,
     ) -> Result<Self> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
@@ -34,9 +34,8 @@ impl NewFile {
         // Before it has a name that others know: there is no moment in which they could lock it.
         try_lock_filter(file, path)?;
         replaced.map_or(Ok(()), |replaced| keep_owner(replaced, file)).map_err(in_file)?;
-        let mut out = BufWriter::with_capacity(BUFFER_LEN_BYTES, file);
-        layout::write(&mut out, header, length, bloom).and_then(|()| out.flush()).map_err(in_file)?;
-        drop(out);
+        let mut out = Buffered::new(file).map_err(|error| error.in_file(path))?;
+        layout::write(&mut out, header, state, bloom).and_then(|()| out.flush()).map_err(in_file)?;
         file.sync_all().map_err(in_file)?;
         Ok(Self(new))
     }
@@ -55,11 +54,13 @@ impl NewFile {
 
     /// Gives the file a name that another has, which loses it. After an error, whose name it is is not known.
     pub(super) fn publish_over(self, path: &Path) -> Result<Locked> {
-        let (file, name) = self.0.into_parts();
+        let (file, mut name) = self.0.into_parts();
         let file = Locked::already(file);
         // Windows refuses the crate's own way of renaming, `persist`, for a file that is open, as its writer has it.
-        let renamed = fs::rename(&name, path).and_then(|()| sync_dir(path));
-        renamed.map(|()| file).map_err(|error| Error::from(error).in_file(path))
+        let renamed = fs::rename(&name, path);
+        // The random name is free from now on: a file that another process may give it is not this one's to remove.
+        name.disable_cleanup(renamed.is_ok());
+        renamed.and_then(|()| sync_dir(path)).map(|()| file).map_err(|error| Error::from(error).in_file(path))
     }
 
     #[cfg(test)]

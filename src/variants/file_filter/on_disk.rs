@@ -1,17 +1,15 @@
 //! Files of filters: how they are opened, made, written to and replaced.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, STATE_OFFSET, WORDS_PER_PAGE};
+use super::buffered::{BUFFER_LEN_BYTES, Buffered};
+use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, Page, STATE_OFFSET, State, WORDS_PER_PAGE};
 use super::lock::{Locked, NameLock, is_at};
 use super::new_file::{NewFile, check_absent, dir_of};
 use crate::error::{Error, Result};
 use crate::variants::Bloom;
-
-/// What is read or written at once.
-pub(super) const BUFFER_LEN_BYTES: usize = 1 << 18;
 
 /// The file at work, and what it has.
 #[derive(Debug)]
@@ -20,17 +18,21 @@ pub(super) struct Writer {
     path: PathBuf,
     file: Locked,
     header: Header,
-    /// What this writer made durable in the state page; `None` if nobody knows what it says.
-    state: Option<Length>,
+    /// The page of the state that the file shows, as read at open or written since.
+    shown: Page,
+    /// The page of a write that failed, which the file may show, too.
+    tried: Option<Page>,
+    /// What this writer made durable in that page; `None` if nobody knows what the disk has.
+    durable: Option<Length>,
     /// Why nothing is written any more.
     poisoned: Option<String>,
     _lock: NameLock,
 }
 
 impl Writer {
-    fn new(path: PathBuf, file: Locked, header: Header, state: Option<Length>, mut lock: NameLock) -> Self {
+    fn new(path: PathBuf, file: Locked, header: Header, shown: Page, mut lock: NameLock) -> Self {
         lock.keep();
-        Self { path, file, header, state, poisoned: None, _lock: lock }
+        Self { path, file, header, shown, tried: None, durable: None, poisoned: None, _lock: lock }
     }
 
     /// Opens the file at `path`, and gives what it holds.
@@ -40,9 +42,9 @@ impl Writer {
         let file = OpenOptions::new().read(true).write(true).open(&place)?;
         let file = Locked::of_filter(file, &place)?;
         let image = read(file.file())?;
-        let header = image.header;
+        let (header, shown) = (image.header, image.state_page);
         // What the file shows of its state may not be on the disk.
-        Ok((image, Self::new(place, file, header, None, lock)))
+        Ok((image, Self::new(place, file, header, shown, lock)))
     }
 
     /// Makes a file at `path`, where none is: whole or not at all.
@@ -51,20 +53,23 @@ impl Writer {
         let place = dir_of(path).canonicalize()?.join(name);
         let lock = NameLock::take(&place)?;
         check_absent(&place)?;
-        let file = NewFile::write(&place, None, header, length, bloom)?.publish(&place)?;
-        Ok(Self::new(place, file, *header, Some(length), lock))
+        let state = State::new(header.id, length);
+        let file = NewFile::write(&place, None, header, &state, bloom)?.publish(&place)?;
+        Ok(Self { durable: Some(length), ..Self::new(place, file, *header, state.page, lock) })
     }
 
     /// Writes pages of bits, as they are now, and then the length: a length that counts keys whose bits are not there would
     /// be no lower bound.
     pub(super) fn write(&mut self, pages: &[usize], length: Length, bloom: &Bloom) -> Result<()> {
         self.check()?;
-        if !pages.is_empty() || self.state != Some(length) {
-            self.state = None;
+        if !pages.is_empty() || self.durable != Some(length) {
+            self.durable = None;
             self.write_pages(pages, bloom)?;
-            self.write_at(&layout::state_page(self.header.id, length), STATE_OFFSET)?;
+            let page = State::new(self.header.id, length).page;
+            self.tried = Some(page);
+            self.write_at(&page, STATE_OFFSET)?;
             self.file.file().sync_data()?;
-            self.state = Some(length);
+            (self.shown, self.tried, self.durable) = (page, None, Some(length));
         }
         // Afterwards: a file that is moved before is written to all the same, so that the keys are where it went.
         self.check_name()
@@ -72,6 +77,8 @@ impl Writer {
 
     fn write_pages(&mut self, pages: &[usize], bloom: &Bloom) -> Result<()> {
         let mut run = Vec::new();
+        let room = pages.len().saturating_mul(PAGE_LEN_BYTES).min(BUFFER_LEN_BYTES);
+        run.try_reserve_exact(room).map_err(|_| Error::TooLarge { what: "a buffer of pages" })?;
         let mut run_offset = 0;
         for &index in pages {
             let offset = layout::page_offset(index);
@@ -99,21 +106,22 @@ impl Writer {
     }
 
     /// Puts a new file in the place of this one.
-    pub(super) fn replace(&mut self, header: &Header, length: Length, bloom: &Bloom) -> Result<()> {
+    pub(super) fn replace(&mut self, header: &Header, state: State, bloom: &Bloom) -> Result<()> {
         self.check()?;
         self.check_name()?;
-        let new = NewFile::write(&self.path, Some(self.file.file()), header, length, bloom)?;
-        self.put(new, header, length)
+        let new = NewFile::write(&self.path, Some(self.file.file()), header, &state, bloom)?;
+        self.put(new, header, state)
     }
 
     /// From the old lock to the new one there is no gap: the new file is locked before it has the name, and the old one
     /// until this file is the new one.
-    pub(super) fn put(&mut self, new: NewFile, header: &Header, length: Length) -> Result<()> {
+    pub(super) fn put(&mut self, new: NewFile, header: &Header, state: State) -> Result<()> {
         // Writing took long, and the rename would destroy what has the name now.
         self.check_name()?;
         match new.publish_over(&self.path) {
             Ok(file) => {
-                (self.file, self.header, self.state) = (file, *header, Some(length));
+                (self.file, self.header) = (file, *header);
+                (self.shown, self.tried, self.durable) = (state.page, None, Some(state.length));
                 Ok(())
             }
             // Which file has the name, now or after a crash, is not known: what is written to either may be lost.
@@ -132,7 +140,7 @@ impl Writer {
 
     /// Whether the file is as this writer left it, as far as its length, header and state tell: a writer must not add its
     /// pages to those of another filter, nor to an older copy, which lacks keys that were synced.
-    fn check(&self) -> Result<()> {
+    fn check(&mut self) -> Result<()> {
         if let Some(reason) = &self.poisoned {
             return Err(Error::Poisoned { reason: reason.clone() });
         }
@@ -143,15 +151,19 @@ impl Writer {
         }
     }
 
-    fn is_head_ours(&self) -> Result<bool> {
+    fn is_head_ours(&mut self) -> Result<bool> {
         let mut file = self.file.file();
         let (mut header, mut state) = ([0; PAGE_LEN_BYTES], [0; PAGE_LEN_BYTES]);
         file.seek(SeekFrom::Start(0))?;
         file.read_exact(&mut header)?;
         file.read_exact(&mut state)?;
         let id = self.header.id;
-        let is_state_ours = self.state.is_none_or(|length| state == layout::state_page(id, length));
-        Ok(is_state_ours && Header::decode(&header).is_ok_and(|found| found.id == id))
+        // A write that failed left the page as it was, or whole, or torn.
+        let is_tried = self.tried.is_some_and(|tried| state == tried || !layout::is_state(id, &state));
+        if is_tried {
+            (self.shown, self.tried) = (state, None);
+        }
+        Ok(state == self.shown && Header::decode(&header).is_ok_and(|found| found.id == id))
     }
 
     /// Whether the file has its name still: whoever opens the filter would find another one, or none.
@@ -169,7 +181,6 @@ pub(super) fn load(path: &Path) -> Result<Image> {
 }
 
 fn read(file: &File) -> Result<Image> {
-    layout::read(BufReader::with_capacity(BUFFER_LEN_BYTES, file), file.metadata()?.len())
+    let len_bytes = file.metadata()?.len();
+    layout::read(Buffered::new(file)?, len_bytes)
 }
-
-const _: () = assert!(BUFFER_LEN_BYTES.is_multiple_of(PAGE_LEN_BYTES));

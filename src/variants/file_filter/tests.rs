@@ -58,9 +58,10 @@ fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
     let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
     filter.insert(b"a").unwrap();
     let header = Header { id: layout::new_id(), ..filter.header };
-    let new = NewFile::write(&path, None, &header, Length::Known(0), &filter.to_bloom()).unwrap();
+    let state = layout::State::new(header.id, Length::Known(0));
+    let new = NewFile::write(&path, None, &header, &state, &filter.to_bloom()).unwrap();
     std::fs::remove_file(new.path()).unwrap();
-    assert!(filter.writer().unwrap().lock().unwrap().put(new, &header, Length::Known(0)).is_err());
+    assert!(filter.writer().unwrap().lock().unwrap().put(new, &header, state).is_err());
     assert!(filter.may_contain(b"a"));
     assert!(matches!(filter.sync().unwrap_err().root(), Error::Poisoned { .. }));
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
@@ -90,7 +91,7 @@ fn a_count_of_more_keys_than_bits_is_damage() {
     drop(filter);
     let mut bytes = std::fs::read(&path).unwrap();
     for (keys, is_damage) in [(cells, false), (cells + 1, true), (u64::MAX, true)] {
-        let page = layout::Length::Known(keys).encode(id);
+        let page = layout::Length::Known(keys).encode(id, 0);
         bytes[page.len()..2 * page.len()].copy_from_slice(&page);
         std::fs::write(&path, &bytes).unwrap();
         let filter = FileFilter::open(&path).unwrap();

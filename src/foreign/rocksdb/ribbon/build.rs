@@ -117,7 +117,8 @@ impl RibbonSizes {
         self.words * WORD_LEN_BYTES as u64 + TRAILER_LEN_BYTES as u64
     }
 
-    /// The filter of `hashes`, with its trailer; `None` if none of the 256 seeds has a solution.
+    /// The filter of `hashes`, with its trailer; `None` if none of the 256 seeds has a solution, or there is no
+    /// memory for one.
     ///
     /// The first seed to try is the low byte of the first hash.
     #[expect(clippy::cast_possible_truncation, reason = "columns are at most 32, blocks fit 24 bits, a byte is meant")]
@@ -126,14 +127,18 @@ impl RibbonSizes {
         let columns = self.words.div_ceil(blocks);
         let layout = RibbonLayout::of_layout(columns as u32, columns * blocks - self.words, blocks);
         let first_seed = *hashes.first()? as u8;
-        (0..=u8::MAX).find_map(|i| {
+        for i in 0..=u8::MAX {
             let seed = first_seed.wrapping_add(i);
             let rows = Rows::new(seed, layout.starts());
-            // Without memory for it no seed has a solution.
-            let mut filter = solve_ribbon(&layout, hashes.iter().map(|&hash| rows.of(hash))).ok()??;
-            filter.extend_from_slice(&trailer(seed, blocks as u32));
-            Some(filter)
-        })
+            // Where there is no memory for one seed, there is none for the next: all seeds take the same.
+            let solved = solve_ribbon(&layout, hashes.iter().map(|&hash| rows.of(hash))).ok()?;
+            if let Some(mut filter) = solved {
+                filter.try_reserve_exact(TRAILER_LEN_BYTES).ok()?;
+                filter.extend_from_slice(&trailer(seed, blocks as u32));
+                return Some(filter);
+            }
+        }
+        None
     }
 }
 
