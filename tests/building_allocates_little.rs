@@ -3,15 +3,16 @@
 
 #[path = "allocation/of_process.rs"]
 mod allocation;
-mod block_support;
+#[path = "block/support.rs"]
+mod support;
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use allocation::{LIVE, PEAK};
-use block_support::{SplitMix, spec};
 use filterblock::{FilterBuilder, HashSeed, KeyHash};
+use support::{SplitMix, spec};
 
 /// Of all threads: a build may use several. The tests take turns, and the harness itself needs a few hundred bytes.
 static TURN: Mutex<()> = Mutex::new(());

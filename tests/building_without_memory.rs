@@ -3,14 +3,15 @@
 
 #[path = "allocation/failing.rs"]
 mod allocation;
-mod block_support;
+#[path = "block/support.rs"]
+mod support;
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use allocation::{refuse, refuse_none};
-use block_support::{SplitMix, hash, spec};
 use filterblock::{Error, FilterBuilder, HashSeed, KeyHash, PartitionedBuilder, Result, SelfCheck};
+use support::{SplitMix, hash, spec};
 
 /// The allocator serves all threads, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -122,7 +123,7 @@ fn the_compact_form_ends_in_an_error_where_memory_ends() {
 #[test]
 fn partitions_end_in_an_error_where_memory_ends() {
     let _turn = TURN.lock();
-    let keys: Vec<_> = (0..10_000).map(block_support::key).collect();
+    let keys: Vec<_> = (0..10_000).map(support::key).collect();
     let is_error = |error: &Error| is_no_memory(error) || matches!(error, Error::TooLarge { .. });
     refuse_each("partitions", is_error, || {
         let keys = keys.clone();
