@@ -43,6 +43,8 @@ const UNSAFE: [&str; 7] = [
 
 const MAX_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
+/// Of a test, without its modules.
+const MAX_NAME_LEN: usize = 60;
 
 fn sources(dir: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
@@ -182,4 +184,22 @@ fn every_test_that_the_page_on_testing_names_exists() {
     };
     let (known, unknown): (Vec<_>, Vec<_>) = named.partition(exists);
     assert!(known.len() > 20 && unknown.is_empty(), "no such test: {unknown:?}");
+}
+
+#[test]
+fn names_of_tests_have_at_most_60_characters() {
+    let (mut tests, mut wrong) = (0, Vec::new());
+    for (path, text) in ["src", "crates", "tests", "fuzz/tests", "benches"].into_iter().flat_map(sources) {
+        let mut lines = text.lines().map(str::trim_start);
+        while lines.by_ref().any(|line| line == "#[test]") {
+            // Other attributes and comments may stand between.
+            let Some(function) = lines.by_ref().find_map(|line| line.split_once("fn ")) else { break };
+            let name = function.1.split('(').next().unwrap();
+            tests += 1;
+            if name.len() > MAX_NAME_LEN {
+                wrong.push(format!("{}: {} characters: {name}", path.display(), name.len()));
+            }
+        }
+    }
+    assert!(tests > 500 && wrong.is_empty(), "{wrong:#?}");
 }

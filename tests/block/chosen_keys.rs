@@ -66,7 +66,7 @@ fn assert_keyed_filters_keep_their_rate(spec_text: &str, added: &[Vec<u8>], aske
 }
 
 #[test]
-fn absent_keys_forged_against_a_known_seed_all_pass_without_a_secret_and_keep_the_rate_with_one() {
+fn forged_absent_keys_all_pass_only_without_a_secret() {
     for spec_text in SPECS {
         // What the attacker needs: the seed, the keys, and the same program. The copy is the filter, byte by byte.
         let victim = build(spec_text, &SEED.into(), honest_keys());
@@ -97,7 +97,7 @@ fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_key_for_any_hash_is_computed_at_once_where_the_seed_is_known() {
+fn a_key_for_any_hash_is_computed_at_once_from_a_known_seed() {
     let mut random = SplitMix(2);
     for _ in 0..1_000 {
         let (seed, hash) = (HashSeed(random.next()), random.next());
@@ -107,7 +107,7 @@ fn a_key_for_any_hash_is_computed_at_once_where_the_seed_is_known() {
 }
 
 #[test]
-fn insertions_chosen_to_fill_few_lines_make_their_neighbours_pass_and_do_nothing_under_a_secret() {
+fn insertions_that_fill_few_lines_do_nothing_under_a_secret() {
     // A tenth of the keys is the attacker's, and all of it goes to the first four of 430 lines.
     let chosen = |from: u64, count: u64| -> Vec<Vec<u8>> {
         let mut random = SplitMix(from);
@@ -155,7 +155,7 @@ fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
 }
 
 #[test]
-fn a_filter_of_which_one_partition_had_to_be_of_another_kind_denies_no_key_and_guesses_no_number() {
+fn a_filter_with_a_partition_of_another_kind_denies_no_key() {
     let keys_of = |hashes: std::ops::Range<u64>| {
         let mut keys: Vec<_> = hashes.map(|hash| key_with_hash(SEED, hash)).collect();
         keys.sort_unstable();
@@ -181,7 +181,7 @@ fn a_filter_of_which_one_partition_had_to_be_of_another_kind_denies_no_key_and_g
 }
 
 #[test]
-fn a_false_positive_that_was_found_by_trying_stays_one_whatever_hashes_the_keys() {
+fn a_false_positive_found_by_trying_stays_one_under_any_hash() {
     let candidates: Vec<Vec<u8>> = (0..20_000).map(|i| format!("tried{i}").into_bytes()).collect();
     for hasher in keyed_hashers().iter().map(|hashers| &hashers[0]).chain([&SEED.into()]) {
         let block = build("blocked-bloom:10", hasher, honest_keys());
@@ -207,7 +207,7 @@ fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
 }
 
 #[test]
-fn one_hash_that_gets_out_tells_what_xxh3_keeps_secret_of_keys_of_its_length() {
+fn one_leaked_hash_tells_the_secret_of_xxh3_for_its_key_length() {
     let [under_xxh3, _] = keyed_hashers();
     for hasher in under_xxh3 {
         let known = *b"8 bytes.";

@@ -11,7 +11,7 @@ fn compact_of(spec_text: &str, n: usize) -> Vec<u8> {
 }
 
 #[test]
-fn for_33_keys_at_1_per_cent_it_takes_at_most_4_bits_a_key_above_the_bound() {
+fn a_filter_of_33_keys_takes_at_most_4_bits_above_the_bound() {
     let bytes = compact_of("bloom:fpr=0.01", 33);
     let bits_per_key = bytes.len() as f64 * 8.0 / 33.0;
     assert!(bits_per_key <= 100f64.log2() + 4.0, "{bits_per_key}");
@@ -43,7 +43,7 @@ fn every_key_is_found_at_every_alignment() {
 }
 
 #[test]
-fn of_no_keys_it_takes_two_bytes_and_denies_everything() {
+fn a_filter_of_no_keys_takes_two_bytes_and_denies_everything() {
     for spec in ["bloom:10", "blocked-bloom:10"] {
         let bytes = compact_of(spec, 0);
         assert_eq!(bytes, [0, 0x11]);
@@ -82,7 +82,7 @@ fn bytes_of_an_unknown_version_kind_or_shape_say_maybe() {
 }
 
 #[test]
-fn kinds_whose_shape_does_not_follow_from_the_length_are_refused_and_answered_maybe() {
+fn kinds_whose_shape_the_length_does_not_tell_are_refused() {
     for text in
         ["split-block:10", "split-block-512:10", "ribbon:8", "bumped-ribbon:8", "bumped-ribbon:12.3", "binary-fuse:8"]
     {
@@ -101,7 +101,7 @@ fn kinds_whose_shape_does_not_follow_from_the_length_are_refused_and_answered_ma
 }
 
 #[test]
-fn the_same_bits_say_the_same_in_a_block_and_in_the_compact_form() {
+fn equal_bits_say_the_same_in_a_block_and_the_compact_form() {
     // Blocked filters are sized alike in both.
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), SEED);
     (0..1_000).for_each(|i| builder.add_hash(hash(i)));

@@ -169,7 +169,7 @@ fn every_truncation_at_either_end() {
 }
 
 #[test]
-fn bytes_before_behind_or_between_are_refused_and_so_is_a_block_behind_another() {
+fn bytes_or_blocks_before_behind_or_between_are_refused() {
     let refused = |bytes: &[u8], what: &str| {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             assert!(FilterBlock::open_with(bytes, verify).is_err(), "{what}");
@@ -255,7 +255,7 @@ fn pages_zeroed_swapped_stale_or_of_another_table() {
 }
 
 #[test]
-fn fields_that_contradict_each_other_are_corrupt_even_under_right_checksums() {
+fn contradicting_fields_are_corrupt_even_under_right_checksums() {
     let bloom = || block("bloom:10", 100);
     let blocked = || block("blocked-bloom:10", 100);
     let edits: Vec<(&str, Vec<u8>, Field, u64, Field)> = vec![
@@ -311,7 +311,7 @@ fn fields_that_contradict_each_other_are_corrupt_even_under_right_checksums() {
 }
 
 #[test]
-fn on_first_touch_sound_pages_are_believed_and_only_what_lies_on_a_damaged_one_is_doubted() {
+fn pages_that_are_sound_at_first_touch_are_believed() {
     let others =
         ["split-block:10", "split-block-512:10", "binary-fuse:8", "binary-fuse:12", "binary-fuse:16", "ribbon:8.3"];
     for text in KINDS.into_iter().chain(others).chain(["bumped-ribbon:8", "bumped-ribbon:12.3"]) {
@@ -344,7 +344,7 @@ fn on_first_touch_sound_pages_are_believed_and_only_what_lies_on_a_damaged_one_i
 }
 
 #[test]
-fn what_a_newer_writer_may_write_is_unsupported_and_not_corrupt() {
+fn blocks_of_a_newer_writer_are_unsupported_and_not_corrupt() {
     for (name, number) in [
         (Field::Version, 2),
         (Field::Version, 255),

@@ -234,7 +234,7 @@ fn described(name: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_blocks_say_of_themselves_stays() {
+fn descriptions_of_golden_blocks_stay() {
     let recorded = String::from_utf8(golden("v1-described.txt")).unwrap();
     let found: Vec<String> =
         BLOCKS.iter().chain(&KEYED).chain(&OTHER_KINDS).map(|name| described(name, &golden(name))).collect();
@@ -287,7 +287,7 @@ fn sums(spec_text: &str) -> String {
 
 /// A builder that decides better from some version on may change these lines; the bytes stay readable.
 #[test]
-fn the_same_keys_give_the_same_bytes_wherever_a_builder_decides_anew() {
+fn equal_keys_give_equal_bytes_wherever_a_builder_decides_anew() {
     let recorded = String::from_utf8(golden("v1-sums.txt")).unwrap();
     for (spec, line) in SPECS.iter().zip(recorded.lines()) {
         assert_eq!(sums(spec), line);
@@ -311,7 +311,7 @@ fn key_hashes_are_those_of_another_implementation() {
 }
 
 #[test]
-fn keyed_hashes_and_fingerprints_are_those_of_other_implementations() {
+fn keyed_hashes_are_those_of_other_implementations() {
     let bytes = |hex: &str| -> Vec<u8> {
         (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
     };

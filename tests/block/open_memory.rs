@@ -49,7 +49,7 @@ fn sound_blocks_of_every_shape_open_within_their_size() {
 }
 
 #[test]
-fn the_smallest_partitions_there_can_be_cost_no_more_than_their_bytes() {
+fn the_smallest_partitions_cost_no_more_than_their_bytes() {
     // Each partition takes a trailer and a few bytes of the index, and an entry in memory.
     for spec in ["full", "bloom:1", "blocked-bloom:1", "split-block:1", "split-block-512:1", "binary-fuse:8"] {
         is_frugal_but_for(spec, &partitioned(spec, 20_000, 1), 0);

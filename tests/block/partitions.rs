@@ -57,7 +57,7 @@ fn every_key_is_found_whatever_the_size_of_the_partitions() {
 }
 
 #[test]
-fn keys_between_and_beyond_the_cuts_are_absent_at_the_expected_rate() {
+fn keys_between_and_beyond_cuts_are_absent_at_the_expected_rate() {
     let bytes = partitioned("blocked-bloom:12", 10_000, 100);
     let block = FilterBlock::open(bytes).unwrap();
     // Between neighbours, before the first and beyond the last key: the same partition as a neighbour's, other bits.
@@ -131,7 +131,7 @@ fn keys_out_of_order_are_refused_also_across_a_cut() {
 }
 
 #[test]
-fn no_keys_give_an_index_of_no_partitions_that_denies_everything() {
+fn no_keys_give_an_empty_index_that_denies_everything() {
     let bytes = partitioned("blocked-bloom:10", 0, 10);
     assert_eq!(bytes.len(), TRAILER_LEN_BYTES);
     for verify in BOTH {
@@ -157,7 +157,7 @@ fn each_partition_opens_alone_from_its_bytes() {
 }
 
 #[test]
-fn a_partition_passes_neither_for_the_whole_filter_nor_for_another() {
+fn a_partition_passes_for_neither_the_filter_nor_another() {
     let bytes = partitioned("blocked-bloom:10", 1_000, 300);
     let first = &bytes[ranges(&bytes)[0].clone()];
     for verify in BOTH {
@@ -188,7 +188,7 @@ fn swapped_partitions_are_refused() {
 }
 
 #[test]
-fn damage_in_one_partition_is_confined_to_it_and_named_by_its_place_in_the_block() {
+fn damage_in_one_partition_stays_in_it_and_is_named_by_offset() {
     let bytes = partitioned("bloom:10", 4_000, 1_000);
     let ranges = ranges(&bytes);
     let mut damaged = bytes.clone();
@@ -241,7 +241,7 @@ fn an_index_with_filter_parameters_or_a_place_is_refused() {
 }
 
 #[test]
-fn an_index_that_leaves_bytes_or_keys_unaccounted_for_is_refused() {
+fn an_index_that_leaves_out_bytes_or_keys_is_refused() {
     let bytes = partitioned("bloom:10", 10, 4);
     let longer = [&[0; 64], bytes.as_slice()].concat();
     assert!(FilterBlock::open(longer).is_err());

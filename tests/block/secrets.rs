@@ -31,7 +31,7 @@ fn partitioned(kind: HashKind, fill: u8) -> Vec<u8> {
 }
 
 #[test]
-fn with_the_secret_every_key_is_found_and_few_others() {
+fn a_block_with_its_secret_finds_every_key_and_few_others() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let block = FilterBlock::open_keyed(bytes.as_slice(), verify, &secret(1)).unwrap();
@@ -49,7 +49,7 @@ fn with_the_secret_every_key_is_found_and_few_others() {
 }
 
 #[test]
-fn without_it_or_with_another_the_block_does_not_open_and_the_error_names_the_hash_function() {
+fn a_block_without_its_secret_names_the_hash_function() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let error = FilterBlock::open_with(bytes.as_slice(), verify).unwrap_err();
@@ -78,7 +78,7 @@ fn without_it_or_with_another_the_block_does_not_open_and_the_error_names_the_ha
 }
 
 #[test]
-fn without_the_secret_a_block_tells_everything_but_its_keys() {
+fn a_block_without_its_secret_tells_everything_but_its_keys() {
     for kind in KEYED {
         let bytes = block(kind, 1);
         let locked = LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
@@ -99,7 +99,7 @@ fn without_the_secret_a_block_tells_everything_but_its_keys() {
 }
 
 #[test]
-fn without_the_secret_a_block_tells_of_its_prefixes_and_its_damage() {
+fn a_block_without_its_secret_tells_its_prefixes_and_damage() {
     let mut builder = FilterBuilder::new(spec("bloom:10"), hasher(HashKind::SipHash13, 1));
     builder = builder.with_prefixes("first-4-bytes", true).unwrap();
     (0..300).for_each(|i| builder.add(&key(i)));
@@ -136,7 +136,7 @@ fn a_partition_under_another_secret_function_or_seed_is_noticed() {
 }
 
 #[test]
-fn a_fingerprint_stands_where_a_secret_was_used_and_nowhere_else() {
+fn a_fingerprint_stands_only_where_a_secret_was_used() {
     let open = |block: &[u8]| LockedBlock::open(block.to_vec(), Verify::AtOpen).map(drop);
     let plain = support::block("bloom:10", 10);
     let record = [&[1u8, 8][..], &[7; 8]].concat();

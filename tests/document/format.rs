@@ -329,7 +329,7 @@ fn the_overhead_is_what_it_says() {
 }
 
 #[test]
-fn a_load_of_64_bytes_from_any_byte_of_a_payload_stays_within_the_block() {
+fn a_load_of_64_bytes_at_any_payload_byte_stays_in_the_block() {
     assert!(DOCUMENT.contains("Behind a payload that is not empty there are at least 64 bytes"));
     for n in [1, 2, 51, 52, 410, 3_276, 3_277, 52_428, 52_429] {
         for spec_text in ["bloom:10", "blocked-bloom:10"] {
@@ -409,7 +409,7 @@ fn the_example_is_the_block_that_is_written() {
 }
 
 #[test]
-fn its_limits_hold() {
+fn the_limits_of_the_document_hold() {
     // What can be shown without the memory of a limit: the block's own arithmetic is tested in src/filter/math.rs.
     let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0));
     for _ in 0..1_000 {

@@ -212,7 +212,7 @@ fn a_first_block_that_cannot_be_read_speaks_for_no_order() {
 }
 
 #[test]
-fn where_all_filters_are_asked_a_block_behind_the_last_filter_may_have_any_key() {
+fn a_block_behind_the_last_of_all_filters_may_have_any_key() {
     let mut forge = Forge::default();
     let first = forge.block(&block(&[(internal(b"z", 1), vec![0; 3000])]), 0);
     let second = forge.block(&block(&[(internal(b"a", 1), b"")]), 0);
@@ -280,7 +280,7 @@ fn keys_of_two_possible_forms_are_not_handed_out() {
 }
 
 #[test]
-fn a_table_of_rocksdb_under_the_magic_of_leveldb_is_not_taken_for_one() {
+fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
     // Its entries may be of types that LevelDB has not, and its compressions have other numbers.
     let mut forge = Forge::default();
     let merged = [&b"k"[..], &(7u64 << 8 | 2).to_le_bytes()].concat();
@@ -418,7 +418,7 @@ fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
 }
 
 #[test]
-fn an_index_whose_keys_repeat_much_is_an_error_before_they_are_spelled() {
+fn an_index_of_repetitive_keys_is_an_error_before_they_are_read() {
     // 3 GB of keys in a file of half a megabyte.
     let [rocksdb, leveldb] = forge::repeating(30_000);
     let held = peak(|| {

@@ -168,7 +168,7 @@ fn keys(random: &mut SplitMix, n: usize) -> Vec<[u8; 8]> {
 }
 
 #[test]
-fn built_filters_hold_their_keys_and_have_the_size_of_the_formula() {
+fn built_filters_hold_their_keys_at_the_size_of_the_formula() {
     let mut random = SplitMix(5);
     for number in 0..400 {
         let n = [random.below(5), random.below(300), random.below(4_000)][number % 3];
@@ -240,7 +240,7 @@ fn keys_of_every_length_and_byte_are_held() {
 }
 
 #[test]
-fn what_the_bits_tell_of_keys_and_rate_is_true() {
+fn estimates_of_keys_and_rate_from_bits_are_true() {
     const KEYS: usize = 20_000;
     const ABSENT: usize = 200_000;
     let mut random = SplitMix(6);

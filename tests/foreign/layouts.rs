@@ -100,7 +100,7 @@ fn partitions_of_another_order_are_all_asked() {
 }
 
 #[test]
-fn data_blocks_that_are_not_read_are_named_and_their_filter_answers() {
+fn data_blocks_that_are_not_read_are_named_and_filters_answer() {
     for (name, n, compression) in [("fv6-bz2.sst", 200, 3), ("fv6-zstd-dictionary.sst", 600, 7)] {
         let table = open(name, n);
         let is_named = |error: &Error| matches!(error, Error::Unsupported { field: Field::Compression, found } if *found == compression);
@@ -110,7 +110,7 @@ fn data_blocks_that_are_not_read_are_named_and_their_filter_answers() {
 }
 
 #[test]
-fn a_table_that_was_ingested_has_its_sequence_number_over_sound_properties() {
+fn an_ingested_table_has_its_number_over_sound_properties() {
     let name = "fv5-lz4hc.sst";
     let mut bytes = file(FOLDER, name);
     // The entry's key shares its front with the one before; its value is eight zeros.

@@ -165,7 +165,7 @@ fn filters_of(table: &rocksdb::Table<Vec<u8>>) -> Vec<Part<'_>> {
 }
 
 #[test]
-fn behind_the_last_partition_the_last_one_answers() {
+fn the_last_partition_answers_for_keys_behind_it() {
     let mut asked = 0;
     for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
     {

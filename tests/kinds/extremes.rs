@@ -224,7 +224,7 @@ fn rates_asked_for_are_reached_or_refused_with_the_floor_named() {
 }
 
 #[test]
-fn rates_that_64_bits_of_hash_cannot_give_so_many_keys_are_refused() {
+fn rates_that_64_bits_of_hash_cannot_give_are_refused() {
     // 2^40 keys have a rate of 2^-24 at the least.
     let spec: FilterSpec = "bloom:fpr=0.00000005".parse().unwrap();
     assert!(Plan::new(spec, 1 << 32).is_ok());
@@ -249,7 +249,7 @@ mod variants {
     }
 
     #[test]
-    fn variants_announce_no_rate_below_one_in_2_to_the_64_for_each_key() {
+    fn variants_announce_no_rate_below_2_to_the_minus_64_a_key() {
         let (cells, probes) = (200 * KEYS, 30);
         let bloom = Bloom::with_shape(cells, probes, SEED).unwrap();
         let mut counting = Counting::with_shape(cells, probes, CounterBits::Four, SEED).unwrap();

@@ -80,7 +80,7 @@ fn the_minimum_is_0_6185_to_the_bits_per_key() {
 }
 
 #[test]
-fn the_exponent_of_the_rate_is_least_where_half_of_the_bits_are_set() {
+fn the_rate_exponent_is_least_where_half_of_the_bits_are_set() {
     let g = |share| rate_exponent(share, 8.0);
     assert!((g(0.5) + 8.0 * std::f64::consts::LN_2.powi(2)).abs() < 1e-12);
     for step in 1..500 {
@@ -108,7 +108,7 @@ fn perls_search(num_keys: f64, rate: f64) -> (u64, u32) {
 }
 
 #[test]
-fn the_shortest_filter_is_that_of_perls_formula_and_not_of_its_table() {
+fn the_shortest_filter_follows_the_formula_of_perl() {
     for rate in [0.5, 0.1, 0.01, 0.001, 1e-4, 1e-6, 1e-9] {
         for keys in [1u64, 10, 1_000, 100_000, 12_345_678] {
             let found = shortest(keys, rate).unwrap();

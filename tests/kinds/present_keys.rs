@@ -167,7 +167,7 @@ fn borders(per_mille: u64) -> impl Iterator<Item = u64> {
 /// Twenty filters around each step, each of a size of its own (five of many keys where there is no border); all sizes from
 /// 11,480 to 11,521 of a fuse filter, where other implementations fail.
 #[test]
-fn around_every_step_of_size_with_twenty_seeds() {
+fn keys_around_every_step_of_size_with_twenty_seeds() {
     for spec in USUAL.into_iter().chain(["bumped-ribbon:fpr=0.00390625:compact", "bumped-ribbon:12.3"]) {
         let parsed: FilterSpec = spec.parse().unwrap();
         let has_borders = parsed.kind() == FilterKind::BumpedRibbon;
@@ -301,7 +301,7 @@ fn bytes_that_are_gone_since_the_block_was_opened_deny_no_key() {
 
 proptest! {
     #[test]
-    fn any_set_of_keys_in_any_order_gives_the_same_bytes_and_denies_none(
+    fn any_order_of_keys_gives_the_same_bytes_and_denies_none(
         keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..200),
         spec in prop::sample::select(SPECS.to_vec()),
         rotation in any::<prop::sample::Index>(),
@@ -321,7 +321,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_builder_is_given_stays_as_it_is() {
+fn bytes_given_to_a_builder_stay_as_they_are() {
     // Building sorts, moves and remixes hashes; those belong to the builder, and a clone builds the same bytes.
     for spec in ["blocked-bloom:10", "bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "binary-fuse:8", "ribbon:8"] {
         let keys: Vec<Vec<u8>> = (0..20_000).map(support::key).collect();

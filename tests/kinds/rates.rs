@@ -71,7 +71,7 @@ fn check_sizes(spec_text: &str) {
 }
 
 #[test]
-fn of_standard_filters_of_every_size_and_budget() {
+fn standard_filters_of_every_size_and_budget() {
     for spec in [
         "bloom:4",
         "bloom:6",
@@ -88,14 +88,14 @@ fn of_standard_filters_of_every_size_and_budget() {
 }
 
 #[test]
-fn of_blocked_filters_of_every_size_and_budget() {
+fn blocked_filters_of_every_size_and_budget() {
     for budget in ["4", "6", "8", "10", "12", "16", "20", "fpr=0.01", "fpr=0.3"] {
         check_sizes(&format!("blocked-bloom:{budget}"));
     }
 }
 
 #[test]
-fn of_split_blocks_of_every_size_and_budget() {
+fn split_blocks_of_every_size_and_budget() {
     for kind in ["split-block", "split-block-512"] {
         for budget in ["4", "8", "10", "16", "fpr=0.01"] {
             check_sizes(&format!("{kind}:{budget}"));
@@ -104,28 +104,28 @@ fn of_split_blocks_of_every_size_and_budget() {
 }
 
 #[test]
-fn of_binary_fuse_filters_of_every_size_and_width() {
+fn binary_fuse_filters_of_every_size_and_width() {
     for width in ["8", "12", "16"] {
         check_sizes(&format!("binary-fuse:{width}"));
     }
 }
 
 #[test]
-fn of_ribbons_of_every_size_and_budget() {
+fn ribbons_of_every_size_and_budget() {
     for budget in ["2", "7.3", "8.5", "10", "fpr=0.01", "fpr=0.3"] {
         check_sizes(&format!("ribbon:{budget}"));
     }
 }
 
 #[test]
-fn of_bumped_ribbons_of_every_size_and_whole_columns() {
+fn bumped_ribbons_of_every_size_and_whole_columns() {
     for budget in ["8", "fpr=0.00390625", "fpr=0.00390625:compact"] {
         check_ribbon_sizes(&format!("bumped-ribbon:{budget}"));
     }
 }
 
 #[test]
-fn of_bumped_ribbons_of_every_size_and_parts_of_columns() {
+fn bumped_ribbons_of_every_size_and_parts_of_columns() {
     for budget in ["2", "7.3", "12.3", "fpr=0.01", "fpr=0.01:compact"] {
         check_ribbon_sizes(&format!("bumped-ribbon:{budget}"));
     }
@@ -146,7 +146,7 @@ fn check_each_size(spec_text: &str, sizes: &[u64]) {
 }
 
 #[test]
-fn of_awkward_keys() {
+fn awkward_keys() {
     type WriteKey = fn(u64, &mut Vec<u8>);
     let families: [(&str, WriteKey); 6] = [
         ("sequential", |i, key| key.extend_from_slice(&i.swap_bytes().to_le_bytes())),
@@ -185,7 +185,7 @@ fn of_awkward_keys() {
 }
 
 #[test]
-fn of_a_million_keys_at_ten_bits() {
+fn a_million_keys_at_ten_bits() {
     let measured = measure("blocked-bloom:10", 1_000_000, 3, 1_000_000, decimal);
     let mean = measured.rates.iter().sum::<f64>() / 3.0;
     assert!(measured.announced <= 0.0098, "{}", measured.announced);
@@ -224,7 +224,7 @@ fn one_more_probe_or_one_less_is_no_better() {
 }
 
 #[test]
-fn the_first_eight_columns_alone_let_one_absent_key_in_256_through() {
+fn the_first_eight_columns_let_one_absent_key_in_256_through() {
     let keys = |range: std::ops::Range<usize>| range.map(support::hash).collect::<Vec<_>>();
     for (text, all_rate) in [("bumped-ribbon:16", 0.0), ("bumped-ribbon:12.3", 0.0), ("blocked-bloom:9", 0.0145)] {
         for n in [1_000, 30_000] {

@@ -73,7 +73,7 @@ fn more_probes_at_fourteen_bits_take_more_than_eight() {
 }
 
 #[test]
-fn the_chosen_shape_for_a_budget_has_the_published_probes_and_rate() {
+fn shapes_for_a_budget_have_the_published_probes_and_rate() {
     for (sent, memory, probes, rate) in [(8.0, 14.0, 2, 0.0177), (8.0, 92.0, 1, 0.0108), (16.0, 28.0, 4, 3.14e-4)] {
         let bloom = Bloom::for_transport(KEYS.into(), sent, memory, HashSeed(1)).unwrap();
         (0..KEYS).for_each(|i| _ = bloom.insert(&i.to_le_bytes()));

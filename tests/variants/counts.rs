@@ -70,7 +70,7 @@ fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
 }
 
 #[test]
-fn buckets_that_are_hashed_one_by_one_lose_keys_and_permutations_none() {
+fn buckets_hashed_one_by_one_lose_keys_and_permutations_none() {
     // Seen in another simulation: 12,075, 2,932 and 188 ambiguous removals, 4,714, 1,246 and 85 that found nothing, and 476,
     // 151 and 5 keys denied in the end.
     for (remainder_bits, ambiguous, denied) in
@@ -107,7 +107,7 @@ fn buckets_that_are_hashed_one_by_one_lose_keys_and_permutations_none() {
 /// What the permutations do not: remainders of a hash that leaves one of their bits alone are half as many, and match twice
 /// as often.
 #[test]
-fn permutations_of_a_badly_mixed_hash_double_the_rate_of_a_d_left_filter() {
+fn permutations_of_a_badly_mixed_hash_double_the_d_left_rate() {
     let rate = |mask: u64| {
         let seed = seeds(1).next().unwrap();
         let of = |i| KeyHash::from_raw(hash(i, seed).raw() & mask);
@@ -231,7 +231,7 @@ fn spectral_errors(zipf: bool) -> Errors {
 }
 
 #[test]
-fn spectral_filters_err_as_seldom_as_the_paper_and_simulations_say() {
+fn spectral_filters_err_as_seldom_as_paper_and_simulations_say() {
     let uniform = spectral_errors(false);
     // (1 - e^-0.7)^5; in another simulation 3.35, 1.67 and 2.54 %, and 18.8 % of keys with a lone least counter.
     let theory = (1.0 - (-0.7f64).exp()).powi(5);

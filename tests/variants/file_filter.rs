@@ -32,7 +32,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn what_was_added_is_there_when_the_file_is_opened_again() {
+fn added_keys_are_there_when_the_file_is_opened_again() {
     let (_dir, path) = dir();
     let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(7)).unwrap();
     assert!(filter.is_empty() && filter.len().unwrap() == 0);
@@ -145,7 +145,7 @@ fn copies_templates_and_texts_are_filters_of_their_own() {
 }
 
 #[test]
-fn unions_and_intersections_are_those_of_the_keys_and_end_the_count() {
+fn unions_and_intersections_are_those_of_keys_and_end_the_count() {
     let (dir, path) = dir();
     let mut a = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
     let b = a.copy_template(dir.path().join("b")).unwrap();
@@ -195,7 +195,7 @@ fn opened(dir: &Path, image: &[u8]) -> Result<FileFilter, Error> {
 
 /// What a sync changes, in any mix of old and new sectors, as a crash leaves it.
 #[test]
-fn a_sync_that_is_torn_between_sectors_loses_nothing_and_damages_nothing() {
+fn a_sync_torn_between_sectors_loses_and_damages_nothing() {
     let (dir, path) = dir();
     let filter = FileFilter::create(&path, 20_000, 0.01, HashSeed(7)).unwrap();
     filter.extend((0..4_000).map(key)).unwrap();
@@ -344,7 +344,7 @@ fn a_replacement_that_was_not_done_changes_nothing() {
 
 /// Each thread finds its key in the file as soon as its own sync is done, whoever wrote the page.
 #[test]
-fn threads_that_insert_and_sync_at_once_find_their_keys_in_the_file() {
+fn threads_that_insert_and_sync_find_their_keys_in_the_file() {
     let (_dir, path) = dir();
     // So few bits that keys share pages and bits.
     let filter = FileFilter::create(&path, 2_000, 0.1, HashSeed(7)).unwrap();

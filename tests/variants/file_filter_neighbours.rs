@@ -131,12 +131,12 @@ const PLACE: &str = "FILTERBLOCK_TEST_PLACE";
 /// The exit status of a shell that could not make the surroundings.
 const NO_SURROUNDINGS: i32 = 77;
 
-/// Runs [`without_room`] in a process of its own that finds its directory in the environment.
+/// Runs [`child_process_without_room`] in a process of its own that finds its directory in the environment.
 fn run_without_room(wrapper: &[&str], dir: &Path) -> std::process::Output {
     let mut command = Command::new(wrapper[0]);
     command.args(&wrapper[1..]).arg(std::env::current_exe().unwrap());
     // The harness knows it without the name of the program.
-    let (_, test) = concat!(module_path!(), "::without_room").split_once("::").unwrap();
+    let (_, test) = concat!(module_path!(), "::child_process_without_room").split_once("::").unwrap();
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PLACE, dir);
     command.output().unwrap()
 }
@@ -171,7 +171,7 @@ fn a_full_disk_leaves_no_part_of_a_new_file() {
 }
 
 #[test]
-fn without_room() {
+fn child_process_without_room() {
     let Some(dir) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let path = dir.join("filter");
     // 120 KB.

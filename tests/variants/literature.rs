@@ -47,7 +47,7 @@ fn standard_filters_have_the_rates_of_the_table() {
 }
 
 #[test]
-fn among_a_hundred_proxies_one_document_in_twenty_one_is_asked_for_in_vain() {
+fn a_hundred_proxies_ask_in_vain_for_one_document_in_21() {
     let summaries: Vec<Bloom> = seeds(100)
         .map(|seed| {
             let filter = Bloom::with_shape(16 * 2_000, 10, seed).unwrap();
@@ -166,7 +166,7 @@ fn slices_make_the_formula_exact() {
 }
 
 #[test]
-fn counters_overflow_as_seldom_as_the_bound_says_and_as_often_as_the_tail() {
+fn counters_overflow_within_the_bound_and_as_often_as_the_tail() {
     let ln2 = std::f64::consts::LN_2;
     // As near to the optimal load ln 2 as whole keys come: 10 probes of a million counters.
     let (cells, probes, keys) = (1_000_000u64, 10u32, 69_315u64);
@@ -197,7 +197,7 @@ fn counters_overflow_as_seldom_as_the_bound_says_and_as_often_as_the_tail() {
 }
 
 #[test]
-fn d_left_filters_have_the_sizes_and_rates_of_the_paper_and_counters_twice_the_size() {
+fn d_left_filters_have_the_sizes_and_rates_of_the_paper() {
     let keys = 48_000;
     for (remainder_bits, rate, bits, of_counters) in [
         (10, 0.0234, 16.0, 31.2),
@@ -240,7 +240,7 @@ fn no_d_left_filter_refuses_a_key_before_it_is_full() {
 }
 
 #[test]
-fn a_scalable_filter_keeps_its_rate_while_it_grows_a_thousandfold() {
+fn a_scalable_filter_keeps_its_rate_as_it_grows_a_thousandfold() {
     for (factor, tightening, ratio) in [(2, 0.9, 10.0), (2, 0.5, 2.0), (4, 0.8, 5.0), (2, 0.85, 1.0 / 0.15)] {
         let growth = Growth { factor, tightening };
         let filled: Vec<Scalable> = seeds(20)

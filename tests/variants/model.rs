@@ -220,7 +220,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_the_map_has_is_never_denied_nor_counted_too_low(ops in ops()) {
+    fn keys_of_the_map_are_never_denied_nor_counted_too_low(ops in ops()) {
         for (name, filter) in subjects() {
             let mut pair = Pair { name, filter, model: HashMap::new() };
             for (i, op) in ops.iter().enumerate() {
@@ -234,7 +234,7 @@ proptest! {
 
     /// The stable filter forgets; but not what was added last, and not more than it says.
     #[test]
-    fn a_stable_filter_has_what_was_added_last_and_what_it_counted_down_too_little_to_forget(
+    fn a_stable_filter_has_what_it_cannot_have_forgotten_yet(
         keys in prop::collection::vec(0..KEYS, 1..300),
         decrements in 1..8u64,
         cell_bits in 1..4u32,

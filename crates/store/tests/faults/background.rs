@@ -132,7 +132,7 @@ fn wait_until(is_reached: impl Fn() -> bool) {
 }
 
 #[test]
-fn writes_acknowledged_before_a_flush_fails_are_there_after_a_close_that_fails() {
+fn acknowledged_writes_survive_a_failing_flush_and_close() {
     for drops in [false, true] {
         let memory = Memory::new();
         let is_blocked = Arc::new(AtomicBool::new(true));
@@ -161,7 +161,7 @@ fn writes_acknowledged_before_a_flush_fails_are_there_after_a_close_that_fails()
 }
 
 #[test]
-fn a_snapshot_that_outlives_its_store_leaves_the_files_of_the_next_alone() {
+fn a_snapshot_of_a_closed_store_leaves_files_of_the_next_alone() {
     let memory = Memory::new();
     let db = Db::open(DIR, quiet(&memory)).unwrap();
     for i in 0..10 {
@@ -199,7 +199,7 @@ impl FilterPolicy for Panics {
 }
 
 #[test]
-fn a_policy_that_panics_in_a_flush_is_an_error_of_everyone_who_waits() {
+fn a_policy_that_panics_in_a_flush_is_an_error_for_all_waiters() {
     let memory = Memory::new();
     let options = Options { filter: Some(Arc::new(Panics(AtomicU64::new(1)))), ..quiet(&memory) };
     let error = in_time(move || {
@@ -251,7 +251,7 @@ fn a_policy_that_panics_in_a_compaction_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_storage_that_panics_under_the_leading_writer_hands_over_and_fails_the_store() {
+fn a_storage_that_panics_under_a_writer_fails_the_store() {
     let memory = Memory::new();
     let panics = Arc::new(AtomicBool::new(false));
     let armed = Arc::clone(&panics);
@@ -354,7 +354,7 @@ fn batches_of_many_writers_keep_their_order_for_each_of_them() {
 }
 
 #[test]
-fn a_compaction_that_meets_damage_is_reported_once_and_stops_neither_reads_nor_writes() {
+fn a_compaction_that_meets_damage_stops_no_read_or_write() {
     let memory = Memory::new();
     common::make_store(&memory, 3, 300);
     let damaged = files(&memory, Path::new(DIR), ".sst").remove(0);
@@ -407,7 +407,7 @@ fn disorder(bytes: &mut [u8]) {
 }
 
 #[test]
-fn a_table_that_is_damaged_or_in_disorder_is_left_out_and_the_others_are_compacted() {
+fn a_damaged_or_disordered_table_is_left_out_of_compactions() {
     let damages: [fn(&mut Vec<u8>); 2] = [|bytes| bytes[70] ^= 1, |bytes| disorder(bytes)];
     for damage in damages {
         let (memory, damaged) = two_levels(damage);
@@ -446,7 +446,7 @@ fn a_table_that_is_damaged_or_in_disorder_is_left_out_and_the_others_are_compact
 }
 
 #[test]
-fn a_store_that_has_failed_removes_nothing_for_a_compaction_that_was_under_way() {
+fn a_failed_store_removes_nothing_for_a_running_compaction() {
     let memory = Memory::new();
     let [is_held, is_waiting, is_broken] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
     let (held, waiting, broken) = (Arc::clone(&is_held), Arc::clone(&is_waiting), Arc::clone(&is_broken));
@@ -513,7 +513,7 @@ fn a_flush_that_is_slow_to_remove_its_log_pins_no_table() {
 }
 
 #[test]
-fn a_store_that_seems_to_be_gone_for_a_moment_is_not_made_anew_over_the_old_one() {
+fn a_store_that_is_invisible_for_a_moment_is_not_made_anew() {
     let memory = Memory::new();
     common::make_store(&memory, 2, 50);
     for hidden in 0..3 {

@@ -33,7 +33,7 @@ fn live(storage: &Faulty, keys: std::ops::Range<u64>) -> Result<Vec<u64>> {
 }
 
 #[test]
-fn whichever_sync_fails_the_store_opened_again_outlives_a_power_failure() {
+fn a_reopened_store_survives_a_power_failure_after_any_bad_sync() {
     let storage = Faulty::new();
     live(&storage, 0..4).unwrap();
     let mut struck = 0;
@@ -55,7 +55,7 @@ fn whichever_sync_fails_the_store_opened_again_outlives_a_power_failure() {
 }
 
 #[test]
-fn a_recovery_may_read_what_never_reaches_the_disk_and_outlives_a_power_failure_at_any_moment() {
+fn a_recovery_from_unsynced_pages_survives_a_power_failure() {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     for i in 0..8 {

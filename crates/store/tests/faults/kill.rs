@@ -96,7 +96,7 @@ fn nothing_acknowledged_under_sync_is_lost() {
 }
 
 #[test]
-fn what_survives_of_buffered_writes_is_each_writers_first_steps() {
+fn buffered_writes_survive_as_each_writers_first_steps() {
     kill_many_times("buffered");
 }
 

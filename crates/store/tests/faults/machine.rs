@@ -96,10 +96,10 @@ fn in_a_mount(test: &str, child: &str, size_mib: u64) {
     skip(test, &why);
 }
 
-const CHILD: &str = concat!(module_path!(), "::what_the_other_process_does");
+const CHILD: &str = concat!(module_path!(), "::child_process");
 
 #[test]
-fn what_the_other_process_does() {
+fn child_process() {
     let Some((what, dir)) = steps::order() else { return };
     match what.as_str() {
         "full" => on_a_full_disk(&dir),
@@ -113,7 +113,7 @@ fn what_the_other_process_does() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_with_room_again_everything_is_there() {
+fn a_full_disk_is_an_error_and_loses_nothing() {
     in_a_mount("full disk", "full", 1);
 }
 
@@ -196,7 +196,7 @@ fn on_a_disk_that_is_emptied(dir: &Path) {
 }
 
 #[test]
-fn without_file_descriptors_there_are_errors_and_with_them_again_everything_is_there() {
+fn a_lack_of_file_descriptors_is_an_error_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let order = format!("descriptors:{}", dir.path().display());
     let wrapper = ["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
@@ -261,7 +261,7 @@ fn assert_many_files(error: &Error, what: &str) {
 }
 
 #[test]
-fn a_store_in_a_read_only_directory_is_refused_and_stays_as_it_is() {
+fn a_store_in_a_read_only_directory_is_refused_unchanged() {
     in_a_mount("read-only directory", "read-only", 1);
 }
 
@@ -307,7 +307,7 @@ fn hold_the_store(dir: &Path) {
 }
 
 #[test]
-fn of_two_processes_the_second_is_refused_until_the_first_has_ended() {
+fn a_second_process_is_refused_until_the_first_has_ended() {
     let dir = tempfile::tempdir().unwrap();
     let order = format!("holder:{}", dir.path().display());
     let mut content = Content::none(0);

@@ -55,7 +55,7 @@ fn spoil(path: &Path, what: usize) {
 
 /// Not a test by itself: what the tests below run in a process that a signal may end.
 #[test]
-fn in_a_process_of_its_own() {
+fn child_process_of_open_files() {
     let Some(case) = std::env::var_os(CHILD).map(|case| case.to_str().unwrap().to_owned()) else { return };
     let mut parts = case.splitn(3, ' ');
     let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
@@ -90,7 +90,7 @@ fn in_a_process_of_its_own() {
 }
 
 #[test]
-fn by_default_no_signal_comes_and_no_key_is_denied() {
+fn default_options_bring_no_signal_and_deny_no_key() {
     let temporary = tempfile::tempdir().unwrap();
     let sound = temporary.path().join("sound");
     make(&sound);
@@ -103,7 +103,7 @@ fn by_default_no_signal_comes_and_no_key_is_denied() {
                 std::fs::copy(&path, dir.join(path.file_name().unwrap())).unwrap();
             }
             let child = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", test_path(concat!(module_path!(), "::in_a_process_of_its_own")), "--nocapture"])
+                .args(["--exact", test_path(concat!(module_path!(), "::child_process_of_open_files")), "--nocapture"])
                 .env(CHILD, format!("{what} {verify} {}", dir.display()))
                 .output()
                 .unwrap();

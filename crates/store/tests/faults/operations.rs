@@ -154,12 +154,12 @@ fn try_every(is_lasting: bool) {
 }
 
 #[test]
-fn once() {
+fn operations_that_fail_once_are_errors_or_cost_nothing() {
     try_every(false);
 }
 
 #[test]
-fn from_then_on() {
+fn operations_that_fail_from_then_on_cost_nothing_acknowledged() {
     try_every(true);
 }
 
@@ -199,7 +199,7 @@ fn a_recovery_that_fails_anywhere_brings_in_each_write_once() {
 }
 
 #[test]
-fn after_a_failed_sync_writes_are_refused_with_the_reason_until_the_store_is_reopened() {
+fn a_failed_sync_refuses_writes_until_the_store_is_reopened() {
     for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Interrupted] {
         let storage = Faulty::new();
         let mut known = Known::default();
@@ -226,7 +226,7 @@ fn after_a_failed_sync_writes_are_refused_with_the_reason_until_the_store_is_reo
 }
 
 #[test]
-fn a_checkpoint_that_fails_is_no_store_and_costs_the_source_nothing() {
+fn a_failed_checkpoint_is_no_store_and_costs_the_source_nothing() {
     for kind in FaultKind::ERRORS {
         for more in 0.. {
             let storage = Faulty::new();

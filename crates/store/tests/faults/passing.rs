@@ -229,7 +229,7 @@ fn a_manifest_that_cannot_be_replaced_goes_on() {
 }
 
 #[test]
-fn a_directory_that_was_not_synced_refuses_writes_until_reopened() {
+fn a_directory_that_is_not_synced_refuses_writes_until_reopened() {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     db.put(b"key", b"").unwrap();

@@ -303,27 +303,27 @@ fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn killed_before_a_call_a_store_under_sync_has_all_that_it_acknowledged() {
+fn a_store_killed_before_any_call_keeps_acknowledged_writes() {
     try_places("kill", "sync-alone", 29, kill);
 }
 
 #[test]
-fn killed_before_a_call_a_buffered_store_has_its_first_steps() {
+fn a_buffered_store_killed_before_any_call_has_its_first_steps() {
     try_places("kill", "buffered-alone", 29, kill);
 }
 
 #[test]
-fn killed_before_a_call_of_its_own_threads_a_store_has_all_that_it_acknowledged() {
+fn a_store_killed_in_its_own_threads_keeps_acknowledged_writes() {
     try_places("kill", "sync-apart", 11, kill);
 }
 
 #[test]
-fn a_failing_call_is_an_error_that_names_a_file_and_loses_nothing_under_sync() {
+fn a_failing_call_under_sync_names_a_file_and_loses_nothing() {
     try_places("fail", "sync-alone", 61, fail);
 }
 
 #[test]
-fn a_failing_call_is_an_error_that_names_a_file_and_loses_nothing_that_was_made_durable() {
+fn a_failing_call_names_a_file_and_loses_nothing_durable() {
     try_places("fail", "buffered-alone", 61, fail);
 }
 

@@ -29,7 +29,7 @@ fn ten_writes() -> Memory {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_of_its_last_record_loses_that_record_alone_and_says_so() {
+fn a_log_cut_in_its_last_record_loses_that_record_and_says_so() {
     let crashed = ten_writes();
     let log = log_with_records(&crashed);
     let whole = crashed.read(&log).unwrap();
@@ -53,7 +53,7 @@ fn a_log_cut_at_any_byte_of_its_last_record_loses_that_record_alone_and_says_so(
 }
 
 #[test]
-fn damage_in_the_middle_of_a_log_is_an_error_with_file_and_offset_and_can_be_salvaged() {
+fn damage_amid_a_log_is_an_error_with_file_and_offset() {
     let crashed = ten_writes();
     let log = log_with_records(&crashed);
     let record_len = (crashed.read(&log).unwrap().len() - 48) / 10;
@@ -87,7 +87,7 @@ fn damage_in_the_middle_of_a_log_is_an_error_with_file_and_offset_and_can_be_sal
 }
 
 #[test]
-fn an_open_that_fails_brings_nothing_in_and_the_next_brings_in_each_write_once() {
+fn an_open_after_a_failed_open_replays_each_write_once() {
     let crashed = ten_writes();
     let log = log_with_records(&crashed);
     let whole = crashed.read(&log).unwrap();
@@ -109,7 +109,7 @@ fn an_open_that_fails_brings_nothing_in_and_the_next_brings_in_each_write_once()
 /// The places of its writes are more than are sorted at a time, so that the log is gone through more than once, and their hashes
 /// more than a filter is built of.
 #[test]
-fn a_batch_far_larger_than_the_write_buffer_comes_back_whole_and_gets_its_filter_when_it_is_merged() {
+fn a_huge_batch_comes_back_whole_and_has_a_filter_when_merged() {
     let storage = Memory::new();
     let db = Db::open(DIR, sync(&storage)).unwrap();
     db.put(&key(1), b"before").unwrap();
@@ -190,7 +190,7 @@ fn tables_that_were_not_finished_are_in_nobodys_way() {
 }
 
 #[test]
-fn a_crash_between_any_two_files_of_the_first_creation_leaves_what_becomes_a_store() {
+fn a_crash_at_any_file_of_a_creation_leaves_a_usable_directory() {
     let storage = Memory::new();
     drop(Db::open(DIR, quiet(&storage)).unwrap());
     let dir = Path::new(DIR);
@@ -241,7 +241,7 @@ fn numbers_that_leave_no_room_to_count_on_are_refused() {
 }
 
 #[test]
-fn a_clean_close_leaves_nothing_to_replay_and_one_file_of_each_kind() {
+fn a_clean_close_leaves_nothing_to_replay_and_no_spare_file() {
     let storage = Memory::new();
     for round in 1..=4 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
@@ -263,7 +263,7 @@ fn a_clean_close_leaves_nothing_to_replay_and_one_file_of_each_kind() {
 }
 
 #[test]
-fn a_state_copied_at_any_moment_holds_everything_acknowledged_before() {
+fn a_copy_at_any_moment_holds_everything_acknowledged_before() {
     let storage = Memory::new();
     let options = || Options {
         auto_compaction: true,
@@ -309,7 +309,7 @@ fn a_state_copied_at_any_moment_holds_everything_acknowledged_before() {
 }
 
 #[test]
-fn a_manifest_that_grows_long_is_replaced_while_the_store_is_open() {
+fn a_manifest_that_grows_long_is_replaced_in_an_open_store() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     let long = |i: u64| [key(i), vec![b'k'; 60_000]].concat();

@@ -15,7 +15,7 @@ fn fill(db: &Db, from: u64, to: u64, value: &[u8]) {
 }
 
 #[test]
-fn a_checkpoint_equals_its_source_and_goes_its_own_way_afterwards() {
+fn a_checkpoint_equals_its_source_and_then_goes_its_own_way() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     fill(&db, 0, 300, b"first");
@@ -48,7 +48,7 @@ fn a_checkpoint_equals_its_source_and_goes_its_own_way_afterwards() {
 }
 
 #[test]
-fn a_checkpoint_on_disk_shares_the_tables_and_outlives_the_source() {
+fn a_checkpoint_on_disk_shares_tables_and_outlives_the_source() {
     let temporary = tempfile::tempdir().unwrap();
     let (source, target) = (temporary.path().join("source"), temporary.path().join("deep/copy"));
     let db = Db::open(&source, Options::default()).unwrap();
@@ -70,7 +70,7 @@ fn a_checkpoint_on_disk_shares_the_tables_and_outlives_the_source() {
 }
 
 #[test]
-fn a_directory_that_is_not_empty_gets_no_checkpoint_and_keeps_what_it_has() {
+fn a_directory_that_is_not_empty_gets_no_checkpoint() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     fill(&db, 0, 10, b"value");
@@ -105,7 +105,7 @@ fn an_unfinished_checkpoint_is_no_store() {
 }
 
 #[test]
-fn a_checkpoint_taken_while_others_write_is_one_moment_of_the_source() {
+fn a_checkpoint_taken_amid_writes_is_one_moment_of_the_source() {
     let storage = Memory::new();
     let options = Options { write_buffer_bytes: 4_000, auto_compaction: true, ..quiet(&storage) };
     let db = Db::open(DIR, options).unwrap();

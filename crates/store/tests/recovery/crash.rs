@@ -178,17 +178,17 @@ fn play(durability: Durability, seed: u64, wanted: usize) {
 }
 
 #[test]
-fn after_every_change_under_sync_every_acknowledged_write_is_there() {
+fn a_crash_under_sync_keeps_every_acknowledged_write() {
     play(Durability::Sync, 1, images_wanted() * 3 / 5);
 }
 
 #[test]
-fn after_every_change_of_a_buffered_store_some_first_writes_are_there_and_no_others() {
+fn a_crash_of_a_buffered_store_leaves_a_prefix_of_its_writes() {
     play(Durability::Buffered, 2, images_wanted() / 5);
 }
 
 #[test]
-fn a_crash_in_the_recovery_and_another_in_the_next_lose_nothing_either() {
+fn a_crash_in_one_recovery_and_the_next_loses_nothing() {
     let script = Script::new(120, 3);
     let moments = script.live(&Faulty::new(), Durability::Sync);
     let (wanted, mut images, mut random) = (images_wanted() / 5, 0, Random(4));
@@ -240,7 +240,7 @@ fn a_checkpoint_is_whole_or_no_store_wherever_it_ends() {
 /// The manifest has lost the edit that named a table, and salvage gives its writes up; the table may be the only one that holds
 /// them, and is kept wherever the power fails, or an operation does.
 #[test]
-fn a_salvage_that_ends_anywhere_keeps_a_table_whose_naming_was_lost() {
+fn a_salvage_that_ends_anywhere_keeps_a_table_with_a_lost_name() {
     for more in [0, 10] {
         let options = |storage: &Faulty, recovery| Options { recovery, ..common::quiet(storage) };
         let storage = Faulty::new();

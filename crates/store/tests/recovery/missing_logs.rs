@@ -35,7 +35,7 @@ fn killed() -> Vec<Memory> {
 }
 
 #[test]
-fn the_log_that_the_manifest_names_must_be_there_with_its_header() {
+fn a_log_that_the_manifest_names_must_exist_with_its_header() {
     for crashed in killed() {
         let logs = files(&crashed, Path::new(DIR), ".log");
         assert_eq!(logs.len(), 1);
@@ -113,7 +113,7 @@ fn reports_missing(db: &Db, what: &str) -> bool {
 }
 
 #[test]
-fn writes_that_only_the_header_of_a_log_misses_are_given_up_once() {
+fn writes_missed_only_by_the_header_of_a_log_are_given_up_once() {
     let crashed = lost_edit(0);
     let error = Db::open(DIR, quiet(&image(&crashed))).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::LogHeader, .. }), "{error}");

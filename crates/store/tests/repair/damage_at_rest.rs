@@ -168,7 +168,7 @@ fn read_all(db: &Db, content: &Content, what: &dyn Fn() -> String) -> bool {
 }
 
 #[test]
-fn what_changes_while_the_store_is_closed_is_found() {
+fn damage_while_the_store_is_closed_is_found() {
     let (storage, db, content) = store();
     let image = storage.after(Crash::Kept, 0);
     drop(db);
@@ -208,7 +208,7 @@ fn what_changes_while_the_store_is_closed_is_found() {
 }
 
 #[test]
-fn what_changes_while_the_store_is_open_is_found_by_verify() {
+fn damage_while_the_store_is_open_is_found_by_verify() {
     let (storage, db, content) = store();
     assert!(db.verify().unwrap().is_sound());
     let mut tried = 0;

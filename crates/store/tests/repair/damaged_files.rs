@@ -99,7 +99,7 @@ fn store_files(storage: &Memory) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_bit_flipped_anywhere_in_any_file_is_an_error_or_a_report_about_that_file() {
+fn a_bit_flipped_in_any_file_is_an_error_or_report_about_it() {
     let (sound, content) = crashed_store();
     for path in store_files(&sound) {
         let len = sound.read(&path).unwrap().len();
@@ -208,7 +208,7 @@ fn look_for_missing(storage: &Memory) -> String {
 
 /// After a clean close: the manifest is cut at every length, also where an edit ends and nothing shows.
 #[test]
-fn edits_lost_from_a_closed_store_are_noticed_and_the_tables_are_kept() {
+fn edits_lost_from_a_closed_store_are_noticed_and_tables_kept() {
     let storage = Memory::new();
     for round in 0..4 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();

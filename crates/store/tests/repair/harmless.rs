@@ -20,7 +20,7 @@ fn names_a_table(report: &RepairReport) -> bool {
 }
 
 #[test]
-fn a_table_that_a_snapshot_kept_brings_nothing_deleted_back_without_a_doubt() {
+fn a_table_kept_by_a_snapshot_brings_no_key_back_silently() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"old").unwrap());
@@ -80,7 +80,7 @@ fn missing(storage: &Faulty) -> usize {
 }
 
 #[test]
-fn what_a_log_still_holds_is_not_lost_with_a_table_of_it_that_no_manifest_names() {
+fn writes_in_a_log_are_not_lost_with_their_unnamed_table() {
     let (crashed, table) = flushed_and_not_named();
     type Edit = fn(&mut Vec<u8>);
     let edits: [Edit; 3] =
@@ -128,7 +128,7 @@ fn nor_after_an_open_that_failed() {
 }
 
 #[test]
-fn a_repair_that_is_interrupted_and_done_again_puts_nothing_old_above_the_new() {
+fn a_repair_that_is_done_again_puts_nothing_old_above_the_new() {
     let storage = Faulty::new();
     let deep = |l0: usize, base: u64| Options {
         auto_compaction: true,
@@ -167,7 +167,7 @@ fn a_repair_that_is_interrupted_and_done_again_puts_nothing_old_above_the_new() 
 }
 
 #[test]
-fn a_flushed_table_that_was_merged_away_and_is_still_there_hides_no_newer_value() {
+fn a_leftover_table_that_was_merged_away_hides_no_newer_value() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"old").unwrap());
@@ -186,7 +186,7 @@ fn a_flushed_table_that_was_merged_away_and_is_still_there_hides_no_newer_value(
 }
 
 #[test]
-fn tables_that_are_cut_and_a_manifest_of_which_the_beginning_is_left_give_a_store_that_opens() {
+fn cut_tables_and_half_a_manifest_give_a_store_that_opens() {
     let storage = Faulty::new();
     let db = Db::open(DIR, on(&storage)).unwrap();
     db.put(&key(0), b"first").unwrap();
@@ -210,7 +210,7 @@ fn tables_that_are_cut_and_a_manifest_of_which_the_beginning_is_left_give_a_stor
 
 /// The repair puts all tables into level 0, so that the next compaction merges one that says that it was written to a deeper level.
 #[test]
-fn a_table_merged_away_after_a_repair_brings_nothing_deleted_back_without_a_doubt() {
+fn a_table_merged_after_a_repair_brings_no_deleted_key_silently() {
     let storage = Memory::new();
     let small = || Options { auto_compaction: true, l0_compaction_trigger: 1, level_base_bytes: 1, ..quiet(&storage) };
     let db = Db::open(DIR, small()).unwrap();

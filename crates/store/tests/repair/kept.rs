@@ -120,7 +120,7 @@ fn a_sound_store_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_no_store_is_refused_and_stays_as_it_is() {
+fn a_directory_without_a_store_is_refused_unchanged() {
     let storage = Memory::new();
     assert!(matches!(Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap_err().root(), Error::Io(_)));
     storage.create_dir_all(Path::new(DIR)).unwrap();
@@ -143,7 +143,7 @@ fn nothing_is_in_doubt(report: &RepairReport, without_manifest: bool) -> bool {
 }
 
 #[test]
-fn without_manifest_or_current_nothing_is_lost_and_nothing_deleted_is_back() {
+fn a_store_without_manifest_or_current_loses_nothing() {
     let (sound, content) = damaged_soon();
     let (manifest, current) = (files(&sound, Path::new(DIR), "MANIFEST-").remove(0), Path::new(DIR).join("CURRENT"));
     for gone in [vec![&manifest], vec![&current], vec![&manifest, &current]] {
@@ -156,7 +156,7 @@ fn without_manifest_or_current_nothing_is_lost_and_nothing_deleted_is_back() {
 }
 
 #[test]
-fn a_manifest_cut_or_flipped_anywhere_costs_no_key_and_brings_none_back() {
+fn a_manifest_cut_or_flipped_anywhere_costs_no_key() {
     let (sound, content) = damaged_soon();
     for path in store_files(&sound).into_iter().filter(|path| !is_table(path) && !is_log(path)) {
         let len = sound.read(&path).unwrap().len();
@@ -204,7 +204,7 @@ fn data_len(table: &[u8]) -> usize {
 }
 
 #[test]
-fn of_a_table_that_is_cut_the_whole_blocks_are_there() {
+fn a_cut_table_keeps_its_whole_blocks() {
     let (sound, content) = damaged_soon();
     for path in files(&sound, Path::new(DIR), ".sst") {
         let bytes = sound.read(&path).unwrap();
@@ -227,7 +227,7 @@ fn of_a_table_that_is_cut_the_whole_blocks_are_there() {
 }
 
 #[test]
-fn a_table_that_is_missing_or_zeroed_is_a_loss_of_its_range_and_of_nothing_else() {
+fn a_missing_or_zeroed_table_is_a_loss_of_its_range_alone() {
     let (sound, content) = damaged_soon();
     for path in files(&sound, Path::new(DIR), ".sst") {
         for is_missing in [true, false] {
@@ -247,7 +247,7 @@ fn a_table_that_is_missing_or_zeroed_is_a_loss_of_its_range_and_of_nothing_else(
 
 /// Index and footer gone too, so that blocks must be found by their sums alone, behind damage also by their looks.
 #[test]
-fn blocks_behind_damage_are_found_without_an_index_compressed_or_not() {
+fn blocks_behind_damage_are_found_without_an_index() {
     for compression in [filterblock_store::sstable::Compression::None, filterblock_store::sstable::Compression::Lz4] {
         let storage = Memory::new();
         let options = || Options { compression, ..quiet(&storage) };
@@ -297,7 +297,7 @@ fn a_log_flipped_or_cut_costs_a_write_or_the_end_and_says_so() {
 
 /// A compaction that was under way while memory was flushed: its later tables have higher numbers, and older content.
 #[test]
-fn a_flush_during_a_compaction_is_newer_though_its_number_is_lower() {
+fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
     let storage = Memory::new();
     let (compacting, is_compacting) = mpsc::channel::<()>();
     let (flushed, is_flushed) = mpsc::channel::<()>();
@@ -381,7 +381,7 @@ mod interrupted {
     }
 
     #[test]
-    fn a_repair_that_a_crash_or_a_failure_interrupts_is_done_again_to_the_same_end() {
+    fn a_repair_that_is_interrupted_ends_the_same_when_done_again() {
         for storage in damaged() {
             let wanted = faulty(&storage);
             wanted.record();

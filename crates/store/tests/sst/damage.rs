@@ -137,7 +137,7 @@ fn every_flipped_bit_is_noticed_and_denies_no_key() {
 }
 
 #[test]
-fn every_byte_set_to_zero_or_all_ones_is_noticed_and_denies_no_key() {
+fn every_byte_set_to_zeros_or_ones_is_noticed_and_denies_no_key() {
     let (bytes, model) = sound_files().remove(0);
     for at in 0..bytes.len() {
         for byte in [0, 0xff] {
@@ -211,7 +211,7 @@ fn with_filter_of(to: &[u8], from: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_filter_of_another_table_or_of_an_older_file_of_the_same_table_is_noticed() {
+fn a_filter_of_another_table_or_an_older_file_is_noticed() {
     let ours = model(40, "value");
     let theirs: Model = (0..40).map(|i| (format!("abc{i:04}").into_bytes(), None)).collect();
     let own = options(Compression::None, "bloom:10");
@@ -271,7 +271,7 @@ fn a_flipped_bit_in_a_mapped_filter_on_disk_loses_no_key() {
 }
 
 #[test]
-fn a_damaged_index_is_an_error_at_the_first_lookup_and_names_file_field_and_offset() {
+fn a_damaged_index_is_an_error_with_file_field_and_offset() {
     let (bytes, _) = sound_files().remove(2);
     let footer = &bytes[bytes.len() - FOOTER_LEN_BYTES..];
     let index_at = u64::from_le_bytes(footer[40..48].try_into().unwrap());

@@ -76,7 +76,7 @@ fn the_footer_is_as_the_document_has_it() {
 }
 
 #[test]
-fn the_properties_and_the_block_trailer_are_as_the_document_has_them() {
+fn properties_and_block_trailers_are_as_the_document_has_them() {
     let documented: Vec<(u64, &str)> =
         table("Properties").into_iter().map(|row| (row[0].parse().unwrap(), row[1])).collect();
     assert_eq!(documented, PROPERTY_TAGS);

@@ -24,7 +24,7 @@ fn write(storage: &dyn Storage, count: u32) -> Result<TableSummary> {
 }
 
 #[test]
-fn whichever_operation_fails_no_half_written_file_gets_the_name_and_no_temporary_stays() {
+fn a_failing_operation_leaves_no_half_file_and_no_temporary() {
     for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Interrupted] {
         for from in 0.. {
             let storage = Faulty::new();
@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn forged_indexes_properties_and_footers_with_true_checksums_are_errors_or_answers(
+    fn forged_parts_with_true_checksums_are_errors_or_answers(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         footer_too in any::<bool>(),
     ) {

@@ -50,7 +50,7 @@ fn open_frugally(path: &Path, bytes: &[u8], what: &str) {
 }
 
 #[test]
-fn tables_with_any_lengths_in_their_footers_open_within_their_size() {
+fn tables_with_any_lengths_in_footers_open_within_their_size() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.sst");
     let mut random = Random(1);
@@ -120,7 +120,7 @@ fn identity(log: &[u8]) -> (u64, [u8; 16]) {
 }
 
 #[test]
-fn logs_with_any_lengths_are_read_within_their_size_and_the_write_buffer() {
+fn logs_with_any_lengths_are_read_within_size_and_write_buffer() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path();
     let options = store(dir);
@@ -168,7 +168,7 @@ fn logs_with_any_lengths_are_read_within_their_size_and_the_write_buffer() {
 /// One batch is one table, so that it is whole or not there: of many short writes, of which the memory takes many times their
 /// bytes were each an entry of its own.
 #[test]
-fn a_log_of_any_writes_is_read_within_twice_its_size_and_the_write_buffer() {
+fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
     let put = |key: &[u8], value: &[u8]| {
         [&[1, u8::try_from(key.len()).unwrap()], key, &[u8::try_from(value.len()).unwrap()], value].concat()
     };
@@ -221,7 +221,7 @@ fn log_of(id: (&[u8; 8], u64, [u8; 16]), sequence: u64, step: u64, payloads: &[V
 }
 
 #[test]
-fn a_log_that_is_damaged_everywhere_is_salvaged_within_a_multiple_of_its_size() {
+fn a_log_damaged_everywhere_is_salvaged_within_a_size_multiple() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path();
     let options = Options { recovery: LogRecovery::Salvage, ..store(dir) };
@@ -240,7 +240,7 @@ fn a_log_that_is_damaged_everywhere_is_salvaged_within_a_multiple_of_its_size() 
 }
 
 #[test]
-fn manifests_with_any_content_are_read_within_a_multiple_of_their_size() {
+fn manifests_of_any_content_are_read_within_a_size_multiple() {
     let sound = Memory::new();
     drop(Db::open(DIR, common::quiet(&sound)).unwrap());
     let log = sound.read(&common::files(&sound, Path::new(DIR), ".log")[0]).unwrap();

@@ -147,7 +147,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn what_is_written_is_found_and_nothing_else(
+    fn entries_that_are_written_and_no_others_are_found(
         model in btree_map(keys(), values(), 0..120),
         probes in vec(keys(), 0..30),
         options in options(),
@@ -174,7 +174,7 @@ fn numbers(count: u32) -> Model {
 }
 
 #[test]
-fn mapped_and_copied_filters_in_files_on_disk_answer_alike_under_both_ways_of_verifying() {
+fn mapped_and_copied_filters_answer_alike_however_verified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.sst");
     let model = numbers(20_000);
@@ -209,7 +209,7 @@ fn an_entry_above_the_block_size_gets_a_block_of_its_own() {
 }
 
 #[test]
-fn keys_out_of_order_or_repeated_are_refused_and_nothing_is_lost() {
+fn keys_out_of_order_or_repeated_are_refused_without_loss() {
     let storage = Memory::new();
     let path = Path::new("t.sst");
     let options = TableOptions { block_size_bytes: 1, ..TableOptions::default() };
@@ -228,7 +228,7 @@ fn keys_out_of_order_or_repeated_are_refused_and_nothing_is_lost() {
 }
 
 #[test]
-fn an_unfinished_file_leaves_no_name_behind_and_a_finished_one_replaces_the_old_whole() {
+fn an_unfinished_file_leaves_no_name_and_a_finished_replaces() {
     let storage = Memory::new();
     storage.create_dir_all(Path::new("/d")).unwrap();
     let path = Path::new("/d/t.sst");
@@ -246,7 +246,7 @@ fn an_unfinished_file_leaves_no_name_behind_and_a_finished_one_replaces_the_old_
 }
 
 #[test]
-fn another_table_id_is_refused_and_another_seed_degrades_the_filter() {
+fn another_table_id_is_refused_and_another_seed_degrades() {
     let storage = Memory::new();
     let path = Path::new("t.sst");
     let model = numbers(10);
@@ -262,7 +262,7 @@ fn another_table_id_is_refused_and_another_seed_degrades_the_filter() {
 }
 
 #[test]
-fn without_the_secret_or_with_another_every_answer_of_the_filter_is_maybe() {
+fn a_filter_without_its_secret_or_with_another_answers_maybe() {
     let storage = Memory::new();
     let path = Path::new("t.sst");
     let model = numbers(100);

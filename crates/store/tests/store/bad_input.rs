@@ -21,7 +21,7 @@ fn io_kind(error: &Error) -> Option<ErrorKind> {
 }
 
 #[test]
-fn a_directory_with_files_of_others_becomes_no_store_and_keeps_them() {
+fn a_directory_with_foreign_files_becomes_no_store() {
     let storage = Memory::new();
     let dir = Path::new(DIR);
     storage.create_dir_all(dir).unwrap();
@@ -47,7 +47,7 @@ fn a_file_in_the_place_of_the_directory_or_of_a_parent_is_named() {
 }
 
 #[test]
-fn what_is_not_to_be_created_is_missing() {
+fn a_store_that_is_not_to_be_created_is_missing() {
     let temporary = tempfile::tempdir().unwrap();
     let (empty, missing) = (temporary.path().join("empty"), temporary.path().join("missing"));
     std::fs::create_dir(&empty).unwrap();
@@ -165,7 +165,7 @@ fn keys_and_values_at_and_over_their_limits() {
 }
 
 #[test]
-fn a_batch_larger_than_the_write_buffer_is_whole_before_and_after_a_crash() {
+fn a_batch_larger_than_the_write_buffer_survives_a_crash_whole() {
     let storage = Memory::new();
     let options = || Options { write_buffer_bytes: 1_000, durability: Durability::Sync, ..quiet(&storage) };
     let db = Db::open(DIR, options()).unwrap();
@@ -205,7 +205,7 @@ fn ranges_that_hold_nothing_are_empty() {
 }
 
 #[test]
-fn a_name_that_is_taken_stops_the_store_with_its_name_and_loses_nothing() {
+fn a_taken_name_stops_the_store_with_its_name_and_loses_nothing() {
     // For an unwritable directory, which does not stop the superuser: the table that is to be written cannot be.
     let temporary = tempfile::tempdir().unwrap();
     let options = || Options { durability: Durability::Sync, ..Options::default() };
@@ -227,7 +227,7 @@ fn a_name_that_is_taken_stops_the_store_with_its_name_and_loses_nothing() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn on_a_full_disk_writes_fail_and_what_was_acknowledged_stays() {
+fn a_full_disk_fails_writes_and_keeps_acknowledged_ones() {
     let temporary = tempfile::tempdir().unwrap();
     let mount = |what: &[&str]| Command::new(what[0]).args(&what[1..]).arg(temporary.path()).status();
     let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs"]);

@@ -29,7 +29,7 @@ fn removals_are_in_the_filter_so_that_nothing_deleted_returns() {
 }
 
 #[test]
-fn a_table_that_only_changes_its_level_keeps_its_filter_and_its_keys() {
+fn a_table_that_only_changes_level_keeps_its_filter_and_keys() {
     let storage = Memory::new();
     let options =
         || Options { table_size_bytes: 4_000, level_base_bytes: 1, l0_compaction_trigger: 1, ..quiet(&storage) };

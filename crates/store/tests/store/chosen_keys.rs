@@ -54,7 +54,7 @@ fn block_reads_per_get(hasher: Options, asked: &[Vec<u8>]) -> f64 {
 }
 
 #[test]
-fn forged_gets_read_a_block_each_from_a_store_without_a_secret_and_few_from_one_with() {
+fn forged_gets_read_a_block_each_only_without_a_secret() {
     let with_last = || honest_keys().chain([b"v".to_vec()]);
     let copy = build(with_last());
     let rate = copy.expected_false_positive_rate();

@@ -65,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn monkey_stays_within_its_memory_and_is_never_worse_than_uniform(
+    fn monkey_stays_within_its_memory_and_never_loses_to_uniform(
         levels in any_levels(), kind in 0..KINDS.len(), bottom in 0..KINDS.len(), millibits in 1_000u32..=100_000,
     ) {
         let bits_per_key = f64::from(millibits) / 1e3;
@@ -194,7 +194,7 @@ fn extremes_neither_panic_nor_overflow() {
 const VALUE: [u8; 40] = [7; 40];
 
 #[test]
-fn the_table_of_expected_gains_in_the_design_document_is_what_the_policy_gives() {
+fn expected_gains_in_the_design_document_are_what_monkey_gives() {
     let uniform: FilterSpec = "bloom:10".parse().unwrap();
     let monkey = Monkey::new(FilterKind::Bloom, 10.0).unwrap();
     let gain = |ratio, num_levels| {
@@ -295,7 +295,7 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
 }
 
 #[test]
-fn at_the_same_memory_monkey_reads_two_and_a_half_times_fewer_blocks_in_four_levels() {
+fn monkey_reads_fewer_blocks_in_four_levels_at_the_same_memory() {
     let uniform: FilterSpec = "bloom:10".parse().unwrap();
     let uniform = absent_reads_of_four_levels(Arc::new(uniform));
     // Of so small tables, rounded up to 64 bits each, the uniform ones come out a little larger.
@@ -328,7 +328,7 @@ fn filter_bytes_under(total: u64, keys: impl Iterator<Item = [u8; 16]>) -> (u64,
 }
 
 #[test]
-fn a_memory_budget_holds_after_a_compaction_and_within_a_factor_before() {
+fn a_memory_budget_holds_after_a_compaction_and_nearly_before() {
     const TOTAL: u64 = 100_000;
     // Twenty bits a key for 40,000 keys, less what tables so small take beside their bits.
     let (most, after, again) = filter_bytes_under(TOTAL, (0..80_000).map(mixed_key));
@@ -341,7 +341,7 @@ fn a_memory_budget_holds_after_a_compaction_and_within_a_factor_before() {
 }
 
 #[test]
-fn a_compaction_of_everything_gives_tables_the_filters_of_a_new_policy() {
+fn a_full_compaction_gives_tables_the_filters_of_a_new_policy() {
     let storage = Memory::new();
     let open = |spec: &str| {
         let spec: FilterSpec = spec.parse().unwrap();

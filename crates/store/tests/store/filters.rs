@@ -75,7 +75,7 @@ fn all_answers(db: &Db) -> Answers {
 }
 
 #[test]
-fn consulted_ignored_absent_and_damaged_filters_give_the_same_answers() {
+fn used_ignored_absent_and_damaged_filters_give_equal_answers() {
     for (seed, spec) in [(1, "bloom:10"), (2, "blocked-bloom:10"), (3, "bloom:1"), (4, "blocked-bloom:fpr=0.2")] {
         let spec: FilterSpec = spec.parse().unwrap();
         let with = Some(Arc::new(spec) as _);
@@ -154,7 +154,7 @@ fn filters_are_asked_and_spare_the_reads() {
 }
 
 #[test]
-fn a_bit_flipped_anywhere_in_a_filter_loses_no_key_fails_no_get_and_is_reported_once() {
+fn a_flipped_bit_loses_no_key_and_is_reported_once() {
     let sound = four_tables(150);
     let len = filter_place(&sound.read(&files(&sound, Path::new(DIR), ".sst")[0]).unwrap()).len();
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
@@ -187,7 +187,7 @@ fn a_bit_flipped_anywhere_in_a_filter_loses_no_key_fails_no_get_and_is_reported_
 }
 
 #[test]
-fn a_damaged_page_of_a_large_filter_costs_only_the_reads_it_would_have_spared() {
+fn a_damaged_page_costs_only_the_reads_it_would_have_spared() {
     let sound = four_tables(20_000);
     let storage = image(&sound);
     let tables = files(&storage, Path::new(DIR), ".sst");
@@ -244,7 +244,7 @@ fn strict_filters_make_damage_an_error_that_names_the_file() {
 }
 
 #[test]
-fn on_disk_mapped_or_copied_read_past_the_page_cache_or_not_the_same_holds() {
+fn filters_on_disk_behave_alike_however_they_are_read() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path();
     let options = || Options { auto_compaction: false, ..Options::default() };

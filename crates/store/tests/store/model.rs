@@ -179,7 +179,7 @@ proptest! {
 }
 
 #[test]
-fn compacting_everything_leaves_no_removal_behind_on_whatever_level() {
+fn a_full_compaction_leaves_no_tombstone_on_any_level() {
     let storage = filterblock_store::storage::Memory::new();
     let options = || filterblock_store::Options { table_size_bytes: 2_000, ..common::quiet(&storage) };
     let db = Db::open(common::DIR, options()).unwrap();

@@ -98,7 +98,7 @@ fn look(snapshot: &Snapshot, random: &mut Random) -> u64 {
 }
 
 #[test]
-fn a_reader_sees_whole_batches_never_an_older_state_and_all_that_was_acknowledged() {
+fn a_reader_sees_whole_batches_and_never_an_older_state() {
     let storage = Memory::new();
     let db = Db::open(DIR, busy(&storage)).unwrap();
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -140,7 +140,7 @@ fn a_reader_sees_whole_batches_never_an_older_state_and_all_that_was_acknowledge
 }
 
 #[test]
-fn a_checkpoint_that_is_made_while_others_write_and_compact_is_one_moment_of_the_store() {
+fn a_checkpoint_made_amid_writes_is_one_moment_of_the_store() {
     let storage = Memory::new();
     let db = Db::open(DIR, busy(&storage)).unwrap();
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -181,7 +181,7 @@ fn a_checkpoint_that_is_made_while_others_write_and_compact_is_one_moment_of_the
 }
 
 #[test]
-fn an_iterator_goes_on_through_flushes_and_compactions_as_if_nothing_had_happened() {
+fn an_iterator_goes_on_through_flushes_and_compactions() {
     let storage = Memory::new();
     let db = Db::open(DIR, busy(&storage)).unwrap();
     (0..1_000).for_each(|i| db.put(&key(i), b"before").unwrap());
@@ -230,7 +230,7 @@ fn reads_go_on_while_a_compaction_is_under_way() {
 }
 
 #[test]
-fn replaced_files_stay_for_those_who_read_them_and_vanish_with_the_last() {
+fn replaced_files_stay_for_readers_and_vanish_with_the_last() {
     let temporary = tempfile::tempdir().unwrap();
     let options = || Options { auto_compaction: false, ..Options::default() };
     let tables = || files(&filterblock_store::storage::Disk, temporary.path(), ".sst");
@@ -268,7 +268,7 @@ fn replaced_files_stay_for_those_who_read_them_and_vanish_with_the_last() {
 }
 
 #[test]
-fn snapshots_and_half_read_scans_go_on_while_their_store_closes_and_the_next_removes_their_files() {
+fn snapshots_and_scans_go_on_while_their_store_closes() {
     const KEYS: u64 = 400;
     let temporary = tempfile::tempdir().unwrap();
     let options = || Options {
@@ -334,9 +334,9 @@ fn snapshots_and_half_read_scans_go_on_while_their_store_closes_and_the_next_rem
 /// In a process of its own, since other tests open files and start threads of theirs.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_thousand_opens_and_closes_leave_no_thread_no_file_and_no_map() {
+fn a_thousand_opens_and_closes_leave_no_thread_file_or_map() {
     const ALONE: &str = "FILTERBLOCK_TEST_ALONE";
-    const THIS: &str = concat!(module_path!(), "::a_thousand_opens_and_closes_leave_no_thread_no_file_and_no_map");
+    const THIS: &str = concat!(module_path!(), "::a_thousand_opens_and_closes_leave_no_thread_file_or_map");
     if std::env::var_os(ALONE).is_none() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", common::test_path(THIS), "--test-threads=1"])
@@ -386,7 +386,7 @@ fn a_thousand_opens_and_closes_leave_no_thread_no_file_and_no_map() {
 }
 
 #[test]
-fn settings_at_their_smallest_and_in_the_wrong_order_let_nobody_wait_for_ever() {
+fn settings_at_their_smallest_let_nobody_wait_for_ever() {
     let smallest = |storage: &Memory| Options {
         auto_compaction: true,
         write_buffer_bytes: 0,
@@ -418,7 +418,7 @@ fn settings_at_their_smallest_and_in_the_wrong_order_let_nobody_wait_for_ever() 
 }
 
 #[test]
-fn a_buffered_write_reaches_the_operating_system_soon_however_busy_the_store_is() {
+fn a_buffered_write_reaches_the_operating_system_soon() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     let done = AtomicBool::new(false);

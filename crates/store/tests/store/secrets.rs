@@ -46,7 +46,7 @@ fn check(db: &Db) {
 }
 
 #[test]
-fn with_its_secret_a_store_answers_after_reopening_crashing_compacting_and_as_a_checkpoint() {
+fn a_store_with_its_secret_answers_after_all_that_may_happen() {
     for hash in KEYED {
         let storage = Memory::new();
         make(&storage, hash);
@@ -71,7 +71,7 @@ fn with_its_secret_a_store_answers_after_reopening_crashing_compacting_and_as_a_
 }
 
 #[test]
-fn with_another_secret_or_none_it_does_not_open_and_nothing_is_touched() {
+fn a_store_with_another_secret_or_none_stays_untouched() {
     for hash in KEYED {
         let storage = Memory::new();
         make(&storage, hash);
@@ -115,7 +115,7 @@ fn a_store_without_a_secret_opens_with_none() {
 }
 
 #[test]
-fn a_new_store_with_a_secret_takes_siphash_and_one_that_lacks_it_is_not_made() {
+fn a_new_store_with_a_secret_takes_siphash() {
     let storage = Memory::new();
     for hash in KEYED {
         let error = Db::open(DIR, options(&storage, Some(hash), None)).unwrap_err();
@@ -156,7 +156,7 @@ fn seeds_are_drawn_for_each_store_unless_one_is_given() {
 }
 
 #[test]
-fn a_table_whose_filter_is_under_another_secret_costs_reads_and_no_answers_and_is_reported_once() {
+fn a_filter_under_another_secret_costs_reads_and_is_reported() {
     for hash in KEYED {
         let storage = Memory::new();
         let db = Db::open(DIR, options(&storage, Some(hash), Some(1))).unwrap();
