@@ -3,15 +3,16 @@
 
 #[path = "allocation/of_process.rs"]
 mod allocation;
-mod block_support;
+#[path = "block/support.rs"]
+mod support;
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use allocation::{LIVE, PEAK};
-use block_support::{SplitMix, spec};
 use filterblock::{FilterBuilder, HashSeed, KeyHash};
+use support::{SplitMix, spec};
 
 /// Of all threads: a build may use several. The tests take turns, and the harness itself needs a few hundred bytes.
 static TURN: Mutex<()> = Mutex::new(());
@@ -49,7 +50,7 @@ fn the_allocator_counts() {
 }
 
 #[test]
-fn a_bumped_ribbon_of_a_million_keys_takes_at_most_30_bytes_a_key_in_all() {
+fn a_bumped_ribbon_takes_at_most_30_bytes_a_key_in_all() {
     let _turn = TURN.lock();
     for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:16", "bumped-ribbon:fpr=0.01:compact"] {
         for is_told in [false, true] {
@@ -61,7 +62,7 @@ fn a_bumped_ribbon_of_a_million_keys_takes_at_most_30_bytes_a_key_in_all() {
 }
 
 #[test]
-fn beyond_the_hashes_and_the_block_a_bumped_ribbon_takes_at_most_2_mb_on_one_thread() {
+fn a_bumped_ribbon_takes_2_mb_beside_hashes_and_block_at_most() {
     let _turn = TURN.lock();
     // The compact setting has no shards: it takes the rows of all slots. What grows with the keys is the second layer's
     // columns, which are there twice for a while: from some 15 million keys on that passes what the rows of a shard leave.

@@ -3,14 +3,15 @@
 
 #[path = "allocation/failing.rs"]
 mod allocation;
-mod block_support;
+#[path = "block/support.rs"]
+mod support;
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use allocation::{refuse, refuse_none, refuse_small_too};
-use block_support::{SplitMix, hash, spec};
 use filterblock::{Error, FilterBlock, FilterBuilder, HashSeed, KeyHash, PartitionedBuilder, Result, SelfCheck};
+use support::{SplitMix, hash, spec};
 
 /// The allocator serves all threads, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -122,7 +123,7 @@ fn the_compact_form_ends_in_an_error_where_memory_ends() {
 #[test]
 fn partitions_end_in_an_error_where_memory_ends() {
     let _turn = TURN.lock();
-    let keys: Vec<_> = (0..10_000).map(block_support::key).collect();
+    let keys: Vec<_> = (0..10_000).map(support::key).collect();
     let is_error = |error: &Error| is_no_memory(error) || matches!(error, Error::TooLarge { .. });
     refuse_each("partitions", is_error, || {
         let keys = keys.clone();
@@ -141,8 +142,8 @@ fn partitions_forget_no_key_that_finds_no_memory() {
         for failing in 0..5 {
             for number in 0.. {
                 let mut builder = PartitionedBuilder::new(spec("bloom:10"), HashSeed(1), partition_keys);
-                (0..failing).for_each(|i| builder.add(&block_support::key(i)).unwrap());
-                let key = block_support::key(failing);
+                (0..failing).for_each(|i| builder.add(&support::key(i)).unwrap());
+                let key = support::key(failing);
                 refuse_small_too(number);
                 let added = builder.add(&key);
                 let counted = refuse_none();
@@ -154,13 +155,13 @@ fn partitions_forget_no_key_that_finds_no_memory() {
                 if added.is_ok() {
                     // It did without.
                     let made = FilterBlock::open(builder.finish().unwrap()).unwrap();
-                    assert!((0..=failing).all(|i| made.may_contain_key(&block_support::key(i))), "{what}");
+                    assert!((0..=failing).all(|i| made.may_contain_key(&support::key(i))), "{what}");
                     continue;
                 }
                 assert!(added.as_ref().is_err_and(is_no_memory), "{what}: {added:?}");
                 // Neither another try nor another key makes up for what is lost.
                 for i in [failing, failing + 1] {
-                    assert!(builder.add(&block_support::key(i)).is_err_and(|error| is_no_memory(&error)), "{what}");
+                    assert!(builder.add(&support::key(i)).is_err_and(|error| is_no_memory(&error)), "{what}");
                 }
                 assert!(builder.finish().is_err_and(|error| is_no_memory(&error)), "{what}");
             }

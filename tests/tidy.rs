@@ -43,6 +43,8 @@ const UNSAFE: [&str; 7] = [
 
 const MAX_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
+/// Of a test, without its modules.
+const MAX_NAME_LEN: usize = 60;
 
 fn sources(dir: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
@@ -170,14 +172,34 @@ fn no_unfinished_code_is_left() {
 fn every_test_that_the_page_on_testing_names_exists() {
     let page = fs::read_to_string("docs/TESTING.md").unwrap();
     let named = page.split('`').skip(1).step_by(2).filter(|name| {
-        name.contains('_') && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c);
+        (name.contains('_') || name.contains("::")) && name.chars().all(is_name)
     });
     let files: Vec<_> = ["src", "crates", "tests", "fuzz/tests", "fuzz/src"].into_iter().flat_map(sources).collect();
     let exists = |name: &&str| {
+        // A function, a file, or a module of a test program.
         let function = format!("fn {name}(");
-        let is_file = |path: &Path| path.file_stem().is_some_and(|stem| stem == *name);
-        files.iter().any(|(path, text)| text.contains(&function) || is_file(path))
+        let file = PathBuf::from(format!("{}.rs", name.replace("::", "/")));
+        files.iter().any(|(path, text)| text.contains(&function) || path.ends_with(&file))
     };
     let (known, unknown): (Vec<_>, Vec<_>) = named.partition(exists);
     assert!(known.len() > 20 && unknown.is_empty(), "no such test: {unknown:?}");
+}
+
+#[test]
+fn names_of_tests_have_at_most_60_characters() {
+    let (mut tests, mut wrong) = (0, Vec::new());
+    for (path, text) in ["src", "crates", "tests", "fuzz/tests", "benches"].into_iter().flat_map(sources) {
+        let mut lines = text.lines().map(str::trim_start);
+        while lines.by_ref().any(|line| line == "#[test]") {
+            // Other attributes and comments may stand between.
+            let Some(function) = lines.by_ref().find_map(|line| line.split_once("fn ")) else { break };
+            let name = function.1.split('(').next().unwrap();
+            tests += 1;
+            if name.len() > MAX_NAME_LEN {
+                wrong.push(format!("{}: {} characters: {name}", path.display(), name.len()));
+            }
+        }
+    }
+    assert!(tests > 500 && wrong.is_empty(), "{wrong:#?}");
 }

@@ -8,7 +8,7 @@ use filterblock::foreign::rocksdb::{Filter, FilterBuilder, FilterKind, FilterOpt
 use crate::Input;
 use crate::bytes::Edit;
 
-#[path = "../../tests/foreign_support/formulas.rs"]
+#[path = "../../tests/foreign/support/formulas.rs"]
 #[allow(clippy::indexing_slicing, missing_docs)]
 mod formulas;
 

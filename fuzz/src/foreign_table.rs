@@ -5,7 +5,7 @@ use filterblock::foreign::{leveldb, parquet, rocksdb};
 use crate::Input;
 use crate::bytes::Edit;
 
-#[path = "../../tests/foreign_support/forge.rs"]
+#[path = "../../tests/foreign/support/forge.rs"]
 #[allow(missing_docs)]
 mod forge;
 

@@ -5,7 +5,7 @@ use filterblock::{FilterBlock, FilterBuilder, FilterKind, PartitionedBuilder, Ve
 
 use crate::Input;
 
-#[path = "../../tests/block_support/mod.rs"]
+#[path = "../../tests/block/support.rs"]
 #[allow(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::unwrap_used, missing_docs)]
 pub(crate) mod block_support;
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use filterblock::{HashSeed, KeyHasher, Verify};
+use filterblock_store::Error;
 use filterblock_store::sstable::{
     Answer, BlockCache, BlockReads, Compression, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
     TableWriter,
 };
 use filterblock_store::storage::{Memory, Storage};
-use filterblock::{HashSeed, KeyHasher, Verify};
-use filterblock_store::Error;
 
 use crate::Input;
 use crate::bytes::Edit;

@@ -124,7 +124,7 @@ fn sorted_files_of_any_bytes_are_refused_or_lose_no_key() {
 }
 
 #[test]
-fn directories_of_any_bytes_are_refused_or_become_a_store_that_works() {
+fn directories_of_any_bytes_are_refused_or_become_a_store() {
     replay("log_and_manifest", log_and_manifest, 4_000);
 }
 
@@ -182,6 +182,6 @@ fn filters_of_other_engines_of_any_bytes_answer_by_the_formulas() {
 }
 
 #[test]
-fn files_of_other_engines_of_any_bytes_are_refused_or_deny_no_key() {
+fn other_engines_files_of_any_bytes_are_refused_or_deny_no_key() {
     replay("foreign_table", foreign_table, 10_000);
 }

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_of_every_width_keep_their_values_and_leave_their_neighbours_alone() {
+    fn cells_of_every_width_leave_their_neighbours_alone() {
         for cell_bits in 1..=64 {
             let mut array = PackedArray::new(131, cell_bits).unwrap();
             let mut model = vec![0; 131];
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error_and_no_crash() {
+    fn values_that_do_not_fit_are_an_error_and_no_crash() {
         for (len, bits) in [(u64::MAX, 1), (u64::MAX, 64), (1 << 60, 3), (1 << 62, 64)] {
             assert!(matches!(PackedArray::new(len, bits), Err(Error::TooLarge { .. })), "{len} of {bits}");
         }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_the_kernel_does_not_know_is_no_error_and_any_other_failure_is() {
+    fn a_call_unknown_to_the_kernel_is_the_only_failure_ignored() {
         use std::io::ErrorKind::{InvalidInput, Other, OutOfMemory, PermissionDenied};
         for (kind, is_fine) in [(InvalidInput, true), (Other, false), (OutOfMemory, false), (PermissionDenied, false)] {
             assert_eq!(unless_unknown(kind.into()).is_ok(), is_fine, "{kind}");

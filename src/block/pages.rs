@@ -154,7 +154,7 @@ mod loom_tests {
     use crate::codec::put_u32;
 
     #[test]
-    fn whoever_looks_first_at_a_page_all_get_the_right_answer_and_no_finding_is_lost() {
+    fn a_page_seen_by_several_threads_has_one_right_answer() {
         const PAGES: usize = 3;
         let payload = vec![7; PAGES * PAGE_LEN_BYTES];
         let identity = page_identity(&[1; 16], 0);

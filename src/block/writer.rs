@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_denies_its_keys_is_an_error_and_not_a_block_unless_nobody_looks() {
+    fn a_filter_that_denies_its_keys_is_an_error_where_checked() {
         for kind in ["bloom:10", "blocked-bloom:10", "split-block:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
             let mut builder = FilterBuilder::new(kind.parse().unwrap(), HashSeed(1));
             builder.reserve(1_000);

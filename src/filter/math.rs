@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_folded_hashes_are_a_part_of_the_rate_of_a_large_split_block() {
+    fn equal_folded_hashes_are_part_of_a_large_split_blocks_rate() {
         // At 100 bits a key and 2.56 keys a block: eight lanes at random, and one of 2^32 for each key of the block.
         let poisson = |rate: &dyn Fn(f64) -> f64| {
             let (mut weight, mut sum) = ((-2.56f64).exp(), 0.0);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_rate_of_tiny_filters_agrees_with_counting_every_case() {
+    fn the_exact_rate_of_tiny_filters_agrees_with_counting() {
         // One key, one probe, m bits: the query hits with probability 1/m. Two probes: by hand over m = 2,
         // the key sets one bit (probability 1/2) or both; a query of two draws is covered with 1/4 or 1.
         assert!((bloom_rate(1, 64, 1) - 1.0 / 64.0).abs() < 1e-15);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_and_the_textbook_rate_meet_where_the_formula_changes() {
+    fn the_exact_and_textbook_rates_meet_where_the_formula_changes() {
         for probes in [1, 7, 16, 30] {
             let keys = EXACT_BELOW_THROWS / u64::from(probes);
             let bits = keys * 10;

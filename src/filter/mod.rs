@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parameters_say_can_be_read() {
+    fn parameters_can_be_read() {
         let geometry = |text: &str, keys: u64| {
             let mut state = 0u64;
             let mut next = || {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_planned_is_refused_with_a_reason() {
+    fn impossible_plans_are_refused_with_a_reason() {
         let reason = |keys, rate| {
             let Err(Error::InvalidSpec { reason, .. }) = shortest(keys, rate) else { panic!("{keys} keys, {rate}") };
             reason

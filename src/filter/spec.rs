@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_it_is_ten_bits_in_lines() {
+    fn the_default_is_a_blocked_filter_of_ten_bits() {
         assert_eq!(FilterSpec::default().to_string(), "blocked-bloom:10");
     }
 

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn function_seed_and_secret_each_change_the_hash_and_the_identity() {
+    fn function_seed_and_secret_each_change_hash_and_identity() {
         let mut hashers = vec![KeyHasher::xxh3(HashSeed(1)), KeyHasher::xxh3(HashSeed(2))];
         hashers.extend(keyed(1, 1).into_iter().chain(keyed(1, 2)).chain(keyed(2, 1)));
         for len in [0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 2_000] {

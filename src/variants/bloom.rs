@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_filter_is_the_block_that_a_builder_makes_of_the_same_keys() {
+    fn a_frozen_filter_is_the_block_of_a_builder_of_the_same_keys() {
         let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(3));
         let bloom = Bloom::with_shape(10_048, 7, HashSeed(3)).unwrap();
         for i in 0..1_000 {

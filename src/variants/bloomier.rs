@@ -222,7 +222,7 @@ mod tests {
 
     /// Two-sided, at five standard deviations.
     #[test]
-    fn a_key_that_was_not_there_is_denied_but_for_one_in_two_to_the_fingerprint() {
+    fn an_absent_key_passes_once_in_two_to_the_fingerprint() {
         const ASKED: u64 = 400_000;
         for (value, fingerprint) in [(1, 1), (1, 4), (8, 8), (64, 6), (28, 10), (31, 9)] {
             let entries = (0..10_000u64).map(|i| (u64_bytes(i), value_of(i, value)));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_little_more_than_its_bits() {
+    fn a_map_takes_little_more_than_its_bits() {
         let entries = (0..16_000u64).map(|i| (u64_bytes(i), i % 256));
         let map = Bloomier::new(entries, 8, 8, HashSeed(1)).unwrap();
         let bits = map.len_bytes() as f64 * 8.0 / 16_000.0;
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_map_is_refused() {
+    fn entries_that_make_no_map_are_refused() {
         let make = |entries: &[(&str, u64)], value, fingerprint| {
             Bloomier::new(entries.iter().copied(), value, fingerprint, HashSeed(1)).err()
         };

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_what_is_certainly_absent_is_an_error_and_changes_nothing() {
+    fn removing_an_absent_key_is_an_error_and_changes_nothing() {
         let mut filter = Counting::with_rate(1_000, 0.01, CounterBits::Four, HashSeed(1)).unwrap();
         keys(0..500).for_each(|key| filter.insert_hash(key));
         let before: Vec<u64> = filter.counters.cells().iter().collect();

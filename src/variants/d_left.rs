@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_filter_refuses_new_keys_without_losing_any_and_still_counts_those_it_has() {
+    fn a_full_filter_refuses_new_keys_and_still_counts_its_own() {
         let mut filter = DLeft::with_shape(3, 10, HashSeed(1)).unwrap();
         let keys = || (0..1_000u64).map(crate::codec::u64_bytes);
         let (taken, refused): (Vec<_>, Vec<_>) = keys().partition(|key| filter.insert(key).is_ok());

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_about_a_limit_does_not_build_its_counters_anew_for_each_change() {
+    fn a_set_about_a_limit_does_not_rebuild_at_each_change() {
         let mut filter = DynamicCounting::with_shape(1_000, 3, 1, HashSeed(1)).unwrap();
         filter.insert(b"a").unwrap();
         for _ in 0..10_000 {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parts_of_a_counter_hold_is_not_lost_when_it_is_built_anew() {
+    fn parts_of_a_counter_are_not_lost_when_it_is_rebuilt() {
         let mut filter = DynamicCounting::with_shape(800, 4, 1, HashSeed(1)).unwrap();
         let key = crate::codec::u64_bytes;
         for i in 0..64u64 {

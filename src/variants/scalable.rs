@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn not_knowing_the_number_of_keys_costs_half_as_many_bits_again_to_four_times_as_many() {
+    fn an_unknown_number_of_keys_costs_up_to_four_times_the_bits() {
         let mut filter = Scalable::with_rate(1_000, 0.01, Growth::default(), HashSeed(1)).unwrap();
         let (mut keys, mut bits) = (0u64, Vec::new());
         while filter.num_stages() < 7 {

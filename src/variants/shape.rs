@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_for_a_rate_keeps_it_and_is_not_much_larger_than_it_must_be() {
+    fn a_shape_for_a_rate_keeps_it_and_is_little_larger_than_needed() {
         for capacity in [1, 10, 1_000, 1_000_000] {
             for rate in [0.9, 0.5, 0.1, 0.01, 1e-4, 1e-9, 1e-12] {
                 let shape = Shape::for_rate(capacity, rate).unwrap();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_raised_for_a_key_is_not_lowered_for_it() {
+    fn counters_not_raised_for_a_key_are_not_lowered_for_it() {
         let mut filter = Spectral::with_rate(100, 0.01, SpectralMode::MinimumIncrease, HashSeed(1)).unwrap();
         filter.insert_hash(hash(1)).unwrap();
         assert!(matches!(filter.remove_hash(hash(1)), Err(Error::InvalidArgument { .. })));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_apart_is_forgotten_with_the_last_of_it() {
+    fn counts_kept_apart_are_forgotten_with_the_last_key() {
         let mut filter = Spectral::with_shape(800, 5, 32, SpectralMode::RecurringMinimum, HashSeed(1)).unwrap();
         (0..100).for_each(|i| filter.insert_hash(hash(i)).unwrap());
         assert!((5..50).contains(&filter.num_apart()), "{}", filter.num_apart());

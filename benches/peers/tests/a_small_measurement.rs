@@ -36,7 +36,7 @@ fn measured(path: &Path, more: &[&str]) -> Result<Vec<Row>, String> {
 }
 
 #[test]
-fn a_measurement_has_a_row_for_each_filter_and_setting_and_no_filter_denies_a_key() {
+fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("peers.csv");
     // A filter that denies a key is an error of the measurement itself.
@@ -85,7 +85,7 @@ fn reported(csv: &Path, page: &str) -> String {
 }
 
 #[test]
-fn filters_that_take_keys_one_by_one_are_filled_asked_and_emptied() {
+fn filters_that_take_single_keys_are_filled_asked_and_emptied() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("variants.csv");
     let args = ["peers", "variants", "--keys", "2k", "--passes", "2", "--out", path.to_str().unwrap()];

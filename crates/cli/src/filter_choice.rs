@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn senseless_choices_are_refused_with_a_better_one() {
         for text in [
             "",
             "by-level:",

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_longest_length_fits_and_a_longer_one_names_its_line() {
+    fn a_key_of_the_longest_length_fits_and_a_longer_is_named() {
         let format = KeyFormat::default();
         for fits in [&b"1234\r\n"[..], b"1234\n", b"1234"] {
             assert_eq!(read(fits, format, 4).unwrap(), [b"1234"]);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_spelled_out() {
+    fn characters_that_a_terminal_obeys_are_spelled_out() {
         assert_eq!(printable("naïve \u{1b}[31m\n"), "naïve \\u{1b}[31m\\u{a}");
     }
 

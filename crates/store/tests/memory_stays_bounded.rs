@@ -55,7 +55,7 @@ fn len_of(dir: &Path, end: &str) -> usize {
 }
 
 #[test]
-fn loading_compaction_scans_recovery_and_repair_stay_within_the_stated_bound() {
+fn all_work_of_a_store_stays_within_the_stated_memory() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path();
     // As docs/DESIGN.md has them: one more buffer is being written to a table while the next fills, and the arrays behind

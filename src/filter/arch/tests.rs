@@ -93,7 +93,7 @@ fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
 
 #[cfg(feature = "foreign")]
 #[test]
-fn every_kernel_answers_as_the_portable_one_does_for_products_of_any_multipliers() {
+fn every_kernel_takes_any_multipliers_as_the_portable_one_does() {
     let (mut state, mut positives) = (11, [0; 2]);
     for round in 0..300 {
         for bytes in payloads(LINE_LEN_BYTES, &mut state) {
@@ -117,7 +117,7 @@ fn every_kernel_answers_as_the_portable_one_does_for_products_of_any_multipliers
 }
 
 #[test]
-fn every_kernel_gives_the_bits_of_a_ribbon_that_the_portable_one_does() {
+fn every_kernel_gives_the_ribbon_bits_of_the_portable_one() {
     let mut state = 3;
     let mut seen = 0;
     for columns in 1..=32 {
@@ -139,7 +139,7 @@ fn every_kernel_gives_the_bits_of_a_ribbon_that_the_portable_one_does() {
 }
 
 #[test]
-fn a_payload_shorter_than_a_line_is_answered_maybe_by_every_kernel() {
+fn a_payload_shorter_than_a_line_answers_maybe_in_every_kernel() {
     for isa in Isa::available() {
         for len in [0, 1, 32, 63] {
             let (payload, hash) = (vec![0; len], KeyHash::from_raw(u64::MAX));
@@ -161,7 +161,7 @@ fn the_constants_are_those_of_the_named_generator() {
 }
 
 #[test]
-fn the_pointer_that_a_filter_is_opened_with_answers_as_the_portable_code_does() {
+fn a_filters_kernel_pointer_answers_as_the_portable_code_does() {
     let mut state = 9;
     let mut positives = 0;
     for spec in
@@ -200,7 +200,7 @@ fn the_pointer_that_a_filter_is_opened_with_answers_as_the_portable_code_does() 
 }
 
 #[test]
-fn every_kernel_answers_as_the_portable_one_does_for_bumped_ribbons() {
+fn every_kernel_takes_bumped_ribbons_as_the_portable_one_does() {
     let mut state = 10;
     let mut positives = 0;
     for spec in ["bumped-ribbon:3", "bumped-ribbon:8", "bumped-ribbon:9.5", "bumped-ribbon:12.3"] {
@@ -255,7 +255,7 @@ fn the_environment_chooses_the_kernels_by_their_names() {
 }
 
 #[test]
-fn batches_of_filters_beyond_the_cache_answer_as_single_queries_do() {
+fn batches_of_filters_beyond_the_cache_answer_as_single_queries() {
     let mut state = 11;
     for (spec, num_keys) in [("binary-fuse:16", 1_000_000), ("bumped-ribbon:16", 1_100_000), ("bloom:10", 0)] {
         let mut hashes: Vec<_> = (0..num_keys).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();

@@ -51,7 +51,7 @@ fn assert_good(name: &str, hashes: &[u64]) {
 }
 
 #[test]
-fn real_hashes_and_those_of_later_layers_and_seeds_give_good_equations() {
+fn real_and_remixed_hashes_of_later_layers_give_good_equations() {
     for (name, hashes) in hash_families() {
         assert_good(name, &hashes);
         let once: Vec<u64> = hashes.iter().map(|&hash| remix(hash)).collect();
@@ -72,7 +72,7 @@ fn numbers_that_are_no_hashes_give_good_equations_when_remixed() {
 }
 
 #[test]
-fn what_bumped_keys_have_in_common_is_gone_in_the_next_layer() {
+fn bumped_keys_have_nothing_in_common_in_the_next_layer() {
     for (name, hashes) in hash_families() {
         // The first 15 of every 128 starts, of 2^23.
         let bumped: Vec<u64> = hashes.into_iter().filter(|hash| hash >> 41 & 127 < 15).collect();
@@ -88,7 +88,7 @@ fn what_bumped_keys_have_in_common_is_gone_in_the_next_layer() {
 }
 
 #[test]
-fn every_bit_changes_the_equation_of_a_remixed_hash_as_often_as_not() {
+fn every_bit_changes_a_remixed_equation_as_often_as_not() {
     for (name, hashes) in hash_families() {
         let sample = hashes.get(..1 << 14).unwrap();
         let most_off = MOST * 0.5 / (sample.len() as f64).sqrt();

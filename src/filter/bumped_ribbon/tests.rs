@@ -193,7 +193,7 @@ impl Guard for AllBut {
 }
 
 #[test]
-fn a_damaged_byte_that_its_guard_does_not_vouch_for_denies_no_key() {
+fn a_damaged_byte_without_a_guard_denies_no_key() {
     for (n, spec) in [(40, "8"), (700, "12.3"), (9_000, "fpr=0.01"), (9_000, "20")] {
         let hashes = random_hashes(n, 11);
         let mut built = Built::new(&format!("bumped-ribbon:{spec}"), &hashes, 1);
@@ -274,7 +274,7 @@ fn shapes_that_no_writer_makes_are_refused_or_answered() {
 }
 
 #[test]
-fn sizes_that_no_address_can_tell_are_refused_and_not_reckoned_with() {
+fn sizes_beyond_every_address_are_refused() {
     for shift in 0..24 {
         let size = u64::MAX >> shift;
         for all in [1, 8, 32] {
@@ -310,7 +310,7 @@ fn many_layers_in_few_bytes_are_refused() {
 }
 
 #[test]
-fn records_of_layers_that_no_writer_makes_are_refused_for_what_they_say() {
+fn records_of_layers_that_no_writer_makes_are_refused() {
     // Two blocks of eight columns and a byte of bumps.
     let open = |record: &[u64], more: &[u8]| {
         let mut layers = Vec::new();
@@ -388,7 +388,7 @@ fn all_columns_are_asked_of_bumped_keys_too() {
 }
 
 #[test]
-fn the_kind_for_hashes_that_no_seed_tells_apart_holds_them_in_any_order() {
+fn the_kind_for_equal_hashes_holds_them_in_any_order() {
     let mut hashes = random_hashes(1_000, 3);
     hashes.reverse();
     let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };

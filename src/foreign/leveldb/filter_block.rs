@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_without_a_block_have_an_empty_filter_that_holds_no_key() {
+    fn ranges_without_a_block_have_a_filter_that_holds_no_key() {
         let mut builder = FilterBlockBuilder::new(10);
         builder.start_block(0).unwrap();
         builder.add(b"foo");

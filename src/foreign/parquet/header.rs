@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_a_header_may_say_is_an_error() {
+    fn a_header_that_says_anything_else_is_an_error() {
         let with = |at: usize, byte: u8| {
             let mut bytes = [encode(32), vec![0; 32]].concat();
             bytes[at] = byte;

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_too_deep_or_has_no_end_is_an_error() {
+    fn values_that_lie_too_deep_or_have_no_end_are_an_error() {
         assert!(reader(&[0x1c; 1000]).skip(Type::Struct).is_err(), "structs in structs");
         assert!(reader(&[0x19; 1000]).skip(Type::List).is_err(), "lists in lists");
         let endless = [0xf1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 1];

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_reserved_holds_all() {
+    fn reserved_values_hold_all_keys() {
         let payload = [0u8; 256];
         for trailer in [[0x80, 0, 6, 0, 0], [0xfd, 0, 6, 0, 0], [NEW_BLOOM, 1, 6, 0, 0], [NEW_BLOOM, 0, 0x26, 0, 0]]
             .into_iter()

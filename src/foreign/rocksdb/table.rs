@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_blocks_with_any_byte_turned_or_cut_are_unpacked_or_refused() {
+    fn packed_blocks_with_a_wrong_byte_unpack_or_are_refused() {
         let names = ["fv6-zstd", "fv3-zstd", "fv6-lz4-index-restarts", "fv5-lz4hc", "fv4-snappy-partitions"];
         for name in names {
             let file = std::fs::read(format!("tests/golden/foreign/rocksdb-9.8.4-layouts/{name}.sst")).unwrap();

@@ -12,7 +12,7 @@ fn filter(keys: std::ops::Range<u64>, bits: u64, probes: u32, seed: u64) -> Bloo
 }
 
 #[test]
-fn the_union_is_the_filter_of_the_union_and_the_intersection_has_all_bits_of_its() {
+fn unions_are_exact_and_intersections_have_all_their_bits() {
     let (a, b) = (filter(0..700, 10_000, 7, 1), filter(400..1_200, 10_000, 7, 1));
     let union = a.union(&b).unwrap();
     assert!(union.words().eq(filter(0..1_200, 10_000, 7, 1).words()));
@@ -30,7 +30,7 @@ fn the_union_is_the_filter_of_the_union_and_the_intersection_has_all_bits_of_its
 }
 
 #[test]
-fn filters_that_differ_in_shape_or_seed_are_refused_with_the_difference() {
+fn filters_of_other_shapes_or_seeds_are_refused_with_the_reason() {
     let a = filter(0..10, 800, 7, 1);
     for (other, text) in [
         (filter(0..10, 808, 7, 1), "number of bits 800 in the first, 808 in the second"),

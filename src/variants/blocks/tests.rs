@@ -18,7 +18,7 @@ fn open(bytes: &[u8]) -> LockedBlock<&[u8]> {
 }
 
 #[test]
-fn a_merged_block_is_of_its_kind_and_has_all_keys_and_no_bit_more() {
+fn a_merged_block_has_its_kind_and_all_keys_and_no_bit_more() {
     for spec in KINDS {
         let (a, b) = (build(spec, 0..5_000, 1), build(spec, 3_000..8_000, 1));
         let merged = merge_blocks(&[open(&a), open(&b), open(&build("bloom:10", 0..0, 1))]).unwrap();
@@ -47,7 +47,7 @@ fn a_block_of_other_bits_is_of_no_table_and_as_long_as_they_are() {
 }
 
 #[test]
-fn constants_merge_and_the_number_of_keys_stays_within_the_format() {
+fn constants_merge_and_the_key_count_stays_within_the_format() {
     let none = build("bloom:10", 0..0, 1);
     let merged = merge_blocks(&[open(&none), open(&none)]).unwrap();
     assert_eq!(FilterBlock::open(merged).unwrap().info().kind, FilterKind::Empty);
@@ -60,7 +60,7 @@ fn constants_merge_and_the_number_of_keys_stays_within_the_format() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused_with_the_difference() {
+fn blocks_that_do_not_fit_are_refused_with_the_difference() {
     let first = build("bloom:10", 0..1_000, 1);
     for (other, what) in [
         (build("bloom:10", 0..1_000, 2), "hash seed"),

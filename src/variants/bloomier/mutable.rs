@@ -252,7 +252,7 @@ mod tests {
 
     /// Two-sided, at five standard deviations.
     #[test]
-    fn a_key_that_was_not_there_is_denied_but_for_three_in_two_to_the_mask() {
+    fn an_absent_key_passes_three_times_in_two_to_the_mask() {
         const ASKED: u64 = 400_000;
         for mask_bits in [2, 4, 8, 12] {
             let map =
@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_a_quarter_more_than_its_bits() {
+    fn a_mutable_map_takes_a_quarter_more_than_its_bits() {
         let map = MutableBloomier::new((0..16_000u64).map(|i| (u64_bytes(i), i % 256)), 8, 8, HashSeed(1)).unwrap();
         let bits = map.len_bytes() as f64 * 8.0 / 16_000.0;
         assert!((16.0 * 1.22..16.0 * 1.25).contains(&bits), "{bits} bits a key");
     }
 
     #[test]
-    fn what_makes_no_map_or_no_value_of_it_is_refused_and_changes_nothing() {
+    fn a_bad_map_or_value_is_refused_and_changes_nothing() {
         for mask_bits in [0, 1, 33] {
             assert!(MutableBloomier::new([("a", 1)], 1, mask_bits, HashSeed(1)).is_err(), "{mask_bits}");
         }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_survive_whatever_their_odds_and_the_odds_that_were_assumed() {
+    fn bits_survive_whatever_their_odds_and_the_assumed_ones() {
         for len in [0, 1, 2, 7, 8, 9, 100, 10_000] {
             for share in [0, 1 << 40, 1 << 60, 1 << 63, u64::MAX - (1 << 60), u64::MAX] {
                 let bits = bits(len, share);

@@ -30,7 +30,7 @@ fn a_sync_that_fails_forgets_nothing() {
 
 /// After a sync that failed, a system may show bits until it crashes that the disk never had.
 #[test]
-fn a_key_whose_bits_were_found_in_the_file_is_written_like_any_other() {
+fn a_key_whose_bits_were_found_in_the_file_is_written_too() {
     let dir = tempfile::tempdir().unwrap();
     let (path, disk) = (dir.path().join("filter"), dir.path().join("disk"));
     let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
@@ -52,7 +52,7 @@ fn a_key_whose_bits_were_found_in_the_file_is_written_like_any_other() {
 
 /// Whether the name is the old file's or the new one's is not known then.
 #[test]
-fn after_a_rename_that_fails_nothing_is_written_that_might_be_lost() {
+fn a_failed_rename_writes_nothing_that_might_be_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_loaded_once_each_and_absent_ones_are_made_from_them() {
+    fn lines_are_loaded_once_each_and_give_absent_ones() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let lines: String = (0..200).map(|i| format!("package-{}\n", i % 100)).collect();
         std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_of_the_type_is_an_error() {
+    fn a_value_of_another_type_is_an_error() {
         for (kind, written) in [
             (ValueType::Int32, "2147483648"),
             (ValueType::Int64, "1.0"),

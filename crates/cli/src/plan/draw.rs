@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_picture_names_its_axes_and_lines_and_stays_within_its_frame() {
+    fn every_picture_names_axes_and_lines_and_stays_in_its_frame() {
         for keys in [1, 1_000_000, 1 << 56] {
             for (name, svg) in all(keys).unwrap() {
                 assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{name}");

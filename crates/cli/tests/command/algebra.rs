@@ -65,7 +65,7 @@ fn diff_tells_bits_and_estimates_and_how_sure_they_are() {
 }
 
 #[test]
-fn what_does_not_go_together_is_named_with_both_files() {
+fn blocks_that_do_not_fit_are_named_with_both_files() {
     let shell = shell_with_two("bloom:10");
     shell.write("more", keys(0..9_000));
     shell.run(&["build", "-o", "seed", "--filter", "bloom:10", "--seed", "8", "keys-a"]).exits(0);

@@ -68,7 +68,7 @@ fn build_tells_what_it_wrote_and_inspect_explains_every_field() {
 }
 
 #[test]
-fn keys_may_come_from_stdin_with_nul_hex_or_crlf_and_need_not_be_utf8() {
+fn keys_on_stdin_may_be_nul_separated_hex_or_crlf_lines() {
     let shell = Shell::new();
     let same = |name: &str, arguments: &[&str], input: &[u8]| {
         let mut all = vec!["build", "-o", name];
@@ -148,7 +148,7 @@ fn a_failed_build_leaves_nothing() {
 }
 
 #[test]
-fn megabyte_lines_are_keys_and_longer_ones_than_allowed_are_named() {
+fn megabyte_lines_are_keys_and_too_long_ones_are_named() {
     let shell = Shell::new();
     let mut input = vec![b'x'; 1 << 20];
     input.push(b'\n');

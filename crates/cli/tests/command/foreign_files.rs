@@ -107,7 +107,7 @@ fn filters_alone_answer_when_their_format_is_named() {
 }
 
 #[test]
-fn columns_answer_for_plain_encodings_and_for_text_of_their_type() {
+fn columns_answer_for_plain_encodings_and_text() {
     for name in ["rs-rg1-i64", "pyarrow-rg0-f64", "rs-rg0-flba", "pyarrow-rg1-i32"] {
         let case = case("parquet", name);
         let shell = shell_with(&case);
@@ -137,7 +137,7 @@ fn columns_answer_for_plain_encodings_and_for_text_of_their_type() {
 }
 
 #[test]
-fn without_a_row_group_any_of_them_may_have_the_value() {
+fn a_query_without_a_row_group_asks_all_of_them() {
     let (first, second) = (case("parquet", "rs-rg0-i64"), case("parquet", "rs-rg1-i64"));
     let shell = shell_with(&first);
     let both = [first.plain_values(), second.plain_values()].concat();
@@ -267,7 +267,7 @@ fn verify_finds_damage_wherever_a_checksum_covers_it() {
 
 #[test]
 #[cfg(unix)]
-fn a_file_that_is_cut_while_the_command_runs_is_answered_for_as_it_was() {
+fn a_file_cut_during_the_command_answers_as_it_was() {
     for (folder, name) in [("leveldb", "tbl-n10000"), ("rocksdb-9.8.4", "fv6-part-bloom-coupled")] {
         let case = case(folder, name);
         let shell = shell_with(&case);
@@ -388,7 +388,7 @@ fn filters_that_overlap_are_told_of_once() {
 }
 
 #[test]
-fn partitions_whose_keys_repeat_much_are_told_up_to_the_length_of_the_file() {
+fn partitions_of_repetitive_keys_are_told_up_to_the_file_length() {
     let [table, _] = forge::repeating(1_000);
     let shell = Shell::new();
     shell.write("file", table);

@@ -5,7 +5,7 @@ mod algebra;
 mod filter_files;
 mod foreign_directories;
 mod foreign_files;
-#[path = "../../../../tests/foreign_support/mod.rs"]
+#[path = "../../../../tests/foreign/support/mod.rs"]
 mod foreign_support;
 mod interrupted;
 mod plan;

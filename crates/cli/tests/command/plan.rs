@@ -78,7 +78,7 @@ fn rates_for_bits_are_those_of_the_formulas() {
 }
 
 #[test]
-fn what_fits_in_memory_does_and_nearly_fills_it() {
+fn plans_for_a_memory_fit_and_nearly_fill_it() {
     let plan = plan(&[KEYS, "--memory", "1MiB"]);
     for row in plan["filters"].as_array().unwrap() {
         let Some(len) = row["len_bytes"].as_f64() else {
@@ -165,7 +165,7 @@ fn the_table_is_for_people() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused_in_words() {
+fn impossible_plans_are_refused_in_words() {
     let shell = Shell::new();
     for (arguments, parts) in [
         (&["--keys", "0", "--fpr", "0.01"][..], &["--keys 0", "nothing to plan"][..]),

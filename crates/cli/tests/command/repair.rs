@@ -129,7 +129,7 @@ fn a_manifest_and_a_log_that_are_damaged_are_found_and_repaired() {
 }
 
 #[test]
-fn what_is_no_store_is_no_work_and_a_secret_is_asked_for() {
+fn a_directory_without_a_store_is_no_work_for_repair() {
     let shell = Shell::new();
     fs::create_dir(shell.path("other")).unwrap();
     shell.write("other/file", "precious");

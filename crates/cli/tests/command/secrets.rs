@@ -14,7 +14,7 @@ fn shell() -> Shell {
 }
 
 #[test]
-fn a_filter_under_a_secret_is_asked_with_its_file_and_inspected_without() {
+fn a_filter_under_a_secret_is_inspected_without_it() {
     let shell = shell();
     for hash in ["xxh3-secret", "siphash-1-3"] {
         let built = shell.run(&["build", "-o", hash, "--hash", hash, "--secret-file", "secret", "--json", "keys"]);
@@ -45,7 +45,7 @@ fn a_filter_under_a_secret_is_asked_with_its_file_and_inspected_without() {
 }
 
 #[test]
-fn a_file_that_is_no_secret_is_named_and_what_it_holds_is_not_shown() {
+fn a_file_that_is_no_secret_is_named_and_not_shown() {
     let shell = shell();
     let build = |file: &str| shell.run(&["build", "-o", "out", "--secret-file", file, "keys"]);
     for (name, content) in [

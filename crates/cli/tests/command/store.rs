@@ -8,7 +8,7 @@ use crate::shell::{Shell, command};
 use serde_json::Value;
 
 #[test]
-fn what_is_put_is_got_scanned_and_deleted() {
+fn pairs_are_put_got_scanned_and_deleted() {
     let shell = Shell::new();
     shell.run(&["db", "put", "store", "apple", "red"]).exits(0);
     shell.run(&["db", "put", "store", "pear", "green", "--sync"]).exits(0);
@@ -44,7 +44,7 @@ fn many_pairs_are_loaded_compacted_described_and_verified() {
 }
 
 #[test]
-fn a_line_that_cannot_be_stored_is_named_and_the_lines_before_it_are_stored() {
+fn a_line_that_cannot_be_stored_is_named_after_those_before_it() {
     let shell = Shell::new();
     let pairs = format!("a\t1\n{}\t2\nb\t3\n", "x".repeat(1 << 20));
     shell.run_with(&["db", "load", "store"], pairs.as_bytes()).fails_with(&["standard input: line 2", "65536"]);
@@ -126,7 +126,7 @@ fn a_store_with_a_damaged_manifest_is_damaged() {
 }
 
 #[test]
-fn a_damaged_log_is_an_error_that_names_salvage_which_keeps_what_is_sound() {
+fn a_damaged_log_is_an_error_that_names_salvage() {
     let shell = Shell::new();
     let options = || filterblock_store::lsm::Options {
         durability: filterblock_store::lsm::Durability::Sync,
@@ -161,7 +161,7 @@ fn a_damaged_log_is_an_error_that_names_salvage_which_keeps_what_is_sound() {
 
 /// The end of the log of a store that was copied while open, its last record whole, cut, or changed.
 #[test]
-fn the_end_of_a_log_that_is_no_record_is_told_and_is_damage_unless_bytes_are_missing() {
+fn a_log_end_that_is_no_record_is_damage_unless_it_is_cut() {
     use filterblock_store::lsm::{Db, Durability, Options};
     let shell = Shell::new();
     let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
@@ -270,7 +270,7 @@ fn assert_rows(report: &Value, rows: usize) {
 }
 
 #[test]
-fn the_benchmark_reports_every_filter_layout_and_workload_with_and_without_filters() {
+fn the_benchmark_reports_every_filter_layout_and_workload() {
     let shell = Shell::new();
     let report = shell.run(&[
         "bench",

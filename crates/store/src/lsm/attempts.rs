@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_double_up_to_the_longest_and_begin_anew_after_a_success() {
+    fn rests_double_up_to_the_longest_and_restart_after_a_success() {
         let mut attempts = Attempts::default();
         assert!(attempts.rest().is_zero() && !attempts.is_failing());
         let rests = |attempts: &mut Attempts| -> Vec<u128> {

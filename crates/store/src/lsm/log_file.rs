@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_sync_every_call_is_refused_with_its_reason() {
+    fn a_failed_sync_refuses_every_call_with_its_reason() {
         let (storage, mut log) = writer();
         log.flush().unwrap();
         fail_next(&storage);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_write_every_call_is_refused_with_its_reason() {
+    fn a_failed_write_refuses_every_call_with_its_reason() {
         let (storage, mut log) = writer();
         fail_next(&storage);
         assert!(matches!(log.flush().unwrap_err().root(), Error::Io(_)));

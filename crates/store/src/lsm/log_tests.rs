@@ -120,7 +120,7 @@ fn a_truncated_log_gives_the_records_before_the_cut() {
 }
 
 #[test]
-fn any_flipped_bit_before_the_last_record_is_an_error_and_costs_salvage_one_record() {
+fn a_flipped_bit_before_the_last_record_costs_salvage_a_record() {
     for sync_each in [false, true] {
         let (sound, ranges) = log_of(ID, &PAYLOADS, sync_each);
         for bit in 0..sound.len() * 8 {
@@ -281,7 +281,7 @@ fn blank_sectors_are_a_crash_unless_they_had_been_synced() {
 }
 
 #[test]
-fn a_late_record_that_says_what_had_been_synced_is_found_behind_others_and_behind_more_damage() {
+fn a_late_sync_record_is_found_behind_others_and_more_damage() {
     let memory = Memory::new();
     let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
     let mut starts = Vec::new();
@@ -355,7 +355,7 @@ fn a_file_made_to_be_searched_for_ever_is_given_up() {
 }
 
 #[test]
-fn a_number_that_was_passed_is_refused_before_anything_is_written() {
+fn a_number_that_was_passed_is_refused_before_any_write() {
     let memory = Memory::new();
     let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
     writer.append(FIRST, &[b"one"]).unwrap();
@@ -391,7 +391,7 @@ impl Random {
 }
 
 #[test]
-fn after_a_crash_that_keeps_any_unsynced_sectors_all_that_was_synced_is_there_and_the_rest_is_a_prefix() {
+fn a_crash_that_keeps_any_unsynced_sectors_leaves_a_prefix() {
     let (mut cut_before_kept_records, mut delivered_unsynced) = (0, 0);
     for seed in 1..=3000u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_write_of_each_key_comes_once_in_key_order_however_few_are_sorted_at_a_time() {
+    fn the_newest_write_of_each_key_comes_once_in_key_order() {
         for (seed, num_batches, num_keys) in [(1, 1, 5), (2, 40, 3), (3, 60, 50), (4, 200, 1_000), (5, 300, 30)] {
             let (log, all) = log(seed, num_batches, num_keys);
             for known in [0, 1, 3.min(all.len()), all.len() / 2, all.len() - 1, all.len()] {

@@ -72,7 +72,7 @@ fn overwrite(memory: &Memory, path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn a_keyed_hash_stays_what_it_is_and_no_other_function_is_taken_for_one() {
+fn a_keyed_hash_function_is_never_taken_for_another() {
     let keyed = |kind, fill| VersionEdit {
         keyed_hash: Some((kind, Fingerprint::from_bytes([fill; 8]))),
         ..VersionEdit::default()
@@ -156,7 +156,7 @@ fn an_impossible_edit_is_damage() {
 }
 
 #[test]
-fn a_new_manifest_takes_over_and_one_that_exists_is_not_overwritten() {
+fn a_new_manifest_takes_over_and_overwrites_no_existing_one() {
     let (memory, dir) = written();
     let state = Manifest::recover(&memory, dir, None).unwrap().state;
     memory.create(&dir.join(CURRENT_TEMPORARY)).unwrap().write_all(b"left by a crash").unwrap();
@@ -169,7 +169,7 @@ fn a_new_manifest_takes_over_and_one_that_exists_is_not_overwritten() {
 }
 
 #[test]
-fn of_a_table_without_a_file_only_its_number_is_kept_until_it_is_removed() {
+fn a_table_without_a_file_keeps_its_number_until_it_is_removed() {
     let (memory, dir) = written();
     // Of 3, 4 and 8, the second is gone in the end.
     for (files, missing) in [(vec![3, 8], None), (vec![3, 4, 8, 9], None), (vec![3, 4], Some(8)), (vec![8], Some(3))] {
@@ -280,7 +280,7 @@ fn faulty() -> (Faulty, &'static Path, Manifest, u64) {
 }
 
 #[test]
-fn whatever_fails_while_manifests_change_the_store_has_the_one_or_the_other() {
+fn a_failed_change_of_manifests_leaves_the_one_or_the_other() {
     let expected = state_after(&edits());
     for (kind, failures) in [(FaultKind::Io, 10), (FaultKind::NoSpace, 9), (FaultKind::Late, 10)] {
         let mut failed = 0;
@@ -306,7 +306,7 @@ fn whatever_fails_while_manifests_change_the_store_has_the_one_or_the_other() {
 }
 
 #[test]
-fn after_a_failed_append_a_manifest_refuses_more_and_recovers_with_or_without_the_edit() {
+fn a_manifest_refuses_more_after_a_failed_append_and_recovers() {
     // A write that finds no space leaves half a record, a failed sync a whole one.
     for (more, kind, expected) in [(0, FaultKind::NoSpace, 5), (1, FaultKind::Io, 66)] {
         let (storage, dir, mut manifest, next) = faulty();
@@ -321,7 +321,7 @@ fn after_a_failed_append_a_manifest_refuses_more_and_recovers_with_or_without_th
 }
 
 #[test]
-fn tables_of_a_level_that_share_a_key_are_found_in_whatever_order_they_are() {
+fn tables_of_a_level_that_share_a_key_are_found_in_any_order() {
     use super::super::version_edit::{TableMeta, first_overlap};
     let table = |number, smallest: &[u8], largest: &[u8]| TableMeta {
         number,
@@ -336,7 +336,7 @@ fn tables_of_a_level_that_share_a_key_are_found_in_whatever_order_they_are() {
 }
 
 #[test]
-fn a_table_newer_than_all_writes_is_refused_for_it_would_hide_those_to_come() {
+fn a_table_newer_than_all_writes_is_refused() {
     let (memory, dir) = store();
     let add = VersionEdit { last_sequence: Some(77), added: vec![(0, table(3))], ..VersionEdit::default() };
     Manifest::create(&memory, dir, 1, &first_edit()).unwrap().append(&add).unwrap();

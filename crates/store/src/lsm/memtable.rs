@@ -348,7 +348,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_walk_sees_whole_versions_in_order_and_every_write_whose_number_it_has_seen() {
+    fn a_walk_sees_whole_versions_and_every_write_it_knows_of() {
         model(|table, visible| {
             let sequence = visible.load(Ordering::Acquire);
             let mut seen = Vec::new();

@@ -36,7 +36,7 @@ fn keys(db: &Db) -> u64 {
 }
 
 #[test]
-fn near_the_last_number_nothing_is_written_and_the_store_stays_readable() {
+fn a_store_near_the_last_number_is_readable_and_takes_no_write() {
     for number in [MAX_WRITTEN_NUMBER + 2, MAX_NUMBER - 100] {
         for field in [Field::FileNumber, Field::LogSequence] {
             let storage = store(|state| match field {
@@ -60,7 +60,7 @@ fn near_the_last_number_nothing_is_written_and_the_store_stays_readable() {
 }
 
 #[test]
-fn what_is_acknowledged_up_to_the_limit_is_there() {
+fn writes_acknowledged_up_to_the_limit_are_there() {
     for field in [Field::FileNumber, Field::LogSequence] {
         let storage = store(|state| match field {
             Field::FileNumber => state.next_file_number = MAX_WRITTEN_NUMBER - 20,
@@ -120,7 +120,7 @@ fn a_log_that_goes_beyond_the_last_number_is_damaged() {
 }
 
 #[test]
-fn a_log_that_begins_beyond_the_last_number_is_damaged_also_to_salvage() {
+fn a_log_that_begins_beyond_the_last_number_is_damaged() {
     for first in [MAX_NUMBER + 2, u64::MAX] {
         let mut store_id = [0; 16];
         let storage = store(|state| {

@@ -42,7 +42,7 @@ fn store() -> (Memory, Vec<(String, Vec<u8>)>) {
 }
 
 #[test]
-fn each_file_of_a_store_alone_shows_the_store_whatever_bit_flips() {
+fn each_file_alone_shows_the_store_whatever_bit_flips() {
     let (_, files) = store();
     let mut tried = 0;
     for (name, content) in files.iter().filter(|(name, _)| name != "LOCK" && name != "CURRENT") {

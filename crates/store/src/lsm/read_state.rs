@@ -159,7 +159,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_reader_sees_whole_batches_and_never_an_older_state_while_memtables_are_replaced() {
+    fn a_reader_sees_whole_batches_while_memtables_are_replaced() {
         let mut builder = loom::model::Builder::new();
         // As in the models of the memtable.
         builder.preemption_bound = Some(3);

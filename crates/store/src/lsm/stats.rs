@@ -399,7 +399,7 @@ mod loom_tests {
 
     /// Of three threads one owns the first of two shards, or one after the other does, and the others share the second.
     #[test]
-    fn no_count_is_lost_between_threads_that_inherit_a_shard_or_share_one() {
+    fn no_count_is_lost_between_threads_that_share_a_shard() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {

@@ -132,7 +132,7 @@ mod tests {
     const ID: TableId = *b"0123456789abcdef";
 
     #[test]
-    fn a_block_survives_and_is_refused_elsewhere_or_with_any_bit_flipped() {
+    fn a_block_is_refused_elsewhere_or_with_any_bit_flipped() {
         for (content, compression) in [
             (vec![b'a'; 500], Compression::Lz4),
             ((0..=255).collect::<Vec<u8>>(), Compression::Lz4),

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_is_found_and_walked_to_in_both_directions_and_nothing_else_is() {
+    fn every_entry_and_no_other_is_found_and_walked_to_both_ways() {
         for (count, interval) in [(1, 16), (2, 1), (15, 16), (16, 16), (17, 16), (100, 16), (100, 1), (100, 1000)] {
             let entries = entries(count);
             let content = build(&entries, interval);

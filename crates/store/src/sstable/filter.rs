@@ -159,7 +159,7 @@ mod tests {
     use filterblock::HashSeed;
 
     #[test]
-    fn a_filter_that_would_deny_keys_of_the_table_is_not_asked_even_under_right_checksums() {
+    fn a_filter_that_would_deny_keys_of_its_table_is_not_asked() {
         let ours = *b"0123456789abcdef";
         let block = |keys: u32, table_id, has_keys| {
             let builder = FilterBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(3)));

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_separator_lies_between_and_is_never_longer_than_the_last_key() {
+    fn a_separator_lies_between_and_is_no_longer_than_the_last_key() {
         let keys: Vec<Vec<u8>> = vec![
             b"".to_vec(),
             b"\0".to_vec(),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_agrees_with_the_order_of_the_keys_whatever_they_have_in_common() {
+    fn a_search_agrees_with_the_order_of_the_keys() {
         for front in ["", "p", "a prefix longer than eight bytes"] {
             let tails = ["", "\0", "\0\0", "a", "abcdefgh", "abcdefgh\0", "abcdefghi", "abcdefghj", "b", "zzzzzzzzzz"];
             let separators: Vec<String> = tails.iter().map(|tail| format!("{front}{tail}")).collect();

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_that_overlap_leave_a_gap_or_leave_the_file_are_refused() {
+    fn handles_that_overlap_or_leave_a_gap_or_the_file_are_refused() {
         let edits: [fn(&mut Footer); 9] = [
             |f| f.data_len_bytes = u64::MAX,
             |f| f.data_len_bytes = 4097,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_unsupported_even_when_its_checksum_lies_elsewhere() {
+    fn a_newer_version_is_unsupported_wherever_its_checksum_lies() {
         let mut bytes = footer().encode();
         bytes[VERSION_AT] = 2;
         assert!(matches!(decode(&bytes, 4512), Err(Error::Unsupported { field: Field::Version, found: 2 })));

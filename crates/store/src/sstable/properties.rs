@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_survive_and_fields_of_later_versions_are_passed_over() {
+    fn properties_survive_and_later_fields_are_passed_over() {
         let mut bytes = properties().encode();
         assert_eq!(Properties::decode(&bytes, 0).unwrap(), properties());
         put_varint(&mut bytes, 99);

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_sync_the_handle_refuses_everything_and_says_why() {
+    fn a_handle_refuses_everything_after_a_failed_sync() {
         // The null device takes writes, but cannot be synced.
         let mut file = writer("/dev/null").unwrap();
         file.write_all(b"abc").unwrap();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_ends_with_its_guard_though_another_process_may_still_share_the_file() {
+    fn a_lock_ends_with_its_guard_though_a_process_shares_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let lock = LockedFile::of(File::create(&path).unwrap(), &path).unwrap();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_gives_no_answer_about_is_not_taken_for_missing() {
+    fn a_file_without_an_answer_is_not_taken_for_missing() {
         let dir = tempfile::tempdir().unwrap();
         let circle = dir.path().join("circle");
         std::os::unix::fs::symlink(&circle, &circle).unwrap();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_write_the_handle_refuses_everything_and_says_why() {
+    fn a_handle_refuses_everything_after_a_failed_write() {
         let mut file = writer("/dev/full").unwrap();
         assert!(matches!(file.write_all(b"abc").unwrap_err().root(), Error::Io(_)));
         let error = file.sync().unwrap_err();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_and_short_reads_are_continued_from_aligned_places() {
+    fn interrupted_and_short_reads_continue_from_aligned_places() {
         let content: Vec<u8> = (0..100).collect();
         for align in [1, 8] {
             for longest in align..30 {

@@ -106,3 +106,8 @@ pub fn assert_names(error: &Error, path: &Path) {
 pub fn scan_all(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
     db.scan(..).map(Result::unwrap).collect()
 }
+
+/// The name under which the test harness knows the test of this path, which begins with the program's name.
+pub fn test_path(path: &str) -> &str {
+    path.split_once("::").map_or(path, |(_, test)| test)
+}

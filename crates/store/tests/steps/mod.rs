@@ -124,7 +124,7 @@ pub fn durability_of(name: &str) -> Durability {
 }
 
 /// A command that runs one test of this program, which then finds its `order` (see [`order`]), by way of `wrapper`: a
-/// program and its arguments, or none.
+/// program and its arguments, or none. `test` is the path of the test, see [`common::test_path`].
 pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = match wrapper {
@@ -135,7 +135,7 @@ pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
             command
         }
     };
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ORDER, order);
+    command.args(["--exact", common::test_path(test), "--nocapture", "--test-threads=1"]).env(ORDER, order);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }

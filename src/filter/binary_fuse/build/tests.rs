@@ -112,7 +112,7 @@ fn every_second_try_has_more_slots_and_every_try_another_seed() {
 }
 
 #[test]
-fn segments_are_half_as_long_below_a_thousand_keys_where_that_saves_slots() {
+fn segments_are_halved_below_a_thousand_keys_where_it_saves() {
     let segments = |n| geometries(Width::Eight, n).map(|geometry| geometry.segment).collect::<Vec<_>>();
     assert!(segments(999).contains(&64) && segments(999).contains(&128));
     assert_eq!(segments(1_000), [128; 32]);

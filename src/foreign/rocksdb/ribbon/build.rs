@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_hash_decides_where_the_columns_of_a_block_are_in_doubt() {
+    fn the_first_hash_decides_where_the_columns_are_in_doubt() {
         let words = |num_keys, first_hash| RibbonSizes::new(num_keys, 10.0, 6, first_hash).unwrap().words;
         let doubtful: Vec<u64> = (1..2_000).map(|i| i * 130).filter(|&n| words(n, 0) != words(n, u64::MAX)).collect();
         // A start more or less changes a block of 128.

@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn in_a_store_with_many_levels_nothing_is_in_doubt() {
+    fn a_store_with_many_levels_leaves_nothing_in_doubt() {
         // Level 1 keeps old tables, so that what is merged there begins with old writes too.
         let tables = [(3, 3, 1, 100), (5, 2, 1, 200), (9, 1, 1, 300), (8, 0, 301, 310), (12, 0, 311, 320)];
         assert_eq!(ordered(&tables), (vec![12, 8, 9, 5, 3], 0));
     }
 
     #[test]
-    fn what_may_have_been_merged_away_is_below_and_in_doubt() {
+    fn tables_that_may_have_been_merged_away_are_in_doubt() {
         // Of level 0.
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 20)]), (vec![7, 4, 3], 1));
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 10)]), (vec![4, 7, 3], 1));

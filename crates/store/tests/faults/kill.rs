@@ -1,0 +1,107 @@
+//! A writer that is killed in the middle of its work: what it had acknowledged is there when the store opens again.
+//!
+//! The test runs its own program a second time, with an environment variable that makes the last test below a writer.
+//! `FILTERBLOCK_KILLS` sets how often it is killed; twenty times otherwise.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::Random;
+use crate::steps::{self, Content, do_step, durability_of, judge, small, steps_in, this_program};
+use filterblock_store::Db;
+use filterblock_store::lsm::Durability;
+
+const CHILD: &str = concat!(module_path!(), "::the_writer_when_it_is_started_as_one");
+const WRITERS: u64 = 3;
+
+fn kills() -> u64 {
+    std::env::var("FILTERBLOCK_KILLS").map_or(20, |text| text.parse().unwrap())
+}
+
+/// Writes until it is killed, and says after each step that it was acknowledged.
+fn be_the_writer(dir: &Path, durability: Durability) {
+    // Flushes and compactions are under way most of the time.
+    let db = Db::open(dir, small(durability)).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let db = &db;
+            scope.spawn(move || {
+                let mut step = steps_in(db, writer).unwrap() + 1;
+                loop {
+                    do_step(db, writer, step).unwrap();
+                    steps::say(&format!("ack {writer} {step}"));
+                    step += 1;
+                }
+            });
+        }
+    });
+}
+
+/// The last step of each writer that was acknowledged before the kill.
+fn run_and_kill(dir: &Path, mode: &str, after: Duration) -> [u64; WRITERS as usize] {
+    let order = format!("{mode}:{}", dir.display());
+    let mut child = this_program(&[], CHILD, &order).spawn().unwrap();
+    let mut said = child.stderr.take().unwrap();
+    // Read meanwhile: a writer that waits for a full pipe would be killed at one place only.
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut said, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    });
+    std::thread::sleep(after);
+    assert!(child.try_wait().unwrap().is_none(), "the writer ended by itself: {}", reader.join().unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut acknowledged = [0; WRITERS as usize];
+    let text = reader.join().unwrap();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["ack", writer, step] = words[..] else { panic!("{text}") };
+        acknowledged[writer.parse::<usize>().unwrap()] = step.parse().unwrap();
+    }
+    acknowledged
+}
+
+fn kill_many_times(mode: &str) {
+    let (kills, durability) = (kills(), durability_of(mode));
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random(0xfb);
+    let mut contents: Vec<Content> = (0..WRITERS).map(Content::none).collect();
+    let mut total_acknowledged = 0;
+    for round in 0..kills {
+        let acknowledged = run_and_kill(dir.path(), mode, Duration::from_millis(10 + random.below(90)));
+        let db = Db::open(dir.path(), small(durability)).unwrap();
+        for (content, acknowledged) in contents.iter_mut().zip(acknowledged) {
+            total_acknowledged += acknowledged.saturating_sub(content.steps);
+            if durability == Durability::Sync {
+                content.advance(acknowledged);
+            }
+        }
+        judge(&db, &mut contents, &format!("kill {round}"));
+        let reports = db.stats().reports;
+        assert!(reports.iter().all(|report| report.contains("cut off")), "{reports:?}");
+        // Half of the time the killed writer's successor finds a store that was closed, half of the time what it left.
+        if round % 2 == 0 {
+            db.close().unwrap();
+        }
+    }
+    let steps: Vec<u64> = contents.iter().map(|content| content.steps).collect();
+    println!("{mode}: {kills} kills, {total_acknowledged} steps acknowledged, {steps:?} in the store");
+    assert!(steps.iter().all(|&steps| steps > 0), "nothing was ever written");
+}
+
+#[test]
+fn nothing_acknowledged_under_sync_is_lost() {
+    kill_many_times("sync");
+}
+
+#[test]
+fn buffered_writes_survive_as_each_writers_first_steps() {
+    kill_many_times("buffered");
+}
+
+#[test]
+fn the_writer_when_it_is_started_as_one() {
+    let Some((mode, dir)) = steps::order() else { return };
+    be_the_writer(&dir, durability_of(&mode));
+}

@@ -1,0 +1,130 @@
+//! Files of an open store that somebody cuts, empties or overwrites in place: with the default options no signal ends the
+//! process, no key that is there is absent, and `Db::verify` finds it.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{files, key, test_path};
+use filterblock::AlignedBytes;
+use filterblock::{FilterBlock, FilterBuilder, HashSeed, Verify};
+use filterblock_store::sstable::FilterMemory;
+use filterblock_store::storage::Disk;
+use filterblock_store::{Db, Options};
+
+const KEYS: u64 = 20_000;
+const CHILD: &str = "FILTERBLOCK_TEST_CHILD";
+
+fn options(verify: Verify) -> Options {
+    Options { auto_compaction: false, verify, ..Options::default() }
+}
+
+fn make(dir: &Path) -> PathBuf {
+    let db = Db::open(dir, options(Verify::AtOpen)).unwrap();
+    (0..KEYS).for_each(|i| db.put(&key(i), &key(i)).unwrap());
+    db.close().unwrap();
+    files(&Disk, dir, ".sst").remove(0)
+}
+
+/// Where the filter block of a sorted file lies, by its footer.
+fn filter_place(table: &[u8]) -> std::ops::Range<u64> {
+    let footer = &table[table.len() - 112..];
+    let at = |from: usize| u64::from_le_bytes(footer[from..from + 8].try_into().unwrap());
+    at(24)..at(24) + at(32)
+}
+
+/// What is done to the file, with its name and a number.
+fn spoil(path: &Path, what: usize) {
+    let content = std::fs::read(path).unwrap();
+    let filter = filter_place(&content);
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    let zeros = |from: u64, to: u64| file.write_all_at(&vec![0; (to - from) as usize], from).unwrap();
+    match what {
+        0 => file.set_len(0).unwrap(),
+        1 => file.set_len(filter.start).unwrap(),
+        // The rest of the last page of a map then reads as zeros.
+        2 => file.set_len(filter.start + 5_000).unwrap(),
+        3 => zeros(filter.start, filter.end),
+        4 => zeros(filter.start + 4_096, filter.start + 8_192),
+        5 => zeros(0, content.len() as u64),
+        6 => file.write_all_at(&content[..filter.start as usize / 2], filter.start / 2).unwrap(),
+        _ => file.write_all_at(&[0xff; 100], content.len() as u64 - 100).unwrap(),
+    }
+}
+
+/// Not a test by itself: what the tests below run in a process that a signal may end.
+#[test]
+fn child_process_of_open_files() {
+    let Some(case) = std::env::var_os(CHILD).map(|case| case.to_str().unwrap().to_owned()) else { return };
+    let mut parts = case.splitn(3, ' ');
+    let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
+    let (what, verify) = (number(), [Verify::AtOpen, Verify::OnFirstTouch][number()]);
+    let dir = PathBuf::from(parts.next().unwrap());
+    let db = Db::open(&dir, options(verify)).unwrap();
+    // Some pages of the filter, and the index, are known to be good.
+    (0..KEYS).step_by(500).for_each(|i| assert_eq!(db.get(&key(i)).unwrap(), Some(key(i))));
+    spoil(&files(&Disk, &dir, ".sst")[0], what);
+    let mut failed = 0;
+    for i in 0..KEYS {
+        match db.get(&key(i)) {
+            Ok(value) => assert_eq!(value, Some(key(i)), "key {i}, after {what}"),
+            Err(error) => {
+                assert!(error.is_damage(), "{error}");
+                failed += 1;
+            }
+        }
+    }
+    let keys: Vec<_> = (0..KEYS).map(key).collect();
+    for keys in keys.chunks(1_000) {
+        if let Ok(values) = db.multi_get(keys) {
+            assert!(values.iter().zip(keys).all(|(value, key)| value.as_ref() == Some(key)), "after {what}");
+        }
+    }
+    let is_data_touched = [0, 5, 6].contains(&what);
+    assert_eq!(failed > 0, is_data_touched, "{failed} gets failed after {what}");
+    let verified = db.verify().unwrap();
+    assert!(!verified.is_sound(), "nothing found after {what}");
+    assert_eq!(verified.filter_false_negatives, 0);
+    println!("done {what}");
+}
+
+#[test]
+fn default_options_bring_no_signal_and_deny_no_key() {
+    let temporary = tempfile::tempdir().unwrap();
+    let sound = temporary.path().join("sound");
+    make(&sound);
+    for what in 0..8 {
+        for verify in 0..2 {
+            let dir = temporary.path().join(format!("{what}-{verify}"));
+            std::fs::create_dir(&dir).unwrap();
+            for entry in std::fs::read_dir(&sound).unwrap() {
+                let path = entry.unwrap().path();
+                std::fs::copy(&path, dir.join(path.file_name().unwrap())).unwrap();
+            }
+            let child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", test_path(concat!(module_path!(), "::child_process_of_open_files")), "--nocapture"])
+                .env(CHILD, format!("{what} {verify} {}", dir.display()))
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
+            assert!(child.status.success() && said.contains(&format!("done {what}")), "{:?}: {said}", child.status);
+        }
+    }
+}
+
+#[test]
+fn the_default_is_a_copy_and_a_copy_stays() {
+    assert_eq!(FilterMemory::default(), FilterMemory::Heap);
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("filter");
+    let mut builder = FilterBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(3));
+    (0..20_000u32).for_each(|i| builder.add(i.to_string().as_bytes()));
+    std::fs::write(&path, builder.finish().unwrap()).unwrap();
+    let bytes = AlignedBytes::read(&path).unwrap();
+    assert_eq!(bytes.as_ref().as_ptr().align_offset(64), 0);
+    let filter = FilterBlock::open(bytes).unwrap();
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    assert!((0..20_000u32).all(|i| filter.may_contain_key(i.to_string().as_bytes())));
+    assert!(AlignedBytes::read(Path::new("/nowhere")).is_err());
+}

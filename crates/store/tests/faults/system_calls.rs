@@ -1,0 +1,333 @@
+//! A process that dies before a system call, for each call of its life, or whose system call fails: what it had
+//! acknowledged is there when the store opens again, errors are typed and name a file, and no answer is wrong.
+//!
+//! The test runs its own program a second time under `strace`, which kills it or lets a call fail. `strace` counts the
+//! calls of each name in each thread by itself, so a place is a name and a number, and two shapes of the workload bring
+//! the numbers to all threads: in one a single thread does everything that callers do, in the other every act has a
+//! thread of its own, so that the highest numbers are those of the store's own threads.
+//!
+//! `FILTERBLOCK_EVERY_FAULT=1` tries every place, otherwise a part of them. Without `strace` nothing is tried, and the
+//! test says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::steps::{self, Content, do_step, durability_of, judge, say, small_and_quiet, steps_in, this_program};
+use filterblock_store::lsm::Durability;
+use filterblock_store::{Db, Error, Options, Result};
+
+const CHILD: &str = concat!(module_path!(), "::the_store_when_it_is_started_as_one");
+const STEPS_A_LIFE: u64 = 10;
+/// Steps that the store has, in tables and in a log that was not closed, when the process begins.
+const STEPS_BEFORE: u64 = 12;
+/// Calls of each name that the thread makes first to no end. Before the process gets as far as this test, its first thread has
+/// made some: places up to there would all be in the loader's work.
+const BURNED: u64 = 40;
+
+fn burn() {
+    let mut byte = [0];
+    for _ in 0..BURNED {
+        let Ok(mut zero) = File::options().read(true).write(true).open("/dev/zero") else { continue };
+        let _ = (zero.read(&mut byte), zero.write(&byte), zero.read_at(&mut byte, 0), zero.metadata());
+    }
+}
+
+/// Acts on the calling thread, or on one that lives as long as the act.
+fn act<T: Send>(apart: bool, act: impl FnOnce() -> T + Send) -> T {
+    if apart { std::thread::scope(|scope| scope.spawn(act).join().unwrap()) } else { act() }
+}
+
+/// Opens the store, does some of everything, and closes it; tells what was acknowledged.
+fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
+    let db = act(apart, || Db::open(dir, options))?;
+    let before = act(apart, || steps_in(&db, 0))?;
+    for step in before + 1..=before + STEPS_A_LIFE {
+        act(apart, || do_step(&db, 0, step))?;
+        say(&format!("ack {step}"));
+        match step % 5 {
+            2 => act(apart, || db.flush())?,
+            4 if apart => act(apart, || db.flush())?,
+            4 => db.compact_range(..)?,
+            _ => continue,
+        }
+        say(&format!("durable {step}"));
+    }
+    if !apart {
+        db.checkpoint(copy)?;
+        say(&format!("copied {}", copy.display()));
+    }
+    let found: BTreeMap<_, _> = db.scan(..).collect::<Result<_>>()?;
+    if found != Content::of(0, before + STEPS_A_LIFE).entries {
+        say(&format!("WRONG scan after {before} and {STEPS_A_LIFE} steps"));
+    }
+    for (key, value) in &found {
+        if db.get(key)?.as_ref() != Some(value) {
+            say(&format!("WRONG get of {key:?}"));
+        }
+    }
+    act(apart, || db.close())?;
+    say(&format!("durable {}", before + STEPS_A_LIFE));
+    Ok(())
+}
+
+/// Four lives: where one ends with an error, the next begins with what it left.
+fn be_the_store(dir: &Path, durability: Durability, apart: bool) {
+    burn();
+    for life in 0..4 {
+        let copy = dir.with_file_name(format!("copy{life}"));
+        match live(dir, small_and_quiet(durability), &copy, apart) {
+            Ok(()) => {}
+            // What names no file must not be about one.
+            Err(error @ (Error::InFile { .. } | Error::Poisoned { .. } | Error::BackgroundFails { .. })) => {
+                let is_refusal =
+                    matches!(error.root(), Error::Io(_) | Error::Poisoned { .. } | Error::BackgroundFails { .. });
+                say(&format!("{} {error}", if is_refusal { "refused" } else { "WRONG error" }));
+            }
+            Err(error) => say(&format!("WRONG error without a file: {error}")),
+        }
+    }
+    say("end");
+    // For the case that it can say nothing.
+    let _ = fs::create_dir(dir.with_file_name("end"));
+}
+
+#[test]
+fn the_store_when_it_is_started_as_one() {
+    let Some((mode, dir)) = steps::order() else { return };
+    let (durability, shape) = mode.split_once('-').unwrap();
+    // The harness may run this on the process's first thread.
+    std::thread::scope(|scope| {
+        scope.spawn(|| be_the_store(&dir, durability_of(durability), shape == "apart"));
+    });
+}
+
+/// What happens at one place.
+#[derive(Debug, Clone)]
+struct Injection {
+    call: String,
+    what: &'static str,
+    when: String,
+}
+
+/// A file system in memory, if there is one: the store syncs a lot, and it is not a power failure that is tried here.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        // A log that a flush has made obsolete goes a moment later.
+        if let Err(error) = fs::copy(entry.path(), to.join(entry.file_name())) {
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+        }
+    }
+}
+
+/// Files as a killed process leaves them.
+fn leave_behind(dir: &Path) {
+    let live = dir.with_file_name("live");
+    let db = Db::open(&live, small_and_quiet(Durability::Sync)).unwrap();
+    for step in 1..=STEPS_BEFORE {
+        do_step(&db, 0, step).unwrap();
+        if step % 4 == 2 {
+            db.flush().unwrap();
+        }
+    }
+    copy_files(&live, dir);
+}
+
+struct Judged {
+    struck: bool,
+    refusals: u64,
+}
+
+struct Workshop {
+    base: tempfile::TempDir,
+    mode: &'static str,
+    durability: Durability,
+    number: u64,
+}
+
+impl Workshop {
+    fn new(mode: &'static str) -> Self {
+        let base = scratch();
+        let durability = durability_of(mode.split_once('-').unwrap().0);
+        leave_behind(&base.path().join("before"));
+        Self { base, mode, durability, number: 0 }
+    }
+
+    /// Runs the store under `strace` with these arguments; where it lived, what it said, and what strace noted.
+    fn run(&mut self, strace: &[&str]) -> (PathBuf, String, String) {
+        self.number += 1;
+        let dir = self.base.path().join(format!("{}", self.number));
+        let (store, notes) = (dir.join("store"), dir.join("notes"));
+        copy_files(&self.base.path().join("before"), &store);
+        let wrapper = [&["strace", "-f", "-o", notes.to_str().unwrap()], strace, &["--"]].concat();
+        let output = this_program(&wrapper, CHILD, &format!("{}:{}", self.mode, store.display())).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (store, said, fs::read_to_string(notes).unwrap_or_default())
+    }
+
+    /// How often each call is made by one thread at most, by name, apart from what the first thread makes before.
+    fn places(&mut self) -> BTreeMap<String, (u64, u64)> {
+        let (_, said, notes) = self.run(&["-e", "trace=%file,%desc,madvise,msync"]);
+        assert!(said.contains("\nend"), "{said}\n{notes}");
+        assert!(!said.contains("WRONG") && !said.contains("refused"), "{said}");
+        let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
+        let mut first_thread = None;
+        for line in notes.lines() {
+            let (thread, rest) = line.split_once(' ').unwrap();
+            let name: String = rest.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            first_thread.get_or_insert_with(|| thread.to_owned());
+            if !name.is_empty() {
+                *counts.entry((name, thread.to_owned())).or_default() += 1;
+            }
+        }
+        let names: BTreeSet<String> = counts.keys().map(|(name, _)| name.clone()).collect();
+        let range = |name: String| {
+            let of_name = counts.iter().filter(|((other, _), _)| *other == name);
+            let (first, others): (Vec<_>, Vec<_>) =
+                of_name.partition(|((_, thread), _)| first_thread.as_ref() == Some(thread));
+            let most = |counts: Vec<(&_, &u64)>| counts.iter().map(|(_, count)| **count).max().unwrap_or(0);
+            (name, (most(first), most(others)))
+        };
+        names.into_iter().map(range).collect()
+    }
+
+    /// One life with a fault, and what it left.
+    fn try_one(&mut self, injection: &Injection) -> Judged {
+        let Injection { call, what, when } = injection;
+        let inject = format!("inject={call}:{what}:when={when}");
+        let (store, said, notes) = self.run(&["-e", &format!("trace={call}"), "-e", &inject]);
+        let what = format!("{} {inject}: {said}", self.mode);
+        let killed = notes.contains("killed by SIGKILL");
+        // A process that gets no memory ends, as it would anywhere.
+        let ended = killed
+            || said.contains("\nend")
+            || store.with_file_name("end").exists()
+            || said.contains("memory allocation of");
+        assert!(ended && !said.contains("WRONG") && !said.contains("panicked"), "{what}");
+        let last = |word: &str| said.lines().rev().find_map(|line| line.strip_prefix(word)?.trim().parse::<u64>().ok());
+        let acknowledged = if self.durability == Durability::Sync { last("ack") } else { None };
+        let floor = acknowledged.max(last("durable")).unwrap_or(0).max(STEPS_BEFORE);
+        self.judge_store(&store, floor, &what);
+        let copies = said.lines().filter_map(|line| line.strip_prefix("copied "));
+        for copy in copies {
+            self.judge_store(Path::new(copy), 0, &what);
+        }
+        fs::remove_dir_all(store.parent().unwrap()).unwrap();
+        let refusals = said.lines().filter(|line| line.starts_with("refused")).count() as u64;
+        Judged { struck: killed || notes.contains("(INJECTED)"), refusals }
+    }
+
+    fn judge_store(&self, dir: &Path, floor: u64, what: &str) {
+        for again in [false, true] {
+            let options = Options { create_if_missing: false, ..small_and_quiet(self.durability) };
+            let db = Db::open(dir, options).unwrap_or_else(|error| panic!("{error}: {what}"));
+            let mut contents = [Content::of(0, floor + u64::from(again))];
+            judge(&db, &mut contents, what);
+            let reports = db.stats().reports;
+            assert!(reports.iter().all(|report| report.contains("cut off")), "{reports:?}: {what}");
+            // It goes on working.
+            do_step(&db, 0, contents[0].steps + 1).unwrap();
+            db.close().unwrap();
+        }
+    }
+}
+
+/// What keeps strace from working here, if anything.
+fn missing() -> Option<String> {
+    match Command::new("strace").args(["-f", "-o", "/dev/null", "-e", "trace=close", "true"]).output() {
+        Err(error) => Some(format!("strace cannot be run: {error}")),
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(format!("strace cannot trace: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Tries all places of a mode, or one in `stride`.
+fn try_places(
+    test: &str,
+    mode: &'static str,
+    stride: usize,
+    whats: impl Fn(&str) -> Vec<(&'static str, &'static str)>,
+) {
+    if let Some(why) = missing() {
+        return steps::skip(test, &why);
+    }
+    let mut workshop = Workshop::new(mode);
+    let mut injections = Vec::new();
+    for (call, (first_thread, most)) in workshop.places() {
+        let burned =
+            if ["openat", "read", "write", "pread64", "statx", "close"].contains(&call.as_str()) { BURNED } else { 0 };
+        let begin = if mode.ends_with("apart") { first_thread } else { first_thread.max(burned) };
+        for number in begin + 1..=most {
+            for (what, lasting) in whats(&call) {
+                injections.push(Injection { call: call.clone(), what, when: format!("{number}{lasting}") });
+            }
+        }
+    }
+    let stride = if std::env::var_os("FILTERBLOCK_EVERY_FAULT").is_some() { 1 } else { stride };
+    let (mut tried, mut struck, mut refusals) = (0u64, 0u64, 0);
+    for injection in injections.iter().step_by(stride) {
+        let judged = workshop.try_one(injection);
+        tried += 1;
+        struck += u64::from(judged.struck);
+        refusals += judged.refusals;
+    }
+    println!("{test} {mode}: {} places, {tried} tried, {struck} struck, {refusals} errors", injections.len());
+    assert!(struck * 10 > tried * 9, "{struck} of {tried}");
+}
+
+fn kill(_: &str) -> Vec<(&'static str, &'static str)> {
+    vec![("signal=KILL", "")]
+}
+
+/// Failures of a call, once and from then on. Nobody looks at what `close` returns; its failure would only keep the
+/// descriptor open.
+fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
+    match call {
+        "close" | "execve" => vec![],
+        // Nothing was written, and nothing was wrong. Other counts would be lies, told without a write; a full disk makes the true ones.
+        "write" => vec![("error=EIO", ""), ("error=ENOSPC", "+"), ("error=EINTR", ""), ("retval=0", "")],
+        "openat" | "fsync" | "fdatasync" | "rename" | "renameat" | "linkat" | "mkdir" | "mkdirat" => {
+            vec![("error=EIO", ""), ("error=EIO", "+"), ("error=ENOSPC", ""), ("error=EINTR", "")]
+        }
+        _ => vec![("error=EIO", ""), ("error=EINTR", "")],
+    }
+}
+
+#[test]
+fn a_store_killed_before_any_call_keeps_acknowledged_writes() {
+    try_places("kill", "sync-alone", 29, kill);
+}
+
+#[test]
+fn a_buffered_store_killed_before_any_call_has_its_first_steps() {
+    try_places("kill", "buffered-alone", 29, kill);
+}
+
+#[test]
+fn a_store_killed_in_its_own_threads_keeps_acknowledged_writes() {
+    try_places("kill", "sync-apart", 11, kill);
+}
+
+#[test]
+fn a_failing_call_under_sync_names_a_file_and_loses_nothing() {
+    try_places("fail", "sync-alone", 61, fail);
+}
+
+#[test]
+fn a_failing_call_names_a_file_and_loses_nothing_durable() {
+    try_places("fail", "buffered-alone", 61, fail);
+}
+
+#[test]
+fn a_failing_call_of_its_own_threads_loses_nothing() {
+    try_places("fail", "sync-apart", 29, fail);
+}

@@ -1,0 +1,296 @@
+//! A crash after every change that a store makes to its files, with what was not synced lost, kept, torn or out of
+//! order, or the end of the process alone, with all of it still to be lost: whatever comes back is the store as it was after some number of writes, and at least those acknowledged.
+//!
+//! `FILTERBLOCK_CRASH_IMAGES` sets how many crashes are played; the least is ten thousand.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::common::{self, DIR, Random, key};
+use filterblock_store::lsm::{Durability, LogRecovery, RepairMode, WriteBatch};
+use filterblock_store::storage::Storage;
+use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Moment};
+use filterblock_store::{Db, Options, Result};
+
+const COPY: &str = "/copy";
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys with their values, or `None` where they are removed.
+type Write = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+fn options(storage: &Faulty, durability: Durability) -> Options {
+    Options {
+        storage: Arc::new(storage.clone()),
+        durability,
+        hash_seed: Some(7),
+        write_buffer_bytes: 1_500,
+        table_size_bytes: 1_000,
+        level_base_bytes: 4_000,
+        l0_compaction_trigger: 3,
+        ..Options::default()
+    }
+}
+
+/// What a store is told, write by write, and the state after each.
+struct Script {
+    writes: Vec<Write>,
+    states: Vec<State>,
+}
+
+impl Script {
+    fn new(writes: u64, seed: u64) -> Self {
+        let mut random = Random(seed);
+        let mut script = Self { writes: Vec::new(), states: vec![State::new()] };
+        for number in 0..writes {
+            let mut state = script.states[script.states.len() - 1].clone();
+            // Removals of a batch of its own and within others; values that tell the number of their write.
+            let entries: Write = (0..1 + random.below(4))
+                .map(|_| {
+                    let value = vec![number as u8; 1 + random.below(200) as usize];
+                    (key(random.below(40)), (random.below(4) > 0).then_some(value))
+                })
+                .collect();
+            for (key, value) in &entries {
+                match value {
+                    Some(value) => state.insert(key.clone(), value.clone()),
+                    None => state.remove(key),
+                };
+            }
+            script.writes.push(entries);
+            script.states.push(state);
+        }
+        script
+    }
+
+    fn write(&self, db: &Db, number: usize) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (key, value) in &self.writes[number] {
+            match value {
+                Some(value) => batch.put(key, value)?,
+                None => batch.delete(key)?,
+            }
+        }
+        db.write(batch)
+    }
+
+    /// Lives with flushes, compactions, a checkpoint and closes in between; every moment of it, marked with the writes
+    /// that may be there (low half) and those that must (high half).
+    fn live(&self, storage: &Faulty, durability: Durability) -> Vec<Moment> {
+        storage.record();
+        let mark = |begun: usize, durable: usize| storage.set_mark(begun as u64 | (durable as u64) << 32);
+        let mut db = Db::open(DIR, options(storage, durability)).unwrap();
+        let mut durable = 0;
+        for number in 0..self.writes.len() {
+            mark(number + 1, durable);
+            self.write(&db, number).unwrap();
+            let mut everything = durability == Durability::Sync;
+            match number % 40 {
+                13 => {
+                    db.flush().unwrap();
+                    everything = true;
+                }
+                22 => {
+                    db.compact_range(..).unwrap();
+                    everything = true;
+                }
+                31 => {
+                    db.checkpoint(format!("{COPY}{number}")).unwrap();
+                    everything = true;
+                }
+                39 => {
+                    db.close().unwrap();
+                    durable = number + 1;
+                    mark(number + 1, durable);
+                    db = Db::open(DIR, options(storage, durability)).unwrap();
+                }
+                _ => {}
+            }
+            if everything {
+                durable = number + 1;
+            }
+            mark(number + 1, durable);
+        }
+        db.close().unwrap();
+        storage.moments()
+    }
+
+    /// Opens what a crash left and finds the write up to which it goes.
+    fn check(&self, image: &Faulty, mark: u64, durability: Durability, what: &dyn Fn() -> String) -> usize {
+        let (durable, begun) = ((mark >> 32) as usize, (mark & u64::from(u32::MAX)) as usize);
+        let db = Db::open(DIR, options(image, durability)).unwrap_or_else(|error| panic!("{}: {error}", what()));
+        let found: State = common::scan_all(&db).into_iter().collect();
+        let number = (durable..=begun).rev().find(|&number| self.states[number] == found);
+        let Some(number) = number else {
+            let other = (0..self.states.len()).find(|&number| self.states[number] == found);
+            panic!("{}: not the state after {durable} to {begun} writes, but after {other:?}", what());
+        };
+        for (key, value) in &found {
+            assert_eq!(db.get(key).unwrap().as_ref(), Some(value), "{}", what());
+        }
+        assert!((0..40).all(|i| db.get(&key(i)).unwrap().is_some() == found.contains_key(&key(i))), "{}", what());
+        assert!(db.verify().unwrap().is_sound(), "{}", what());
+        // It goes on working.
+        db.put(b"zz", b"goes on").unwrap();
+        drop(db);
+        let db = Db::open(DIR, options(image, durability)).unwrap_or_else(|error| panic!("{}, again: {error}", what()));
+        let durably = durability == Durability::Sync;
+        assert!(!durably || db.get(b"zz").unwrap().is_some(), "{}", what());
+        number
+    }
+}
+
+fn images_wanted() -> usize {
+    std::env::var("FILTERBLOCK_CRASH_IMAGES").map_or(10_000, |text| text.parse().unwrap())
+}
+
+/// A crash of any kind, or the end of the process alone.
+fn end(moment: &Moment, random: &mut Random) -> (Faulty, String) {
+    match Crash::ALL.get(random.below(5) as usize) {
+        Some(&crash) => (moment.after(crash, random.next()), format!("{moment:?}, {crash:?}")),
+        None => (moment.killed(), format!("{moment:?}, killed")),
+    }
+}
+
+/// One crash of a kind without chance after each moment, then others until there are enough.
+fn crashes(moments: usize, wanted: usize) -> impl Iterator<Item = (usize, Crash, u64)> {
+    let fixed = (0..moments).flat_map(|at| [(at, Crash::Dropped, 0), (at, Crash::Kept, 0)]);
+    let rounds = (0u64..)
+        .flat_map(move |seed| (0..moments).flat_map(move |at| [(at, Crash::Torn, seed), (at, Crash::Reordered, seed)]));
+    fixed.chain(rounds).take(wanted.max(2 * moments))
+}
+
+fn play(durability: Durability, seed: u64, wanted: usize) {
+    let script = Script::new(120, seed);
+    let moments = script.live(&Faulty::new(), durability);
+    let (mut images, mut behind) = (0, 0);
+    for (at, crash, seed) in crashes(moments.len(), wanted) {
+        let moment = &moments[at];
+        let image = moment.after(crash, seed);
+        let what = || format!("moment {at} of {}, {moment:?}, {crash:?} {seed}", moments.len());
+        let number = script.check(&image, moment.mark, durability, &what);
+        behind += usize::from((number as u64) < moment.mark & u64::from(u32::MAX));
+        images += 1;
+    }
+    println!("{images} images of {} moments; {behind} without the last write that had begun", moments.len());
+    assert!(moments.len() > 500 && behind > 100, "{} {behind}", moments.len());
+}
+
+#[test]
+fn a_crash_under_sync_keeps_every_acknowledged_write() {
+    play(Durability::Sync, 1, images_wanted() * 3 / 5);
+}
+
+#[test]
+fn a_crash_of_a_buffered_store_leaves_a_prefix_of_its_writes() {
+    play(Durability::Buffered, 2, images_wanted() / 5);
+}
+
+#[test]
+fn a_crash_in_one_recovery_and_the_next_loses_nothing() {
+    let script = Script::new(120, 3);
+    let moments = script.live(&Faulty::new(), Durability::Sync);
+    let (wanted, mut images, mut random) = (images_wanted() / 5, 0, Random(4));
+    while images < wanted {
+        let at = random.below(moments.len() as u64) as usize;
+        let mark = moments[at].mark;
+        let (mut image, mut path) = end(&moments[at], &mut random);
+        for _ in 0..2 {
+            image.record();
+            drop(Db::open(DIR, options(&image, Durability::Sync)).unwrap_or_else(|error| panic!("{path}: {error}")));
+            let later = image.moments();
+            // A recovery may have nothing to change.
+            let Some(moment) = later.get(random.below(later.len().max(1) as u64) as usize) else { break };
+            let how;
+            (image, how) = end(moment, &mut random);
+            path += &format!(", then of the recovery {how}");
+        }
+        script.check(&image, mark, Durability::Sync, &|| path.clone());
+        images += 1;
+    }
+    println!("{images} images");
+}
+
+#[test]
+fn a_checkpoint_is_whole_or_no_store_wherever_it_ends() {
+    let script = Script::new(32, 5);
+    let storage = Faulty::new();
+    let moments = script.live(&storage, Durability::Sync);
+    let copy = format!("{COPY}31");
+    let mut whole = 0;
+    for (at, crash, seed) in crashes(moments.len(), 4 * moments.len()) {
+        let image = moments[at].after(crash, seed);
+        let options = Options { create_if_missing: false, ..options(&image, Durability::Sync) };
+        if let Ok(db) = Db::open(&copy, options) {
+            assert_eq!(
+                common::scan_all(&db).into_iter().collect::<State>(),
+                script.states[32],
+                "moment {at}, {crash:?}"
+            );
+            assert!(db.verify().unwrap().is_sound());
+            whole += 1;
+        }
+    }
+    let last = moments[moments.len() - 1].after(Crash::Dropped, 0);
+    assert!(Db::open(&copy, Options { create_if_missing: false, ..options(&last, Durability::Sync) }).is_ok());
+    assert!(whole > 4);
+}
+
+/// The manifest has lost the edit that named a table, and salvage gives its writes up; the table may be the only one that holds
+/// them, and is kept wherever the power fails, or an operation does.
+#[test]
+fn a_salvage_that_ends_anywhere_keeps_a_table_with_a_lost_name() {
+    for more in [0, 10] {
+        let options = |storage: &Faulty, recovery| Options { recovery, ..common::quiet(storage) };
+        let storage = Faulty::new();
+        let db = Db::open(DIR, Options { durability: Durability::Sync, ..common::quiet(&storage) }).unwrap();
+        (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+        db.flush().unwrap();
+        (10..10 + more).for_each(|i| db.put(&key(i), b"value").unwrap());
+        let crashed = storage.after(Crash::Kept, 0);
+        drop(db);
+        let files = |storage: &Faulty, kind| common::files(storage, Path::new(DIR), kind);
+        crashed.damage(&files(&crashed, "MANIFEST-")[0], common::cut_last_record).unwrap();
+        common::remove_flushed_logs(&crashed);
+        crashed.sync_dir(Path::new(DIR)).unwrap();
+        let table = files(&crashed, ".sst").remove(0);
+        let content = crashed.read(&table).unwrap();
+        let check = |image: &Faulty, what: &str| {
+            // Strict may open what a salvage has ended that was interrupted late.
+            let strict = Db::open(DIR, options(image, LogRecovery::Strict)).map(drop);
+            let db = Db::open(DIR, options(image, LogRecovery::Salvage)).unwrap();
+            assert_eq!(common::scan_all(&db).len(), more as usize, "{what}, {strict:?}");
+            let is_kept = files(image, ".sst").iter().any(|path| image.read(path).unwrap() == content);
+            assert!(is_kept, "{what}, {strict:?}");
+        };
+        let image = crashed.after(Crash::Kept, 0);
+        image.record();
+        drop(Db::open(DIR, options(&image, LogRecovery::Salvage)).unwrap());
+        let moments = image.moments();
+        assert!(moments.len() > 15, "{}", moments.len());
+        for (nth, moment) in moments.iter().enumerate() {
+            for (crash, seed) in Crash::ALL.into_iter().flat_map(|crash| (0..3).map(move |seed| (crash, seed))) {
+                check(&moment.after(crash, seed), &format!("{more} {nth} {moment:?} {crash:?} {seed}"));
+            }
+        }
+        for from in 0.. {
+            let image = crashed.after(Crash::Kept, 0);
+            image.fail(Fault { from: image.operations() + from, kind: FaultKind::Io, is_lasting: true });
+            let opened = Db::open(DIR, options(&image, LogRecovery::Salvage)).map(drop);
+            let struck = image.struck();
+            image.heal();
+            // What was not given up can still be repaired.
+            if opened.is_err() && files(&image, ".sst").contains(&table) {
+                let image = image.after(Crash::Kept, 0);
+                let report = Db::repair(DIR, options(&image, LogRecovery::Strict), RepairMode::Write).unwrap();
+                let db = Db::open(DIR, options(&image, LogRecovery::Strict)).unwrap();
+                assert_eq!(common::scan_all(&db).len(), 10 + more as usize, "{more} {from} {struck:?}\n{report}");
+            }
+            check(&image, &format!("{more} {from} {struck:?}"));
+            if struck.is_empty() {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! An open that fails leaves the directory as it was: nothing is created before everything is checked, and what was
+//! created before a failing operation is removed again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::common::{self, DIR, change, files, image, key, quiet, replace, scan_all};
+use filterblock::Secret;
+use filterblock_store::lsm::{Durability, LogRecovery, RepairMode};
+use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
+use filterblock_store::storage::{Memory, Storage};
+use filterblock_store::{Db, Error, Options};
+
+const OPENS: usize = 100;
+
+fn options(storage: &(impl Storage + Clone + 'static)) -> Options {
+    Options { durability: Durability::Sync, ..quiet(storage) }
+}
+
+/// Two tables, and ten writes that only the log holds.
+fn fill(db: &Db) {
+    for table in 0..2 {
+        (0..10).for_each(|i| db.put(&key(table * 10 + i), b"value").unwrap());
+        db.flush().unwrap();
+    }
+    (20..30).for_each(|i| db.put(&key(i), b"value").unwrap());
+}
+
+fn crashed(secret: Option<Secret>) -> Memory {
+    let storage = Memory::new();
+    let db = Db::open(DIR, Options { secret, ..options(&storage) }).unwrap();
+    fill(&db);
+    // A flush that has just ended may not have come to removing its log.
+    common::remove_flushed_logs(&storage);
+    image(&storage)
+}
+
+fn contents(storage: &dyn Storage) -> BTreeMap<PathBuf, Vec<u8>> {
+    let names = storage.list(Path::new(DIR)).unwrap().into_iter().map(|name| Path::new(DIR).join(name));
+    names.map(|path| (path.clone(), storage.read(&path).unwrap())).collect()
+}
+
+fn only(storage: &Memory, kind: &str) -> PathBuf {
+    files(storage, Path::new(DIR), kind).remove(0)
+}
+
+/// Opens a store again and again, and looks whether anything changes.
+#[track_caller]
+fn assert_unchanged(storage: &Memory, options: impl Fn() -> Options, is_expected: impl Fn(&Error) -> bool) {
+    let before = contents(storage);
+    for _ in 0..OPENS {
+        let error = Db::open(DIR, options()).map(drop).unwrap_err();
+        assert!(is_expected(error.root()), "{error}");
+    }
+    let after = contents(storage);
+    assert!(before.keys().eq(after.keys()), "{:?} became {:?}", before.keys(), after.keys());
+    assert!(before == after, "bytes changed");
+}
+
+fn is_damage(error: &Error) -> bool {
+    error.is_damage()
+}
+
+/// Gives a log or manifest a format version that nobody reads.
+fn make_newer(bytes: &mut [u8]) {
+    bytes[8] = 99;
+    let sum = crc32fast::hash(&bytes[..44]);
+    bytes[44..48].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn a_damaged_file_fails_the_open_and_nothing_changes() {
+    type Harm = fn(&mut Vec<u8>);
+    let flip_last: Harm = |bytes| *bytes.last_mut().unwrap() ^= 1;
+    let flip_inside: Harm = |bytes| bytes[60] ^= 1;
+    let harms: [(&str, Harm); 6] = [
+        (".sst", flip_last),
+        (".log", flip_inside),
+        ("MANIFEST-", flip_inside),
+        ("CURRENT", flip_last),
+        (".log", |bytes| make_newer(bytes)),
+        ("MANIFEST-", |bytes| make_newer(bytes)),
+    ];
+    for (kind, harm) in harms {
+        let storage = crashed(None);
+        change(&storage, &only(&storage, kind), harm);
+        assert_unchanged(&storage, || options(&storage), is_damage);
+    }
+}
+
+#[test]
+fn a_missing_file_fails_the_open_and_nothing_changes() {
+    let is_missing = |error: &Error| match error {
+        Error::Io(error) => error.kind() == std::io::ErrorKind::NotFound,
+        error => error.is_damage(),
+    };
+    for kind in [".sst", ".log", "MANIFEST-"] {
+        let storage = crashed(None);
+        storage.remove(&only(&storage, kind)).unwrap();
+        assert_unchanged(&storage, || options(&storage), is_missing);
+    }
+}
+
+/// Where the manifest is torn, tables that it does not name are set aside, but not before the store is known to open.
+#[test]
+fn a_torn_manifest_with_more_damage_changes_nothing() {
+    let storage = crashed(None);
+    change(&storage, &only(&storage, "MANIFEST-"), |bytes| bytes.extend_from_slice(b"torn"));
+    replace(&storage, &Path::new(DIR).join("000040.sst"), b"no table, and not named");
+    change(&storage, &only(&storage, ".log"), |bytes| bytes[60] ^= 1);
+    assert_unchanged(&storage, || options(&storage), is_damage);
+}
+
+/// A table that a torn manifest does not name keeps its name until the next manifest is in force: under it a repair takes the
+/// table back, and the set-aside name it does not know.
+#[test]
+fn a_manifest_that_cannot_be_made_sets_no_table_aside() {
+    let memory = Memory::new();
+    let db = Db::open(DIR, options(&memory)).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.put(b"b", b"2").unwrap();
+    db.flush().unwrap();
+    common::remove_flushed_logs(&memory);
+    let torn = image(&memory);
+    change(&torn, &only(&torn, "MANIFEST-"), |bytes| bytes.truncate(bytes.len() - 3));
+    let refused = [
+        (Operation::Create, "MANIFEST-"),
+        (Operation::Write, "MANIFEST-"),
+        (Operation::Sync, "MANIFEST-"),
+        (Operation::Create, "CURRENT.tmp"),
+        (Operation::Sync, "CURRENT.tmp"),
+        (Operation::Rename, "CURRENT.tmp"),
+    ];
+    for (operation, file) in refused {
+        let faulty = Faulty::new();
+        faulty.create_dir_all(Path::new(DIR)).unwrap();
+        contents(&torn).iter().for_each(|(path, bytes)| replace(&faulty, path, bytes));
+        // The lock stays.
+        replace(&faulty, &Path::new(DIR).join("LOCK"), b"");
+        let before = contents(&faulty);
+        let is_it = move |done: Operation, path: &Path| {
+            let is_file = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(file));
+            (done == operation && is_file).then_some(28)
+        };
+        faulty.refuse(Some(Arc::new(is_it)));
+        let salvage = || Options { recovery: LogRecovery::Salvage, ..options(&faulty) };
+        Db::open(DIR, salvage()).map(drop).unwrap_err();
+        faulty.refuse(None);
+        assert!(contents(&faulty) == before, "{operation:?} of {file}");
+        let report = Db::repair(DIR, options(&faulty), RepairMode::Write).unwrap();
+        assert!(report.is_complete(), "{operation:?} of {file}: {report}");
+        assert_eq!(scan_all(&Db::open(DIR, options(&faulty)).unwrap()).len(), 2);
+    }
+}
+
+#[test]
+fn a_wrong_secret_fails_the_open_and_nothing_changes() {
+    let secret = |byte: u8| Some(Secret::new(&[byte; 16]).unwrap());
+    let storage = crashed(secret(1));
+    let is_refusal = |error: &Error| error.is_key();
+    assert_unchanged(&storage, || Options { secret: secret(2), ..options(&storage) }, is_refusal);
+    assert_unchanged(&storage, || options(&storage), is_refusal);
+    let plain = crashed(None);
+    let is_invalid = |error: &Error| matches!(error, Error::Filter(filterblock::Error::InvalidArgument { .. }));
+    assert_unchanged(&plain, || Options { secret: secret(2), ..options(&plain) }, is_invalid);
+}
+
+/// As a kill leaves it: with much to bring in, with nothing, and with a torn manifest.
+fn killed() -> Vec<Faulty> {
+    let new = Faulty::new();
+    new.create_dir_all(Path::new("/")).unwrap();
+    let full = Faulty::new();
+    let db = Db::open(DIR, options(&full)).unwrap();
+    fill(&db);
+    let closed = full.after(Crash::Kept, 0);
+    drop(Db::open(DIR, options(&closed)).unwrap());
+    let torn = full.after(Crash::Kept, 0);
+    torn.damage(&files(&torn, Path::new(DIR), "MANIFEST-").remove(0), |bytes| bytes.extend_from_slice(b"torn"))
+        .unwrap();
+    vec![new, full.after(Crash::Kept, 0), closed, torn]
+}
+
+#[test]
+fn an_open_that_fails_anywhere_leaves_no_growing_litter() {
+    let mut failed = 0;
+    for (nth, store) in killed().iter().enumerate() {
+        let num_before = store.list(Path::new(DIR)).map_or(4, |names| names.len());
+        let num_keys = if nth == 0 { 0 } else { 30 };
+        for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Late] {
+            for k in 0.. {
+                let image = store.after(Crash::Kept, 0);
+                let mut has_struck = false;
+                for _ in 0..OPENS / 4 {
+                    let from = image.operations() + k;
+                    image.fail(Fault { from, kind, is_lasting: false });
+                    let opened = Db::open(DIR, options(&image));
+                    image.heal();
+                    has_struck |= !image.struck().is_empty();
+                    failed += u64::from(opened.is_err());
+                    if opened.is_ok() {
+                        break;
+                    }
+                }
+                let names = image.list(Path::new(DIR)).unwrap_or_default();
+                assert!(names.len() <= num_before + 12, "{kind:?} at {k}: {names:?}");
+                let db = Db::open(DIR, options(&image)).unwrap();
+                assert_eq!(scan_all(&db).len(), num_keys, "{kind:?} at {k}");
+                drop(db);
+                let names = image.list(Path::new(DIR)).unwrap();
+                assert!(names.len() <= num_before + 1, "{kind:?} at {k}: {names:?}");
+                if !has_struck {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failed > 1_000, "{failed}");
+}
+
+/// A store with ten writes in its log and a torn manifest, and beside it a table that the manifest does not name.
+/// `more` writes came before that table was flushed.
+fn torn_with_table(more: u64) -> Memory {
+    let storage = Memory::new();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+    let crashed = image(&storage);
+    (10..10 + more).for_each(|i| db.put(&key(i), b"value").unwrap());
+    db.flush().unwrap();
+    let table = only(&storage, ".sst");
+    replace(&crashed, &table, &storage.read(&table).unwrap());
+    change(&crashed, &only(&crashed, "MANIFEST-"), |bytes| bytes.extend_from_slice(b"torn"));
+    crashed
+}
+
+#[test]
+fn a_table_whose_writes_are_all_elsewhere_is_not_set_aside() {
+    let storage = torn_with_table(0);
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    assert_eq!(scan_all(&db).len(), 10);
+    assert_eq!(files(&storage, Path::new(DIR), "unnamed-"), Vec::<PathBuf>::new());
+    assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), 1);
+}
+
+#[test]
+fn a_table_that_may_be_the_only_copy_is_set_aside() {
+    // With writes that the log does not hold.
+    let newer = torn_with_table(5);
+    // With bytes that are no table, so that nobody knows what it holds.
+    let damaged = torn_with_table(0);
+    change(&damaged, &only(&damaged, ".sst"), |bytes| *bytes.last_mut().unwrap() ^= 1);
+    // Of another store.
+    let foreign = torn_with_table(0);
+    let other = Memory::new();
+    let db = Db::open(DIR, options(&other)).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.flush().unwrap();
+    replace(&foreign, &only(&foreign, ".sst"), &other.read(&only(&other, ".sst")).unwrap());
+    for storage in [newer, damaged, foreign] {
+        let table = contents(&storage).remove(&only(&storage, ".sst")).unwrap();
+        for _ in 0..3 {
+            let db = Db::open(DIR, options(&storage)).unwrap();
+            assert_eq!(scan_all(&db).len(), 10);
+        }
+        let aside = files(&storage, Path::new(DIR), "unnamed-");
+        assert_eq!(aside.len(), 1);
+        assert!(storage.read(&aside[0]).unwrap() == table);
+    }
+}
+
+/// Writes are missing between table and log: their numbers are given up, and the table that has them is kept.
+#[test]
+fn a_table_behind_a_gap_stays_set_aside_for_ever() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+    db.flush().unwrap();
+    (10..20).for_each(|i| db.put(&key(i), b"value").unwrap());
+    let crashed = image(&storage);
+    change(&crashed, &only(&crashed, "MANIFEST-"), common::cut_last_record);
+    common::remove_flushed_logs(&crashed);
+    let salvage =
+        || Options { recovery: LogRecovery::Salvage, storage: Arc::new(crashed.clone()), ..options(&crashed) };
+    for _ in 0..3 {
+        let db = Db::open(DIR, salvage()).unwrap();
+        assert_eq!(scan_all(&db).len(), 10);
+        assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
+    }
+}
+
+#[test]
+fn every_known_table_that_was_set_aside_is_removed_and_told() {
+    let storage = torn_with_table(0);
+    let table = storage.read(&only(&storage, ".sst")).unwrap();
+    let number = only(&storage, ".sst").file_name().unwrap().to_str().unwrap().to_owned();
+    Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+    let names = ["", ".2", ".3"].map(|nth| Path::new(DIR).join(format!("unnamed-{number}{nth}")));
+    names.iter().for_each(|path| replace(&storage, path, &table));
+    // No table, and no reason to fail.
+    storage.create_dir_all(&Path::new(DIR).join("unnamed-000777.sst")).unwrap();
+    let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+    assert!(report.is_complete() && report.removed == names, "{report}");
+    assert!(names.iter().all(|path| report.to_string().contains(path.to_str().unwrap())), "{report}");
+    assert_eq!(files(&storage, Path::new(DIR), "unnamed-").len(), 1);
+    // A number of such a name is not given out again.
+    replace(&storage, &names[0].with_file_name("unnamed-000900.sst"), b"kept");
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.flush().unwrap();
+    let tables = files(&storage, Path::new(DIR), ".sst");
+    assert!(
+        tables
+            .iter()
+            .any(|path| path > &Path::new(DIR).join("000900.sst") && !path.to_str().unwrap().contains("unnamed"))
+    );
+}
+
+#[test]
+fn a_repair_removes_a_table_set_aside_once_it_is_known() {
+    let storage = torn_with_table(5);
+    let aside = |storage: &Memory| files(storage, Path::new(DIR), "unnamed-").len();
+    let repair = || Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+    drop(Db::open(DIR, options(&storage)).unwrap());
+    // The store lacks five of its writes, then has another value for one of them, and then all.
+    for (value, is_kept) in [(None, true), (Some(b"other"), true), (Some(b"value"), false)] {
+        if let Some(value) = value {
+            let db = Db::open(DIR, options(&storage)).unwrap();
+            (10..14).for_each(|i| db.put(&key(i), b"value").unwrap());
+            db.put(&key(14), value).unwrap();
+        }
+        repair();
+        assert_eq!(aside(&storage), usize::from(is_kept), "{value:?}");
+    }
+    assert_eq!(scan_all(&Db::open(DIR, options(&storage)).unwrap()).len(), 15);
+}

@@ -1,0 +1,12 @@
+//! Opening a store after a crash, with files missing, and where the open fails.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod after_crash;
+mod checkpoints;
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(feature = "testing")]
+mod crash;
+#[cfg(feature = "testing")]
+mod failed_open;
+mod missing_logs;

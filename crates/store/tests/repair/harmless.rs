@@ -1,0 +1,239 @@
+//! What a repair must not make worse: tables that were merged away and are still there, a repair that was interrupted, a
+//! table whose writes a sound log still holds.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::{DIR, files, forget_manifest, image, key, quiet};
+use filterblock_store::lsm::{Durability, RepairMode, RepairReport};
+use filterblock_store::sstable::Loss;
+use filterblock_store::storage::Memory;
+use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
+use filterblock_store::{Db, Options};
+
+fn on(storage: &Faulty) -> Options {
+    Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
+}
+
+/// Whether a doubt is about one table, and not about all.
+fn names_a_table(report: &RepairReport) -> bool {
+    report.doubts.iter().any(|doubt| doubt.contains(".sst"))
+}
+
+#[test]
+fn a_table_kept_by_a_snapshot_brings_no_key_back_silently() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"old").unwrap());
+    db.compact_range(..).unwrap();
+    let snapshot = db.snapshot();
+    db.delete(&key(5)).unwrap();
+    db.compact_range(..).unwrap();
+    assert_eq!(db.get(&key(5)).unwrap(), None);
+    assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), 2);
+    let killed = image(&storage);
+    drop(snapshot);
+    forget_manifest(&killed);
+    let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
+    let db = Db::open(DIR, quiet(&killed)).unwrap();
+    let found = db.get(&key(5)).unwrap();
+    assert!(found.is_none() || names_a_table(&report), "{found:?} is back, and the report says:\n{report}");
+}
+
+#[test]
+fn nor_does_one_with_no_key_in_common_with_any_other() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"old").unwrap());
+    db.compact_range(..).unwrap();
+    let snapshot = db.snapshot();
+    (0..10).for_each(|i| db.delete(&key(i)).unwrap());
+    db.put(&key(50), b"new").unwrap();
+    db.compact_range(..).unwrap();
+    let killed = image(&storage);
+    drop(snapshot);
+    forget_manifest(&killed);
+    let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
+    let found = Db::open(DIR, quiet(&killed)).unwrap().get(&key(5)).unwrap();
+    assert!(found.is_none() || !report.is_complete(), "{found:?} is back, and the report says:\n{report}");
+}
+
+/// Forty writes in a log and in a table that has its name, and the manifest does not know it.
+fn flushed_and_not_named() -> (Faulty, PathBuf) {
+    let storage = Faulty::new();
+    let db = Db::open(DIR, on(&storage)).unwrap();
+    (0..40).for_each(|i| db.put(&key(i), b"a value of some length").unwrap());
+    storage.record();
+    db.flush().unwrap();
+    drop(db);
+    let moments = storage.moments();
+    let is_table = |path: &Path| path.to_string_lossy().contains(".sst");
+    let named = moments.iter().position(|moment| moment.operation == Operation::Rename && is_table(&moment.path));
+    let crashed = moments[named.unwrap() + 1].after(Crash::Kept, 0);
+    let table = files(&crashed, Path::new(DIR), ".sst").remove(0);
+    (crashed, table)
+}
+
+/// How many of them do not come back.
+fn missing(storage: &Faulty) -> usize {
+    let db = Db::open(DIR, on(storage)).unwrap();
+    (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count()
+}
+
+#[test]
+fn writes_in_a_log_are_not_lost_with_their_unnamed_table() {
+    let (crashed, table) = flushed_and_not_named();
+    type Edit = fn(&mut Vec<u8>);
+    let edits: [Edit; 3] =
+        [|bytes| bytes[100] ^= 1, |bytes| bytes.truncate(bytes.len() - 50), |bytes| bytes.truncate(90)];
+    for edit in edits {
+        crashed.damage(&table, edit).unwrap();
+        assert_eq!(missing(&crashed.after(Crash::Kept, 0)), 0, "opened without a repair");
+        for has_manifest in [true, false] {
+            let image = crashed.after(Crash::Kept, 0);
+            if !has_manifest {
+                forget_manifest(&image);
+            }
+            let report = Db::repair(DIR, on(&image), RepairMode::Write).unwrap();
+            assert_eq!(missing(&image), 0, "with a manifest: {has_manifest}; repaired:\n{report}");
+        }
+    }
+}
+
+/// Wherever an open fails, what it leaves behind (a log without writes among it) costs a repair nothing.
+#[test]
+fn nor_after_an_open_that_failed() {
+    let (crashed, table) = flushed_and_not_named();
+    crashed.damage(&table, |bytes| bytes[100] ^= 1).unwrap();
+    let mut failed = 0;
+    for from in 0.. {
+        let image = crashed.after(Crash::Kept, 0);
+        image.fail(Fault { from: image.operations() + from, kind: FaultKind::Io, is_lasting: true });
+        let opened = Db::open(DIR, on(&image)).map(drop);
+        image.heal();
+        if opened.is_ok() {
+            break;
+        }
+        failed += 1;
+        for has_manifest in [true, false] {
+            let image = image.after(Crash::Kept, 0);
+            if !has_manifest {
+                forget_manifest(&image);
+            }
+            let report = Db::repair(DIR, on(&image), RepairMode::Write).unwrap();
+            let lost = report.losses.iter().any(Loss::holds_keys);
+            assert_eq!((missing(&image), lost), (0, false), "{from}, with a manifest: {has_manifest}:\n{report}");
+        }
+    }
+    assert!(failed > 20, "{failed}");
+}
+
+#[test]
+fn a_repair_that_is_done_again_puts_nothing_old_above_the_new() {
+    let storage = Faulty::new();
+    let deep = |l0: usize, base: u64| Options {
+        auto_compaction: true,
+        l0_compaction_trigger: l0,
+        level_base_bytes: base,
+        ..on(&storage)
+    };
+    let db = Db::open(DIR, deep(1, 1)).unwrap();
+    (0..200).for_each(|i| db.put(&key(i), b"old").unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    let old = files(&storage, Path::new(DIR), ".sst");
+    let db = Db::open(DIR, deep(1, 1 << 30)).unwrap();
+    (0..200).step_by(40).for_each(|i| db.put(&key(i), b"new").unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let levels: Vec<u64> = db.stats().levels.iter().map(|level| level.tables).collect();
+    assert!(old.len() == 1 && levels.len() > 2 && levels[1] == 1 && levels[0] == 0, "{old:?} {levels:?}");
+    db.close().unwrap();
+    forget_manifest(&storage);
+    // A block in the middle, of none of the keys that are looked at.
+    storage.damage(&old[0], |bytes| bytes[1_500] ^= 1).unwrap();
+    storage.record();
+    let whole = Db::repair(DIR, on(&storage), RepairMode::Write).unwrap();
+    let look = |storage: &Faulty| {
+        let db = Db::open(DIR, on(storage)).unwrap();
+        (0..200).step_by(40).filter(|&i| db.get(&key(i)).unwrap().as_deref() != Some(b"new")).count()
+    };
+    assert_eq!(look(&storage), 0, "{whole}");
+    for moment in storage.moments() {
+        let image = moment.after(Crash::Kept, 0);
+        let report = Db::repair(DIR, on(&image), RepairMode::Write).unwrap();
+        assert_eq!(look(&image), 0, "{moment:?}:\n{report}");
+    }
+}
+
+#[test]
+fn a_leftover_table_that_was_merged_away_hides_no_newer_value() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"old").unwrap());
+    db.flush().unwrap();
+    let snapshot = db.snapshot();
+    db.put(&key(5), b"new").unwrap();
+    db.compact_range(..).unwrap();
+    assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), 2);
+    let killed = image(&storage);
+    drop(snapshot);
+    forget_manifest(&killed);
+    let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
+    let db = Db::open(DIR, quiet(&killed)).unwrap();
+    // A compaction takes all of level 0, so a flushed table without newer writes than the merged one is a part of it.
+    assert_eq!(db.get(&key(5)).unwrap().as_deref(), Some(&b"new"[..]), "{report}");
+}
+
+#[test]
+fn cut_tables_and_half_a_manifest_give_a_store_that_opens() {
+    let storage = Faulty::new();
+    let db = Db::open(DIR, on(&storage)).unwrap();
+    db.put(&key(0), b"first").unwrap();
+    db.close().unwrap();
+    // Its manifest begins with a state of one write.
+    let db = Db::open(DIR, on(&storage)).unwrap();
+    for i in 1..6 {
+        (0..20).for_each(|n| db.put(&key(20 * i + n), b"a value of some length").unwrap());
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let manifest = files(&storage, Path::new(DIR), "MANIFEST-").remove(0);
+    storage.damage(&manifest, |bytes| (200..bytes.len()).for_each(|at| bytes[at] ^= 1)).unwrap();
+    for table in files(&storage, Path::new(DIR), ".sst") {
+        storage.damage(&table, |bytes| bytes.truncate(bytes.len() - 50)).unwrap();
+    }
+    let report = Db::repair(DIR, on(&storage), RepairMode::Write).unwrap();
+    let db = Db::open(DIR, on(&storage)).unwrap();
+    assert!((20..120).all(|i| db.get(&key(i)).unwrap().is_some()), "{report}");
+}
+
+/// The repair puts all tables into level 0, so that the next compaction merges one that says that it was written to a deeper level.
+#[test]
+fn a_table_merged_after_a_repair_brings_no_deleted_key_silently() {
+    let storage = Memory::new();
+    let small = || Options { auto_compaction: true, l0_compaction_trigger: 1, level_base_bytes: 1, ..quiet(&storage) };
+    let db = Db::open(DIR, small()).unwrap();
+    // The second meets the first on a level further down, where the table of both is written.
+    for _ in 0..2 {
+        (0..200).for_each(|i| db.put(&key(i), b"old").unwrap());
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+    }
+    assert!(db.stats().levels.len() > 2);
+    db.close().unwrap();
+    forget_manifest(&storage);
+    let report = Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap();
+    assert!(!names_a_table(&report), "{report}");
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    let snapshot = db.snapshot();
+    db.delete(&key(5)).unwrap();
+    db.compact_range(..).unwrap();
+    let killed = image(&storage);
+    drop(snapshot);
+    assert_eq!(files(&killed, Path::new(DIR), ".sst").len(), 2);
+    forget_manifest(&killed);
+    let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
+    let found = Db::open(DIR, quiet(&killed)).unwrap().get(&key(5)).unwrap();
+    assert!(found.is_none() || names_a_table(&report), "{found:?} is back, and the report says:\n{report}");
+}

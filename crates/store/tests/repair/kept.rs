@@ -1,0 +1,421 @@
+//! `Db::repair` on stores of which any file is missing, cut or changed: what lies in sound bytes is there afterwards, what
+//! is not there lies in a range that the report names, and no deleted key is back whose tombstone is still there.
+//!
+//! `FILTERBLOCK_EVERY_DAMAGE=1` takes every byte and every length of the tables, not every seventh.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+
+use crate::common::{self, DIR, change, files, forget_manifest, image, key, quiet, scan_all};
+use filterblock::{FilterSpec, TableShape};
+use filterblock_store::lsm::{Durability, Progress, RepairMode, RepairReport};
+use filterblock_store::storage::{Memory, Storage};
+use filterblock_store::{Db, Error, Options};
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn every() -> bool {
+    std::env::var_os("FILTERBLOCK_EVERY_DAMAGE").is_some()
+}
+
+fn options(storage: &Memory) -> Options {
+    Options { block_size_bytes: 256, table_size_bytes: 1_200, durability: Durability::Sync, ..quiet(storage) }
+}
+
+/// Three tables in level 1, two in level 0 that delete keys below, a log that does, too; as a kill leaves it.
+fn damaged_soon() -> (Memory, Content) {
+    let storage = Memory::new();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    (0..100).for_each(|i| db.put(&key(i), &[b'a'; 20]).unwrap());
+    db.compact_range(..).unwrap();
+    (30..60).for_each(|i| db.put(&key(i), &[b'b'; 20]).unwrap());
+    (0..12).for_each(|i| db.delete(&key(i)).unwrap());
+    db.flush().unwrap();
+    (55..80).for_each(|i| db.put(&key(i), &[b'c'; 20]).unwrap());
+    (36..44).for_each(|i| db.delete(&key(i)).unwrap());
+    db.put(&key(5), b"again").unwrap();
+    db.flush().unwrap();
+    (0..10).for_each(|i| db.put(&key(i * 10), b"log").unwrap());
+    (90..94).for_each(|i| db.delete(&key(i)).unwrap());
+    while files(&storage, Path::new(DIR), ".log").len() > 1 {
+        std::thread::yield_now();
+    }
+    let content = scan_all(&db).into_iter().collect();
+    (image(&storage), content)
+}
+
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "log")
+}
+
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "sst")
+}
+
+fn store_files(storage: &Memory) -> Vec<PathBuf> {
+    [".sst", ".log", "MANIFEST-", "CURRENT"].iter().flat_map(|kind| files(storage, Path::new(DIR), kind)).collect()
+}
+
+fn snapshot(storage: &Memory) -> Vec<(String, Vec<u8>)> {
+    let names = storage.list(Path::new(DIR)).unwrap().into_iter().filter(|name| name != "LOCK" && name != "lost");
+    names.map(|name| (name.clone(), storage.read(&Path::new(DIR).join(name)).unwrap())).collect()
+}
+
+/// Repairs, looks at everything, and gives the report with the keys that are not as they were.
+fn repair(storage: &Memory, content: &Content, what: &str) -> (RepairReport, Vec<Vec<u8>>) {
+    let before = snapshot(storage);
+    let said = Db::repair(DIR, options(storage), RepairMode::DryRun).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(snapshot(storage), before, "{what}: a dry run wrote");
+    let report = Db::repair(DIR, options(storage), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(said.to_string(), report.to_string(), "{what}");
+    assert_eq!(said.entries, report.entries, "{what}");
+    for (_, kept) in &report.set_aside {
+        let original = before.iter().find(|(name, _)| kept.file_name().unwrap().to_str().unwrap().starts_with(name));
+        assert_eq!(storage.read(kept).unwrap(), original.unwrap().1, "{what}");
+    }
+    let db =
+        Db::open(DIR, options(storage)).unwrap_or_else(|error| panic!("{what}: after the repair {error}\n{report}"));
+    assert_eq!(db.stats().reports, Vec::<String>::new(), "{what}");
+    let verified = db.verify().unwrap();
+    assert!(verified.is_sound(), "{what}: {verified:?}");
+    let found: Content = scan_all(&db).into_iter().collect();
+    assert!((0..100).all(|i| db.get(&key(i)).unwrap().as_ref() == found.get(&key(i))), "{what}");
+    db.put(b"on", b"it goes").unwrap();
+    db.delete(b"on").unwrap();
+    drop(db);
+    let again = Db::repair(DIR, options(storage), RepairMode::Write).unwrap();
+    assert!(again.was_sound(), "{what}: repaired twice:\n{again}");
+    let db = Db::open(DIR, options(storage)).unwrap();
+    assert_eq!(scan_all(&db).into_iter().collect::<Content>(), found, "{what}: repaired twice");
+    let keys: Vec<_> = (0..100).map(key).filter(|key| content.get(key) != found.get(key)).collect();
+    assert!(found.keys().all(|key| key.starts_with(b"key")), "{what}");
+    for key in &keys {
+        let is_told = report.losses.iter().any(|loss| loss.keys.contains(key)) || !report.doubts.is_empty();
+        assert!(is_told, "{what}: {:?} is {:?}\n{report}", key.escape_ascii().to_string(), found.get(key));
+        let known = [None, Some(&[b'a'; 20][..]), Some(&[b'b'; 20]), Some(&[b'c'; 20]), Some(b"again"), Some(b"log")];
+        assert!(known.contains(&found.get(key).map(Vec::as_slice)), "{what}");
+    }
+    (report, keys)
+}
+
+#[test]
+fn a_sound_store_stays_as_it_is() {
+    let (storage, content) = damaged_soon();
+    let (report, changed) = repair(&storage, &content, "sound");
+    assert!(report.was_sound() && report.is_complete() && changed.is_empty(), "{report}");
+    assert!(report.tables_kept >= 4 && report.tables_rewritten == 0);
+    let reaches_its_end = |told: &[Progress]| {
+        let last = told.last().unwrap();
+        assert!(told.is_sorted_by_key(|progress| progress.done_bytes) && told.len() > 20, "{told:?}");
+        assert!(told.iter().all(|progress| progress.total_bytes == last.done_bytes), "{told:?}");
+    };
+    let mut told = Vec::new();
+    Db::repair_with(DIR, options(&storage), RepairMode::DryRun, &mut |progress| told.push(progress)).unwrap();
+    reaches_its_end(&told);
+    told.clear();
+    Db::open(DIR, options(&storage)).unwrap().verify_with(&mut |progress| told.push(progress)).unwrap();
+    reaches_its_end(&told);
+    assert!(!storage.exists(&Path::new(DIR).join("lost")).unwrap());
+}
+
+#[test]
+fn a_directory_without_a_store_is_refused_unchanged() {
+    let storage = Memory::new();
+    assert!(matches!(Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap_err().root(), Error::Io(_)));
+    storage.create_dir_all(Path::new(DIR)).unwrap();
+    common::replace(&storage, &Path::new(DIR).join("notes"), b"precious");
+    let error = Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap_err();
+    assert!(matches!(error.root(), Error::NotAStore), "{error}");
+    assert_eq!(storage.list(Path::new(DIR)).unwrap(), ["notes"]);
+    let (storage, _) = damaged_soon();
+    let _open = Db::open(DIR, quiet(&storage)).unwrap();
+    let error = Db::repair(DIR, quiet(&storage), RepairMode::DryRun).unwrap_err();
+    assert!(matches!(error.root(), Error::Locked), "{error}");
+}
+
+/// Nothing but, without a manifest, whether tables below level 0 were in force.
+fn nothing_is_in_doubt(report: &RepairReport, without_manifest: bool) -> bool {
+    let is_of_all = |doubt: &String| doubt.contains("no manifest says which tables");
+    report.losses.iter().all(|loss| !loss.holds_keys())
+        && report.doubts.len() == usize::from(without_manifest)
+        && report.doubts.iter().all(is_of_all)
+}
+
+#[test]
+fn a_store_without_manifest_or_current_loses_nothing() {
+    let (sound, content) = damaged_soon();
+    let (manifest, current) = (files(&sound, Path::new(DIR), "MANIFEST-").remove(0), Path::new(DIR).join("CURRENT"));
+    for gone in [vec![&manifest], vec![&current], vec![&manifest, &current]] {
+        let storage = image(&sound);
+        gone.iter().for_each(|path| storage.remove(path).unwrap());
+        let (report, changed) = repair(&storage, &content, &format!("{gone:?}"));
+        assert!(changed.is_empty() && nothing_is_in_doubt(&report, gone.contains(&&manifest)), "{gone:?}\n{report}");
+        assert!(!report.was_sound() && report.new_manifest && report.tables_rewritten == 0);
+    }
+}
+
+#[test]
+fn a_manifest_cut_or_flipped_anywhere_costs_no_key() {
+    let (sound, content) = damaged_soon();
+    for path in store_files(&sound).into_iter().filter(|path| !is_table(path) && !is_log(path)) {
+        let len = sound.read(&path).unwrap().len();
+        for at in 0..len {
+            for (what, edit) in [
+                ("cut", &(|bytes: &mut Vec<u8>| bytes.truncate(at)) as &dyn Fn(&mut Vec<u8>)),
+                ("flipped", &|bytes| bytes[at] ^= 1 << (at % 8)),
+                ("zeroed", &|bytes| bytes[at..].fill(0)),
+            ] {
+                let storage = image(&sound);
+                change(&storage, &path, edit);
+                let what = format!("{} {what} at {at}", path.display());
+                let (report, changed) = repair(&storage, &content, &what);
+                assert!(changed.is_empty(), "{what}: {changed:?}\n{report}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bit_flipped_in_a_table_costs_at_most_the_keys_of_its_block() {
+    let (sound, content) = damaged_soon();
+    for path in files(&sound, Path::new(DIR), ".sst") {
+        let bytes = sound.read(&path).unwrap();
+        let data_len = data_len(&bytes);
+        let step = if every() { 1 } else { 7 };
+        println!("{}: {} flips", path.display(), bytes.len().div_ceil(step));
+        for at in (0..bytes.len()).step_by(step) {
+            let storage = image(&sound);
+            change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
+            let what = format!("{}, bit flipped at {at}", path.display());
+            let (report, changed) = repair(&storage, &content, &what);
+            // No block has more entries; nothing else holds keys.
+            assert!(changed.len() <= if at < data_len { 16 } else { 0 }, "{what}: {}\n{report}", changed.len());
+            assert!(report.is_complete() == (at >= data_len), "{what}\n{report}");
+            assert!(report.losses.iter().all(|loss| loss.error.to_string().starts_with(path.to_str().unwrap())));
+            assert_eq!((report.tables_rewritten, report.tables_lost), (1, 0), "{what}\n{report}");
+        }
+    }
+}
+
+fn data_len(table: &[u8]) -> usize {
+    let footer = &table[table.len() - 112..];
+    u64::from_le_bytes(footer[16..24].try_into().unwrap()) as usize
+}
+
+#[test]
+fn a_cut_table_keeps_its_whole_blocks() {
+    let (sound, content) = damaged_soon();
+    for path in files(&sound, Path::new(DIR), ".sst") {
+        let bytes = sound.read(&path).unwrap();
+        let data_len = data_len(&bytes);
+        let step = if every() { 1 } else { 13 };
+        println!("{}: {} cuts", path.display(), bytes.len().div_ceil(step));
+        for cut in (0..bytes.len()).step_by(step) {
+            let storage = image(&sound);
+            change(&storage, &path, |bytes| bytes.truncate(cut));
+            let what = format!("{} cut at {cut}", path.display());
+            let (report, changed) = repair(&storage, &content, &what);
+            assert!(cut < data_len || changed.is_empty() && report.is_complete(), "{what}\n{report}");
+            if report.tables_rewritten == 1 && cut < data_len {
+                // The loss begins behind what lies in the blocks before the cut.
+                let loss = report.losses.iter().find(|loss| loss.holds_keys()).unwrap();
+                assert!(!loss.keys.contains(b"key000000") || cut < 700, "{what}: {loss}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_or_zeroed_table_is_a_loss_of_its_range_alone() {
+    let (sound, content) = damaged_soon();
+    for path in files(&sound, Path::new(DIR), ".sst") {
+        for is_missing in [true, false] {
+            let storage = image(&sound);
+            match is_missing {
+                true => storage.remove(&path).unwrap(),
+                false => change(&storage, &path, |bytes| bytes.fill(0)),
+            }
+            let (report, changed) = repair(&storage, &content, &format!("{} gone", path.display()));
+            assert_eq!((report.tables_lost, report.losses.len(), report.doubts.len()), (1, 1, 0), "{report}");
+            assert!(report.losses[0].error.to_string().starts_with(path.to_str().unwrap()), "{report}");
+            assert!(!changed.is_empty() || report.losses[0].keys.contains(&key(0)));
+            assert!(!report.losses[0].keys.contains(b"zzz"), "{report}");
+        }
+    }
+}
+
+/// Index and footer gone too, so that blocks must be found by their sums alone, behind damage also by their looks.
+#[test]
+fn blocks_behind_damage_are_found_without_an_index() {
+    for compression in [filterblock_store::sstable::Compression::None, filterblock_store::sstable::Compression::Lz4] {
+        let storage = Memory::new();
+        let options = || Options { compression, ..quiet(&storage) };
+        let db = Db::open(DIR, options()).unwrap();
+        (0..3_000).for_each(|i| db.put(&key(i), format!("value {i} {}", "-".repeat(60)).as_bytes()).unwrap());
+        db.close().unwrap();
+        let path = files(&storage, Path::new(DIR), ".sst").remove(0);
+        let len = storage.read(&path).unwrap().len();
+        change(&storage, &path, |bytes| {
+            bytes.truncate(len - 112);
+            bytes[10_000..10_010].fill(0xff);
+        });
+        let report = Db::repair(DIR, options(), RepairMode::Write).unwrap();
+        let db = Db::open(DIR, options()).unwrap();
+        let lost: Vec<u64> = (0..3_000).filter(|i| db.get(&key(*i)).unwrap().is_none()).collect();
+        assert!(!lost.is_empty() && lost.len() < 250, "{}\n{report}", lost.len());
+        assert!(lost.iter().all(|&i| report.losses[0].keys.contains(&key(i))), "{report}");
+        assert_eq!(report.losses.iter().filter(|loss| loss.holds_keys()).count(), 1, "{report}");
+    }
+}
+
+#[test]
+fn a_log_flipped_or_cut_costs_a_write_or_the_end_and_says_so() {
+    let (sound, content) = damaged_soon();
+    let path = files(&sound, Path::new(DIR), ".log").remove(0);
+    let len = sound.read(&path).unwrap().len();
+    for at in 0..len {
+        let storage = image(&sound);
+        change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
+        let (report, changed) = repair(&storage, &content, &format!("log flipped at {at}"));
+        assert!(changed.len() <= 1 && !report.losses.is_empty(), "{at}: {changed:?}\n{report}");
+        let storage = image(&sound);
+        change(&storage, &path, |bytes| bytes.truncate(at));
+        let before = Db::repair(DIR, options(&storage), RepairMode::DryRun).unwrap();
+        let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+        assert_eq!(before.to_string(), report.to_string());
+        let db = Db::open(DIR, options(&storage)).unwrap();
+        // Where a record ended, nothing tells.
+        assert!(report.losses.len() == 1 || at >= 48, "{at}\n{report}");
+        assert!((94..100).all(|i| db.get(&key(i)).unwrap().is_some()));
+    }
+    let storage = image(&sound);
+    storage.remove(&path).unwrap();
+    let (report, _) = repair(&storage, &content, "log missing");
+    assert!(report.losses[0].error.to_string().starts_with(path.to_str().unwrap()), "{report}");
+}
+
+/// A compaction that was under way while memory was flushed: its later tables have higher numbers, and older content.
+#[test]
+fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
+    let storage = Memory::new();
+    let (compacting, is_compacting) = mpsc::channel::<()>();
+    let (flushed, is_flushed) = mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(Some((compacting, is_flushed)));
+    let policy = move |shape: &TableShape| {
+        if shape.level == 1
+            && let Some((compacting, is_flushed)) = gate.lock().unwrap().take()
+        {
+            compacting.send(()).unwrap();
+            is_flushed.recv().unwrap();
+        }
+        Some("blocked-bloom:10".parse::<FilterSpec>().unwrap())
+    };
+    let db = Db::open(DIR, Options { filter: Some(Arc::new(policy)), ..options(&storage) }).unwrap();
+    (0..100).for_each(|i| db.put(&key(i), &[b'a'; 20]).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| db.compact_range(..).unwrap());
+        is_compacting.recv().unwrap();
+        (0..100).step_by(2).for_each(|i| db.delete(&key(i)).unwrap());
+        (1..100).step_by(4).for_each(|i| db.put(&key(i), &[b'b'; 20]).unwrap());
+        db.flush().unwrap();
+        flushed.send(()).unwrap();
+    });
+    let content: Content = scan_all(&db).into_iter().collect();
+    db.close().unwrap();
+    forget_manifest(&storage);
+    let (report, changed) = repair(&storage, &content, "no manifest");
+    assert!(changed.is_empty() && nothing_is_in_doubt(&report, true), "{changed:?}\n{report}");
+}
+
+/// Tables that do not say where they come from are ordered by their numbers, and the guess is told.
+#[test]
+fn a_store_of_before_is_repaired_by_the_numbers_of_its_tables() {
+    let storage = Memory::new();
+    storage.create_dir_all(Path::new(DIR)).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-store");
+    for entry in std::fs::read_dir(golden).unwrap() {
+        let path = entry.unwrap().path();
+        let to = Path::new(DIR).join(path.file_name().unwrap());
+        common::replace(&storage, &to, &std::fs::read(&path).unwrap());
+    }
+    let whole = scan_all(&Db::open(DIR, quiet(&image(&storage))).unwrap());
+    forget_manifest(&storage);
+    let report = Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap();
+    assert!(!report.is_complete() && report.doubts.len() == 1, "{report}");
+    assert_eq!(scan_all(&Db::open(DIR, quiet(&storage)).unwrap()), whole);
+}
+
+#[cfg(feature = "testing")]
+mod interrupted {
+    use super::*;
+    use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
+
+    fn faulty(storage: &Memory) -> Faulty {
+        let copy = Faulty::new();
+        copy.create_dir_all(Path::new(DIR)).unwrap();
+        for (name, content) in snapshot(storage) {
+            common::replace(&copy, &Path::new(DIR).join(name), &content);
+        }
+        copy.sync_dir(Path::new(DIR)).unwrap();
+        copy.sync_dir(Path::new("/")).unwrap();
+        copy
+    }
+
+    fn options(storage: &Faulty) -> Options {
+        Options { storage: Arc::new(storage.clone()), ..super::options(&Memory::new()) }
+    }
+
+    /// A damaged table, a damaged log, and no `CURRENT`, or no manifest.
+    fn damaged() -> Vec<Memory> {
+        let (sound, _) = damaged_soon();
+        let mut stores = Vec::new();
+        for gone in ["CURRENT", "MANIFEST-"] {
+            let storage = image(&sound);
+            change(&storage, &files(&storage, Path::new(DIR), ".sst")[0], |bytes| bytes[300] ^= 1);
+            change(&storage, &files(&storage, Path::new(DIR), ".log")[0], |bytes| bytes[120] ^= 1);
+            storage.remove(&files(&storage, Path::new(DIR), gone)[0]).unwrap();
+            stores.push(storage);
+        }
+        stores
+    }
+
+    #[test]
+    fn a_repair_that_is_interrupted_ends_the_same_when_done_again() {
+        for storage in damaged() {
+            let wanted = faulty(&storage);
+            wanted.record();
+            let report = Db::repair(DIR, options(&wanted), RepairMode::Write).unwrap();
+            let moments = wanted.moments();
+            let content = scan_all(&Db::open(DIR, options(&wanted)).unwrap());
+            assert!(content.len() > 50 && !report.is_complete());
+            let repeat = |image: &Faulty, what: &str| {
+                Db::repair(DIR, options(image), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let db = Db::open(DIR, options(image)).unwrap();
+                assert_eq!(scan_all(&db), content, "{what}");
+                // The damaged table is kept, whatever happened.
+                let lost = image.list(&Path::new(DIR).join("lost")).unwrap();
+                assert!(lost.iter().any(|name| name.ends_with(".sst")), "{what}: {lost:?}");
+            };
+            for (at, moment) in moments.iter().enumerate() {
+                for crash in Crash::ALL {
+                    repeat(&moment.after(crash, at as u64), &format!("{crash:?} at moment {at}, {moment:?}"));
+                }
+            }
+            let start = faulty(&storage);
+            Db::repair(DIR, options(&start), RepairMode::Write).unwrap();
+            let operations = start.operations();
+            for from in 0..operations {
+                let image = faulty(&storage);
+                let from = from + image.operations();
+                image.fail(Fault { from, kind: FaultKind::Io, is_lasting: true });
+                let failed = Db::repair(DIR, options(&image), RepairMode::Write);
+                image.heal();
+                repeat(
+                    &image,
+                    &format!("failure of operation {from}, {:?}", failed.err().map(|error| error.to_string())),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Damaged sorted files: every flipped bit and every cut is noticed, and no key is ever denied because of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use filterblock::{FilterSpec, HashSeed, Verify};
+use filterblock_store::sstable::{
+    Answer, Compression, FOOTER_LEN_BYTES, FilterMemory, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
+    TableWriter,
+};
+use filterblock_store::storage::{Disk, Memory, Storage};
+use filterblock_store::{Error, Field};
+
+type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+const PATH: &str = "t.sst";
+
+fn model(count: u32, text: &str) -> Model {
+    let value = |i: u32| (i % 7 != 3).then(|| format!("{text} {i} {}", "=".repeat(i as usize % 50)).into_bytes());
+    (0..count).map(|i| (format!("key{:04}", i * 3).into_bytes(), value(i))).collect()
+}
+
+fn options(compression: Compression, filter: &str) -> TableOptions {
+    TableOptions {
+        block_size_bytes: 200,
+        restart_interval: 4,
+        compression,
+        filter: (!filter.is_empty()).then(|| filter.parse().unwrap()),
+        hasher: HashSeed(42).into(),
+        table_id: *b"the first table!",
+        ..TableOptions::default()
+    }
+}
+
+fn bytes_of(options: TableOptions, model: &Model) -> Vec<u8> {
+    let storage = Memory::new();
+    let mut writer = TableWriter::create(&storage, Path::new(PATH), options).unwrap();
+    for (key, value) in model {
+        writer.add(key, value.as_deref()).unwrap();
+    }
+    writer.finish().unwrap();
+    storage.read(Path::new(PATH)).unwrap()
+}
+
+fn stored(bytes: &[u8]) -> Memory {
+    let storage = Memory::new();
+    storage.create(Path::new(PATH)).unwrap().write_all(bytes).unwrap();
+    storage
+}
+
+fn open(bytes: &[u8], options: TableReadOptions) -> filterblock_store::Result<Arc<Table>> {
+    Table::open(&stored(bytes), Path::new(PATH), options).map(Arc::new)
+}
+
+fn right(model: &Model, key: &[u8], found: &Lookup) -> bool {
+    match (model.get(key), found) {
+        (Some(Some(value)), Lookup::Value(found)) => value == found,
+        (Some(None), Lookup::Tombstone) | (None, Lookup::NotFound) => true,
+        _ => false,
+    }
+}
+
+/// Reads all that can be read: whatever is an answer is the right one. Says whether anything failed.
+fn read_all(table: &Arc<Table>, model: &Model) -> bool {
+    let mut failed = false;
+    let absent = model.keys().map(|key| [key.as_slice(), b"-"].concat());
+    for key in model.keys().cloned().chain(absent) {
+        match table.get(&key) {
+            Ok(found) => assert!(right(model, &key, &found), "{key:?}: {found:?}"),
+            Err(error) => failed |= is_named_damage(&error),
+        }
+        assert!(!model.contains_key(&key) || table.filter().ask_key(&key) != Answer::No);
+    }
+    let mut wanted = model.iter();
+    for entry in table.iter() {
+        match entry {
+            Ok((key, value)) => assert_eq!(Some((&key, &value)), wanted.next()),
+            Err(error) => return is_named_damage(&error),
+        }
+    }
+    assert_eq!(wanted.next(), None);
+    let mut cursor = table.cursor(None);
+    for (key, value) in model.iter().rev() {
+        let moved = if cursor.valid() { cursor.prev() } else { cursor.seek_for_prev(key) };
+        match moved {
+            Ok(()) => assert_eq!((cursor.key(), cursor.value()), (key.as_slice(), value.as_deref())),
+            Err(error) => return is_named_damage(&error),
+        }
+    }
+    failed
+}
+
+fn is_named_damage(error: &Error) -> bool {
+    assert!(error.is_damage() && error.to_string().starts_with(PATH), "{error}");
+    true
+}
+
+/// Opens and reads damaged bytes in every way; says whether `verify`, or opening itself, noticed.
+fn survive(bytes: &[u8], model: &Model) -> bool {
+    let mut noticed = true;
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        let lenient = TableReadOptions { verify, ..TableReadOptions::default() };
+        match open(bytes, lenient) {
+            Err(error) => noticed &= is_named_damage(&error),
+            Ok(table) => {
+                read_all(&table, model);
+                noticed &= !table.verify().unwrap().is_sound();
+            }
+        }
+    }
+    noticed
+}
+
+fn sound_files() -> Vec<(Vec<u8>, Model)> {
+    let model = model(40, "value");
+    [(Compression::None, "blocked-bloom:10"), (Compression::Lz4, "bloom:10"), (Compression::None, "")]
+        .map(|(compression, filter)| (bytes_of(options(compression, filter), &model), model.clone()))
+        .into()
+}
+
+#[test]
+fn every_flipped_bit_is_noticed_and_denies_no_key() {
+    for (bytes, model) in sound_files() {
+        assert!(!survive(&bytes, &model));
+        // The zeros before the filter are many and all alike: their first and last 64 stand for the rest.
+        let zeros = bytes.windows(256).position(|window| window.iter().all(|&byte| byte == 0));
+        let skip = zeros.map_or(0..0, |start| start + 64..4096 - 64);
+        for at in (0..bytes.len()).filter(|at| !skip.contains(at)) {
+            for bit in 0..8 {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1 << bit;
+                assert!(survive(&bad, &model), "bit {bit} of byte {at} of {}", bytes.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_byte_set_to_zeros_or_ones_is_noticed_and_denies_no_key() {
+    let (bytes, model) = sound_files().remove(0);
+    for at in 0..bytes.len() {
+        for byte in [0, 0xff] {
+            let mut bad = bytes.clone();
+            bad[at] = byte;
+            assert!(bad == bytes || survive(&bad, &model), "byte {at} as {byte:#x}");
+        }
+    }
+}
+
+#[test]
+fn every_cut_and_every_extension_is_refused_at_open() {
+    for (bytes, _) in sound_files() {
+        for len in 0..bytes.len() {
+            assert!(open(&bytes[..len], TableReadOptions::default()).unwrap_err().is_damage(), "{len}");
+        }
+        for tail in
+            [vec![0], vec![0; 4096], vec![0xff; 7], bytes.clone(), bytes[bytes.len() - FOOTER_LEN_BYTES..].to_vec()]
+        {
+            let longer = [bytes.as_slice(), &tail].concat();
+            assert!(open(&longer, TableReadOptions::default()).unwrap_err().is_damage());
+        }
+        // Its own tail, from any place on, is no file either.
+        for start in 1..bytes.len() {
+            assert!(open(&bytes[start..], TableReadOptions::default()).unwrap_err().is_damage());
+        }
+    }
+    assert!(open(&[0; 8192], TableReadOptions::default()).is_err());
+}
+
+#[test]
+fn swapped_data_blocks_are_noticed() {
+    // With one entry of 27 bytes each, a block takes 40.
+    let model: Model = (0..60u32).map(|i| (format!("k{i:03}").into_bytes(), Some(vec![b'v'; 20]))).collect();
+    let bytes = bytes_of(TableOptions { block_size_bytes: 1, ..options(Compression::None, "") }, &model);
+    let mut bad = bytes.clone();
+    bad[..80].rotate_left(40);
+    assert_eq!((&bad[3..7], &bad[43..47]), (b"k001".as_slice(), b"k000".as_slice()));
+    let table = open(&bad, TableReadOptions::default()).unwrap();
+    let error = table.get(b"k000").unwrap_err();
+    assert!(matches!(error.root(), Error::ChecksumMismatch { field: Field::DataBlock, offset: 0, .. }), "{error}");
+    assert_eq!(table.verify().unwrap().damage.len(), 2, "both blocks, and nothing else");
+}
+
+#[test]
+fn a_block_of_another_table_is_noticed() {
+    let (ours, theirs) = (model(40, "value"), model(40, "VALUE"));
+    let own = options(Compression::None, "bloom:10");
+    let other = TableOptions { table_id: *b"another table...", ..own.clone() };
+    let (mut bytes, foreign) = (bytes_of(own, &ours), bytes_of(other, &theirs));
+    assert_eq!(bytes.len(), foreign.len());
+    bytes[..400].copy_from_slice(&foreign[..400]);
+    assert!(survive(&bytes, &ours));
+    assert!(open(&bytes, TableReadOptions::default()).unwrap().get(b"key0000").unwrap_err().is_damage());
+}
+
+/// Offset and length of the filter block.
+fn filter_place(bytes: &[u8]) -> (usize, usize) {
+    let footer = &bytes[bytes.len() - FOOTER_LEN_BYTES..];
+    let number = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;
+    (number(24), number(32))
+}
+
+/// The filter of `from` in the place of the filter of `to`; both are as long.
+fn with_filter_of(to: &[u8], from: &[u8]) -> Vec<u8> {
+    let (offset, filter_len) = filter_place(to);
+    let mut mixed = to.to_vec();
+    mixed[offset..offset + filter_len].copy_from_slice(&from[offset..offset + filter_len]);
+    assert_ne!(mixed, to);
+    mixed
+}
+
+#[test]
+fn a_filter_of_another_table_or_an_older_file_is_noticed() {
+    let ours = model(40, "value");
+    let theirs: Model = (0..40).map(|i| (format!("abc{i:04}").into_bytes(), None)).collect();
+    let own = options(Compression::None, "bloom:10");
+    let bytes = bytes_of(own.clone(), &ours);
+    let other_table = bytes_of(TableOptions { table_id: *b"another table...", ..own.clone() }, &theirs);
+    let older = bytes_of(own, &theirs);
+    for foreign in [other_table, older] {
+        let mixed = with_filter_of(&bytes, &foreign);
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let lenient = TableReadOptions { verify, ..TableReadOptions::default() };
+            let table = open(&mixed, lenient.clone()).unwrap();
+            assert!(matches!(table.filter(), TableFilter::Degraded(error) if error.is_damage()));
+            assert!(!read_all(&table, &ours), "every key is found without the filter");
+            assert!(!table.verify().unwrap().is_sound());
+            let error = open(&mixed, TableReadOptions { strict: true, ..lenient }).unwrap_err();
+            assert!(is_named_damage(&error));
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_mapped_filter_on_disk_loses_no_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(PATH);
+    let model = model(2_000, "value");
+    let spec: FilterSpec = "blocked-bloom:10".parse().unwrap();
+    let options = TableOptions { filter: Some(spec), ..TableOptions::default() };
+    let bytes = bytes_of(options, &model);
+    let (filter_at, filter_len) = filter_place(&bytes);
+    for at in (0..filter_len).step_by(97) {
+        let mut bad = bytes.clone();
+        bad[filter_at + at] ^= 0x10;
+        let _ = std::fs::remove_file(&path);
+        std::fs::write(&path, &bad).unwrap();
+        for filter_memory in [FilterMemory::Mapped, FilterMemory::Heap] {
+            for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+                let options = TableReadOptions { verify, filter_memory, ..TableReadOptions::default() };
+                let table = Table::open(&Disk, &path, options).unwrap();
+                let degraded = matches!(table.filter(), TableFilter::Degraded(_));
+                if let TableFilter::Degraded(error) = table.filter() {
+                    let found = match error.root() {
+                        Error::Corrupt { offset, .. } | Error::ChecksumMismatch { offset, .. } => *offset as usize,
+                        Error::Filter(
+                            filterblock::Error::Corrupt { offset, .. }
+                            | filterblock::Error::ChecksumMismatch { offset, .. },
+                        ) => *offset as usize,
+                        error if error.is_unsupported() => filter_at,
+                        other => panic!("{other}"),
+                    };
+                    assert!((filter_at..filter_at + filter_len).contains(&found), "{error}");
+                }
+                assert!(degraded || verify == Verify::OnFirstTouch);
+                for key in model.keys() {
+                    assert!(right(&model, key, &table.get(key).unwrap()));
+                }
+                let check = table.verify().unwrap();
+                assert_eq!((check.damage.len(), check.entries), (1, 2_000));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_index_is_an_error_with_file_field_and_offset() {
+    let (bytes, _) = sound_files().remove(2);
+    let footer = &bytes[bytes.len() - FOOTER_LEN_BYTES..];
+    let index_at = u64::from_le_bytes(footer[40..48].try_into().unwrap());
+    let mut bad = bytes.clone();
+    bad[index_at as usize + 5] ^= 1;
+    let table = open(&bad, TableReadOptions::default()).unwrap();
+    for _ in 0..2 {
+        let error = table.get(b"key0003").unwrap_err();
+        let expected_start = format!("{PATH}: damaged: checksum of index block at offset {index_at}");
+        assert!(error.to_string().starts_with(&expected_start), "{error}");
+    }
+}

@@ -1,0 +1,13 @@
+//! SST files: against a map, damaged, on failing storage, and docs/LSM_FORMAT.md.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+#[path = "../../../../tests/allocation/of_thread.rs"]
+mod allocation;
+#[path = "../common/mod.rs"]
+mod common;
+mod damage;
+mod document;
+#[cfg(feature = "testing")]
+mod faults;
+mod open_memory;
+mod tables;

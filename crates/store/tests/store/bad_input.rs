@@ -1,0 +1,303 @@
+//! Directories, arguments and disks that are not as they should be: an error that says what is wrong and where.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use crate::common::{self, DIR, assert_names, change, files, image, key, quiet, replace, scan_all};
+use filterblock_store::lsm::{Durability, MAX_KEY_LEN_BYTES, WriteBatch};
+use filterblock_store::storage::{Disk, Memory, Storage};
+use filterblock_store::{Db, Error, Field, Options};
+
+fn open_error(storage: &Memory) -> Error {
+    let error = Db::open(DIR, quiet(storage)).unwrap_err();
+    println!("{error}");
+    error
+}
+
+fn io_kind(error: &Error) -> Option<ErrorKind> {
+    if let Error::Io(error) = error.root() { Some(error.kind()) } else { None }
+}
+
+#[test]
+fn a_directory_with_foreign_files_becomes_no_store() {
+    let storage = Memory::new();
+    let dir = Path::new(DIR);
+    storage.create_dir_all(dir).unwrap();
+    replace(&storage, &dir.join("holiday.jpg"), b"picture");
+    let error = open_error(&storage);
+    assert!(matches!(error.root(), Error::NotAStore), "{error:?}");
+    assert_names(&error, dir);
+    assert_eq!(storage.list(dir).unwrap(), ["holiday.jpg"]);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_directory_or_of_a_parent_is_named() {
+    let temporary = tempfile::tempdir().unwrap();
+    let file = temporary.path().join("file");
+    std::fs::write(&file, b"precious").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        let error = Db::open(&path, Options::default()).unwrap_err();
+        println!("{error}");
+        assert!(io_kind(&error).is_some(), "{error:?}");
+        assert!(error.to_string().contains(file.to_str().unwrap()), "{error}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
+fn a_store_that_is_not_to_be_created_is_missing() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (empty, missing) = (temporary.path().join("empty"), temporary.path().join("missing"));
+    std::fs::create_dir(&empty).unwrap();
+    for dir in [&empty, &missing] {
+        let error = Db::open(dir, Options { create_if_missing: false, ..Options::default() }).unwrap_err();
+        println!("{error}");
+        assert_eq!(io_kind(&error), Some(ErrorKind::NotFound));
+        assert_names(&error, dir);
+    }
+    assert!(!missing.exists() && std::fs::read_dir(&empty).unwrap().next().is_none());
+    Db::open(&missing, Options::default()).unwrap().close().unwrap();
+    Db::open(&missing, Options { create_if_missing: false, ..Options::default() }).unwrap();
+}
+
+#[test]
+fn a_store_is_open_once_in_this_process_and_in_any_other() {
+    const LOCKED: &str = "FILTERBLOCK_TEST_LOCKED";
+    if let Some(dir) = std::env::var_os(LOCKED) {
+        let error = Db::open(&dir, Options::default()).unwrap_err();
+        assert!(matches!(error.root(), Error::Locked), "{error:?}");
+        assert_names(&error, &Path::new(&dir).join("LOCK"));
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let db = Db::open(temporary.path(), Options::default()).unwrap();
+    db.put(b"key", b"value").unwrap();
+    let error = Db::open(temporary.path(), Options::default()).unwrap_err();
+    println!("{error}");
+    assert!(matches!(error.root(), Error::Locked), "{error:?}");
+    assert_names(&error, &temporary.path().join("LOCK"));
+    let other = || {
+        let name = concat!(module_path!(), "::a_store_is_open_once_in_this_process_and_in_any_other");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", common::test_path(name)]).env(LOCKED, temporary.path()).output().unwrap()
+    };
+    let output = other();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    // Who was kept out has changed nothing.
+    assert_eq!(db.get(b"key").unwrap().unwrap(), b"value");
+    drop(db);
+    assert!(!other().status.success(), "still locked after it was closed");
+    assert_eq!(Db::open(temporary.path(), Options::default()).unwrap().get(b"key").unwrap().unwrap(), b"value");
+}
+
+#[test]
+fn a_newer_version_of_any_file_is_told_from_damage() {
+    let make = |storage: &Memory| {
+        let db = Db::open(DIR, Options { durability: Durability::Sync, ..quiet(storage) }).unwrap();
+        db.put(b"a", b"in a table").unwrap();
+        db.flush().unwrap();
+        db.put(b"b", b"in the log").unwrap();
+        image(storage)
+    };
+    let store = make(&Memory::new());
+    let newer_log = |bytes: &mut Vec<u8>| {
+        bytes[8..12].copy_from_slice(&2u32.to_le_bytes());
+        let sum = crc32fast::hash(&bytes[..44]);
+        bytes[44..48].copy_from_slice(&sum.to_le_bytes());
+    };
+    let newer_table = |bytes: &mut Vec<u8>| {
+        let version = bytes.len() - 112 + 96;
+        bytes[version..version + 4].copy_from_slice(&2u32.to_le_bytes());
+    };
+    type Edit<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let cases: [(&str, Edit<'_>); 3] = [(".log", &newer_log), ("MANIFEST-", &newer_log), (".sst", &newer_table)];
+    for (kind, edit) in cases {
+        let storage = image(&store);
+        let path = files(&storage, Path::new(DIR), kind).pop().unwrap();
+        change(&storage, &path, edit);
+        let before = storage.read(&path).unwrap();
+        let error = open_error(&storage);
+        assert!(matches!(error.root(), Error::Unsupported { field: Field::Version, found: 2 }), "{error:?}");
+        assert_names(&error, &path);
+        assert!(error.to_string().contains("newer"), "{error}");
+        assert_eq!(storage.read(&path).unwrap(), before, "left for the newer version to read");
+    }
+    assert_eq!(scan_all(&Db::open(DIR, quiet(&store)).unwrap()).len(), 2);
+}
+
+#[test]
+fn keys_and_values_at_and_over_their_limits() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    let longest = vec![b'k'; MAX_KEY_LEN_BYTES];
+    let large = vec![7; 1 << 20];
+    let entries: [(&[u8], &[u8]); 4] =
+        [(b"", b"of the empty key"), (b"empty", b""), (b"large", &large), (&longest, &large)];
+    for (key, value) in entries {
+        db.put(key, value).unwrap();
+    }
+    let too_long = vec![b'k'; MAX_KEY_LEN_BYTES + 1];
+    for error in [db.put(&too_long, b"").unwrap_err(), db.delete(&too_long).unwrap_err()] {
+        println!("{error}");
+        assert!(matches!(error, Error::KeyTooLong { len_bytes: 65_537, max_bytes: 65_536 }), "{error:?}");
+        assert!(error.to_string().contains("65537") && error.to_string().contains("65536"), "{error}");
+    }
+    // Asking for one is no error: it is not there.
+    assert_eq!(db.get(&too_long).unwrap(), None);
+    for _ in 0..2 {
+        for (key, value) in entries {
+            assert_eq!(db.get(key).unwrap().as_deref(), Some(value));
+        }
+        assert_eq!(scan_all(&db).len(), entries.len());
+        db.compact_range(..).unwrap();
+    }
+    db.close().unwrap();
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    for (key, value) in entries {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(value));
+        db.delete(key).unwrap();
+        assert_eq!(db.get(key).unwrap(), None);
+    }
+    db.compact_range(..).unwrap();
+    assert_eq!((scan_all(&db).len(), db.stats().total.tables), (0, 0));
+}
+
+#[test]
+fn a_batch_larger_than_the_write_buffer_survives_a_crash_whole() {
+    let storage = Memory::new();
+    let options = || Options { write_buffer_bytes: 1_000, durability: Durability::Sync, ..quiet(&storage) };
+    let db = Db::open(DIR, options()).unwrap();
+    let mut batch = WriteBatch::new();
+    (0..5_000).for_each(|i| batch.put(&key(i), &[1; 50]).unwrap());
+    db.write(batch).unwrap();
+    let crashed = image(&storage);
+    assert_eq!(scan_all(&db).len(), 5_000);
+    db.put(b"next", b"").unwrap();
+    db.flush().unwrap();
+    assert_eq!(scan_all(&db).len(), 5_001);
+    let db = Db::open(DIR, Options { storage: Arc::new(crashed), ..options() }).unwrap();
+    assert_eq!(scan_all(&db).len(), 5_000);
+    // An empty one changes nothing.
+    db.write(WriteBatch::new()).unwrap();
+}
+
+#[test]
+fn ranges_that_hold_nothing_are_empty() {
+    let storage = Memory::new();
+    common::make_store(&storage, 2, 20);
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    use std::ops::Bound::{Excluded, Included};
+    let (low, high) = (key(3), key(9));
+    let ranges = [
+        (Included(&high[..]), Included(&low[..])),
+        (Excluded(&low[..]), Excluded(&low[..])),
+        (Included(b"x".as_slice()), Excluded(b"z".as_slice())),
+        (Included(&low[..]), Excluded(&low[..])),
+    ];
+    for range in ranges {
+        assert_eq!((db.scan(range).count(), db.scan(range).rev().count()), (0, 0), "{range:?}");
+        db.compact_range(range).unwrap();
+    }
+    assert_eq!(db.multi_get::<&[u8]>(&[]).unwrap(), Vec::<Option<Vec<u8>>>::new());
+    assert_eq!(scan_all(&db).len(), 40);
+}
+
+#[test]
+fn a_name_that_is_taken_is_told_and_costs_nothing() {
+    // For an unwritable directory, which does not stop the superuser: the table that is to be written cannot be.
+    let temporary = tempfile::tempdir().unwrap();
+    let options = || Options { durability: Durability::Sync, ..Options::default() };
+    let db = Db::open(temporary.path(), options()).unwrap();
+    db.put(b"before", b"1").unwrap();
+    let in_the_way: Vec<_> = (0..20).map(|i| temporary.path().join(format!("{i:06}.sst.tmp"))).collect();
+    in_the_way.iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    let error = db.flush().unwrap_err();
+    println!("{error}");
+    assert!(error.to_string().contains(".sst.tmp"), "{error}");
+    assert!(matches!(error.root(), Error::BackgroundFails { .. }), "{error:?}");
+    // The log takes what the table cannot.
+    db.put(b"then", b"2").unwrap();
+    assert_eq!(db.get(b"before").unwrap().unwrap(), b"1");
+    in_the_way.iter().for_each(|path| std::fs::remove_dir(path).unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = Db::open(temporary.path(), options()).unwrap();
+    let pairs = [(b"before".to_vec(), b"1".to_vec()), (b"then".to_vec(), b"2".to_vec())];
+    assert_eq!(scan_all(&db), pairs);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_fails_writes_and_keeps_acknowledged_ones() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mount = |what: &[&str]| Command::new(what[0]).args(&what[1..]).arg(temporary.path()).status();
+    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs"]);
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: no small file system can be mounted here");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| fill_the_disk(temporary.path()));
+    assert!(mount(&["umount", "-l"]).unwrap().success());
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+#[cfg(target_os = "linux")]
+fn fill_the_disk(disk: &Path) {
+    let dir = disk.join("store");
+    let ballast = disk.join("ballast");
+    // Once the log meets the end of the disk first, once a flush or a compaction, and once the reserve.
+    for (write_buffer_bytes, durability, reserve_bytes) in [
+        (16 << 20, Durability::Sync, Some(0)),
+        (60_000, Durability::Sync, Some(0)),
+        (30_000, Durability::Buffered, Some(0)),
+        (60_000, Durability::Sync, None),
+    ] {
+        let options = || Options {
+            write_buffer_bytes,
+            durability,
+            reserve_bytes,
+            l0_compaction_trigger: 2,
+            ..Options::default()
+        };
+        std::fs::write(&ballast, vec![0; 600 << 10]).unwrap();
+        let db = Db::open(&dir, options()).unwrap();
+        let value = |i: u64| [key(i), vec![b'v'; 500]].concat();
+        let mut acknowledged = 0;
+        let error = loop {
+            match db.put(&key(acknowledged), &value(acknowledged)) {
+                Ok(()) => acknowledged += 1,
+                Err(error) => break error,
+            }
+        };
+        println!("{write_buffer_bytes}, {durability:?}: {acknowledged} writes, then {error}");
+        let message = error.to_string();
+        assert!(message.contains(dir.to_str().unwrap()) && message.contains("space"), "{message}");
+        assert!(acknowledged > 50, "{acknowledged}");
+        for i in 0..acknowledged {
+            assert_eq!(db.get(&key(i)).unwrap(), Some(value(i)), "readable after the failure");
+        }
+        assert!(db.put(b"x", &vec![b'y'; 4096]).is_err());
+        // What was acknowledged may be in the log alone, which is as good.
+        drop(db.close());
+        // Whether it opens on the full disk or says that there is no space: nothing is lost by trying.
+        for _ in 0..2 {
+            drop(Db::open(&dir, options()).map(drop));
+        }
+        std::fs::remove_file(&ballast).unwrap();
+        let db = Db::open(&dir, options()).unwrap();
+        let found = scan_all(&db);
+        if durability == Durability::Sync {
+            assert!(found.len() as u64 >= acknowledged, "{} of {acknowledged}", found.len());
+        }
+        assert!(found.iter().zip(0..).all(|((k, v), i)| *k == key(i) && *v == value(i)), "a prefix of the writes");
+        assert!(db.verify().unwrap().is_sound());
+        // A compaction that begins now has a temporary file of its own.
+        db.wait_idle().unwrap();
+        let names = Disk.list(&dir).unwrap();
+        assert!(!names.iter().any(|name| name.ends_with(".tmp")), "{names:?}");
+        db.close().unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

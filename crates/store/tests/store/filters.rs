@@ -1,0 +1,278 @@
+//! Filters save reads and change no answer: consulted, ignored, absent or damaged.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::common::{self, DIR, Random, change, files, image, key, quiet};
+use filterblock::{FilterPolicy, FilterSpec, Verify};
+use filterblock_store::lsm::{FilterUse, WriteBatch};
+use filterblock_store::sstable::FilterMemory;
+use filterblock_store::storage::{Disk, IoMode, Memory, Storage};
+use filterblock_store::{Db, Options};
+
+/// Where the filter block of a sorted file lies, by its footer.
+fn filter_place(table: &[u8]) -> std::ops::Range<usize> {
+    let footer = &table[table.len() - 112..];
+    let at = |from: usize| u64::from_le_bytes(footer[from..from + 8].try_into().unwrap()) as usize;
+    at(24)..at(24) + at(32)
+}
+
+/// Flips one bit in the filter of each table, at a place that `choose` takes from the range of the filter.
+fn damage_filters(storage: &Memory, mut choose: impl FnMut(std::ops::Range<usize>) -> usize) -> Vec<PathBuf> {
+    let tables = files(storage, Path::new(DIR), ".sst");
+    for path in &tables {
+        change(storage, path, |bytes| {
+            let place = filter_place(bytes);
+            assert!(!place.is_empty());
+            bytes[choose(place)] ^= 0x10;
+        });
+    }
+    tables
+}
+
+fn tiered(storage: &Memory) -> Options {
+    Options {
+        auto_compaction: true,
+        write_buffer_bytes: 8_000,
+        table_size_bytes: 6_000,
+        level_base_bytes: 20_000,
+        l0_compaction_trigger: 3,
+        block_size_bytes: 512,
+        ..quiet(storage)
+    }
+}
+
+fn random_step(db: &Db, random: &mut Random) {
+    let key = |random: &mut Random| key(random.below(2_000));
+    match random.below(100) {
+        0 => db.flush().unwrap(),
+        1 if random.below(4) == 0 => db.compact_range(..).unwrap(),
+        1..40 => db.delete(&key(random)).unwrap(),
+        40..50 => {
+            let mut batch = WriteBatch::new();
+            for _ in 0..random.below(10) {
+                batch.put(&key(random), &random.next().to_le_bytes()).unwrap();
+            }
+            db.write(batch).unwrap();
+        }
+        _ => db.put(&key(random), &random.next().to_le_bytes()).unwrap(),
+    }
+}
+
+type Answers = (Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, Vec<u8>)>);
+
+/// Every answer about every key there might be, and about some others.
+fn all_answers(db: &Db) -> Answers {
+    let keys: Vec<Vec<u8>> = (0..2_500).map(key).chain((0..500).map(|i| format!("key{i:05}x").into_bytes())).collect();
+    let one_by_one: Vec<_> = keys.iter().map(|key| db.get(key).unwrap()).collect();
+    assert_eq!(db.multi_get(&keys).unwrap(), one_by_one);
+    let entries: Vec<_> = db.scan(..).map(Result::unwrap).collect();
+    let mut backwards: Vec<_> = db.scan(..).rev().map(Result::unwrap).collect();
+    backwards.reverse();
+    assert_eq!(backwards, entries);
+    assert_eq!(one_by_one.iter().flatten().count(), entries.len());
+    (one_by_one, entries)
+}
+
+#[test]
+fn used_ignored_absent_and_damaged_filters_give_equal_answers() {
+    for (seed, spec) in [(1, "bloom:10"), (2, "blocked-bloom:10"), (3, "bloom:1"), (4, "blocked-bloom:fpr=0.2")] {
+        let spec: FilterSpec = spec.parse().unwrap();
+        let with = Some(Arc::new(spec) as _);
+        type Variant = (Option<Arc<dyn FilterPolicy>>, bool, fn(Options) -> Options);
+        let variants: [Variant; 6] = [
+            (with.clone(), false, |options| options),
+            (with.clone(), false, |options| Options { filter_use: FilterUse::Ignore, ..options }),
+            (None, false, |options| options),
+            (with.clone(), true, |options| options),
+            (with.clone(), true, |options| Options { verify: Verify::OnFirstTouch, ..options }),
+            (with.clone(), true, |options| Options { filter_use: FilterUse::Ignore, ..options }),
+        ];
+        let mut answers = Vec::new();
+        for (filter, damaged, change) in variants {
+            let storage = Memory::new();
+            let options = || change(Options { filter: filter.clone(), ..tiered(&storage) });
+            let mut random = Random(seed);
+            for _ in 0..3 {
+                let db = Db::open(DIR, options()).unwrap();
+                (0..1_500).for_each(|_| random_step(&db, &mut random));
+                db.wait_idle().unwrap();
+                db.close().unwrap();
+                if damaged {
+                    let mut places = Random(seed);
+                    damage_filters(&storage, |place| place.start + places.below(place.len() as u64) as usize);
+                }
+            }
+            let db = Db::open(DIR, options()).unwrap();
+            answers.push(all_answers(&db));
+            let verified = db.verify().unwrap();
+            assert_eq!((verified.is_sound(), verified.filter_false_negatives), (!damaged, 0), "{verified:?}");
+        }
+        assert!(answers.iter().all(|other| *other == answers[0]), "{spec}");
+        assert!(answers[0].1.len() > 300);
+    }
+}
+
+/// Four tables that all span the same range, each with every fourth key; `key(4 * keys)` and beyond are absent, and so is
+/// whatever ends in `x`.
+fn four_tables(keys_per_table: u64) -> Memory {
+    let storage = Memory::new();
+    common::make_store(&storage, 4, keys_per_table);
+    storage
+}
+
+fn absent(i: u64) -> Vec<u8> {
+    [key(i).as_slice(), b"x"].concat()
+}
+
+#[test]
+fn filters_are_asked_and_spare_the_reads() {
+    let storage = four_tables(1_000);
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    // From where all four tables have begun.
+    assert!((3..3_903).all(|i| db.get(&absent(i)).unwrap().is_none()));
+    let stats = db.stats();
+    let total = &stats.total;
+    assert_eq!((stats.gets, total.probes, total.true_positives), (3_900, 4 * 3_900, 0), "{total:?}");
+    assert_eq!(total.true_negatives + total.false_positives, total.probes);
+    assert!(total.true_negatives > 4 * 3_900 * 97 / 100, "{total:?}");
+    assert_eq!(total.block_reads, total.false_positives);
+    assert!(total.block_reads < 3_900 / 10, "{total:?}");
+    assert_eq!((total.degraded, total.unfiltered, total.degraded_tables), (0, 0, 0));
+
+    db.reset_stats();
+    let keys: Vec<_> = (3..3_903).map(absent).collect();
+    assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_none));
+    assert_eq!(db.stats().total.probes, 4 * 3_900);
+    assert!(db.stats().total.block_reads < 3_900 / 10);
+
+    let ignoring = Options { filter_use: FilterUse::Ignore, ..quiet(&image(&storage)) };
+    let db = Db::open(DIR, ignoring).unwrap();
+    assert!((3..103).all(|i| db.get(&absent(i)).unwrap().is_none()));
+    let total = db.stats().total;
+    assert_eq!((total.probes, total.unfiltered, total.block_reads), (0, 400, 400), "{total:?}");
+}
+
+#[test]
+fn a_flipped_bit_loses_no_key_and_is_reported_once() {
+    let sound = four_tables(150);
+    let len = filter_place(&sound.read(&files(&sound, Path::new(DIR), ".sst")[0]).unwrap()).len();
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        for at in (0..len).step_by(3).chain(len - 64..len) {
+            let storage = image(&sound);
+            let tables = damage_filters(&storage, |place| place.start + at);
+            let db = Db::open(DIR, Options { verify, ..quiet(&storage) }).unwrap();
+            for round in 0..2 {
+                assert!((0..600).all(|i| db.get(&key(i)).unwrap() == Some(key(i))), "{verify:?}, byte {at}");
+                assert!((0..590).all(|i| db.get(&absent(i)).unwrap().is_none()), "{verify:?}, byte {at}");
+                let stats = db.stats();
+                assert_eq!(stats.reports.len(), 4, "round {round}: {:?}", stats.reports);
+                for table in &tables {
+                    let name = table.to_str().unwrap();
+                    let about = stats.reports.iter().filter(|report| report.starts_with(name)).count();
+                    assert_eq!(about, 1, "{name}: {:?}", stats.reports);
+                }
+                assert_eq!(stats.total.degraded_tables, 4);
+                if verify == Verify::AtOpen {
+                    assert!(stats.total.degraded > 590, "{:?}", stats.total);
+                }
+            }
+            assert!(!db.verify().unwrap().is_sound());
+            // What is merged from tables with damaged filters has sound ones.
+            db.compact_range(..).unwrap();
+            assert!(db.verify().unwrap().is_sound());
+            assert_eq!(db.stats().total.degraded_tables, 0);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_page_costs_only_the_reads_it_would_have_spared() {
+    let sound = four_tables(20_000);
+    let storage = image(&sound);
+    let tables = files(&storage, Path::new(DIR), ".sst");
+    change(&storage, &tables[0], |bytes| {
+        let place = filter_place(bytes);
+        assert!(place.len() > 5 * 4096);
+        bytes[place.start + 2 * 4096 + 77] ^= 1;
+    });
+    let db = Db::open(DIR, Options { verify: Verify::OnFirstTouch, ..quiet(&storage) }).unwrap();
+    assert_eq!(db.stats().reports, Vec::<String>::new());
+    assert!((0..80_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
+    db.reset_stats();
+    assert!((0..70_000).all(|i| db.get(&absent(i)).unwrap().is_none()));
+    let stats = db.stats();
+    assert_eq!((stats.reports.len(), stats.total.degraded_tables), (1, 1), "{:?}", stats.reports);
+    assert!(stats.reports[0].starts_with(tables[0].to_str().unwrap()), "{:?}", stats.reports);
+    assert!(stats.reports[0].contains("checksum of page at offset"), "{:?}", stats.reports);
+    // What a damaged page lets through is no false positive of a filter.
+    let expected = stats.total.expected_false_positives;
+    assert!((stats.total.false_positives as f64) < expected * 1.5 && stats.total.degraded > 2_000, "{:?}", stats.total);
+    // A sixth of one filter of four answers "maybe".
+    assert!((6_000..25_000).contains(&stats.total.block_reads), "{:?}", stats.total);
+}
+
+#[test]
+fn strict_filters_make_damage_an_error_that_names_the_file() {
+    let sound = four_tables(20_000);
+    let storage = image(&sound);
+    let tables = damage_filters(&storage, |place| place.start + 4096);
+    let strict = |verify| Options { verify, strict_filters: true, ..quiet(&storage) };
+    let error = Db::open(DIR, strict(Verify::AtOpen)).unwrap_err();
+    assert!(error.is_damage(), "{error}");
+    assert!(tables.iter().any(|table| error.to_string().starts_with(&format!("{}: ", table.display()))), "{error}");
+
+    let db = Db::open(DIR, strict(Verify::OnFirstTouch)).unwrap();
+    let results: Vec<_> = (0..2_000).map(|i| db.get(&key(i))).collect();
+    let errors: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    assert!(!errors.is_empty(), "a damaged page was met and not told of");
+    for error in errors {
+        assert!(error.is_damage(), "{error}");
+        assert!(tables.iter().any(|table| error.to_string().starts_with(&format!("{}: ", table.display()))), "{error}");
+    }
+    // Whatever is answered is right.
+    assert!(results.iter().zip(0..).all(|(result, i)| result.as_ref().map_or(true, |value| *value == Some(key(i)))));
+    // Filters that are not asked are no matter.
+    let ignoring = Options { filter_use: FilterUse::Ignore, ..strict(Verify::OnFirstTouch) };
+    drop(db);
+    let db = Db::open(DIR, ignoring).unwrap();
+    assert!((0..2_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
+    drop(db);
+    // Without the damage, strict is no different.
+    let db = Db::open(DIR, Options { strict_filters: true, ..quiet(&sound) }).unwrap();
+    assert!((0..2_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
+}
+
+#[test]
+fn filters_on_disk_behave_alike_however_they_are_read() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path();
+    let options = || Options { auto_compaction: false, ..Options::default() };
+    let db = Db::open(dir, options()).unwrap();
+    (0..20_000).for_each(|i| db.put(&key(i), &key(i)).unwrap());
+    db.close().unwrap();
+    let table = files(&Disk, dir, ".sst").remove(0);
+    change(&Disk, &table, |bytes| {
+        let place = filter_place(bytes);
+        bytes[place.start + 3 * 4096] ^= 8;
+    });
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        for filter_memory in [FilterMemory::Mapped, FilterMemory::Heap] {
+            for io in [IoMode::Buffered, IoMode::Direct] {
+                let db = Db::open(dir, Options { verify, filter_memory, io, ..options() }).unwrap();
+                assert!((0..20_000).step_by(3).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
+                assert!((0..19_999).step_by(30).all(|i| db.get(&absent(i)).unwrap().is_none()));
+                let stats = db.stats();
+                assert_eq!((stats.reports.len(), stats.total.degraded_tables), (1, 1), "{:?}", stats.reports);
+                let spared = stats.total.true_negatives > 0;
+                assert_eq!(spared, verify == Verify::OnFirstTouch, "{:?}", stats.total);
+                drop(db);
+                let strict = Options { verify, filter_memory, io, strict_filters: true, ..options() };
+                // A page is looked at before a zero in it counts, so it is for absent keys that it must be met.
+                let ask = |db: Db| (0..20_000).try_for_each(|i| db.get(&absent(i)).map(drop));
+                let result = Db::open(dir, strict).and_then(ask);
+                common::assert_names(&result.unwrap_err(), &table);
+            }
+        }
+    }
+}

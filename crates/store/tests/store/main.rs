@@ -1,0 +1,23 @@
+//! The store as its users see it: against a model, with filters and secrets, read and written at once.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod bad_input;
+mod bugs_of_others;
+mod chosen_keys;
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(unix)]
+mod directory;
+mod examples;
+mod filter_policies;
+mod filters;
+mod golden;
+mod model;
+#[cfg(unix)]
+mod odd_files;
+mod readers;
+mod secrets;
+#[path = "../steps/mod.rs"]
+mod steps;
+#[cfg(feature = "testing")]
+mod storages;

@@ -1,0 +1,202 @@
+//! The store against a sorted map, under random operations, reopened, flushed and compacted at random.
+
+use crate::common;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use filterblock::{FilterSpec, Verify};
+use filterblock_store::lsm::{Durability, FilterUse, Snapshot, WriteBatch};
+use filterblock_store::sstable::Compression;
+use filterblock_store::storage::Memory;
+use filterblock_store::{Db, Options};
+use proptest::prelude::*;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Batch(Vec<(Vec<u8>, Option<Vec<u8>>)>),
+    Flush,
+    Compact(Option<(Vec<u8>, Vec<u8>)>),
+    Reopen,
+    Abandon,
+    Snapshot,
+    Scan(Vec<u8>, Vec<u8>, usize, usize),
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => (0u8..40).prop_map(|i| vec![b'k', i]),
+        2 => (0u8..40).prop_map(|i| format!("a long common prefix {i}").into_bytes()),
+        1 => prop::collection::vec(any::<u8>(), 0..12),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let value = || prop::collection::vec(any::<u8>(), 0..60);
+    prop_oneof![
+        30 => (key(), value()).prop_map(|(key, value)| Op::Put(key, value)),
+        12 => key().prop_map(Op::Delete),
+        4 => prop::collection::vec((key(), prop::option::of(value())), 0..12).prop_map(Op::Batch),
+        3 => Just(Op::Flush),
+        2 => prop::option::of((key(), key())).prop_map(Op::Compact),
+        2 => Just(Op::Reopen),
+        1 => Just(Op::Abandon),
+        2 => Just(Op::Snapshot),
+        4 => (key(), key(), 0usize..8, 0usize..8).prop_map(|(a, b, n, m)| Op::Scan(a, b, n, m)),
+    ]
+}
+
+fn options(storage: &Memory, variant: u8) -> Options {
+    let spec: FilterSpec = if variant & 1 == 0 { "bloom:3" } else { "blocked-bloom:10" }.parse().unwrap();
+    Options {
+        storage: Arc::new(storage.clone()),
+        filter: if variant & 32 == 0 { Some(Arc::new(spec)) } else { None },
+        filter_use: if variant & 64 == 0 { FilterUse::Consult } else { FilterUse::Ignore },
+        hash_seed: Some(u64::from(variant)),
+        durability: if variant & 2 == 0 { Durability::Sync } else { Durability::Buffered },
+        verify: if variant & 4 == 0 { Verify::AtOpen } else { Verify::OnFirstTouch },
+        compression: if variant & 8 == 0 { Compression::None } else { Compression::Lz4 },
+        block_cache_bytes: if variant & 16 == 0 { 0 } else { 4096 },
+        block_size_bytes: 128,
+        write_buffer_bytes: 2_000,
+        table_size_bytes: 1_500,
+        level_base_bytes: 4_000,
+        l0_compaction_trigger: 2,
+        ..Options::default()
+    }
+}
+
+fn check_all(db: &Db, model: &Model) {
+    let entries: Vec<_> = db.scan(..).map(Result::unwrap).collect();
+    assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "forward scan");
+    let mut backward: Vec<_> = db.scan(..).rev().map(Result::unwrap).collect();
+    backward.reverse();
+    assert_eq!(backward, entries, "backward scan");
+}
+
+fn check_keys(db: &Db, model: &Model, keys: &[Vec<u8>]) {
+    for key in keys {
+        assert_eq!(db.get(key).unwrap().as_ref(), model.get(key), "{key:?}");
+    }
+    let values = db.multi_get(keys).unwrap();
+    assert!(values.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "multi_get");
+}
+
+fn run(ops: Vec<Op>, variant: u8) {
+    let storage = Memory::default();
+    let dir = Path::new("/store");
+    let open = || Db::open(dir, options(&storage, variant)).unwrap();
+    let mut db = open();
+    let mut model = Model::new();
+    let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    for op in ops {
+        match op {
+            Op::Put(key, value) => {
+                db.put(&key, &value).unwrap();
+                keys.push(key.clone());
+                model.insert(key, value);
+            }
+            Op::Delete(key) => {
+                db.delete(&key).unwrap();
+                model.remove(&key);
+                keys.push(key);
+            }
+            Op::Batch(writes) => {
+                let mut batch = WriteBatch::new();
+                for (key, value) in writes {
+                    match &value {
+                        Some(value) => batch.put(&key, value).unwrap(),
+                        None => batch.delete(&key).unwrap(),
+                    }
+                    keys.push(key.clone());
+                    match value {
+                        Some(value) => model.insert(key, value),
+                        None => model.remove(&key),
+                    };
+                }
+                db.write(batch).unwrap();
+            }
+            Op::Flush => db.flush().unwrap(),
+            Op::Compact(None) => db.compact_range(..).unwrap(),
+            Op::Compact(Some((a, b))) => {
+                db.compact_range(a.as_slice().min(b.as_slice())..=a.as_slice().max(b.as_slice())).unwrap();
+            }
+            Op::Reopen => {
+                db.close().unwrap();
+                db = open();
+            }
+            // Dropping without close does the same, and must leave the same.
+            Op::Abandon => {
+                drop(db);
+                db = open();
+            }
+            Op::Snapshot => snapshots.push((db.snapshot(), model.clone())),
+            Op::Scan(a, b, from_front, from_back) => {
+                let (a, b) = (a.clone().min(b.clone()), a.max(b));
+                let mut scan = db.scan(a.as_slice()..b.as_slice());
+                let mut wanted = model.range(a.clone()..b.clone());
+                for _ in 0..from_front {
+                    let next = scan.next().map(Result::unwrap);
+                    assert_eq!(next.as_ref().map(|(k, v)| (k, v)), wanted.next());
+                }
+                for _ in 0..from_back {
+                    let next = scan.next_back().map(Result::unwrap);
+                    assert_eq!(next.as_ref().map(|(k, v)| (k, v)), wanted.next_back());
+                }
+            }
+        }
+        check_keys(&db, &model, keys.get(keys.len().saturating_sub(3)..).unwrap());
+    }
+    check_all(&db, &model);
+    check_keys(&db, &model, &keys);
+    for (snapshot, model) in &snapshots {
+        let entries: Vec<_> = snapshot.scan(..).map(Result::unwrap).collect();
+        assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "snapshot");
+        for key in &keys {
+            assert_eq!(snapshot.get(key).unwrap().as_ref(), model.get(key), "snapshot, {key:?}");
+        }
+    }
+    let report = db.verify().unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(db.stats().reports, Vec::<String>::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_operations_give_what_a_sorted_map_gives(
+        ops in prop::collection::vec(op(), 1..250),
+        variant in any::<u8>(),
+    ) {
+        run(ops, variant);
+    }
+}
+
+#[test]
+fn a_full_compaction_leaves_no_tombstone_on_any_level() {
+    let storage = filterblock_store::storage::Memory::new();
+    let options = || filterblock_store::Options { table_size_bytes: 2_000, ..common::quiet(&storage) };
+    let db = Db::open(common::DIR, options()).unwrap();
+    for i in 0..200 {
+        db.put(&common::key(i), &[b'v'; 50]).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    for i in (0..200).step_by(2) {
+        db.delete(&common::key(i)).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    assert_eq!((db.stats().total.keys, common::scan_all(&db).len()), (100, 100));
+    // Removals of a range, moved below nothing.
+    for i in 1_000..1_100 {
+        db.delete(&common::key(i)).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    assert_eq!((db.stats().total.keys, common::scan_all(&db).len()), (100, 100));
+    assert!(db.verify().unwrap().is_sound());
+}

@@ -1,0 +1,145 @@
+//! Files in a store's directory that are no files of a store: pipes, directories, files of people and of other programs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use filterblock_store::lsm::{Durability, RepairMode};
+use filterblock_store::{Db, Error, Options};
+
+/// However busy the machine: what takes longer waits for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn options() -> Options {
+    Options { durability: Durability::Sync, auto_compaction: false, ..Options::default() }
+}
+
+fn make_store(dir: &Path) {
+    let db = Db::open(dir, options()).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+}
+
+/// Gives what `act` gives, or panics instead of waiting for the other end of a pipe.
+fn without_waiting<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || drop(sender.send(act())));
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} waits for ever"))
+}
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    for (name, has_store) in
+        [("LOCK", false), ("LOCK", true), ("000001.sst", false), ("000099.log", true), ("CURRENT", false)]
+    {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = temporary.path().join("store");
+        fs::create_dir(&dir).unwrap();
+        if has_store {
+            make_store(&dir);
+            let _ = fs::remove_file(dir.join(name));
+        }
+        assert!(Command::new("mkfifo").arg(dir.join(name)).status().unwrap().success());
+        let what = format!("{name}, store: {has_store}");
+        let (first, second) = (dir.clone(), dir.clone());
+        let opened = without_waiting(&what, move || Db::open(first, options()).map(drop));
+        let repaired = without_waiting(&what, move || Db::repair(second, options(), RepairMode::DryRun).map(drop));
+        assert!(opened.is_err() && repaired.is_err(), "{what}: {opened:?}, {repaired:?}");
+        assert!(opened.unwrap_err().to_string().contains(name), "{what}");
+    }
+}
+
+#[test]
+fn a_text_as_current_tmp_is_kept_and_named() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("store");
+    make_store(&dir);
+    let path = dir.join("CURRENT.tmp");
+    fs::write(&path, "my own notes\n").unwrap();
+    let errors = [
+        Db::open(&dir, options()).map(drop).unwrap_err(),
+        Db::repair(&dir, options(), RepairMode::Write).map(drop).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error.root(), Error::ForeignFile { .. }), "{error}");
+        assert!(error.to_string().contains("CURRENT.tmp"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "my own notes\n");
+    // What a crash leaves of a new name is no obstacle.
+    fs::write(&path, "MANIFEST-0000").unwrap();
+    assert_eq!(Db::open(&dir, options()).unwrap().get(b"key").unwrap().unwrap(), b"value");
+}
+
+#[test]
+fn a_log_of_another_program_does_not_keep_a_store_shut() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("store");
+    make_store(&dir);
+    let diary = "dear diary, this is a text that is longer than the header of a log\n".repeat(9);
+    for (name, content) in [("000098.log", diary.as_str()), ("000099.log", "short")] {
+        fs::write(dir.join(name), content).unwrap();
+    }
+    let db = Db::open(&dir, options()).unwrap();
+    assert_eq!(db.get(b"key").unwrap().unwrap(), b"value");
+    assert!(db.stats().reports.iter().any(|report| report.contains("000098.log")), "{:?}", db.stats().reports);
+    assert!(db.verify().unwrap().is_sound());
+    db.close().unwrap();
+    assert_eq!(fs::read_to_string(dir.join("000098.log")).unwrap(), diary);
+    assert_eq!(fs::read_to_string(dir.join("000099.log")).unwrap(), "short");
+}
+
+#[test]
+fn files_in_the_way_of_new_ones_are_never_removed() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("store");
+    let db = Db::open(&dir, options()).unwrap();
+    db.put(b"key", b"value").unwrap();
+    let number = |i: u32| format!("{i:06}");
+    let names: Vec<String> = (20..40).flat_map(|i| [".log", ".sst", ".sst.tmp"].map(|end| number(i) + end)).collect();
+    names.iter().for_each(|name| fs::write(dir.join(name), "a text").unwrap());
+    // Numbers are given out one after the other; some attempts meet a file.
+    let failed = (0..60u32).filter(|i| db.put(&i.to_le_bytes(), b"1").is_err() || db.flush().is_err()).count();
+    assert!(failed > 0, "no new file met one that was there");
+    assert!(names.iter().all(|name| fs::read(dir.join(name)).is_ok_and(|content| content == b"a text")));
+    assert_eq!(db.get(b"key").unwrap().unwrap(), b"value");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_system_that_states_no_size_is_not_full() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mounted = Command::new("mount").args(["-t", "ramfs", "none"]).arg(temporary.path()).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: no ramfs can be mounted here");
+        return;
+    }
+    let dir = temporary.path().join("store");
+    let result = std::panic::catch_unwind(|| {
+        make_store(&dir);
+        assert_eq!(Db::open(&dir, options()).unwrap().get(b"key").unwrap().unwrap(), b"value");
+    });
+    assert!(Command::new("umount").arg("-l").arg(temporary.path()).status().unwrap().success());
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+#[test]
+fn an_empty_path_is_the_working_directory() {
+    const CHILD: &str = "FILTERBLOCK_TEST_EMPTY_PATH";
+    if std::env::var_os(CHILD).is_some() {
+        make_store(Path::new(""));
+        Db::repair("", options(), RepairMode::DryRun).unwrap();
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "odd_files::an_empty_path_is_the_working_directory", "--nocapture"])
+        .current_dir(temporary.path())
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+    assert!(temporary.path().join("CURRENT").exists());
+}

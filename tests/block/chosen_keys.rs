@@ -1,0 +1,220 @@
+//! An attack, played: keys are chosen offline by whoever knows a store's seed, and asked of filters with and without a
+//! secret. docs/DESIGN.md, "Threat model", says what each hash function is for.
+//!
+//! Two-sided at five standard deviations where a rate must stay what it is; all seeds are fixed, so a failure repeats.
+
+use crate::support::{SplitMix, spec};
+use filterblock::{
+    FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, LockedBlock, PartitionedBuilder, Secret,
+    Verify,
+};
+
+/// Known to all: it stands in every block.
+const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
+const SPECS: [&str; 6] =
+    ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "bumped-ribbon:7", "binary-fuse:8"];
+const HONEST_KEYS: u64 = 20_000;
+const FORGED_KEYS: usize = 20_000;
+const SECRETS: u64 = 10;
+
+fn honest_keys() -> impl Iterator<Item = Vec<u8>> {
+    (0..HONEST_KEYS).map(|i| format!("user{i:012}").into_bytes())
+}
+
+fn build(spec_text: &str, hasher: &KeyHasher, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBlock<Vec<u8>> {
+    let mut builder = FilterBuilder::new(spec(spec_text), hasher.clone());
+    keys.into_iter().for_each(|key| builder.add(&key));
+    LockedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap().unlock_with(hasher).unwrap()
+}
+
+/// Keys that look like the honest ones, were never added, and pass the attacker's own copy of the filter.
+fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
+    let candidates = (HONEST_KEYS..).map(|i| format!("user{i:012}").into_bytes());
+    candidates.filter(|key| copy.may_contain(KeyHash::of(key, SEED))).take(count).collect()
+}
+
+/// Hashers under secrets that the attacker does not have: both functions, [`SECRETS`] of each.
+fn keyed_hashers() -> [Vec<KeyHasher>; 2] {
+    let mut random = SplitMix(11);
+    let secrets: Vec<Secret> = (0..SECRETS)
+        .map(|_| Secret::new(&[random.next().to_le_bytes(), random.next().to_le_bytes()].concat()).unwrap())
+        .collect();
+    [KeyHasher::xxh3_with_secret, KeyHasher::sip13].map(|of| secrets.iter().map(|secret| of(SEED, secret)).collect())
+}
+
+fn share_let_through(block: &FilterBlock<Vec<u8>>, keys: &[Vec<u8>]) -> f64 {
+    keys.iter().filter(|key| block.may_contain_key(key)).count() as f64 / keys.len() as f64
+}
+
+/// Asserts that filters under secrets let through as many of the chosen keys as of any others.
+fn assert_keyed_filters_keep_their_rate(spec_text: &str, added: &[Vec<u8>], asked: &[Vec<u8>]) {
+    for hashers in keyed_hashers() {
+        let (mut rates, mut announced) = (Vec::new(), 0.0);
+        for hasher in &hashers {
+            let block = build(spec_text, hasher, honest_keys().chain(added.iter().cloned()));
+            announced += block.expected_false_positive_rate() / SECRETS as f64;
+            rates.push(share_let_through(&block, asked));
+        }
+        let mean = rates.iter().sum::<f64>() / SECRETS as f64;
+        let between = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (SECRETS - 1) as f64;
+        let binomial = announced * (1.0 - announced) / asked.len() as f64;
+        let deviation = (between.max(binomial) / SECRETS as f64).sqrt();
+        let kind = hashers[0].identity().kind;
+        println!("{spec_text}, {kind}: {mean:.5} let through, {announced:.5} announced, deviation {deviation:.5}");
+        assert!((mean - announced).abs() <= 5.0 * deviation, "{spec_text}, {kind}: {mean} and not {announced}");
+    }
+}
+
+#[test]
+fn forged_absent_keys_all_pass_only_without_a_secret() {
+    for spec_text in SPECS {
+        // What the attacker needs: the seed, the keys, and the same program. The copy is the filter, byte by byte.
+        let victim = build(spec_text, &SEED.into(), honest_keys());
+        let copy = build(spec_text, &SEED.into(), honest_keys());
+        assert_eq!(copy.as_bytes(), victim.as_bytes());
+        let forged = forge(&copy, FORGED_KEYS);
+        let share = share_let_through(&victim, &forged);
+        println!("{spec_text}, xxh3: {share:.5} let through");
+        assert!(share > 0.5, "{spec_text}: {share}");
+        assert_keyed_filters_keep_their_rate(spec_text, &[], &forged);
+    }
+}
+
+/// The 16 bytes that XXH3-64 maps to `hash` under `seed`: the function of 9 to 16 bytes, solved for its input.
+///
+/// It multiplies its two halves; a first half that makes the product zero leaves a sum, and what follows is a bijection.
+fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
+    // Of the default secret of XXH3: bytes 24..32 xor 32..40, and 40..48 xor 48..56.
+    let low_flip = 0x6782_737b_ea42_39b9_u64.wrapping_add(seed.0);
+    let high_flip = 0xaf56_bc3b_0996_523a_u64.wrapping_sub(seed.0);
+    // The inverse of the multiplier 0x165667919e3779f9.
+    const INVERSE: u64 = 0x08da_8ee4_1d6d_f849;
+    let mut sum = hash ^ (hash >> 32);
+    sum = sum.wrapping_mul(INVERSE);
+    sum ^= sum >> 37;
+    let high = sum.wrapping_sub(16);
+    [low_flip.to_le_bytes(), (high ^ high_flip).to_le_bytes()].concat()
+}
+
+#[test]
+fn a_key_for_any_hash_is_computed_at_once_from_a_known_seed() {
+    let mut random = SplitMix(2);
+    for _ in 0..1_000 {
+        let (seed, hash) = (HashSeed(random.next()), random.next());
+        let key = key_with_hash(seed, hash);
+        assert_eq!(KeyHash::of(&key, seed).raw(), hash);
+    }
+}
+
+#[test]
+fn insertions_that_fill_few_lines_do_nothing_under_a_secret() {
+    // A tenth of the keys is the attacker's, and all of it goes to the first four of 430 lines.
+    let chosen = |from: u64, count: u64| -> Vec<Vec<u8>> {
+        let mut random = SplitMix(from);
+        (0..count).map(|_| key_with_hash(SEED, random.next() / 128)).collect()
+    };
+    let (added, asked) = (chosen(5, HONEST_KEYS / 10), chosen(6, FORGED_KEYS as u64));
+    assert!(asked.iter().all(|key| !added.contains(key)));
+    let spec_text = "blocked-bloom:10";
+    let victim = build(spec_text, &SEED.into(), honest_keys().chain(added.iter().cloned()));
+    let share = share_let_through(&victim, &asked);
+    println!("{spec_text}, xxh3: {share:.5} let through");
+    assert!(share > 0.5, "{share}");
+    assert_keyed_filters_keep_their_rate(spec_text, &added, &asked);
+}
+
+#[test]
+fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
+    let mut random = SplitMix(9);
+    type Pattern = Box<dyn Fn(u64, u64) -> u64>;
+    let patterns: [(&str, Pattern); 6] = [
+        ("one after the other", Box::new(|i, _| i)),
+        ("the same high half", Box::new(|_, random| random >> 32)),
+        ("the same low half", Box::new(|_, random| random << 32)),
+        ("in one line of 128", Box::new(|_, random| random / 128)),
+        ("of few bits", Box::new(|i, _| 1u64.rotate_left(i as u32) ^ 1u64.rotate_left((i / 64) as u32))),
+        ("a long way apart", Box::new(|i, _| i << 48 | i)),
+    ];
+    for (name, hash) in &patterns {
+        // Any hash has a key, so these stand for keys that somebody computed.
+        let chosen: Vec<KeyHash> = (0..4_000).map(|i| KeyHash::from_raw(hash(i, random.next()))).collect();
+        for spec_text in SPECS {
+            for honest in [0, 4_000] {
+                let mut builder = FilterBuilder::new(spec(spec_text), SEED);
+                honest_keys().take(honest).for_each(|key| builder.add(&key));
+                chosen.iter().for_each(|&hash| builder.add_hash(hash));
+                let block = builder.finish().unwrap_or_else(|error| panic!("{spec_text}, {name}: {error}"));
+                let block = FilterBlock::open(block).unwrap();
+                assert!(chosen.iter().all(|&hash| block.may_contain(hash)), "{spec_text}, {name}");
+                let bits = block.info().bits_per_key;
+                println!("{spec_text}, {name}, {honest} others: {bits:.2} bits a key, {}", block.info().kind);
+                assert!(bits < 16.0, "{spec_text}, {name}: {bits} bits a key");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_filter_with_a_partition_of_another_kind_denies_no_key() {
+    let keys_of = |hashes: std::ops::Range<u64>| {
+        let mut keys: Vec<_> = hashes.map(|hash| key_with_hash(SEED, hash)).collect();
+        keys.sort_unstable();
+        keys
+    };
+    for spec_text in ["binary-fuse:8", "ribbon:8"] {
+        // The keys of one partition all have nearly the same hash; those of the other are like any others.
+        let mut keys = keys_of(0..3_000);
+        keys.extend((0..3_000u64).map(|i| [&[0xff; 8][..], &i.swap_bytes().to_le_bytes()].concat()));
+        assert!(keys.is_sorted());
+        let mut builder = PartitionedBuilder::new(spec(spec_text), SEED, 3_000);
+        keys.iter().for_each(|key| builder.add(key).unwrap());
+        let bytes = builder.finish().unwrap();
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let block = FilterBlock::open_with(&bytes, verify).unwrap();
+            assert!(keys.iter().all(|key| block.may_contain_key(key)), "{spec_text}");
+            let info = block.info();
+            assert_eq!((info.kind, info.partitions), (FilterKind::BlockedBloom, 2), "{spec_text}: the first fell back");
+            assert!((0.003..0.006).contains(&info.expected_false_positive_rate), "{spec_text}: {info:?}");
+            assert_eq!(info.estimated_keys, None, "{spec_text}: half of the bits tell nothing");
+        }
+    }
+}
+
+#[test]
+fn a_false_positive_found_by_trying_stays_one_under_any_hash() {
+    let candidates: Vec<Vec<u8>> = (0..20_000).map(|i| format!("tried{i}").into_bytes()).collect();
+    for hasher in keyed_hashers().iter().map(|hashers| &hashers[0]).chain([&SEED.into()]) {
+        let block = build("blocked-bloom:10", hasher, honest_keys());
+        // What the time of an answer tells: which keys passed.
+        let passed: Vec<Vec<u8>> = candidates.iter().filter(|key| block.may_contain_key(key)).cloned().collect();
+        assert!((100..400).contains(&passed.len()), "{}", passed.len());
+        assert!(share_let_through(&block, &passed) == 1.0);
+    }
+}
+
+/// The 64 bits of its secret that XXH3-64 uses for keys of 4 to 8 bytes, computed from one such key and its hash.
+fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
+    // The inverse of the multiplier 0x9fb21c651e98df25, by Newton's iteration.
+    let multiplier = 0x9fb2_1c65_1e98_df25_u64;
+    let inverse = (0..6).fold(multiplier, |x, _| x.wrapping_mul(2u64.wrapping_sub(multiplier.wrapping_mul(x))));
+    let mut x = hash ^ (hash >> 28) ^ (hash >> 56);
+    x = x.wrapping_mul(inverse);
+    x ^= (x >> 35) + 8;
+    x = x.wrapping_mul(inverse);
+    // Its first step has an order of 64 as a linear map, so sixty-three further steps undo it.
+    x = (0..63).fold(x, |x, _| x ^ x.rotate_left(49) ^ x.rotate_left(24));
+    x ^ u64::from_le_bytes(key).rotate_left(32)
+}
+
+#[test]
+fn one_leaked_hash_tells_the_secret_of_xxh3_for_its_key_length() {
+    let [under_xxh3, _] = keyed_hashers();
+    for hasher in under_xxh3 {
+        let known = *b"8 bytes.";
+        let found = secret_of_8_byte_keys(known, hasher.of(&known).raw());
+        // From then on two hashes of two other keys hold no surprise.
+        for other in [*b"another1", *b"another2"] {
+            assert_eq!(secret_of_8_byte_keys(other, hasher.of(&other).raw()), found);
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Damage to a filter block is refused at open or answered "maybe", never "absent".
+
+use crate::support::{
+    SplitMix, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
+    repair_trailer, sparse, with_extension,
+};
+use filterblock::layout::{PAGE_LEN_BYTES, PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
+use filterblock::{Error, Field, FilterBlock, KeyHash, Verify};
+use proptest::prelude::*;
+
+const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
+
+/// Small blocks of every shape, and how many keys each holds.
+fn small_blocks() -> Vec<(Vec<u8>, usize)> {
+    let mut blocks = vec![(block("bloom:10", 0), 0), (block("full", 3), 3), (block("bloom:10", 1), 1)];
+    for spec in KINDS {
+        blocks.push((block(spec, 800), 800));
+        blocks.push((partitioned(spec, 300, 100), 300));
+    }
+    blocks
+}
+
+/// Where each case sums a whole block, a sparse run takes a prime number of cases at a time.
+fn stride() -> usize {
+    if sparse() == 1 { 1 } else { 997 }
+}
+
+/// Opening at once refuses the bytes; opening for later refuses them too, or denies none of the keys.
+///
+/// Gives the number of bad pages that asking for all `keys` met, or `None` where opening for later refused.
+fn is_noticed(bytes: &[u8], keys: impl IntoIterator<Item = usize>, what: impl Fn() -> String) -> Option<u64> {
+    assert!(FilterBlock::open(bytes).is_err(), "opened: {}", what());
+    let block = FilterBlock::open_with(bytes, Verify::OnFirstTouch).ok()?;
+    for i in keys {
+        assert!(block.may_contain(hash(i)), "key {i} denied: {}", what());
+    }
+    assert!(block.verify_pages().is_err(), "verified: {}", what());
+    Some(block.damaged_pages())
+}
+
+#[test]
+fn every_single_bit_of_small_blocks() {
+    for (original, n) in small_blocks() {
+        let is_filter = original[original.len() - TRAILER_LEN_BYTES + offset_of(Field::Kind)] != PARTITION_INDEX_TAG;
+        let payload = payload_len(&original).unwrap();
+        let mut bytes = original.clone();
+        for bit in 0..original.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let bad_pages = is_noticed(&bytes, 0..n, || format!("bit {bit} of {} bytes", original.len()));
+            if is_filter {
+                // A bit that some key had set is missed by that key, and so its page is found bad.
+                let was_set = original[bit / 8] >> (bit % 8) & 1 == 1;
+                match bad_pages {
+                    Some(count) => assert!(bit / 8 < payload && count <= 1 && (count == 1 || !was_set), "bit {bit}"),
+                    None => assert!(bit / 8 >= payload, "bit {bit} of the payload stopped a lenient open"),
+                }
+            }
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+#[test]
+fn every_single_bit_of_blocks_of_64_kib() {
+    let n = 52_000;
+    for spec in KINDS {
+        let mut bytes = block(spec, n);
+        assert!((64_000..68_000).contains(&bytes.len()));
+        for bit in (0..bytes.len() * 8).step_by(stride()) {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            is_noticed(&bytes, (bit % 9973..n).step_by(9973), || format!("bit {bit} of {spec}"));
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        // All keys, for some of the bits.
+        for bit in (0..bytes.len() * 8).step_by(7919) {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            is_noticed(&bytes, 0..n, || format!("bit {bit} of {spec}"));
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+/// Whatever bytes an answer of "absent" rests on, the guard of their pages is asked for all of them.
+#[test]
+fn damage_anywhere_denies_no_key_whatever_the_kind() {
+    let n = 12_000;
+    let mut random = SplitMix(11);
+    for spec in
+        ["split-block:10", "split-block-512:10", "binary-fuse:8", "binary-fuse:12", "binary-fuse:16", "ribbon:8.3"]
+    {
+        let original = block(spec, n);
+        let payload = payload_len(&original).unwrap();
+        for round in 0..60 {
+            let mut bytes = original.clone();
+            let at = random.below(payload);
+            let page = at / PAGE_LEN_BYTES * PAGE_LEN_BYTES..payload.min((at / PAGE_LEN_BYTES + 1) * PAGE_LEN_BYTES);
+            match round % 4 {
+                0 => bytes[at] ^= 1 << (round % 8),
+                1 => bytes[page].fill(0),
+                2 => bytes[page].fill(0xff),
+                _ => bytes[page].iter_mut().for_each(|byte| *byte = random.next() as u8),
+            }
+            is_noticed(&bytes, 0..n, || format!("{spec}, round {round}"));
+        }
+    }
+}
+
+#[test]
+fn every_pair_of_bits_of_a_block_of_1_kib() {
+    let original = block("bloom:10", 700);
+    assert!((900..1_024).contains(&original.len()));
+    let mut bytes = original.clone();
+    let bits = bytes.len() * 8;
+    for a in 0..bits {
+        bytes[a / 8] ^= 1 << (a % 8);
+        for b in (a + 1..bits).step_by(stride()) {
+            bytes[b / 8] ^= 1 << (b % 8);
+            assert!(FilterBlock::open(bytes.as_slice()).is_err(), "bits {a} and {b}");
+            bytes[b / 8] ^= 1 << (b % 8);
+        }
+        bytes[a / 8] ^= 1 << (a % 8);
+    }
+    assert!(bytes == original);
+    // The same when pages are checked on first touch, for some of the 30 million pairs.
+    let mut random = SplitMix(1);
+    for spec in KINDS {
+        let mut bytes = block(spec, 800);
+        let bits = bytes.len() * 8;
+        for _ in 0..200_000 / sparse() {
+            let (a, b) = (random.below(bits), random.below(bits));
+            if a != b {
+                [a, b].iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
+                is_noticed(&bytes, (0..800).step_by(37), || format!("bits {a} and {b} of {spec}"));
+                [a, b].iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_byte_to_00_and_to_ff() {
+    for (original, n) in small_blocks() {
+        for at in 0..original.len() {
+            for value in [0, 0xff] {
+                let mut bytes = original.clone();
+                bytes[at] = value;
+                if bytes != original {
+                    is_noticed(&bytes, 0..n, || format!("byte {at} to {value:#x}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_truncation_at_either_end() {
+    let mut blocks = small_blocks();
+    blocks.extend(KINDS.map(|spec| (block(spec, 8_000), 8_000)));
+    for (original, _) in blocks {
+        for len in 0..original.len() {
+            for (verify, bytes) in [Verify::AtOpen, Verify::OnFirstTouch]
+                .into_iter()
+                .flat_map(|v| [(v, &original[..len]), (v, &original[original.len() - len..])])
+            {
+                assert!(FilterBlock::open_with(bytes, verify).is_err(), "{len} of {} bytes", original.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_or_blocks_before_behind_or_between_are_refused() {
+    let refused = |bytes: &[u8], what: &str| {
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            assert!(FilterBlock::open_with(bytes, verify).is_err(), "{what}");
+        }
+    };
+    let blocks = small_blocks();
+    for (original, _) in &blocks {
+        for extra_len in (1..200).chain([4096]) {
+            for value in [0u8, 0xff, 0x5a] {
+                let extra = vec![value; extra_len];
+                refused(&[&extra, original.as_slice()].concat(), "extra bytes before");
+                refused(&[original.as_slice(), &extra].concat(), "extra bytes behind");
+                let (payload, tail) = original.split_at(original.len() - TRAILER_LEN_BYTES);
+                refused(&[payload, &extra, tail].concat(), "extra bytes before the trailer");
+            }
+        }
+        for (other, _) in &blocks {
+            refused(&[other.as_slice(), original].concat(), "a block behind another");
+        }
+    }
+}
+
+#[test]
+fn zeros_of_every_length_are_no_block() {
+    for len in (0..5_000).chain([65_536, 1 << 20]) {
+        let zeros = vec![0; len];
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            assert!(FilterBlock::open_with(zeros.as_slice(), verify).is_err(), "{len}");
+        }
+    }
+}
+
+#[test]
+fn pages_zeroed_swapped_stale_or_of_another_table() {
+    let n = 12_000;
+    for spec in KINDS {
+        let original = block(spec, n);
+        let page = |number: usize| number * PAGE_LEN_BYTES..(number + 1) * PAGE_LEN_BYTES;
+        // What a crash leaves: a page of zeros.
+        let mut bytes = original.clone();
+        bytes[page(1)].fill(0);
+        assert_eq!(is_noticed(&bytes, 0..n, || "zeroed page".into()), Some(1));
+        // What a write to the wrong place leaves: a page twice.
+        for (from, to) in [(0, 1), (1, 0), (2, 1), (0, 2)] {
+            let mut bytes = original.clone();
+            bytes.copy_within(page(from), to * PAGE_LEN_BYTES);
+            assert_eq!(is_noticed(&bytes, 0..n, || "repeated page".into()), Some(1));
+        }
+        // What a misdirected write leaves: each of two pages in the other's place.
+        let mut bytes = original.clone();
+        bytes[page(0)].copy_from_slice(&original[page(2)]);
+        bytes[page(2)].copy_from_slice(&original[page(0)]);
+        assert_eq!(is_noticed(&bytes, 0..n, || "swapped pages".into()), Some(2));
+        // The same with the sums swapped along: bound to the page number, they do not fit.
+        let sums = payload_len(&original).unwrap();
+        bytes[sums..sums + 4].copy_from_slice(&original[sums + 8..sums + 12]);
+        bytes[sums + 8..sums + 12].copy_from_slice(&original[sums..sums + 4]);
+        repair_trailer(&mut bytes);
+        assert_eq!(is_noticed(&bytes, 0..n, || "swapped pages and sums".into()), Some(2));
+        // An older state of the page, of the same table but of fewer keys' bits, alone and with its sum.
+        let older = block_of(spec, n..2 * n, TABLE);
+        let foreign = block_of(spec, n..2 * n, *b"some other table");
+        for (other, with_sum, what) in
+            [(&older, false, "stale page"), (&foreign, false, "foreign page"), (&foreign, true, "foreign page and sum")]
+        {
+            let mut bytes = original.clone();
+            bytes[page(1)].copy_from_slice(&other[page(1)]);
+            if with_sum {
+                bytes[sums + 4..sums + 8].copy_from_slice(&other[sums + 4..sums + 8]);
+                repair_trailer(&mut bytes);
+            }
+            assert_eq!(is_noticed(&bytes, 0..n, || what.into()), Some(1), "{what}");
+        }
+        // Another table's id over sound pages: none of its sums fits, though no key is denied.
+        let mut bytes = original.clone();
+        put_number(&mut bytes, Field::TableId, 7);
+        repair_trailer(&mut bytes);
+        assert_eq!(is_noticed(&bytes, 0..n, || "another table id".into()), Some(0));
+        let absent = (n..2 * n)
+            .filter(|&i| !FilterBlock::open_with(bytes.as_slice(), Verify::OnFirstTouch).unwrap().may_contain(hash(i)));
+        assert_eq!(absent.count(), 0, "no page is believed, so nothing is denied");
+    }
+}
+
+#[test]
+fn contradicting_fields_are_corrupt_even_under_right_checksums() {
+    let bloom = || block("bloom:10", 100);
+    let blocked = || block("blocked-bloom:10", 100);
+    let edits: Vec<(&str, Vec<u8>, Field, u64, Field)> = vec![
+        ("no version", bloom(), Field::Version, 0, Field::Version),
+        ("no probes", bloom(), Field::Params, 0, Field::Params),
+        ("31 probes", bloom(), Field::Params, 31, Field::Params),
+        ("17 probes in a line", blocked(), Field::Params, 17, Field::Params),
+        ("the first reserved byte", bloom(), Field::Params, 0x01_07, Field::Params),
+        ("the last reserved byte", bloom(), Field::Params, 0x01_00_07, Field::Params),
+        ("keys in a filter of none", block("bloom:10", 0), Field::NumKeys, 1, Field::NumKeys),
+        ("no key in a filter of some", bloom(), Field::NumKeys, 0, Field::NumKeys),
+        ("more keys than bits", bloom(), Field::NumKeys, 1025, Field::NumKeys),
+        ("probes of a constant", block("full", 3), Field::Params, 1, Field::Params),
+        ("a payload of a constant", bloom(), Field::Kind, 2, Field::Params),
+        ("prefixes without a name", bloom(), Field::Flags, 3, Field::Extension),
+    ];
+    for (what, mut bytes, name, number, wanted) in edits {
+        put_number(&mut bytes, name, number);
+        repair_trailer(&mut bytes);
+        let error = FilterBlock::open(bytes.as_slice()).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{what}: {error}");
+    }
+    let extended = [
+        (1, &b"\x02\x01a"[..]),
+        (2, b"\x02\x00"),
+        (2, b"\x02\x01a\x02\x01b"),
+        (2, b"\x02\x05abc"),
+        (2, b"\x02"),
+        (2, b"\x02\x01\xff"),
+    ];
+    for (flags, extension) in extended {
+        let error = FilterBlock::open(with_extension(bloom(), flags, extension)).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::Extension, .. }), "{extension:?}: {error}");
+    }
+    assert_eq!(FilterBlock::open(with_extension(bloom(), 2, b"\x02\x01a")).unwrap().extractor(), Some("a"));
+    // The error names the place behind the record.
+    let named = with_extension(bloom(), 2, b"\x02\x01\xff");
+    let end = (named.len() - TRAILER_LEN_BYTES) as u64;
+    let error = FilterBlock::open(named).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { offset, .. } if offset == end), "{error:?}, wanted {end}");
+    // Layers twice, although the same, or none of them.
+    let ribbon = block("ribbon:8", 100);
+    let layers = &ribbon[ribbon.len() - TRAILER_LEN_BYTES - 3..ribbon.len() - TRAILER_LEN_BYTES];
+    assert_eq!(layers[..2], [3, 1]);
+    let mut twice = ribbon.clone();
+    twice.splice(ribbon.len() - TRAILER_LEN_BYTES..ribbon.len() - TRAILER_LEN_BYTES, layers.iter().copied());
+    put_number(&mut twice, Field::ExtensionLen, 6);
+    repair_trailer(&mut twice);
+    for bytes in [twice, with_extension(bloom(), 1, &[3, 0])] {
+        let error = FilterBlock::open(bytes).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::Extension, .. }), "{error}");
+    }
+}
+
+#[test]
+fn pages_that_are_sound_at_first_touch_are_believed() {
+    let others =
+        ["split-block:10", "split-block-512:10", "binary-fuse:8", "binary-fuse:12", "binary-fuse:16", "ribbon:8.3"];
+    for text in KINDS.into_iter().chain(others).chain(["bumped-ribbon:8", "bumped-ribbon:12.3"]) {
+        for n in [1_000, 200_000] {
+            let bytes = block(text, n);
+            let at_open = FilterBlock::open(bytes.as_slice()).unwrap();
+            let absent: Vec<KeyHash> = (n..n + 1_000).map(hash).collect();
+            let maybes = |block: &FilterBlock<&[u8]>| absent.iter().filter(|&&hash| block.may_contain(hash)).count();
+            let first_touch = FilterBlock::open_with(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+            for &hash in &absent {
+                assert_eq!(first_touch.may_contain(hash), at_open.may_contain(hash), "{text}, {n} keys");
+            }
+            assert_eq!((first_touch.damaged_pages(), first_touch.verify_pages().is_ok()), (0, true));
+            assert!(first_touch.view().is_none() && at_open.view().is_some());
+            let payload = payload_len(&bytes).unwrap();
+            let pages = payload.div_ceil(PAGE_LEN_BYTES);
+            for page in [0, pages / 2, pages - 1] {
+                let mut damaged = bytes.clone();
+                damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
+                let block = FilterBlock::open_with(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
+                let more = maybes(&block).saturating_sub(maybes(&at_open));
+                // A query reads a few places, seldom eight. One page of a bumped ribbon tells all keys that were bumped.
+                let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
+                assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
+                assert!((0..n).step_by(7).all(|i| block.may_contain(hash(i))), "{text}, page {page}");
+                assert!(block.damaged_pages() <= 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_of_a_newer_writer_are_unsupported_and_not_corrupt() {
+    for (name, number) in [
+        (Field::Version, 2),
+        (Field::Version, 255),
+        (Field::Kind, 0),
+        (Field::Kind, 11),
+        (Field::Kind, 255),
+        (Field::HashId, 0),
+        (Field::HashId, 4),
+        (Field::Flags, 0),
+        (Field::Flags, 5),
+    ] {
+        let mut bytes = block("bloom:10", 100);
+        // A kind to come may use all of its parameters.
+        if name == Field::Kind {
+            put_number(&mut bytes, Field::Params, 0x03_0201);
+        }
+        put_number(&mut bytes, name, number);
+        repair_pages(&mut bytes);
+        let error = FilterBlock::open(bytes.as_slice()).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { field, found } if (field, found) == (name, number)), "{error}");
+    }
+    let error = FilterBlock::open(with_extension(block("bloom:10", 100), 1, b"\x07\x01a")).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { field: Field::Extension, found: 7 }), "{error}");
+}
+
+/// Whatever opens can be asked anything.
+fn exercise(bytes: &[u8]) -> bool {
+    let mut opened = false;
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        let Ok(block) = FilterBlock::open_with(bytes, verify) else { continue };
+        opened = true;
+        let hashes: Vec<KeyHash> =
+            [0, 1, u64::MAX, 1 << 63, 1 << 31].map(KeyHash::from_raw).into_iter().chain((0..40).map(hash)).collect();
+        let mut answers = vec![false; hashes.len()];
+        block.may_contain_batch(&hashes, &mut answers);
+        for (i, &hash) in hashes.iter().enumerate() {
+            assert_eq!(block.may_contain(hash), answers[i]);
+            let _ = block.may_contain_hashed_key(&key(i), hash);
+        }
+        let _ = (block.may_contain_key(b""), block.may_contain_key(&[0xff; 9]), block.verify_pages());
+        let info = block.info();
+        assert!((0.0..=1.0).contains(&info.expected_false_positive_rate), "{info:?}");
+        assert!((0.0..=1.0).contains(&info.fill) && info.estimated_keys.is_none_or(|keys| keys >= 0.0), "{info:?}");
+        let _ = format!("{block:?} {:?}", block.view());
+    }
+    opened
+}
+
+#[test]
+fn edits_with_repaired_checksums_never_panic() {
+    let mut random = SplitMix(2);
+    let corpus = corpus();
+    let (mut opened, rounds) = (0, 40_000 / sparse() as usize);
+    for round in 0..rounds {
+        let mut bytes = corpus[round % corpus.len()].clone();
+        mutate(&mut bytes, &mut random);
+        opened += u32::from(exercise(&bytes));
+    }
+    assert!(opened > rounds as u32 / 40, "only {opened} edits got past the checks: the mutator has lost its way");
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_are_no_block(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        prop_assert!(!exercise(&bytes));
+    }
+
+    #[test]
+    fn random_bytes_before_a_sound_trailer_never_panic(
+        noise in prop::collection::vec(any::<u8>(), 0..9000),
+        which in 0..10usize,
+        payload_len in 0..10_000u64,
+        repair in any::<bool>(),
+    ) {
+        let original = &corpus()[which];
+        let mut bytes = [noise.as_slice(), &original[original.len() - TRAILER_LEN_BYTES..]].concat();
+        put_number(&mut bytes, Field::PayloadLen, payload_len);
+        put_number(&mut bytes, Field::ExtensionLen, 0);
+        repair_trailer(&mut bytes);
+        if repair {
+            repair_pages(&mut bytes);
+        }
+        exercise(&bytes);
+    }
+}

@@ -1,0 +1,16 @@
+//! Filter blocks: damage, misuse, secrets, partitions, the compact form, maps, memory, and the files of version 1.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+#[path = "../allocation/of_thread.rs"]
+mod allocation;
+mod chosen_keys;
+mod compact;
+mod damage;
+mod golden;
+#[cfg(feature = "mmap")]
+mod mapped;
+mod misuse;
+mod open_memory;
+mod partitions;
+mod secrets;
+mod support;

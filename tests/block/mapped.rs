@@ -1,0 +1,70 @@
+//! Filter blocks in memory maps: a file that is too short is an error where it is opened, never a signal later.
+
+use std::fs::{self, File};
+
+use filterblock::{Error, FilterBlock, FilterBuilder, HashSeed, Mapped, Populate, Verify};
+
+fn block() -> Vec<u8> {
+    let mut builder = FilterBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(3));
+    (0..20_000u32).for_each(|i| builder.add(i.to_string().as_bytes()));
+    builder.finish().unwrap()
+}
+
+#[test]
+fn a_mapped_block_answers_as_one_on_the_heap_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let bytes = block();
+    fs::write(&path, &bytes).unwrap();
+    let heap = FilterBlock::open(bytes.as_slice()).unwrap();
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        let mapped = FilterBlock::open_with(Mapped::open(&path).unwrap(), verify).unwrap();
+        for i in 0..60_000u32 {
+            let key = i.to_string();
+            assert_eq!(mapped.may_contain_key(key.as_bytes()), heap.may_contain_key(key.as_bytes()), "{key}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_file_is_an_error_at_open_for_every_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let bytes = block();
+    for len in (0..bytes.len()).step_by(97).chain([1, 59, 60, 61, bytes.len() - 1]) {
+        fs::write(&path, bytes.get(..len).unwrap()).unwrap();
+        let error = FilterBlock::open(Mapped::open(&path).unwrap()).unwrap_err();
+        assert!(error.is_damage(), "{len} bytes: {error}");
+    }
+}
+
+#[test]
+fn a_region_beyond_the_end_of_its_file_is_an_error_that_says_so() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(3 * 4096 - 1).unwrap();
+    for populate in [Populate::Yes, Populate::No] {
+        assert_eq!(Mapped::region(&file, 4096, 4096, populate).unwrap().as_ref().len(), 4096);
+        assert_eq!(Mapped::region(&file, 4096, 0, populate).unwrap().as_ref(), b"");
+        for (offset, len) in [(4096, 2 * 4096), (2 * 4096, 4096), (1 << 40, 1), (u64::MAX - 4095, 4096)] {
+            let error = Mapped::region(&file, offset, len, populate).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { .. }), "{offset} {len}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_and_a_directory_are_named_in_the_error() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in [dir.path().join("missing"), dir.path().to_path_buf()] {
+        let error = Mapped::open(&path).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    }
+    // What a file loses after it was renamed over or removed is only its name.
+    let path = dir.path().join("filter");
+    fs::write(&path, block()).unwrap();
+    let mapped = FilterBlock::open(Mapped::open(&path).unwrap()).unwrap();
+    fs::write(dir.path().join("other"), b"short").unwrap();
+    fs::rename(dir.path().join("other"), &path).unwrap();
+    assert!(mapped.may_contain_key(b"7") && mapped.verify_pages().is_ok());
+    assert_eq!(File::open(&path).unwrap().metadata().unwrap().len(), 5);
+}

@@ -1,0 +1,183 @@
+//! Blocks whose keys were hashed under a secret: whoever lacks it, or has another, gets an error and no "absent".
+
+use crate::support::{self, TABLE, get_number, key, put_number, repair_trailer, spec, with_extension};
+use filterblock::layout::TRAILER_LEN_BYTES;
+use filterblock::{
+    Added, Error, Field, FilterBlock, FilterBuilder, HashKind, HashSeed, KeyHasher, LockedBlock, PartitionedBuilder,
+    Secret, Verify,
+};
+
+const SEED: HashSeed = HashSeed(0x5eed);
+const KEYED: [HashKind; 2] = [HashKind::Xxh3Secret, HashKind::SipHash13];
+
+fn secret(fill: u8) -> Secret {
+    Secret::new(&[fill; 32]).unwrap()
+}
+
+fn hasher(kind: HashKind, fill: u8) -> KeyHasher {
+    KeyHasher::new(kind, SEED, Some(&secret(fill))).unwrap()
+}
+
+fn block(kind: HashKind, fill: u8) -> Vec<u8> {
+    let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), hasher(kind, fill)).with_table_id(TABLE);
+    (0..1_000).for_each(|i| builder.add(&key(i)));
+    builder.finish().unwrap()
+}
+
+fn partitioned(kind: HashKind, fill: u8) -> Vec<u8> {
+    let mut builder = PartitionedBuilder::new(spec("blocked-bloom:10"), hasher(kind, fill), 300).with_table_id(TABLE);
+    (0..1_000).for_each(|i| builder.add(&key(i)).unwrap());
+    builder.finish().unwrap()
+}
+
+#[test]
+fn a_block_with_its_secret_finds_every_key_and_few_others() {
+    for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let block = FilterBlock::open_keyed(bytes.as_slice(), verify, &secret(1)).unwrap();
+            assert_eq!((block.hasher().identity().kind, block.seed()), (kind, SEED));
+            for i in 0..1_000 {
+                let hash = block.hasher().of(&key(i));
+                assert!(block.may_contain(hash) && block.may_contain_hashed_key(&key(i), hash));
+                assert!(block.may_contain_key(&key(i)));
+            }
+            let let_through = (1_000..11_000).filter(|&i| block.may_contain_key(&key(i))).count();
+            assert!((40..250).contains(&let_through), "{kind}: {let_through} of 10,000");
+            block.verify_pages().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_block_without_its_secret_names_the_hash_function() {
+    for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let error = FilterBlock::open_with(bytes.as_slice(), verify).unwrap_err();
+            assert!(matches!(error, Error::KeyNeeded { hash } if hash == kind), "{error}");
+            assert!(error.to_string().contains(&kind.to_string()) && error.is_key() && !error.is_damage(), "{error}");
+            let error = FilterBlock::open_keyed(bytes.as_slice(), verify, &secret(2)).unwrap_err();
+            let given = hasher(kind, 2).identity().fingerprint.unwrap();
+            assert!(matches!(error, Error::WrongKey { hash, given: found, .. } if (hash, found) == (kind, given)));
+            assert!(error.to_string().contains(&kind.to_string()), "{error}");
+        }
+        let locked = || LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
+        let other = KEYED[usize::from(kind == KEYED[0])];
+        let error = locked().unlock_with(&hasher(other, 1)).unwrap_err();
+        assert!(matches!(error, Error::WrongHash { found, wanted } if (found, wanted) == (kind, other)), "{error}");
+        let error = locked().unlock_with(&SEED.into()).unwrap_err();
+        assert!(matches!(error, Error::WrongHash { wanted: HashKind::Xxh3, .. }), "{error}");
+        let other_seed = KeyHasher::new(kind, HashSeed(1), Some(&secret(1))).unwrap();
+        let error = locked().unlock_with(&other_seed).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::Seed, .. }), "{error}");
+        locked().unlock_with(&hasher(kind, 1)).unwrap();
+    }
+    // Whoever gives a secret believes that it protects.
+    let plain = support::block("bloom:10", 10);
+    let error = FilterBlock::open_keyed(&plain, Verify::AtOpen, &secret(1)).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { what: "secret", .. }), "{error}");
+}
+
+#[test]
+fn a_block_without_its_secret_tells_everything_but_its_keys() {
+    for kind in KEYED {
+        let bytes = block(kind, 1);
+        let locked = LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
+        let open = FilterBlock::open_keyed(bytes.as_slice(), Verify::AtOpen, &secret(1)).unwrap();
+        assert_eq!(locked.hash(), hasher(kind, 1).identity());
+        assert_eq!((locked.info(), locked.table_id()), (open.info(), TABLE));
+        assert_eq!((locked.added(), locked.extractor()), (open.added(), None));
+        locked.verify_pages().unwrap();
+        assert_eq!((locked.as_bytes(), open.as_bytes()), (bytes.as_slice(), bytes.as_slice()));
+        // The trailer, and neither the secret nor the bytes.
+        let printed = format!("{locked:?} {open:?}");
+        assert!(
+            printed.contains("LockedBlock { trailer: ") && printed.contains("FilterBlock { trailer: "),
+            "{printed}"
+        );
+        assert!(!printed.contains("secret: [") && printed.len() < 3_000, "{printed}");
+    }
+}
+
+#[test]
+fn a_block_without_its_secret_tells_its_prefixes_and_damage() {
+    let mut builder = FilterBuilder::new(spec("bloom:10"), hasher(HashKind::SipHash13, 1));
+    builder = builder.with_prefixes("first-4-bytes", true).unwrap();
+    (0..300).for_each(|i| builder.add(&key(i)));
+    let mut bytes = builder.finish().unwrap();
+    bytes[7] ^= 1;
+    let locked = LockedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+    assert_eq!((locked.added(), locked.extractor()), (Added::Both, Some("first-4-bytes")));
+    assert!(matches!(locked.verify_pages(), Err(Error::ChecksumMismatch { field: Field::Page, offset: 0, .. })));
+}
+
+#[test]
+fn a_partition_under_another_secret_function_or_seed_is_noticed() {
+    for kind in KEYED {
+        let bytes = partitioned(kind, 1);
+        let other_kind = KEYED[usize::from(kind == KEYED[0])];
+        // Partitions of the same keys have the same lengths, so they can change places.
+        for other in [partitioned(kind, 2), partitioned(other_kind, 1)] {
+            assert_eq!(bytes.len(), other.len());
+            let mut mixed = bytes.clone();
+            mixed[..400].copy_from_slice(&other[..400]);
+            let first_len =
+                (0..1_000).find(|&len| LockedBlock::open_partition(&other[..len], 0, Verify::AtOpen).is_ok());
+            let first_len = first_len.unwrap();
+            mixed[..first_len].copy_from_slice(&other[..first_len]);
+            let error = FilterBlock::open_keyed(&mixed, Verify::AtOpen, &secret(1)).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex | Field::Partition, .. }), "{error}");
+            // Alone, it opens with its own secret.
+            let part = &bytes[..first_len];
+            assert!(matches!(FilterBlock::open_partition(part, 0, Verify::AtOpen), Err(Error::KeyNeeded { .. })));
+            let part = LockedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().unlock(Some(&secret(1))).unwrap();
+            assert!((0..300).all(|i| part.may_contain_key(&key(i))));
+        }
+    }
+}
+
+#[test]
+fn a_fingerprint_stands_only_where_a_secret_was_used() {
+    let open = |block: &[u8]| LockedBlock::open(block.to_vec(), Verify::AtOpen).map(drop);
+    let plain = support::block("bloom:10", 10);
+    let record = [&[1u8, 8][..], &[7; 8]].concat();
+    assert!(open(&with_extension(plain.clone(), 1, &[])).is_ok());
+    let corrupt = |block: &[u8]| matches!(open(block), Err(Error::Corrupt { field: Field::Extension, .. }));
+    assert!(corrupt(&with_extension(plain.clone(), 1, &record)), "a fingerprint without a secret");
+    for id in [2, 3] {
+        let with_id = |extension: &[u8]| {
+            let mut block = with_extension(plain.clone(), 1, extension);
+            put_number(&mut block, Field::HashId, id);
+            repair_trailer(&mut block);
+            block
+        };
+        assert!(open(&with_id(&record)).is_ok());
+        assert!(corrupt(&with_id(&[])), "a secret without a fingerprint");
+        assert!(corrupt(&with_id(&[record.clone(), record.clone()].concat())), "two fingerprints");
+        for len in (0..=32u8).filter(|&len| len != 8) {
+            assert!(corrupt(&with_id(&[vec![1, len], vec![7; len.into()]].concat())), "{len} bytes");
+        }
+    }
+    for id in [0, 4, 255] {
+        let mut block = with_extension(plain.clone(), 1, &record);
+        put_number(&mut block, Field::HashId, id);
+        repair_trailer(&mut block);
+        assert!(matches!(open(&block), Err(Error::Unsupported { field: Field::HashId, .. })), "{id}");
+    }
+}
+
+#[test]
+fn no_bit_of_a_fingerprint_can_change_unnoticed() {
+    let bytes = block(HashKind::SipHash13, 1);
+    let extension_len = get_number(&bytes, Field::ExtensionLen) as usize;
+    assert_eq!(extension_len, 10);
+    let start = bytes.len() - TRAILER_LEN_BYTES - extension_len;
+    for bit in start * 8..(bytes.len() - TRAILER_LEN_BYTES) * 8 {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        let error = FilterBlock::open_keyed(&changed, Verify::AtOpen, &secret(1)).unwrap_err();
+        assert!(matches!(error, Error::ChecksumMismatch { .. }), "{error}");
+        // A forger repairs the checksum.
+        repair_trailer(&mut changed);
+        assert!(FilterBlock::open_keyed(&changed, Verify::AtOpen, &secret(1)).is_err());
+    }
+}

@@ -1,0 +1,427 @@
+//! docs/FORMAT.md against the code: its tables, its constants, its limits and its example.
+//!
+//! The blocks of this test are built by the document alone: constants are read from it, and the algorithms are written
+//! down here a second time, from its text. What only reads blocks is in tests/document/stranger.rs.
+
+use crate::support::{self, SplitMix, spec};
+use crate::text::{DOCUMENT, constant, numbers, table};
+use filterblock::layout::{self, FIELDS, MAGIC, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
+use filterblock::{
+    Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
+    SelfCheck, compact,
+};
+use siphasher::sip::{SipHasher13, SipHasher24};
+use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
+
+/// What a stranger makes of the document.
+struct Stranger {
+    step: u64,
+    fold: u64,
+    multipliers: Vec<u64>,
+    bloom_steps: Vec<u64>,
+    line_steps: Vec<u64>,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        Self {
+            step: constant("STEP"),
+            fold: constant("FOLD"),
+            multipliers: numbers("MULTIPLIERS"),
+            bloom_steps: numbers("BLOOM_PROBE_STEPS"),
+            line_steps: numbers("LINE_PROBE_STEPS"),
+        }
+    }
+
+    /// Bytes and number of probes of a filter of `hashes`, sections 7 and 8.
+    fn payload(&self, kind: u8, budget: u64, granule_bits: u64, hashes: &[u64]) -> (Vec<u8>, u8) {
+        let reduce = |x: u64, n: u64| ((u128::from(x) * u128::from(n)) >> 64) as u64;
+        let n = hashes.len() as u64;
+        let bits = (n * budget).div_ceil(1000 * granule_bits).max(1) * granule_bits;
+        let steps = if kind == 3 { &self.bloom_steps } else { &self.line_steps };
+        let probes = 1 + steps.iter().filter(|&&step| step <= bits * 1000 / n).count();
+        let probes = if kind == 5 || kind == 10 { 8 } else { probes };
+        let mut payload = vec![0u8; bits as usize / 8];
+        for &h in hashes {
+            let mut x = h;
+            for i in 0..probes {
+                let (byte, bit) = if kind == 3 {
+                    let p = reduce(x, bits);
+                    x = (x ^ (x >> 32)).wrapping_mul(self.step);
+                    (p / 8, p % 8)
+                } else if kind == 5 || kind == 10 {
+                    let w = granule_bits / 8;
+                    let block = reduce(h, bits / granule_bits);
+                    let f = h.wrapping_mul(self.fold) >> 32;
+                    let y = (f * self.multipliers[i]) & 0xffff_ffff;
+                    let bit = y >> (32 - w.ilog2());
+                    (w * block + w / 8 * i as u64 + bit / 8, bit % 8)
+                } else {
+                    let line = reduce(h, bits / 512);
+                    let f = h.wrapping_mul(self.fold) >> 32;
+                    let y = (f * self.multipliers[i]) & 0xffff_ffff;
+                    let (word, bit) = (y >> 28, (y >> 23) % 32);
+                    (64 * line + 4 * word + bit / 8, bit % 8)
+                };
+                payload[byte as usize] |= 1 << bit;
+            }
+        }
+        (payload, probes as u8)
+    }
+
+    /// A whole block, sections 1 to 4.
+    fn block(&self, kind: u8, budget: u64, seed: u64, table_id: [u8; 16], keys: &[Vec<u8>]) -> Vec<u8> {
+        let mut hashes: Vec<u64> = keys.iter().map(|key| xxh3_64_with_seed(key, seed)).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let (kind, (mut block, probes)) = match hashes.as_slice() {
+            [] => (1, (Vec::new(), 0)),
+            _ => (
+                kind,
+                self.payload(
+                    kind,
+                    budget,
+                    [(3, 64), (5, 256)].into_iter().find(|g| g.0 == kind).map_or(512, |g| g.1),
+                    &hashes,
+                ),
+            ),
+        };
+        let payload_len = block.len();
+        let mut tail = Vec::new();
+        for (i, page) in block.chunks(4096).enumerate() {
+            let summed = [&table_id[..], &[0; 4], &(i as u64).to_le_bytes(), page].concat();
+            tail.extend_from_slice(&crc32fast::hash(&summed).to_le_bytes());
+        }
+        tail.extend_from_slice(&table_id);
+        tail.extend_from_slice(&seed.to_le_bytes());
+        tail.extend_from_slice(&(hashes.len() as u64).to_le_bytes());
+        tail.extend_from_slice(&(payload_len as u64).to_le_bytes());
+        tail.extend_from_slice(&[0, 0, 0, 0, probes, 0, 0, 0, kind, 1, 1, 1]);
+        let sum = crc32fast::hash(&tail);
+        block.extend_from_slice(&tail);
+        block.extend_from_slice(&sum.to_le_bytes());
+        block.extend_from_slice(b"\x89FLB");
+        block
+    }
+}
+
+#[test]
+fn a_stranger_builds_the_same_blocks_from_it() {
+    let stranger = Stranger::new();
+    assert_eq!((stranger.multipliers.len(), stranger.bloom_steps.len(), stranger.line_steps.len()), (16, 29, 15));
+    let (seed, table_id) = (0xfeed_5eed_0123_4567, *b"a strange table!");
+    for n in [0, 1, 2, 3, 33, 100, 1_000, 20_000] {
+        let keys: Vec<Vec<u8>> = (0..n).map(support::key).collect();
+        // Every number of probes of both kinds comes up among these budgets.
+        for tenths in (10..=450).step_by(if n > 100 { 44 } else { 3 }) {
+            for (kind, name) in [(3, "bloom"), (4, "blocked-bloom"), (5, "split-block"), (10, "split-block-512")] {
+                let text = format!("{name}:{}", tenths as f64 / 10.0);
+                let mut builder = FilterBuilder::new(spec(&text), HashSeed(seed)).with_table_id(table_id);
+                keys.iter().for_each(|key| builder.add(key));
+                let theirs = stranger.block(kind, tenths * 100, seed, table_id, &keys);
+                assert!(builder.finish().unwrap() == theirs, "{text}, {n} keys");
+            }
+        }
+    }
+}
+
+#[test]
+fn probes_step_where_the_step_tables_say() {
+    // So many keys that a budget gives whole granules, and with them itself.
+    let builder_of = |kind, millibits: u64| {
+        let spec = FilterSpec::bits_per_key(kind, millibits as f64 / 1000.0).unwrap();
+        FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off)
+    };
+    for (kind, name, n) in
+        [(FilterKind::Bloom, "BLOOM_PROBE_STEPS", 8_000), (FilterKind::BlockedBloom, "LINE_PROBE_STEPS", 64_000)]
+    {
+        for (i, step) in numbers(name).into_iter().enumerate() {
+            for (millibits, probes) in [(step - 1, i + 1), (step, i + 2)] {
+                let mut builder = builder_of(kind, millibits);
+                (1..=n as u64 * 8).for_each(|i| builder.add_hash(KeyHash::from_raw(i << 40)));
+                let info = FilterBlock::open(builder.finish().unwrap()).unwrap().info();
+                assert_eq!(info.probes as usize, probes, "{kind} at {millibits}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stranger_builds_the_same_compact_filters_from_it() {
+    let stranger = Stranger::new();
+    for n in [1, 2, 33, 1_000] {
+        let mut hashes: Vec<u64> = (0..n).map(|i| support::hash(i).raw()).collect();
+        hashes.sort_unstable();
+        for (kind, text, granule_bits) in [(3, "bloom:9.7", 8), (4, "blocked-bloom:9.7", 512)] {
+            let mut builder = FilterBuilder::new(spec(text), HashSeed(0));
+            hashes.iter().for_each(|&hash| builder.add_hash(KeyHash::from_raw(hash)));
+            let (mut theirs, probes) = stranger.payload(kind, 9_700, granule_bits, &hashes);
+            theirs.extend_from_slice(&[probes, 16 + kind]);
+            assert!(builder.finish_compact().unwrap() == theirs, "{text}, {n} keys");
+        }
+    }
+    assert_eq!(compact::TRAILER_LEN_BYTES, 2);
+    assert!(DOCUMENT.contains("it takes 42 bytes, 10.18 bits a key: 3.54 above log2(1 / 0.01) = 6.64"));
+    let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), HashSeed(0));
+    (0..33).for_each(|i| builder.add_hash(support::hash(i)));
+    let len = builder.finish_compact().unwrap().len();
+    assert_eq!((len, format!("{:.2}", len as f64 * 8.0 / 33.0)), (42, "10.18".into()));
+}
+
+#[test]
+fn the_constants_are_made_as_it_says() {
+    let mut random = SplitMix(0xf11_7e7b_10c5);
+    assert!(DOCUMENT.contains("state 0xf117e7b10c5"));
+    assert_eq!(constant("STEP"), random.next() | 1);
+    assert_eq!(constant("FOLD"), random.next() | 1);
+    let multipliers: Vec<u64> = (0..16).map(|_| random.next() >> 32 | 1).collect();
+    assert_eq!(numbers("MULTIPLIERS"), multipliers);
+    let rest: Vec<u64> = (19..=40).map(|_| random.next() | 1).collect();
+    let bumped = ["BUMP_COEFFICIENTS", "BUMP_PRINT", "BUMP_REMIX_1", "BUMP_REMIX_2", "BUMP_SEED"];
+    assert_eq!(bumped.map(constant), rest[..=23 - 19]);
+    let names = ["FUSE_MIX", "FUSE_SEED", "RIBBON_MIX", "RIBBON_SEED", "RIBBON_LOW", "RIBBON_HIGH", "RIBBON_PRINT"];
+    assert_eq!(names.map(constant), rest[33 - 19..=39 - 19]);
+}
+
+#[test]
+fn the_trailer_table_is_that_of_the_code() {
+    let rows = table(&["Offset", "Size", "Field", "Meaning"]);
+    let documented: Vec<_> = rows.iter().map(|row| (row[0].as_str(), row[1].as_str(), row[2].as_str())).collect();
+    let coded: Vec<_> = FIELDS
+        .iter()
+        .map(|(field, len)| (layout::offset_of(*field).to_string(), len.to_string(), field.to_string()))
+        .collect();
+    let coded: Vec<_> = coded.iter().map(|(a, b, c)| (a.as_str(), b.as_str(), c.as_str())).collect();
+    assert_eq!(documented, coded);
+    assert_eq!(FIELDS.iter().map(|(_, len)| len).sum::<usize>(), TRAILER_LEN_BYTES);
+    let hex: Vec<String> = MAGIC.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(rows[12][3].starts_with(&format!("`{}`", hex.join(" "))));
+    assert_eq!(rows[11][3], "CRC-32 of page sums, extension and the trailer's bytes 0 to 51");
+    assert_eq!(rows[10][3], VERSION.to_string());
+    assert_eq!((PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES), (4096, 4, 60));
+    assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
+}
+
+#[test]
+fn the_tags_are_those_of_the_code() {
+    let rows = table(&["Tag", "Kind", "Payload", "Probes", "Number of keys"]);
+    let tags: Vec<u8> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
+    assert_eq!(tags, (0..=10).collect::<Vec<_>>());
+    for (tag, row) in rows.iter().enumerate() {
+        let named = FilterKind::ALL.into_iter().find(|kind| row[1].starts_with(&format!("`{kind}`")));
+        let coded = FilterKind::ALL.into_iter().find(|kind| *kind as usize == tag);
+        assert_eq!(named, coded, "tag {tag}");
+    }
+    assert_eq!(layout::PARTITION_INDEX_TAG, 9);
+    assert!(rows[9][1].starts_with("partition index"));
+    let hashes = table(&["Id", "Function"]);
+    let ids: Vec<_> = hashes.iter().map(|row| row[0].parse::<u8>().unwrap()).collect();
+    assert_eq!(ids[1..], HashKind::ALL.map(|kind| kind as u8));
+    assert!(hashes[1][1].starts_with("XXH3-64 of the key's bytes, with the 64-bit seed"));
+    assert_eq!(KeyHash::of(b"", HashSeed(0)).raw(), 0x2d06_8005_38d3_94c2);
+}
+
+/// The words W(n) of a secret, by section 6.
+fn words(secret: &[u8], function: u8, seed: u64, numbers: std::ops::Range<u32>) -> Vec<u8> {
+    let sip =
+        |key: &[u8], message: &[u8]| SipHasher24::new_with_key(key.try_into().unwrap()).hash(message).to_le_bytes();
+    let root = match secret.len() {
+        16 => secret.to_vec(),
+        _ => [0, 1].iter().flat_map(|&byte| sip(&secret[..16], &[&secret[16..], &[byte]].concat())).collect(),
+    };
+    let message = |n: u32| [b"filterblock".as_slice(), &[function], &n.to_le_bytes(), &seed.to_le_bytes()].concat();
+    assert_eq!(message(0).len(), 24);
+    numbers.flat_map(|n| sip(&root, &message(n))).collect()
+}
+
+/// Fingerprint and hash of a key, by section 6.
+fn keyed_hash(secret: &[u8], function: u8, seed: u64, key: &[u8]) -> (Vec<u8>, u64) {
+    let hash = match function {
+        2 => xxh3_64_with_secret(key, &words(secret, 2, seed, 1..25)),
+        _ => SipHasher13::new_with_key(words(secret, 3, seed, 1..3).as_slice().try_into().unwrap()).hash(key),
+    };
+    (words(secret, function, seed, 0..1), hash)
+}
+
+#[test]
+fn a_stranger_hashes_keys_under_a_secret_as_it_says() {
+    let hashes = table(&["Id", "Function"]);
+    assert!(hashes[2][1].contains("XXH3-64") && hashes[2][1].contains("the 192 bytes W(1) .. W(24) as its secret"));
+    assert!(hashes[3][1].contains("SipHash-1-3") && hashes[3][1].contains("the 16 bytes W(1) W(2) as its key"));
+    assert!(
+        DOCUMENT.contains("message = the 11 ASCII bytes `filterblock`, then the hash function (1 byte), n (4 bytes)")
+    );
+    let counting: [u8; 32] = std::array::from_fn(|i| i as u8);
+    let secrets = [&counting[..16], &counting[..]];
+    for (function, kind) in [(2, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
+        for (secret, seed) in secrets.into_iter().flat_map(|secret| [(secret, 0), (secret, 0xfeed_5eed_0123_4567)]) {
+            let hasher = KeyHasher::new(kind, HashSeed(seed), Some(&Secret::new(secret).unwrap())).unwrap();
+            for i in 0..300 {
+                let key: Vec<u8> = (0..i).map(|byte| byte as u8).collect();
+                let (fingerprint, hash) = keyed_hash(secret, function, seed, &key);
+                assert_eq!(hasher.of(&key).raw(), hash, "{kind}, {i} bytes");
+                assert_eq!(hasher.identity().fingerprint.unwrap().to_bytes().as_slice(), fingerprint);
+            }
+        }
+    }
+    for row in table(&["Function", "W(0), the fingerprint", "Hash of `apple`"]) {
+        let (fingerprint, hash) = keyed_hash(secrets[0], row[0].parse().unwrap(), 0, b"apple");
+        let fingerprint: Vec<_> = fingerprint.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((row[1].clone(), row[2].clone()), (format!("`{}`", fingerprint.join(" ")), format!("{hash:#x}")));
+    }
+}
+
+#[test]
+fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
+    assert!(DOCUMENT.contains("fingerprint of the secret, section 6: 8 bytes"));
+    let secret = [9; 16];
+    for (function, kind) in [(2u8, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
+        let hasher = KeyHasher::new(kind, HashSeed(42), Some(&Secret::new(&secret).unwrap())).unwrap();
+        let mut keyed = FilterBuilder::new(spec("bloom:10"), hasher.clone());
+        let mut plain = FilterBuilder::new(spec("bloom:10"), HashSeed(42));
+        for i in 0..100 {
+            keyed.add(&support::key(i));
+            plain.add_hash(hasher.of(&support::key(i)));
+        }
+        // A block of the same hashes, with the record between page sums and trailer, and the function's id.
+        let record = [&[1, 8][..], &words(&secret, function, 42, 0..1)].concat();
+        let mut theirs = support::with_extension(plain.finish().unwrap(), 1, &record);
+        support::put_number(&mut theirs, Field::HashId, function.into());
+        support::repair_trailer(&mut theirs);
+        assert!(keyed.finish().unwrap() == theirs, "{kind}");
+    }
+}
+
+#[test]
+fn the_overhead_is_what_it_says() {
+    let overhead = |spec_text: &str, n: usize| {
+        let block = FilterBlock::open(support::block(spec_text, n)).unwrap();
+        let info = block.info();
+        (info.payload_len_bytes, info.block_len_bytes - info.payload_len_bytes)
+    };
+    assert_eq!(overhead("bloom:10", 0), (0, 60));
+    assert_eq!(overhead("full", 5), (0, 60));
+    for n in 1..=6 {
+        assert_eq!(overhead("bloom:10", n), (8, 64));
+    }
+    for n in 1..=51 {
+        assert_eq!(overhead("blocked-bloom:10", n), (64, 64));
+    }
+    for spec_text in ["bloom:1", "bloom:100", "blocked-bloom:1", "blocked-bloom:100"] {
+        let (payload, beside) = overhead(spec_text, 1);
+        assert!(payload + beside <= 256, "{spec_text} of one key: {payload} and {beside}");
+    }
+    for n in (1..3_000).step_by(7) {
+        for spec_text in ["bloom:10", "blocked-bloom:10"] {
+            let (payload, beside) = overhead(spec_text, n);
+            assert!(payload > 4096 || beside == 64, "{spec_text}, {n} keys: {beside}");
+        }
+    }
+    // 8 bits a key: as many bytes as keys.
+    for (payload, beside) in [(65_536, 124), (65_544, 128), (69_632, 128), (69_640, 132)] {
+        assert_eq!(overhead("bloom:8", payload), (payload as u64, beside));
+    }
+    assert_eq!(format!("{:.4} {:.4}", 12_400.0 / 65_536.0, 12_800.0 / 65_544.0), "0.1892 0.1953");
+    for payload in 65_536usize..300_000 {
+        let beside = payload.div_ceil(PAGE_LEN_BYTES) * PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES;
+        assert!(beside * 500 <= payload, "{payload}");
+    }
+}
+
+#[test]
+fn a_load_of_64_bytes_at_any_payload_byte_stays_in_the_block() {
+    assert!(DOCUMENT.contains("Behind a payload that is not empty there are at least 64 bytes"));
+    for n in [1, 2, 51, 52, 410, 3_276, 3_277, 52_428, 52_429] {
+        for spec_text in ["bloom:10", "blocked-bloom:10"] {
+            let block = support::block(spec_text, n);
+            let last = support::payload_len(&block).unwrap() - 1;
+            assert!(block.get(last..last + 64).is_some(), "{spec_text}, {n} keys");
+        }
+    }
+}
+
+#[test]
+fn a_name_for_prefixes_has_1_to_100_bytes() {
+    assert!(DOCUMENT.contains("1 to 100 bytes of UTF-8") && DOCUMENT.contains("255 bytes, of which a writer uses 100"));
+    assert_eq!(layout::MAX_EXTRACTOR_LEN_BYTES, 100);
+    for len in [0, 1, 2, 99, 100, 101, 253, 254, 1_000] {
+        let name = "n".repeat(len);
+        let builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0)).with_prefixes(&name, true);
+        if !(1..=100).contains(&len) {
+            assert!(matches!(builder, Err(Error::InvalidArgument { what: "extractor name", .. })), "{len}");
+            continue;
+        }
+        let mut builder = builder.unwrap();
+        builder.add(b"key");
+        let block = builder.finish().unwrap();
+        assert_eq!(support::get_number(&block, Field::ExtensionLen) as usize, 2 + len);
+        assert_eq!(FilterBlock::open(block).unwrap().extractor(), Some(name.as_str()));
+    }
+}
+
+#[test]
+fn the_example_is_the_block_that_is_written() {
+    let table_id: [u8; 16] = std::array::from_fn(|i| i as u8);
+    let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(42)).with_table_id(table_id);
+    for key in ["apple", "pear", "plum"] {
+        builder.add(key.as_bytes());
+    }
+    let block = builder.finish().unwrap();
+    let dump: Vec<String> = block
+        .chunks(16)
+        .enumerate()
+        .map(|(i, row)| {
+            let bytes: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{:04x}  {}", i * 16, bytes.join(" "))
+        })
+        .collect();
+    let documented = DOCUMENT.split("```hexdump\n").nth(1).unwrap().split("```").next().unwrap();
+    assert_eq!(documented.lines().collect::<Vec<_>>(), dump);
+
+    // Every byte is explained once, in order, as what it is.
+    let mut at = 0;
+    for row in table(&["At", "Bytes", "What"]) {
+        assert_eq!(usize::from_str_radix(&row[0], 16).unwrap(), at);
+        let bytes: Vec<u8> =
+            row[1].trim_matches('`').split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+        assert_eq!(block[at..at + bytes.len()], bytes, "at {at:#x}");
+        let trailer_at = at.checked_sub(block.len() - TRAILER_LEN_BYTES);
+        if let Some((field, len)) = FIELDS.iter().find(|(field, _)| Some(layout::offset_of(*field)) == trailer_at) {
+            assert!(row[2].starts_with(&field.to_string()), "{field}: {}", row[2]);
+            assert_eq!(bytes.len(), *len);
+        }
+        at += bytes.len();
+    }
+    assert_eq!(at, block.len());
+    let set: u32 = block[..8].iter().map(|byte| byte.count_ones()).sum();
+    assert!(DOCUMENT.contains(&format!("{set} of them are set")));
+
+    // And every bit.
+    let mut payload = [0u8; 8];
+    for row in table(&["Key", "Hash", "Bits"]) {
+        let key = row[0].trim_matches('`');
+        assert_eq!(row[1], format!("{:#x}", KeyHash::of(key.as_bytes(), HashSeed(42)).raw()));
+        let bits: Vec<usize> = row[2].split(' ').map(|bit| bit.parse().unwrap()).collect();
+        assert_eq!(bits.len(), 15);
+        bits.iter().for_each(|bit| payload[bit / 8] |= 1 << (bit % 8));
+    }
+    assert_eq!(payload, block[..8]);
+}
+
+#[test]
+fn the_limits_of_the_document_hold() {
+    // What can be shown without the memory of a limit: the block's own arithmetic is tested in src/filter/math.rs.
+    let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0));
+    for _ in 0..1_000 {
+        builder.add_hash(KeyHash::from_raw(7));
+        builder.add_hash(KeyHash::from_raw(7 << 32));
+        builder.add_hash(KeyHash::from_raw(7));
+    }
+    assert_eq!(FilterBlock::open(builder.finish().unwrap()).unwrap().info().num_keys, 2);
+    // All in one line: the line fills up, its keys are found, and the others' lines deny.
+    let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), HashSeed(0));
+    (0..5_000u64).for_each(|i| builder.add_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)));
+    let block = FilterBlock::open(builder.finish().unwrap()).unwrap();
+    assert!((0..5_000u64).all(|i| block.may_contain(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16))));
+    assert!(!block.may_contain(KeyHash::from_raw(u64::MAX)));
+}

@@ -1,0 +1,326 @@
+//! Filters of other engines of any bytes and any size answer as their formulas say, on every key of eight bytes; what is
+//! built holds its keys, has the size and the rate of the formulas, and nothing is allocated to read it.
+
+use crate::allocation::{LIVE, PEAK};
+use crate::block_support::SplitMix;
+use crate::support::formulas;
+use filterblock::foreign::leveldb::{BloomBuilder, BloomFilter};
+use filterblock::foreign::parquet::{SplitBlockBuilder, SplitBlockFilter};
+use filterblock::foreign::rocksdb::{Filter, FilterBuilder, FilterKind, FilterOptions};
+
+/// Bytes that are set in one bit of two to sixteen, or clear in so many: what queries find both answers in.
+fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
+    let (sparse, times) = (random.below(2) == 0, random.below(4));
+    let byte = |random: &mut SplitMix| {
+        let mut word = random.next();
+        for _ in 0..times {
+            word = if sparse { word & random.next() } else { word | random.next() };
+        }
+        word as u8
+    };
+    (0..len).map(|_| byte(random)).collect()
+}
+
+/// Asks for many keys, one by one and at once, and compares with the formula; gives the number of "maybe".
+fn compare(
+    what: &str,
+    random: &mut SplitMix,
+    formula: impl Fn(u64) -> bool,
+    may_contain: impl Fn(&[u8]) -> bool,
+    batch: impl Fn(&[&[u8]], &mut [bool]),
+) -> usize {
+    let keys: Vec<u64> = (0..70).map(|_| random.next()).collect();
+    let expected: Vec<bool> = keys.iter().map(|&key| formula(key)).collect();
+    let keys: Vec<[u8; 8]> = keys.into_iter().map(u64::to_le_bytes).collect();
+    let singly: Vec<bool> = keys.iter().map(|key| may_contain(key)).collect();
+    assert_eq!(singly, expected, "{what}");
+    let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
+    let mut answers = vec![false; keys.len()];
+    batch(&keys, &mut answers);
+    assert_eq!(answers, expected, "{what}, at once");
+    expected.into_iter().filter(|&answer| answer).count()
+}
+
+/// Lengths around those where a layout changes, and any.
+fn len(random: &mut SplitMix) -> usize {
+    match random.below(4) {
+        0 => random.below(70),
+        1 => 16 * random.below(200),
+        2 => 64 * random.below(100) + random.below(3),
+        _ => random.below(9_000),
+    }
+}
+
+#[test]
+fn leveldb_filters_of_any_bytes_answer_by_the_formula() {
+    let (mut random, mut maybe) = (SplitMix(1), 0);
+    for number in 0..2_000 {
+        let len = len(&mut random);
+        let mut filter = bytes(&mut random, len);
+        filter.push(if number % 8 == 0 { random.next() as u8 } else { random.below(32) as u8 });
+        let reader = BloomFilter::new(&filter);
+        maybe += compare(
+            &format!("{number}: {len} bytes, {:?}", filter.last()),
+            &mut random,
+            |key| formulas::leveldb(&filter, key),
+            |key| reader.may_contain(key),
+            |keys, answers| reader.may_contain_batch(keys, answers),
+        );
+    }
+    assert!((14_000..126_000).contains(&maybe), "{maybe} of 140,000 tell nothing");
+}
+
+/// A trailer that fits the payload, or nearly, or any.
+fn trailer(random: &mut SplitMix, len: usize) -> [u8; 5] {
+    let word = random.next().to_le_bytes();
+    match random.below(8) {
+        0 => [word[0], word[1], word[2], word[3], word[4]],
+        1 | 2 => {
+            // Lines of a power of two of bytes, where the length has one.
+            let lines = (len >> random.below(10)) as u32 + u32::from(random.below(8) == 0);
+            let [a, b, c, d] = lines.to_le_bytes();
+            [1 + word[0] % 127, a, b, c, d]
+        }
+        3 | 4 => [0xff, u8::from(word[0] == 0), word[1] % 33, u8::from(word[2] == 0), u8::from(word[3] == 0)],
+        _ => {
+            let blocks = (len / 16 / (1 + random.below(34))) as u32 + u32::from(word[1] == 0);
+            let [a, b, c, _] = blocks.to_le_bytes();
+            [0xfe, word[0], a, b, c]
+        }
+    }
+}
+
+#[test]
+fn rocksdb_filters_of_any_bytes_answer_by_the_formula() {
+    let (mut random, mut maybe, mut kinds) = (SplitMix(2), 0, [0; 4]);
+    for number in 0..4_000 {
+        let len = len(&mut random);
+        let mut filter = bytes(&mut random, len);
+        filter.extend(trailer(&mut random, len));
+        let reader = Filter::new(&filter);
+        kinds[reader.kind().map_or(3, |kind| kind as usize)] += 1;
+        maybe += compare(
+            &format!("{number}: {len} bytes, {:02x?}", filter.last_chunk::<5>()),
+            &mut random,
+            |key| formulas::rocksdb(&filter, key),
+            |key| reader.may_contain(key),
+            |keys, answers| reader.may_contain_batch(keys, answers),
+        );
+    }
+    assert!(kinds.iter().all(|&count| count > 300), "{kinds:?}");
+    assert!((28_000..252_000).contains(&maybe), "{maybe} of 280,000 tell nothing");
+}
+
+#[test]
+fn split_block_filters_of_any_bytes_answer_by_the_formula() {
+    let (mut random, mut maybe) = (SplitMix(3), 0);
+    for number in 0..2_000 {
+        let len = if number % 8 == 0 { len(&mut random) } else { 32 * (1 + random.below(200)) };
+        let bits = bytes(&mut random, len);
+        let reader = SplitBlockFilter::new(&bits);
+        maybe += compare(
+            &format!("{number}: {len} bytes"),
+            &mut random,
+            |key| formulas::split_block(&bits, key),
+            |key| reader.may_contain(key),
+            |keys, answers| reader.may_contain_batch(keys, answers),
+        );
+    }
+    assert!((14_000..126_000).contains(&maybe), "{maybe} of 140,000 tell nothing");
+}
+
+#[test]
+fn any_bytes_are_a_filter_that_costs_no_memory_to_read() {
+    let mut random = SplitMix(4);
+    let keys: Vec<Vec<u8>> = (0..300).step_by(7).map(|len| vec![0x80 | len as u8; len]).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut answers = vec![false; keys.len()];
+    for len in (0..600).chain((600..20_000).step_by(997)) {
+        let mut data = bytes(&mut random, len);
+        for at in 0..len.min(6) {
+            // Each kind's first byte where trailers have it, and where headers begin.
+            data[len - 1 - at] = [0xff, 0xfe, 0, 1, 0x15, 0x1c][random.below(6)];
+        }
+        let before = LIVE.get();
+        PEAK.set(before);
+        let (leveldb, rocksdb, parquet) = (BloomFilter::new(&data), Filter::new(&data), SplitBlockFilter::new(&data));
+        for key in &keys {
+            _ = (leveldb.may_contain(key), rocksdb.may_contain(key), parquet.may_contain(key));
+        }
+        leveldb.may_contain_batch(&keys, &mut answers);
+        rocksdb.may_contain_batch(&keys, &mut answers);
+        parquet.may_contain_batch(&keys, &mut answers);
+        for info in [leveldb.info(), rocksdb.info(), parquet.info()] {
+            assert!((0.0..=1.0).contains(&info.expected_rate), "{len}: {info:?}");
+            assert!(info.fill.is_none_or(|fill| (0.0..=1.0).contains(&fill)), "{len}: {info:?}");
+            assert!(!info.estimated_keys.is_some_and(f64::is_nan), "{len}: {info:?}");
+        }
+        assert!(SplitBlockFilter::parse(&data).is_err(), "{len} random bytes have no header");
+        assert_eq!(PEAK.get(), before, "{len} bytes");
+    }
+}
+
+/// Keys of eight bytes in ascending order, as a table adds them.
+fn keys(random: &mut SplitMix, n: usize) -> Vec<[u8; 8]> {
+    let mut keys: Vec<[u8; 8]> = (0..n).map(|_| random.next().to_le_bytes()).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn built_filters_hold_their_keys_at_the_size_of_the_formula() {
+    let mut random = SplitMix(5);
+    for number in 0..400 {
+        let n = [random.below(5), random.below(300), random.below(4_000)][number % 3];
+        let keys = keys(&mut random, n);
+        let millibits = 1000 + random.below(40_000);
+        let bits_per_key = millibits as f64 / 1000.0;
+
+        let whole = millibits / 1000;
+        let mut builder = BloomBuilder::new(whole as u32);
+        keys.iter().for_each(|key| builder.add(key));
+        let filter = builder.finish();
+        assert_eq!(filter.len(), (n * whole).max(64).div_ceil(8) + 1, "{n} keys of {whole} bits");
+        assert_eq!(usize::from(filter[filter.len() - 1]), (whole * 69 / 100).clamp(1, 30), "{whole} bits");
+        assert!(keys.iter().all(|key| BloomFilter::new(&filter).may_contain(key)), "LevelDB, {n} keys of {whole} bits");
+
+        for kind in [FilterKind::LegacyBloom, FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
+            let optimize_for_memory = random.below(2) == 1;
+            let what = format!("{kind:?}, {n} keys of {millibits} millibits, {optimize_for_memory}");
+            let options = FilterOptions { kind, bits_per_key, optimize_for_memory, ..FilterOptions::default() };
+            let mut builder = FilterBuilder::new(options);
+            keys.iter().chain(keys.last()).for_each(|key| builder.add(key));
+            assert_eq!(builder.num_entries(), n, "{what}: an equal neighbour counts");
+            let filter = builder.finish();
+            let reader = Filter::new(&filter);
+            assert!(keys.iter().all(|key| reader.may_contain(key)), "{what}");
+            assert!(builder.finish().is_empty(), "{what}: a builder that has finished is empty");
+            match reader.kind() {
+                None => assert_eq!((n, filter.len()), (0, 0), "{what}"),
+                Some(FilterKind::LegacyBloom) => {
+                    let lines = (n * ((millibits + 500) / 1000)).div_ceil(512) | 1;
+                    assert_eq!(filter.len(), lines * 64 + 5, "{what}");
+                }
+                Some(FilterKind::FastLocalBloom) => {
+                    assert_eq!(filter.len(), (n * millibits).div_ceil(8000).next_multiple_of(64) + 5, "{what}");
+                }
+                Some(_) => {
+                    let bloom_len = (n * millibits).div_ceil(8000).next_multiple_of(64) + 5;
+                    assert!(filter.len() <= bloom_len, "{what}: {} bytes, {bloom_len} as a Bloom filter", filter.len());
+                }
+            }
+        }
+
+        let mut builder = SplitBlockBuilder::with_blocks(1 + n / 7).unwrap();
+        keys.iter().for_each(|key| builder.add(key));
+        let filter = builder.finish();
+        let reader = SplitBlockFilter::parse(&filter).unwrap();
+        assert!(keys.iter().all(|key| reader.may_contain(key)), "Parquet, {n} keys");
+    }
+}
+
+#[test]
+fn keys_of_every_length_and_byte_are_held() {
+    let keys: Vec<Vec<u8>> = (0..=1_100).map(|len| (0..len).map(|i| (i * 37 + len) as u8).collect()).collect();
+    for kind in [FilterKind::LegacyBloom, FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
+        let mut builder = FilterBuilder::new(FilterOptions { kind, ..FilterOptions::default() });
+        keys.iter().for_each(|key| builder.add(key));
+        let filter = builder.finish();
+        assert_eq!(Filter::new(&filter).kind(), Some(kind));
+        assert!(keys.iter().all(|key| Filter::new(&filter).may_contain(key)), "{kind:?}");
+    }
+    let (mut leveldb, mut parquet) = (BloomBuilder::new(10), SplitBlockBuilder::for_values(1_101, 0.01).unwrap());
+    keys.iter().for_each(|key| {
+        leveldb.add(key);
+        parquet.add(key);
+    });
+    let (leveldb, parquet) = (leveldb.finish(), parquet.finish());
+    let (leveldb, parquet) = (BloomFilter::new(&leveldb), SplitBlockFilter::parse(&parquet).unwrap());
+    assert!(keys.iter().all(|key| leveldb.may_contain(key) && parquet.may_contain(key)));
+}
+
+#[test]
+fn estimates_of_keys_and_rate_from_bits_are_true() {
+    const KEYS: usize = 20_000;
+    const ABSENT: usize = 200_000;
+    let mut random = SplitMix(6);
+    let keys = keys(&mut random, KEYS);
+    let absent: Vec<[u8; 8]> = (0..ABSENT).map(|_| random.next().to_le_bytes()).collect();
+    let check = |info: filterblock::foreign::FilterInfo, may_contain: &dyn Fn(&[u8]) -> bool| {
+        let found = absent.iter().filter(|key| may_contain(*key)).count() as f64;
+        let expected = info.expected_rate * ABSENT as f64;
+        // The steps of 32 bits between probes are a little worse than bits at random.
+        let slack = if info.kind.contains("leveldb") || info.kind.contains("legacy") { 0.1 } else { 0.0 };
+        let allowed = 5.0 * expected.sqrt() + slack * expected;
+        println!("{}: {found} positives, {expected:.0} expected, {:?} keys", info.kind, info.estimated_keys);
+        assert!((found - expected).abs() < allowed, "{info:?}: {found}, {expected} expected");
+        let keys = info.estimated_keys.unwrap();
+        assert!((keys / KEYS as f64 - 1.0).abs() < 0.02, "{info:?}");
+    };
+    for bits_per_key in [5.0, 10.0, 18.5] {
+        let mut builder = BloomBuilder::new(bits_per_key as u32);
+        keys.iter().for_each(|key| builder.add(key));
+        let filter = builder.finish();
+        let reader = BloomFilter::new(&filter);
+        check(reader.info(), &|key| reader.may_contain(key));
+        for kind in [FilterKind::LegacyBloom, FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
+            let mut builder = FilterBuilder::new(FilterOptions { kind, bits_per_key, ..FilterOptions::default() });
+            keys.iter().for_each(|key| builder.add(key));
+            let filter = builder.finish();
+            let reader = Filter::new(&filter);
+            check(reader.info(), &|key| reader.may_contain(key));
+        }
+    }
+    let mut builder = SplitBlockBuilder::for_values(KEYS as u64, 0.03).unwrap();
+    keys.iter().for_each(|key| builder.add(key));
+    let filter = builder.finish();
+    let reader = SplitBlockFilter::parse(&filter).unwrap();
+    check(reader.info(), &|key| reader.may_contain(key));
+}
+
+#[test]
+fn folding_gives_the_filter_that_was_small_from_the_start() {
+    let keys = keys(&mut SplitMix(7), 500);
+    let built = |blocks| {
+        let mut builder = SplitBlockBuilder::with_blocks(blocks).unwrap();
+        keys.iter().for_each(|key| builder.add(key));
+        builder
+    };
+    for (blocks, rate) in [(1024, 0.01), (1024, 0.1), (96, 0.5), (4096, 1e-9), (64, 1.0), (7, 1.0)] {
+        let mut folded = built(blocks);
+        folded.fold(rate);
+        let num_blocks = folded.num_blocks();
+        assert!(blocks % num_blocks == 0 && (blocks / num_blocks).is_power_of_two(), "{blocks}: {num_blocks}");
+        let filter = folded.finish();
+        assert!(filter == built(num_blocks).finish(), "{blocks} blocks at {rate}");
+        if num_blocks < blocks && (0.01..0.2).contains(&rate) {
+            let found = SplitBlockFilter::parse(&filter).unwrap().info().expected_rate;
+            assert!(found < rate * 1.2, "{blocks} blocks at {rate}: {found}");
+        }
+    }
+}
+
+#[test]
+fn options_without_sense_give_a_filter_that_denies_nothing() {
+    for bits_per_key in [-1.0, 0.0, 0.49, f64::NEG_INFINITY] {
+        let mut builder = FilterBuilder::new(FilterOptions { bits_per_key, ..FilterOptions::default() });
+        assert_eq!(builder.finish(), [0; 6], "{bits_per_key}: nothing may be told from no keys");
+        builder.add(b"key");
+        let filter = builder.finish();
+        assert!(Filter::new(&filter).may_contain(b"key") && Filter::new(&filter).may_contain(b"other"));
+    }
+    let filter_of = |bits_per_key| {
+        let mut builder = FilterBuilder::new(FilterOptions { bits_per_key, ..FilterOptions::default() });
+        (0..100u64).for_each(|i| builder.add(&i.to_le_bytes()));
+        builder.finish()
+    };
+    for (given, meant) in [(0.5, 1.0), (0.99, 1.0), (100.1, 100.0), (f64::INFINITY, 100.0), (f64::NAN, 100.0)] {
+        assert_eq!(filter_of(given), filter_of(meant), "{given}");
+    }
+    for rate in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
+        assert!(SplitBlockBuilder::for_values(100, rate).is_err(), "{rate}");
+    }
+    assert!(SplitBlockBuilder::with_blocks(0).is_err() && SplitBlockBuilder::with_blocks(1 << 26).is_err());
+    // 0.99..9 of a rate takes the least size; so do no values.
+    assert_eq!(SplitBlockBuilder::for_values(0, 0.01).unwrap().num_blocks(), 1);
+}

@@ -1,0 +1,14 @@
+//! The filters and files of LevelDB, RocksDB and Parquet.
+#![cfg(feature = "foreign")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+#[path = "../allocation/of_thread.rs"]
+mod allocation;
+#[path = "../block/support.rs"]
+mod block_support;
+mod damage;
+mod filters;
+mod formulas;
+mod layouts;
+mod support;
+mod tables;

@@ -1,0 +1,358 @@
+//! No filter announces a rate below what its hashes allow: tiny filters, a hundred bits a key, rates near 2^-32 and 2^-64.
+//!
+//! Rates of one in a thousand million cannot be counted by asking. So hashes are chosen that a filter may take for one of
+//! its keys: those of an equal fold are one in 2^32 of all hashes, and how many of them pass can be counted.
+
+use crate::support::{SplitMix, spec};
+use filterblock::planning::Plan;
+use filterblock::{Error, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash};
+
+const KINDS: [FilterKind; 7] = [
+    FilterKind::Bloom,
+    FilterKind::BlockedBloom,
+    FilterKind::SplitBlock,
+    FilterKind::SplitBlock512,
+    FilterKind::Ribbon,
+    FilterKind::BumpedRibbon,
+    FilterKind::BinaryFuse,
+];
+/// docs/FORMAT.md, section 7.2, and what undoes the multiplication.
+const FOLD: u64 = 0xdd22_899b_0135_a30f;
+const UNFOLD: u64 = {
+    // Right in three bits at first, and in twice as many after each round.
+    let (mut inverse, mut round) = (FOLD, 0);
+    while round < 5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(FOLD.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse
+};
+const _: () = assert!(FOLD.wrapping_mul(UNFOLD) == 1);
+
+/// Bytes of the unit in which all bits of a key lie, where a kind has one.
+fn line_len_bytes(kind: FilterKind) -> Option<u64> {
+    match kind {
+        FilterKind::BlockedBloom | FilterKind::SplitBlock512 => Some(64),
+        FilterKind::SplitBlock => Some(32),
+        _ => None,
+    }
+}
+
+/// What no filter of this kind can be better than: a key for each hash of 64 bits, and for each fold of 32 in a line.
+fn floor(kind: FilterKind, keys: u64, payload_len_bytes: u64) -> f64 {
+    let of_hash = keys as f64 * 2f64.powi(-64);
+    let of_fold =
+        line_len_bytes(kind).map_or(0.0, |len| keys as f64 / (payload_len_bytes / len) as f64 * 2f64.powi(-32));
+    let of_columns = match kind {
+        FilterKind::Ribbon | FilterKind::BumpedRibbon => 2f64.powi(-32),
+        FilterKind::BinaryFuse => 2f64.powi(-16),
+        _ => 0.0,
+    };
+    of_hash.max(of_fold).max(of_columns)
+}
+
+/// A hash of the same fold.
+fn of_equal_fold(hash: KeyHash, random: &mut SplitMix) -> KeyHash {
+    let folded = hash.raw().wrapping_mul(FOLD) >> 32 << 32;
+    KeyHash::from_raw((folded | random.next() >> 32).wrapping_mul(UNFOLD))
+}
+
+fn block(text: &str, hashes: &[KeyHash]) -> FilterBlock<Vec<u8>> {
+    let mut builder = FilterBuilder::new(spec(text), HashSeed(1));
+    hashes.iter().for_each(|&hash| builder.add_hash(hash));
+    FilterBlock::open(builder.finish().unwrap()).unwrap()
+}
+
+#[test]
+fn announced_rates_are_never_below_the_floor_of_the_hashes() {
+    for kind in KINDS {
+        for budget in ["8", "12", "16", "31.7", "32", "33", "50", "75", "99.9", "100", "fpr=0.01", "fpr=0.000001"] {
+            let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };
+            for keys in (0..36).flat_map(|log2| [1, 3].map(|times| times << log2)).chain([512_000_000, 1 << 50]) {
+                let Ok(plan) = Plan::new(spec, keys) else { continue };
+                let floor = floor(kind, keys, plan.payload_len_bytes());
+                // Every term of the floor is one among several; a part in a million is for how it is rounded.
+                let least = floor * (1.0 - floor) * 0.999_999;
+                let announced = plan.expected_rate();
+                assert!(announced >= least, "{spec}, {keys} keys: {announced:e} for {floor:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn built_filters_announce_the_rates_that_were_planned() {
+    let mut random = SplitMix(7);
+    for kind in KINDS {
+        for budget in ["8", "16", "32", "64", "100"] {
+            let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };
+            for keys in [1, 2, 5, 6, 64, 1_000, 20_000] {
+                let hashes: Vec<_> = (0..keys).map(|_| KeyHash::from_raw(random.next())).collect();
+                let info = block(&spec.to_string(), &hashes).info();
+                let floor = floor(kind, keys, info.payload_len_bytes);
+                let (announced, planned) =
+                    (info.expected_false_positive_rate, Plan::new(spec, keys).unwrap().expected_rate());
+                assert!(announced >= floor * 0.999_999, "{spec}, {keys} keys: {announced:e} for {floor:e}");
+                assert!((0.97..1.03).contains(&(announced / planned)), "{spec}, {keys}: {announced:e}, {planned:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_key_in_a_line_passes_for_one_hash_in_2_to_the_32() {
+    let mut random = SplitMix(1);
+    for kind in [FilterKind::BlockedBloom, FilterKind::SplitBlock512] {
+        for _ in 0..20 {
+            let key = KeyHash::from_raw(random.next());
+            let block = block(&format!("{kind}:100"), &[key]);
+            assert!((0..1_000).all(|_| block.may_contain(of_equal_fold(key, &mut random))), "{kind}: {key:?}");
+            let announced = block.expected_false_positive_rate() * 2f64.powi(32);
+            // Eight lanes of 64 bits let one hash in 2^48 through besides.
+            assert!((0.999_999..1.001).contains(&announced), "{kind}: {announced} of 2^32 announced");
+        }
+    }
+}
+
+/// By the formula of the texts, averaged over the keys of a line: too good by a few per cent, and by half at the most.
+fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
+    let lane_bits: f64 = match kind {
+        FilterKind::BlockedBloom => 512.0,
+        FilterKind::SplitBlock => 32.0,
+        _ => 64.0,
+    };
+    let throws = if kind == FilterKind::BlockedBloom { f64::from(probes) } else { 1.0 };
+    let (mut weight, mut sum) = ((-keys_in_line).exp(), 0.0);
+    for keys in 0..80 {
+        sum += weight * (1.0 - (1.0 - 1.0 / lane_bits).powf(throws * f64::from(keys))).powi(probes as i32);
+        weight *= keys_in_line / f64::from(keys + 1);
+    }
+    sum
+}
+
+/// Of hashes with the fold of a key those pass that fall in its line. That share of `keys / 2^32` of all hashes is what
+/// equal folds add to the rate: it is counted, and compared with what is announced beyond the bits, from both sides.
+#[test]
+fn equal_folds_pass_as_often_as_is_announced() {
+    const ASKED_PER_KEY: u64 = 20_000;
+    let mut random = SplitMix(2);
+    for kind in [FilterKind::BlockedBloom, FilterKind::SplitBlock, FilterKind::SplitBlock512] {
+        for (bits_per_key, keys) in [(100, 2), (100, 10), (100, 37), (100, 300), (64, 100)] {
+            let hashes: Vec<_> = (0..keys).map(|_| KeyHash::from_raw(random.next())).collect();
+            let block = block(&format!("{kind}:{bits_per_key}"), &hashes);
+            let passed: u64 = hashes
+                .iter()
+                .map(|&key| (0..ASKED_PER_KEY).filter(|_| block.may_contain(of_equal_fold(key, &mut random))).count())
+                .sum::<usize>() as u64;
+            let share = passed as f64 / (keys * ASKED_PER_KEY) as f64;
+            let deviation = (share / (keys * ASKED_PER_KEY) as f64).sqrt();
+            let stratum = keys as f64 * 2f64.powi(-32);
+            let (counted, slack) = (stratum * share, 5.0 * stratum * deviation);
+            let info = block.info();
+            let lines = info.payload_len_bytes / line_len_bytes(kind).unwrap();
+            let bits = textbook_rate(kind, info.probes, keys as f64 / lines as f64);
+            let announced = info.expected_false_positive_rate;
+            let what = format!("{kind}:{bits_per_key}, {keys} keys: {announced:e} announced, {counted:e} and {bits:e}");
+            // Few lines are filled more evenly than the average over many.
+            let least = counted - slack + if lines < 10 { 0.0 } else { bits * 0.5 };
+            assert!(announced >= least, "{what}");
+            assert!(announced <= counted + slack + bits * 1.5, "{what}");
+        }
+    }
+}
+
+#[test]
+fn folds_are_chosen_whatever_the_line() {
+    // The line is the hash's high bits, the fold the high bits of a product that has all of them in it. If they went
+    // together, equal folds would pass more often, or less.
+    let mut random = SplitMix(3);
+    for lines in [2u64, 3, 7, 64, 1_000, 4_099, 1 << 16] {
+        let key = KeyHash::from_raw(random.next());
+        let line = |hash: KeyHash| (u128::from(hash.raw()) * u128::from(lines)) >> 64;
+        let asked = 2_000 * lines.min(1_000);
+        let same = (0..asked).filter(|_| line(of_equal_fold(key, &mut random)) == line(key)).count() as f64;
+        let expected = asked as f64 / lines as f64;
+        assert!((same - expected).abs() < 5.0 * expected.sqrt() + 3.0, "{lines} lines: {same} for {expected}");
+    }
+}
+
+#[test]
+fn rates_asked_for_are_reached_or_refused_with_the_floor_named() {
+    let mut refused = 0;
+    for kind in KINDS {
+        for rate in
+            ["0.01", "0.00001", "1e-7", "1e-8", "3e-9", "1.5e-9", "1e-9", "3e-10", "1e-10", "3e-11", "1e-12", "1e-20"]
+        {
+            let wanted: f64 = rate.parse().unwrap();
+            let spec = match format!("{kind}:fpr={rate}").parse::<FilterSpec>() {
+                Ok(spec) => spec,
+                Err(error) => {
+                    assert!(matches!(&error, Error::InvalidSpec { .. }), "{error}");
+                    let text = error.to_string();
+                    assert!(text.contains("lowest rate") && text.contains("use "), "{text}");
+                    refused += 1;
+                    continue;
+                }
+            };
+            for keys in [1, 2, 5, 6, 41, 300, 1_000, 50_000, 1_000_000, 500_000_000] {
+                let plan = Plan::new(spec, keys).unwrap();
+                // The bits of a standard filter of few keys are not independent, and only whole blocks of a ribbon have a
+                // column less. What equal hashes add comes on top.
+                let slack = match kind {
+                    FilterKind::Bloom if keys < 1_000 => 2.5,
+                    _ if keys < 10_000 => 1.06,
+                    _ => 1.01,
+                };
+                let most = wanted * slack + keys as f64 * 2f64.powi(-64);
+                assert!(plan.expected_rate() <= most, "{spec}, {keys} keys: {:e}", plan.expected_rate());
+            }
+        }
+    }
+    assert!(refused >= 15, "{refused} were refused");
+    for (text, is_taken) in [
+        ("blocked-bloom:fpr=1e-9", false),
+        ("blocked-bloom:fpr=2e-9", true),
+        ("bloom:fpr=1e-9", true),
+        ("bloom:fpr=1e-10", true),
+        ("bloom:fpr=1e-11", false),
+        ("bumped-ribbon:fpr=1e-9", true),
+        ("bumped-ribbon:fpr=2e-10", false),
+        ("binary-fuse:fpr=0.00001", false),
+    ] {
+        assert_eq!(text.parse::<FilterSpec>().is_ok(), is_taken, "{text}");
+    }
+}
+
+#[test]
+fn rates_that_64_bits_of_hash_cannot_give_are_refused() {
+    // 2^40 keys have a rate of 2^-24 at the least.
+    let spec: FilterSpec = "bloom:fpr=0.00000005".parse().unwrap();
+    assert!(Plan::new(spec, 1 << 32).is_ok());
+    let Err(Error::InvalidSpec { reason, .. }) = Plan::new(spec, 1 << 40) else { panic!("2^40 keys at 5e-8") };
+    assert!(reason.contains("64 bits"), "{reason}");
+}
+
+#[cfg(feature = "variants")]
+mod variants {
+    use filterblock::planning::{Variant, VariantPlan};
+    use filterblock::variants::{
+        Bloom, CounterBits, Counting, DLeft, DynamicCounting, Frequency as _, Growth, Membership as _, Partitioned,
+        Scalable, Spectral, SpectralMode,
+    };
+    use filterblock::{Error, HashSeed};
+
+    const SEED: HashSeed = HashSeed(1);
+    const KEYS: u64 = 1_000;
+
+    fn keys() -> impl Iterator<Item = [u8; 8]> {
+        (0..KEYS).map(u64::to_le_bytes)
+    }
+
+    #[test]
+    fn variants_announce_no_rate_below_2_to_the_minus_64_a_key() {
+        let (cells, probes) = (200 * KEYS, 30);
+        let bloom = Bloom::with_shape(cells, probes, SEED).unwrap();
+        let mut counting = Counting::with_shape(cells, probes, CounterBits::Four, SEED).unwrap();
+        let mut dynamic = DynamicCounting::with_shape(cells, probes, 2, SEED).unwrap();
+        let mut partitioned = Partitioned::with_shape(cells / 64, 64, SEED).unwrap();
+        let mut spectral = Spectral::with_shape(cells, probes, 8, SpectralMode::MinimumSelection, SEED).unwrap();
+        let mut d_left = DLeft::with_shape(KEYS / 24 + 1, 48, SEED).unwrap();
+        for key in keys() {
+            bloom.insert(&key);
+            counting.insert(&key);
+            dynamic.insert(&key).unwrap();
+            partitioned.insert(&key);
+            spectral.insert(&key).unwrap();
+            d_left.insert(&key).unwrap();
+            assert!(bloom.may_contain(&key) && spectral.estimate(&key) > 0);
+        }
+        // The keys are guessed from the bits that are set.
+        let floor = KEYS as f64 * 0.9 * 2f64.powi(-64);
+        for (what, announced) in [
+            ("bloom", bloom.expected_rate()),
+            ("counting", counting.expected_rate()),
+            ("dynamic counting", dynamic.expected_rate()),
+            ("partitioned", partitioned.expected_rate()),
+            ("spectral", spectral.expected_rate()),
+            ("d-left", d_left.expected_rate()),
+        ] {
+            assert!(announced >= floor, "{what}: {announced:e} for {floor:e}");
+        }
+    }
+
+    #[test]
+    fn variants_refuse_rates_that_hashes_of_64_bits_cannot_give() {
+        // Of a million keys 5.4e-14 is the floor.
+        let refused = [
+            Bloom::with_rate(1_000_000, 1e-15, SEED).err(),
+            Counting::with_rate(1_000_000, 1e-15, CounterBits::Four, SEED).err(),
+            DynamicCounting::with_rate(1_000_000, 1e-15, 1, SEED).err(),
+            Partitioned::with_rate(1_000_000, 1e-15, SEED).err(),
+            Spectral::with_rate(1_000_000, 1e-15, SpectralMode::MinimumSelection, SEED).err(),
+            Scalable::with_rate(1_000_000, 1e-15, Growth::default(), SEED).err(),
+        ];
+        for error in refused {
+            let Some(Error::InvalidArgument { what: "false-positive rate", reason }) = error else {
+                panic!("{error:?}")
+            };
+            assert!(reason.contains("64 bits"), "{reason}");
+        }
+        assert!(Bloom::with_rate(1_000, 1e-15, SEED).is_ok() && Bloom::with_rate(1_000_000, 1e-12, SEED).is_ok());
+    }
+
+    #[test]
+    fn plans_of_variants_announce_no_rate_below_the_floor() {
+        for variant in Variant::ALL {
+            for keys in (0..50).map(|log2| 1u64 << log2) {
+                let floor = keys as f64 * 2f64.powi(-64);
+                for rate in [0.3, 1e-2, 1e-5, 1e-9, 1e-12, 1e-15, 1e-18, 1e-20].into_iter().chain([floor, 1.01 * floor])
+                {
+                    match VariantPlan::new(variant, keys, rate) {
+                        Ok(plan) => assert!(plan.expected_rate >= floor && rate >= floor * 0.999, "{plan:?}"),
+                        Err(Error::InvalidSpec { reason, .. }) => {
+                            let is_d_left = variant == Variant::DLeft && rate < 1e-12;
+                            assert!(rate < floor * 1.001 || is_d_left, "{variant}, {keys} keys, {rate:e}: {reason}");
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(feature = "foreign")]
+#[test]
+fn filters_of_other_engines_announce_the_floor_of_32_bits() {
+    use filterblock::foreign::leveldb::BloomBuilder;
+    use filterblock::foreign::parquet::SplitBlockBuilder;
+    use filterblock::foreign::{leveldb, parquet, rocksdb};
+
+    // Of one key, and of four in one block: each is told from no hash that has its 32 bits.
+    for keys in [1u32, 4] {
+        let key = |i: u32| i.to_le_bytes();
+        let floor = f64::from(keys) * 0.9 * 2f64.powi(-32);
+        let mut announced = Vec::new();
+
+        let mut builder = SplitBlockBuilder::with_blocks(1).unwrap();
+        (0..keys).for_each(|i| builder.add(&key(i)));
+        let bytes = builder.finish();
+        announced.push(("parquet", parquet::SplitBlockFilter::parse(&bytes).unwrap().info().expected_rate));
+
+        let mut builder = BloomBuilder::new(60);
+        (0..keys).for_each(|i| builder.add(&key(i)));
+        let bytes = builder.finish();
+        announced.push(("leveldb", leveldb::BloomFilter::new(&bytes).info().expected_rate));
+
+        for kind in [rocksdb::FilterKind::FastLocalBloom, rocksdb::FilterKind::LegacyBloom] {
+            let options = rocksdb::FilterOptions { kind, bits_per_key: 100.0, ..rocksdb::FilterOptions::default() };
+            let mut builder = rocksdb::FilterBuilder::new(options);
+            (0..keys).for_each(|i| builder.add(&key(i)));
+            let bytes = builder.finish();
+            announced.push((kind.name(), rocksdb::Filter::new(&bytes).info().expected_rate));
+        }
+        for (what, rate) in announced {
+            assert!(rate >= floor, "{what}, {keys} keys: {rate:e} for {floor:e}");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The one promise: whatever was added is never answered "absent".
+
+use std::num::NonZeroUsize;
+
+use crate::support::{self, sparse};
+use filterblock::{
+    Columns, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, SelfCheck, Verify, compact,
+};
+use proptest::prelude::*;
+
+const SPECS: [&str; 32] = [
+    "bloom:1",
+    "bloom:10",
+    "bloom:23.5",
+    "bloom:100",
+    "bloom:fpr=0.01",
+    "blocked-bloom:1",
+    "blocked-bloom:10",
+    "blocked-bloom:100",
+    "split-block:1",
+    "split-block:10",
+    "split-block:100",
+    "split-block-512:1",
+    "split-block-512:10",
+    "split-block-512:fpr=0.001",
+    "binary-fuse:8",
+    "binary-fuse:12",
+    "binary-fuse:16",
+    "binary-fuse:fpr=0.02",
+    "ribbon:1",
+    "ribbon:7.3",
+    "ribbon:32",
+    "ribbon:fpr=0.01",
+    "ribbon:fpr=0.7",
+    "bumped-ribbon:1",
+    "bumped-ribbon:7.3",
+    "bumped-ribbon:8",
+    "bumped-ribbon:12.3",
+    "bumped-ribbon:100",
+    "bumped-ribbon:fpr=0.01",
+    "bumped-ribbon:fpr=0.7",
+    "bumped-ribbon:fpr=0.00390625:compact",
+    "full",
+];
+
+/// One of each kind and of each way to lay it out; every size is tried with these, and with the others in turn.
+const USUAL: [&str; 10] = [
+    "bloom:10",
+    "blocked-bloom:10",
+    "split-block:10",
+    "split-block-512:10",
+    "binary-fuse:8",
+    "binary-fuse:12",
+    "ribbon:8",
+    "ribbon:fpr=0.01",
+    "bumped-ribbon:8",
+    "bumped-ribbon:fpr=0.01",
+];
+
+/// Whether the compact form takes the kind.
+fn is_compact(spec: FilterSpec) -> bool {
+    matches!(spec.kind(), FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::Full)
+}
+
+fn builder(spec: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBuilder {
+    let mut builder = FilterBuilder::new(spec.parse::<FilterSpec>().unwrap(), HashSeed(7));
+    keys.into_iter().for_each(|key| builder.add(&key));
+    builder
+}
+
+/// As many answers are given as there are keys and places, and the others are left as they are.
+#[test]
+fn a_batch_writes_no_answer_that_was_not_asked_for() {
+    for spec in SPECS {
+        let mut builder = builder(spec, []);
+        let hashes: Vec<_> = (1..=3_000u64).map(|i| KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        hashes.iter().for_each(|&hash| builder.add_hash(hash));
+        let block = FilterBlock::open(builder.finish().unwrap()).unwrap();
+        for len in [0, 1, 7, 8, 9, 20, 31, 32, 33, 50, 63, 64, 65] {
+            for (before, spare) in [(false, 40), (true, 40), (false, 0), (true, 0)] {
+                let mut answers = vec![before; len + spare];
+                block.may_contain_batch(&hashes[..len], &mut answers);
+                assert!(answers[..len].iter().all(|&answer| answer), "{spec}, {len} keys");
+                assert!(answers[len..].iter().all(|&answer| answer == before), "{spec}, {len} keys");
+            }
+            let mut answers = vec![false; len];
+            block.may_contain_batch(&hashes, &mut answers);
+            assert!(answers.iter().all(|&answer| answer), "{spec}, {len} places");
+            // Absent keys: what stood there before must neither stay nor spread.
+            let absent: Vec<_> =
+                (0..len as u64).map(|i| KeyHash::from_raw(!i.wrapping_mul(0xd1b5_4a32_d192_ed03))).collect();
+            let mut answers = vec![true; len + 40];
+            block.may_contain_batch(&absent, &mut answers);
+            assert!(answers[len..].iter().all(|&answer| answer), "{spec}, {len} absent keys");
+            assert!(absent.iter().zip(&answers).all(|(&hash, &answer)| answer == block.may_contain(hash)), "{spec}");
+        }
+    }
+}
+
+/// Different hashes for every filter and key.
+fn hashes(n: u64, filter: u64) -> Vec<KeyHash> {
+    let mut state = (filter + 1).wrapping_mul(0xd134_2543_de82_ef95);
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        KeyHash::from_raw((z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb))
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
+    // The self-check would find what is to be found here.
+    let mut builder = FilterBuilder::new(spec, HashSeed(0))
+        .with_self_check(SelfCheck::Off)
+        .with_threads(NonZeroUsize::new(threads).unwrap());
+    hashes.iter().for_each(|&hash| builder.add_hash(hash));
+    builder.finish().unwrap()
+}
+
+/// Asks for all keys: in a batch and, of a large filter, for some one by one.
+fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
+    let block = FilterBlock::open(bytes).unwrap();
+    let mut answers = vec![false; hashes.len()];
+    block.may_contain_batch(hashes, &mut answers);
+    assert!(answers.iter().all(|&answer| answer), "{what}, {} keys, batch", hashes.len());
+    let step = 1 + hashes.len() / 20_000;
+    assert!(hashes.iter().step_by(step).all(|&hash| block.may_contain(hash)), "{what}, {} keys", hashes.len());
+}
+
+/// Every size up to 4,096 with every kind; every budget with every 23rd of them.
+#[test]
+fn every_number_of_keys_up_to_4096_with_every_kind_and_budget() {
+    for (i, spec) in (0..).zip(SPECS) {
+        let parsed: FilterSpec = spec.parse().unwrap();
+        for n in 0..=4096u64 {
+            let is_unusual = n % 23 != i % 23 && !USUAL.contains(&spec);
+            if n > 130 && (is_unusual || n % sparse() != i % sparse()) {
+                continue;
+            }
+            let hashes = hashes(n, i << 32 | n);
+            if is_compact(parsed) {
+                let mut builder = FilterBuilder::new(parsed, HashSeed(0)).with_self_check(SelfCheck::Off);
+                hashes.iter().for_each(|&hash| builder.add_hash(hash));
+                let compact = builder.finish_compact().unwrap();
+                assert!(!compact.is_empty());
+                assert!(hashes.iter().all(|&hash| compact::may_contain(&compact, hash)), "{spec}, {n} keys, compact");
+            }
+            let bytes = build(parsed, &hashes, 1);
+            holds_all(&bytes, &hashes, spec);
+            let block = FilterBlock::open_with(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+            assert!(hashes.iter().all(|&hash| block.may_contain(hash)), "{spec}, {n} keys, on first touch");
+        }
+    }
+}
+
+/// Sizes around which filters change their make: powers of two, segments of fuse filters, one system or layers.
+fn steps() -> impl Iterator<Item = u64> {
+    (6..=16).map(|log2| 1 << log2).chain([1_500, 2_560, 9_728, 10_240, 11_480, 11_521, 60_000])
+}
+
+/// The lanes of a bumped ribbon's layer, and its shards of 65,536 slots; a thousand keys have 970 or 960 slots.
+fn borders(per_mille: u64) -> impl Iterator<Item = u64> {
+    let slots = [4_096, 8_192, 65_536, 131_072];
+    slots.into_iter().map(move |slots| slots * 1_000 / per_mille)
+}
+
+/// Twenty filters around each step, each of a size of its own (five of many keys where there is no border); all sizes from
+/// 11,480 to 11,521 of a fuse filter, where other implementations fail.
+#[test]
+fn keys_around_every_step_of_size_with_twenty_seeds() {
+    for spec in USUAL.into_iter().chain(["bumped-ribbon:fpr=0.00390625:compact", "bumped-ribbon:12.3"]) {
+        let parsed: FilterSpec = spec.parse().unwrap();
+        let has_borders = parsed.kind() == FilterKind::BumpedRibbon;
+        let borders = [970, 960].into_iter().flat_map(borders).filter(|_| has_borders);
+        for step in steps().chain(borders) {
+            let seeds = if has_borders || step < 30_000 { 20 } else { 5 };
+            for seed in 0..(seeds / sparse()).max(1) {
+                // From -64 to 64, and nothing twice.
+                let n = (step + 64).saturating_sub(seed * 27 % 128 + seed % 2).max(1);
+                let hashes = hashes(n, step << 32 | seed);
+                holds_all(&build(parsed, &hashes, 1), &hashes, spec);
+            }
+        }
+    }
+    for n in 11_480..=11_521 {
+        for seed in 0..(20 / sparse()).max(1) {
+            let hashes = hashes(n, seed);
+            let bytes = build("binary-fuse:8".parse().unwrap(), &hashes, 1);
+            holds_all(&bytes, &hashes, "binary-fuse:8");
+            assert_eq!(FilterBlock::open(bytes).unwrap().info().kind, FilterKind::BinaryFuse);
+        }
+    }
+}
+
+#[test]
+fn equal_hashes_of_different_keys_count_once_and_are_held() {
+    for spec in SPECS {
+        let parsed: FilterSpec = spec.parse().unwrap();
+        for n in [1, 2, 64, 1_000, 5_000, 70_000] {
+            let once = hashes(n, 3);
+            // Twice or more, near and far from each other.
+            let mut often = once.clone();
+            often.extend_from_slice(&once);
+            often.extend(once.iter().take(10).flat_map(|&hash| [hash; 100]));
+            let bytes = build(parsed, &often, 1);
+            assert!(bytes == build(parsed, &once, 1), "{spec}, {n} keys");
+            holds_all(&bytes, &once, spec);
+        }
+        let same = [KeyHash::from_raw(0x0123_4567_89ab_cdef); 3_000];
+        holds_all(&build(parsed, &same, 1), &same, spec);
+        for raw in [0, 1, u64::MAX] {
+            let edge = [KeyHash::from_raw(raw)];
+            holds_all(&build(parsed, &edge, 1), &edge, spec);
+        }
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_no_byte() {
+    for spec in SPECS {
+        let parsed: FilterSpec = spec.parse().unwrap();
+        let sizes = if spec.starts_with("bumped") { [500, 20_000, 70_000, 300_000].as_slice() } else { &[500, 70_000] };
+        for &n in sizes {
+            let hashes = hashes(n, 5);
+            let one = build(parsed, &hashes, 1);
+            for threads in [2, 5] {
+                assert!(build(parsed, &hashes, threads) == one, "{spec}, {n} keys, {threads} threads");
+            }
+            holds_all(&one, &hashes, spec);
+        }
+    }
+}
+
+#[test]
+fn keys_of_every_length_and_byte_value() {
+    let keys: Vec<Vec<u8>> = (0..=255).flat_map(|byte| (0..=64).map(move |len| vec![byte; len])).collect();
+    for spec in SPECS {
+        let block = FilterBlock::open(builder(spec, keys.clone()).finish().unwrap()).unwrap();
+        assert!(keys.iter().all(|key| block.may_contain_key(key)), "{spec}");
+    }
+}
+
+#[test]
+fn batches_of_every_length_agree_with_single_queries() {
+    for spec in SPECS {
+        let bytes = builder(spec, (0..1000u32).map(|i| i.to_string().into_bytes())).finish().unwrap();
+        let hashes: Vec<_> = (0..70_000u32).map(|i| KeyHash::of(i.to_string().as_bytes(), HashSeed(7))).collect();
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
+            let singly: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
+            for len in (0..100).chain([4_095, 4_096, 4_097, 65_535, 65_536, 65_537, 70_000]) {
+                let mut answers = vec![false; len];
+                block.may_contain_batch(&hashes[..len], &mut answers);
+                assert_eq!(answers, singly[..len], "{spec}, batch of {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn equal_keys_a_million_times_count_once() {
+    let bytes = builder("blocked-bloom:10", (0..1_000_000).map(|_| b"same".to_vec())).finish().unwrap();
+    let block = FilterBlock::open(bytes).unwrap();
+    assert_eq!(block.info().num_keys, 1);
+    assert!(block.may_contain_key(b"same"));
+}
+
+/// Bytes that become fewer behind the block's back, as a file does that is cut.
+struct Shrinking<'a>(&'a [u8], &'a std::cell::Cell<usize>);
+
+impl AsRef<[u8]> for Shrinking<'_> {
+    fn as_ref(&self) -> &[u8] {
+        &self.0[..self.1.get().min(self.0.len())]
+    }
+}
+
+#[test]
+fn bytes_that_are_gone_since_the_block_was_opened_deny_no_key() {
+    for spec in SPECS {
+        let bytes = builder(spec, (0..3000u32).map(|i| i.to_string().into_bytes())).finish().unwrap();
+        let hashes: Vec<_> = (0..3000u32).map(|i| KeyHash::of(i.to_string().as_bytes(), HashSeed(7))).collect();
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let len = std::cell::Cell::new(usize::MAX);
+            let block = FilterBlock::open_with(Shrinking(&bytes, &len), verify).unwrap();
+            for left in [0, 1, 63, 64, 128, 1000, bytes.len() / 2, bytes.len().saturating_sub(100)] {
+                len.set(left);
+                let mut answers = vec![false; hashes.len()];
+                block.may_contain_batch(&hashes, &mut answers);
+                let view = block.view();
+                for (&hash, batched) in hashes.iter().zip(answers) {
+                    let all = block.may_contain_with(hash, Columns::All);
+                    let first = block.may_contain_with(hash, Columns::First);
+                    let viewed = view.is_none_or(|view| view.may_contain(hash));
+                    let what = format!("{spec}, {verify:?}, {left} bytes");
+                    assert_eq!([block.may_contain(hash), batched, all, first, viewed], [true; 5], "{what}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_keys_gives_the_same_bytes_and_denies_none(
+        keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..200),
+        spec in prop::sample::select(SPECS.to_vec()),
+        rotation in any::<prop::sample::Index>(),
+    ) {
+        let bytes = builder(spec, keys.clone()).finish().unwrap();
+        let block = FilterBlock::open(bytes.as_slice()).unwrap();
+        for key in &keys {
+            prop_assert!(block.may_contain_key(key));
+        }
+        let mut other = keys.clone();
+        if !other.is_empty() {
+            other.rotate_left(rotation.index(keys.len()));
+            other.extend_from_slice(&keys);
+        }
+        prop_assert_eq!(builder(spec, other).finish().unwrap(), bytes);
+    }
+}
+
+#[test]
+fn bytes_given_to_a_builder_stay_as_they_are() {
+    // Building sorts, moves and remixes hashes; those belong to the builder, and a clone builds the same bytes.
+    for spec in ["blocked-bloom:10", "bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "binary-fuse:8", "ribbon:8"] {
+        let keys: Vec<Vec<u8>> = (0..20_000).map(support::key).collect();
+        let before = keys.clone();
+        let build = |keys: &[Vec<u8>]| {
+            let mut builder = FilterBuilder::new(spec.parse::<FilterSpec>().unwrap(), HashSeed(7));
+            keys.iter().for_each(|key| builder.add(key));
+            builder.finish().unwrap()
+        };
+        assert!(build(&keys) == build(&keys), "{spec}");
+        assert!(keys == before, "{spec}");
+    }
+}

@@ -1,0 +1,258 @@
+//! What goes wrong with plainer schemes than ours, as their papers and simulations say, and how much less with ours: d-left
+//! filters without permutations, and spectral filters of each kind.
+
+use crate::support::{Random, assert_agrees, hash, mean, seeds};
+use filterblock::variants::{DLeft, Frequency, Membership, Removable, Spectral, SpectralMode};
+use filterblock::{HashSeed, KeyHash};
+
+/// A d-left filter whose four buckets are hashes of their own beside one remainder: keys that share it and a bucket are
+/// mistaken for each other.
+struct Naive {
+    /// Four subtables of buckets of 16 cells, remainders and how often: twice the cells, and counters that are never full, so
+    /// that nothing else goes wrong.
+    cells: Vec<Option<(u64, u64)>>,
+    buckets: u64,
+    remainder_bits: u32,
+    ambiguous: u64,
+    failed: u64,
+}
+
+impl Naive {
+    fn places(&self, key: u64) -> (u64, Vec<usize>) {
+        let mut random = Random(key.wrapping_mul(0xd134_2543_de82_ef95));
+        let remainder = random.next() >> (64 - self.remainder_bits);
+        (
+            remainder,
+            (0..4).map(|subtable| ((subtable * self.buckets + random.below(self.buckets)) * 16) as usize).collect(),
+        )
+    }
+
+    /// The cells with a key's remainder: of one key only, if all went well.
+    fn found(&self, key: u64) -> Vec<usize> {
+        let (remainder, buckets) = self.places(key);
+        let cells = buckets.into_iter().flat_map(|bucket| bucket..bucket + 16);
+        cells.filter(|&cell| self.cells[cell].is_some_and(|(found, _)| found == remainder)).collect()
+    }
+
+    fn insert(&mut self, key: u64) {
+        let (remainder, buckets) = self.places(key);
+        if let Some(&cell) = self.found(key).first() {
+            let (_, count) = self.cells[cell].as_mut().unwrap();
+            *count += 1;
+            return;
+        }
+        let load = |bucket: &usize| self.cells[*bucket..*bucket + 16].iter().flatten().count();
+        let bucket = buckets.into_iter().min_by_key(load).unwrap();
+        let empty = (bucket..bucket + 16).find(|&cell| self.cells[cell].is_none()).expect("no bucket overflows");
+        self.cells[empty] = Some((remainder, 1));
+    }
+
+    fn remove(&mut self, key: u64) {
+        let found = self.found(key);
+        self.ambiguous += u64::from(found.len() > 1);
+        let Some(&cell) = found.first() else {
+            self.failed += 1;
+            return;
+        };
+        let (remainder, count) = self.cells[cell].unwrap();
+        self.cells[cell] = (count > 1).then_some((remainder, count - 1));
+    }
+}
+
+const KEYS: u64 = 20_000;
+const CHURN: u64 = 200_000;
+
+/// Removes the oldest key and adds a new one, again and again, and returns the keys that are there in the end.
+fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
+    (0..KEYS).for_each(|i| change(None, i));
+    (0..CHURN).for_each(|i| change(Some(i), KEYS + i));
+    CHURN..CHURN + KEYS
+}
+
+#[test]
+fn buckets_hashed_one_by_one_lose_keys_and_permutations_none() {
+    // Seen in another simulation: 12,075, 2,932 and 188 ambiguous removals, 4,714, 1,246 and 85 that found nothing, and 476,
+    // 151 and 5 keys denied in the end.
+    for (remainder_bits, ambiguous, denied) in
+        [(8, 4_000..40_000, 100..2_000), (10, 1_000..9_000, 30..600), (14, 60..600, 1..60)]
+    {
+        let buckets = KEYS.div_ceil(24);
+        let cells = vec![None; (buckets * 64) as usize];
+        let mut naive = Naive { cells, buckets, remainder_bits, ambiguous: 0, failed: 0 };
+        let left = churn(|old, new| {
+            old.into_iter().for_each(|old| naive.remove(old));
+            naive.insert(new);
+        });
+        let lost = left.filter(|&key| naive.found(key).is_empty()).count();
+        println!("r = {remainder_bits}: {} ambiguous, {} failed, {lost} denied", naive.ambiguous, naive.failed);
+        assert!(ambiguous.contains(&naive.ambiguous), "r = {remainder_bits}: {}", naive.ambiguous);
+        assert!(denied.contains(&lost) && naive.failed > 0, "r = {remainder_bits}: {lost}");
+
+        let seed = HashSeed(Random(u64::from(remainder_bits)).next());
+        let mut ours = DLeft::with_shape(buckets, remainder_bits, seed).unwrap();
+        let mut refused = 0;
+        let left = churn(|old, new| {
+            old.into_iter().for_each(|old| refused += u64::from(ours.remove_hash(hash(old, seed)).is_err()));
+            ours.insert_hash(hash(new, seed)).unwrap();
+        });
+        assert_eq!((refused, left.clone().filter(|&key| !ours.may_contain_hash(hash(key, seed))).count()), (0, 0));
+        // Three keys of one value at once leave a cell that is full for good: of each insertion, less than one in 2 (M/n)^2.
+        left.for_each(|key| ours.remove_hash(hash(key, seed)).unwrap());
+        let chance = (KEYS as f64 / (buckets << remainder_bits) as f64).powi(2) / 2.0;
+        println!("{} cells are stuck, {:.1} at most expected", ours.num_distinct(), chance * (KEYS + CHURN) as f64);
+        assert!((ours.num_distinct() as f64) <= chance * (KEYS + CHURN) as f64 * 1.2 + 5.0);
+    }
+}
+
+/// What the permutations do not: remainders of a hash that leaves one of their bits alone are half as many, and match twice
+/// as often.
+#[test]
+fn permutations_of_a_badly_mixed_hash_double_the_d_left_rate() {
+    let rate = |mask: u64| {
+        let seed = seeds(1).next().unwrap();
+        let of = |i| KeyHash::from_raw(hash(i, seed).raw() & mask);
+        // 2^20 values, which are the high 20 bits.
+        let mut filter = DLeft::with_shape(1_024, 10, seed).unwrap();
+        (0..filter.capacity()).for_each(|i| filter.insert_hash(of(i)).unwrap());
+        (100_000..300_000).filter(|&i| filter.may_contain_hash(of(i))).count() as f64 / 200_000.0
+    };
+    // Keys of one value are one: of n keys and M values M (1 - e^(-n/M)) are used.
+    let expected = |values: f64| 1.0 - (-24_576.0 / values).exp();
+    for (mask, values) in [(u64::MAX, 20f64.exp2()), (!(1 << 44), 19f64.exp2())] {
+        let (rate, expected) = (rate(mask), expected(values));
+        let deviation = (expected / 200_000.0).sqrt();
+        assert!((rate - expected).abs() < 5.0 * deviation + 0.01 * expected, "{rate} for {expected}");
+    }
+}
+
+/// The recurring minimum by the letter of the paper: a second filter of half the counters for keys whose least counter is alone.
+struct SimpleRecurring {
+    first: Vec<u64>,
+    second: Vec<u64>,
+}
+
+impl SimpleRecurring {
+    fn cells(hash: KeyHash, cells: &[u64]) -> Vec<usize> {
+        let mut random = Random(hash.raw() ^ cells.len() as u64);
+        let mut places: Vec<usize> = (0..5).map(|_| random.below(cells.len() as u64) as usize).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    fn least(hash: KeyHash, cells: &[u64]) -> (u64, bool) {
+        let counts: Vec<u64> = Self::cells(hash, cells).into_iter().map(|cell| cells[cell]).collect();
+        let least = *counts.iter().min().unwrap();
+        (least, counts.iter().filter(|&&count| count == least).count() == 1)
+    }
+
+    fn insert(&mut self, hash: KeyHash) {
+        Self::cells(hash, &self.first).into_iter().for_each(|cell| self.first[cell] += 1);
+        let (least, is_alone) = Self::least(hash, &self.first);
+        if is_alone {
+            let there = Self::least(hash, &self.second).0;
+            let more = if there > 0 { 1 } else { least };
+            Self::cells(hash, &self.second).into_iter().for_each(|cell| self.second[cell] += more);
+        }
+    }
+
+    fn estimate(&self, hash: KeyHash) -> u64 {
+        let ((least, is_alone), (second, _)) = (Self::least(hash, &self.first), Self::least(hash, &self.second));
+        if is_alone && second > 0 { second } else { least }
+    }
+}
+
+const DISTINCT: u64 = 1_000;
+
+/// 10,000 insertions of 1,000 keys, in random order: each ten times, or the i-th in proportion to 1/i.
+fn stream(random: &mut Random, zipf: bool) -> Vec<u64> {
+    let harmonic: f64 = (1..=DISTINCT).map(|i| 1.0 / i as f64).sum();
+    let mut sums = Vec::new();
+    (1..=DISTINCT).fold(0.0, |sum, i| {
+        sums.push(sum + 1.0 / i as f64 / harmonic);
+        sums[sums.len() - 1]
+    });
+    (0..10 * DISTINCT)
+        .map(|_| {
+            let share = random.share();
+            if zipf { sums.partition_point(|&sum| sum <= share).min(999) as u64 } else { random.below(DISTINCT) }
+        })
+        .collect()
+}
+
+/// Shares of the keys.
+#[derive(Default)]
+struct Errors {
+    selection: Vec<f64>,
+    increase: Vec<f64>,
+    recurring: Vec<f64>,
+    simple: Vec<f64>,
+    simple_too_low: Vec<f64>,
+    alone: Vec<f64>,
+}
+
+fn spectral_errors(zipf: bool) -> Errors {
+    let (mut errors, mut random) = (Errors::default(), Random(9));
+    for seed in seeds(60) {
+        // gamma = n k / m = 0.7.
+        let make = |mode| Spectral::with_shape(7_143, 5, 32, mode, seed).unwrap();
+        let mut selection = make(SpectralMode::MinimumSelection);
+        let mut increase = make(SpectralMode::MinimumIncrease);
+        let mut recurring = make(SpectralMode::RecurringMinimum);
+        let mut simple = SimpleRecurring { first: vec![0; 7_143], second: vec![0; 3_571] };
+        let mut counts = vec![0u64; DISTINCT as usize];
+        for i in stream(&mut random, zipf) {
+            counts[i as usize] += 1;
+            let key = hash(i, seed);
+            [&mut selection, &mut increase, &mut recurring]
+                .into_iter()
+                .for_each(|filter| filter.insert_hash(key).unwrap());
+            simple.insert(key);
+        }
+        let share = |wrong: &dyn Fn(KeyHash, u64) -> bool| {
+            (0..).zip(&counts).filter(|&(i, &count)| wrong(hash(i, seed), count)).count() as f64 / DISTINCT as f64
+        };
+        errors.selection.push(share(&|key, count| selection.estimate_hash(key) != count));
+        errors.increase.push(share(&|key, count| increase.estimate_hash(key) != count));
+        errors.recurring.push(share(&|key, count| recurring.estimate_hash(key) != count));
+        errors.simple.push(share(&|key, count| simple.estimate(key) != count));
+        errors.simple_too_low.push(share(&|key, count| simple.estimate(key) < count));
+        errors.alone.push(share(&|key, _| SimpleRecurring::least(key, &simple.first).1));
+        // Never too low; and a filter that raises less is nowhere higher.
+        assert_eq!(
+            share(&|key, count| {
+                let (most, less) = (selection.estimate_hash(key), increase.estimate_hash(key));
+                less < count || most < less || !(count..=most).contains(&recurring.estimate_hash(key))
+            }),
+            0.0
+        );
+    }
+    errors
+}
+
+#[test]
+fn spectral_filters_err_as_seldom_as_paper_and_simulations_say() {
+    let uniform = spectral_errors(false);
+    // (1 - e^-0.7)^5; in another simulation 3.35, 1.67 and 2.54 %, and 18.8 % of keys with a lone least counter.
+    let theory = (1.0 - (-0.7f64).exp()).powi(5);
+    assert!((theory - 0.0323).abs() < 0.0001);
+    assert_agrees("minimum selection", &uniform.selection, theory, 0.0);
+    assert_agrees("minimum increase", &uniform.increase, 0.0167, 0.001);
+    assert_agrees("simple recurring minimum", &uniform.simple, 0.0254, 0.001);
+    assert_agrees("lone least counters", &uniform.alone, 0.188, 0.002);
+    // Half, and not the fifth that the paper claims.
+    let gain = mean(&uniform.selection) / mean(&uniform.increase);
+    assert!((1.7..2.3).contains(&gain), "{gain}");
+
+    let zipf = spectral_errors(true);
+    assert_agrees("minimum selection, Zipf", &zipf.selection, 0.0221, 0.001);
+    assert_agrees("minimum increase, Zipf", &zipf.increase, 0.0068, 0.001);
+    assert_agrees("simple recurring minimum, Zipf", &zipf.simple, 0.0166, 0.001);
+
+    for errors in [&uniform, &zipf] {
+        // The paper's is too low for some; ours, which is so for none, also errs less.
+        println!("recurring {:.4}, simple and too low {:.4}", mean(&errors.recurring), mean(&errors.simple_too_low));
+        assert!(mean(&errors.simple_too_low) > 0.0);
+        assert!(mean(&errors.recurring) < mean(&errors.simple));
+    }
+}

@@ -1,0 +1,32 @@
+//! The applications in `examples/`, smaller than they are by themselves: what they measure is what the formulas predict.
+#![allow(dead_code, reason = "their main functions")]
+#![allow(clippy::duplicate_mod, reason = "each example has what they share for itself")]
+
+#[path = "../../examples/contact_lists.rs"]
+mod contact_lists;
+#[path = "../../examples/crawler_urls.rs"]
+mod crawler_urls;
+#[path = "../../examples/ip_traceback.rs"]
+mod ip_traceback;
+#[path = "../../examples/one_hit_wonders.rs"]
+mod one_hit_wonders;
+#[path = "../../examples/spam_senders.rs"]
+mod spam_senders;
+#[path = "../../examples/summary_cache.rs"]
+mod summary_cache;
+#[path = "../../examples/user_names.rs"]
+mod user_names;
+
+macro_rules! ends_as_predicted {
+    ($($example:ident),*) => {
+        $(#[test]
+        fn $example() {
+            use $example::support::{Arguments, Checks};
+            let mut checks = Checks::default();
+            $example::run(&Arguments { file: None, count: 50_000 }, &mut checks).unwrap();
+            assert_eq!(checks.failed, 0, "the results printed above");
+        })*
+    };
+}
+
+ends_as_predicted!(contact_lists, crawler_urls, ip_traceback, one_hit_wonders, spam_senders, summary_cache, user_names);

@@ -1,0 +1,15 @@
+//! The rest of the Bloom family: against a model, against the literature, and in files.
+#![cfg(feature = "variants")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod compressed;
+mod counts;
+mod examples;
+mod file_filter;
+#[cfg(unix)]
+mod file_filter_neighbours;
+#[cfg(unix)]
+mod file_filter_writer;
+mod literature;
+mod model;
+mod support;
