@@ -1,7 +1,40 @@
 //! The filters themselves: bytes and [`KeyHash`]es, no I/O and no checksums.
 //!
 //! [`encode`] turns distinct hashes into a payload and its [`Shape`]; a [`FilterView`] answers queries from the two.
-//! The kinds are a closed set, because they are tags on disk: a new kind is a compile error wherever it matters.
+//! The kinds are a closed set, because they are tags on disk. One list in this file generates [`FilterKind`]; no `match` over
+//! kinds or geometries has a wildcard, so that the compiler names every place that a new kind needs.
+
+/// THE list of kinds: tag on disk, name in the code, name in a [`FilterSpec`], how the kind stores a key.
+///
+/// A generator macro takes the list and writes the items that need every kind.
+macro_rules! kinds {
+    ($generate:ident) => {
+        $generate! {
+            /// No key was added: every query is "absent".
+            1 Empty "empty", "no keys: always absent";
+            /// Every query is "maybe".
+            2 Full "full", "always maybe";
+            /// A standard Bloom filter: the least bits of the two for a rate, a cache miss per probe.
+            3 Bloom "bloom", "bits anywhere in the filter";
+            /// A Bloom filter of 512-bit lines: one cache miss per query.
+            4 BlockedBloom "blocked-bloom", "all bits of a key in one cache line of 512";
+            /// A Bloom filter of 256-bit blocks, one bit of a key in each of eight lanes: the cheapest query, for more
+            /// space.
+            5 SplitBlock "split-block", "a bit of a key in each 32-bit lane of one block of 256";
+            /// A standard ribbon filter with rows of 128 bits: 2 to 5 % above the least space, to compare with.
+            6 Ribbon "ribbon", "a system of equations, one for each key, of 128 coefficients";
+            /// A bumped ribbon filter: about one per cent above the least space that any filter of its rate can have.
+            7 BumpedRibbon "bumped-ribbon",
+                "a system of equations, one for each key; keys that did not fit are in further layers";
+            /// A binary fuse filter with fingerprints of 8, 12 or 16 bits: three cache misses a query, a thirteenth to a
+            /// third more bits than the fingerprints.
+            8 BinaryFuse "binary-fuse", "a fingerprint that is the sum of three cells";
+            /// A Bloom filter of 512-bit blocks with eight lanes: as good as [`FilterKind::BlockedBloom`] from twelve bits
+            /// a key on.
+            10 SplitBlock512 "split-block-512", "a bit of a key in each 64-bit lane of one cache line of 512";
+        }
+    };
+}
 
 mod arch;
 mod binary_fuse;
@@ -11,6 +44,7 @@ mod bumped_ribbon;
 #[cfg(test)]
 mod bytes_tests;
 mod guard;
+mod kind;
 pub(crate) mod math;
 pub mod planning;
 mod ribbon;
@@ -28,6 +62,7 @@ pub(crate) use arch::{prefetch, products_in_block, products_in_line};
 pub(crate) use blocked::LINE_LEN_BYTES;
 pub use bumped_ribbon::Columns;
 pub(crate) use guard::{Checked, Guard};
+pub use kind::FilterKind;
 #[cfg(feature = "foreign")]
 pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
 #[cfg(feature = "variants")]
@@ -38,106 +73,6 @@ use split_block::Lanes;
 use crate::bits::{NoMemory, try_zeros};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
-
-/// The kinds of filter that this version builds and reads; the numbers are the tags on disk.
-///
-/// Zero stays invalid, so that zeroed bytes are no filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum FilterKind {
-    /// No key was added: every query is "absent".
-    Empty = 1,
-    /// Every query is "maybe".
-    Full = 2,
-    /// A standard Bloom filter: the least bits of the two for a rate, a cache miss per probe.
-    Bloom = 3,
-    /// A Bloom filter of 512-bit lines: one cache miss per query.
-    BlockedBloom = 4,
-    /// A Bloom filter of 256-bit blocks, one bit of a key in each of eight lanes: the cheapest query, for more space.
-    SplitBlock = 5,
-    /// A standard ribbon filter with rows of 128 bits: 2 to 5 % above the least space, to compare with.
-    Ribbon = 6,
-    /// A bumped ribbon filter: about one per cent above the least space that any filter of its rate can have.
-    BumpedRibbon = 7,
-    /// A binary fuse filter with fingerprints of 8, 12 or 16 bits: three cache misses a query, a thirteenth to a third
-    /// more bits than the fingerprints.
-    BinaryFuse = 8,
-    /// A Bloom filter of 512-bit blocks with eight lanes: as good as [`FilterKind::BlockedBloom`] from twelve bits a
-    /// key on.
-    SplitBlock512 = 10,
-}
-
-impl FilterKind {
-    /// All kinds, in the order of their tags.
-    pub const ALL: [Self; 9] = [
-        Self::Empty,
-        Self::Full,
-        Self::Bloom,
-        Self::BlockedBloom,
-        Self::SplitBlock,
-        Self::Ribbon,
-        Self::BumpedRibbon,
-        Self::BinaryFuse,
-        Self::SplitBlock512,
-    ];
-
-    /// The name in a [`FilterSpec`].
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Full => "full",
-            Self::Bloom => "bloom",
-            Self::BlockedBloom => "blocked-bloom",
-            Self::SplitBlock => "split-block",
-            Self::Ribbon => "ribbon",
-            Self::BumpedRibbon => "bumped-ribbon",
-            Self::BinaryFuse => "binary-fuse",
-            Self::SplitBlock512 => "split-block-512",
-        }
-    }
-
-    /// How the kind stores a key, as half a line of text.
-    #[must_use]
-    pub fn description(self) -> &'static str {
-        match self {
-            Self::Empty => "no keys: always absent",
-            Self::Full => "always maybe",
-            Self::Bloom => "bits anywhere in the filter",
-            Self::BlockedBloom => "all bits of a key in one cache line of 512",
-            Self::SplitBlock => "a bit of a key in each 32-bit lane of one block of 256",
-            Self::SplitBlock512 => "a bit of a key in each 64-bit lane of one cache line of 512",
-            Self::BinaryFuse => "a fingerprint that is the sum of three cells",
-            Self::Ribbon => "a system of equations, one for each key, of 128 coefficients",
-            Self::BumpedRibbon => {
-                "a system of equations, one for each key; keys that did not fit are in further layers"
-            }
-        }
-    }
-
-    /// The kind with this [`name`](Self::name); `None` for any other text.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// The kind with this tag on disk.
-    pub(crate) fn from_tag(tag: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == tag)
-    }
-
-    /// Whether the kind's size is a matter of choice.
-    pub(crate) fn takes_budget(self) -> bool {
-        !matches!(self, Self::Empty | Self::Full)
-    }
-}
-
-impl fmt::Display for FilterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
 
 /// What a reader must know besides the payload's bytes, as the trailer keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -93,7 +93,11 @@ macro_rules! kernels {
                     Geometry::SplitBlock { lanes: Lanes::Wide } => Some(wide_kernel),
                     Geometry::BumpedRibbon(Some(_), _) => Some(plain_ribbon_kernel),
                     Geometry::BumpedRibbon(None, _) => Some(ribbon_kernel),
-                    _ => None,
+                    Geometry::Empty
+                    | Geometry::Full
+                    | Geometry::Bloom { .. }
+                    | Geometry::Ribbon(_)
+                    | Geometry::BinaryFuse(_) => None,
                 }
             }
         }
