@@ -21,6 +21,7 @@ mod hash;
 mod kinds;
 pub mod planning;
 mod policy;
+mod simd;
 mod spec;
 mod sync;
 #[cfg(feature = "variants")]

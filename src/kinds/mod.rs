@@ -64,7 +64,7 @@ mod view;
 
 pub(crate) use arch::{Ask, Isa};
 #[cfg(feature = "foreign")]
-pub(crate) use arch::{prefetch, products_in_block, products_in_line};
+pub(crate) use arch::{products_in_block, products_in_line};
 #[cfg(any(feature = "foreign", test))]
 pub(crate) use blocked_bloom::LINE_LEN_BYTES;
 pub use bumped_ribbon::Columns;
@@ -81,3 +81,6 @@ pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as sol
 pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
 pub(crate) use shape::{Effort, MAX_LAYERS_LEN_BYTES, Rounding, Shape};
 pub use view::FilterView;
+
+#[cfg(feature = "foreign")]
+pub(crate) use crate::simd::prefetch;

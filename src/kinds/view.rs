@@ -7,6 +7,7 @@ use super::geometry::Geometry;
 use super::guard::{Checked, Guard};
 use super::{bloom, split_block};
 use crate::hash::KeyHash;
+use crate::simd;
 
 /// A filter ready to be asked: a borrow of a payload and of the geometry that was checked against its length.
 #[derive(Debug, Clone, Copy)]
@@ -113,14 +114,14 @@ impl<'a> FilterView<'a> {
         match *self.geometry {
             Geometry::Empty | Geometry::Full => {}
             #[expect(clippy::cast_possible_truncation, reason = "an offset within the payload")]
-            Geometry::Bloom { .. } => arch::prefetch(self.payload, bloom::first_byte(self.payload, hash) as usize),
+            Geometry::Bloom { .. } => simd::prefetch(self.payload, bloom::first_byte(self.payload, hash) as usize),
             Geometry::BlockedBloom { .. } => {
-                arch::prefetch(self.payload, blocked_bloom::line_offset::<LINE_LEN_BYTES>(self.payload, hash));
+                simd::prefetch(self.payload, blocked_bloom::line_offset::<LINE_LEN_BYTES>(self.payload, hash));
             }
-            Geometry::SplitBlock { lanes } => arch::prefetch(self.payload, lanes.block_offset(self.payload, hash)),
+            Geometry::SplitBlock { lanes } => simd::prefetch(self.payload, lanes.block_offset(self.payload, hash)),
             Geometry::BinaryFuse(ref fuse) => fuse.prefetch(self.payload, hash),
-            Geometry::Ribbon(ref ribbon) => arch::prefetch(self.payload, ribbon.first_byte(hash)),
-            Geometry::BumpedRibbon(_, ref ribbon) => arch::prefetch(self.padded, ribbon.first_byte(hash)),
+            Geometry::Ribbon(ref ribbon) => simd::prefetch(self.payload, ribbon.first_byte(hash)),
+            Geometry::BumpedRibbon(_, ref ribbon) => simd::prefetch(self.padded, ribbon.first_byte(hash)),
         }
     }
 }

@@ -11,14 +11,12 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-mod prefetch;
 #[cfg(test)]
 mod tests;
 
 use std::sync::OnceLock;
 
 pub(crate) use ask::Ask;
-pub(crate) use prefetch::prefetch;
 
 use super::Geometry;
 #[cfg(feature = "foreign")]
@@ -28,6 +26,7 @@ use super::bumped_ribbon::{Geometry as Ribbon, Parities, Portable as Plain};
 use super::ribbon;
 use super::split_block::{self, Lanes};
 use crate::hash::KeyHash;
+use crate::simd::{RESIDENT_LEN_BYTES, prefetch};
 
 /// The instruction set that kernels may use. A value exists only for what this processor has, because the only ways to
 /// get a value are [`Isa::detect`] and [`Isa::available`] (or the portable constant).
@@ -216,13 +215,6 @@ pub(super) fn ribbon_bits(isa: Isa, first: &[u8], second: &[u8], coefficients: u
         ribbon::bits_portable(first, second, coefficients, shift)
     )
 }
-
-/// Up to this length of a payload a pass that only prefetches costs more than it saves: out-of-order execution hides
-/// what the second- and third-level cache make it wait for.
-///
-/// A key of a batch of 32 (AVX-512, a second-level cache of 1 MiB) took 2.2 ns without the pass and 2.6 with it in
-/// 1.25 MB, 2.5 and 2.8 ns in 2.5 MB, but 6.5 and 5.2 ns in 6.25 MB.
-pub(super) const RESIDENT_LEN_BYTES: usize = 2 << 20;
 
 /// Keys under way at once where memory is waited for: enough to hide a miss, few enough for the line-fill buffers and
 /// the first-level cache.

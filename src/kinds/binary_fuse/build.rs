@@ -13,8 +13,8 @@ use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::bits::NoMemory;
 use crate::codec::u16_bytes;
 use crate::hash::KeyHash;
-use crate::kinds::arch;
 use crate::kinds::shape::zeros;
+use crate::simd;
 
 /// Seeds to try, in all. Where hashes are as good as random, the second is hardly ever needed; hashes that crowd in a
 /// few segments fail with any seed and any size, and should fail soon.
@@ -195,7 +195,7 @@ impl Peeling {
     #[inline(always)]
     fn prefetch_behind(&self, slot: usize, segment: usize) {
         if slot.is_multiple_of(HASHES_IN_A_LINE) {
-            arch::prefetch(&self.hashes, slot + 3 * segment);
+            simd::prefetch(&self.hashes, slot + 3 * segment);
         }
     }
 
@@ -226,7 +226,7 @@ impl Peeling {
     fn assign<const BITS: u32>(&self, geometry: &Geometry, num_keys: usize, payload: &mut [u8]) {
         for (i, &own) in self.order.iter().enumerate().take(num_keys).rev() {
             let ahead = self.order.get(i.saturating_sub(AHEAD)).copied().unwrap_or_default();
-            arch::prefetch(&self.hashes, index(ahead.into()));
+            simd::prefetch(&self.hashes, index(ahead.into()));
             let own_slot = index(own.into());
             let place = geometry.place(KeyHash::from_raw(self.hashes.get(own_slot).copied().unwrap_or_default()));
             let xor = |xor, slot| xor ^ read::<BITS>(payload, slot).unwrap_or_default();

@@ -17,7 +17,6 @@ mod build;
 
 use std::fmt;
 
-use super::arch::{self, RESIDENT_LEN_BYTES};
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
@@ -28,6 +27,7 @@ use crate::bits::NoMemory;
 use crate::codec::u16_at;
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, reduce};
+use crate::simd::{self, RESIDENT_LEN_BYTES};
 
 /// Mixes the hash; odd, the 33rd output of the generator that [`super::bloom`] names.
 const FUSE_MIX: u64 = 0x59e3_0611_bde6_b295;
@@ -262,7 +262,7 @@ impl Geometry {
     /// Starts to bring the three slots of a key into the cache.
     #[inline]
     pub(super) fn prefetch(&self, payload: &[u8], hash: KeyHash) {
-        self.place(hash).slots.into_iter().for_each(|slot| arch::prefetch(payload, self.byte_of(slot)));
+        self.place(hash).slots.into_iter().for_each(|slot| simd::prefetch(payload, self.byte_of(slot)));
     }
 }
 

@@ -7,11 +7,12 @@
 //! for the one in 25 that was bumped.
 
 use super::BLOCK_SLOTS;
+use super::equation::Parities;
 use super::hashes::{coefficients, column_group, fingerprint};
 use super::layer::{FirstGroup, bump_byte, is_bumped};
-use super::read::{Geometry, Parities};
+use super::read::Geometry;
 use crate::hash::KeyHash;
-use crate::kinds::arch::{RESIDENT_LEN_BYTES, prefetch};
+use crate::simd::{RESIDENT_LEN_BYTES, prefetch};
 
 /// Most keys of a call.
 const KEYS: usize = 32;

@@ -1,7 +1,7 @@
 //! One layer as a reader sees it: where a hash starts, whether its key was bumped, and where its columns lie.
 
+use super::equation::{Equation, Parities};
 use super::hashes::column_group;
-use super::read::{Equation, Parities};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
 use crate::hash::reduce;
 

@@ -25,6 +25,7 @@
 mod band;
 mod batch;
 mod build;
+mod equation;
 mod hashes;
 #[cfg(test)]
 mod hashes_tests;
@@ -36,7 +37,8 @@ mod solve;
 #[cfg(test)]
 mod tests;
 
-pub(super) use read::{Geometry, Parities, Plain, Portable};
+pub(super) use equation::Parities;
+pub(super) use read::{Geometry, Plain, Portable};
 
 use super::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE_FOR_MEMORY};
 use super::shape::{Effort, Shape};

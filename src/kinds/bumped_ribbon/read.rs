@@ -3,7 +3,8 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use super::hashes::{coefficients, column_group, fingerprint, remix};
+use super::equation::{Equation, MAX_GROUPS, Parities};
+use super::hashes::{column_group, remix};
 use super::layer::{Blocks, Columns, FirstGroup, Starts, bump_byte, bumps_len_bytes, is_bumped};
 use super::small::Small;
 use super::{BLOCK_SLOTS, GROUP_COLUMNS, MAX_COLUMNS};
@@ -14,8 +15,6 @@ use crate::kinds::Shape;
 use crate::kinds::arch::{self, Isa};
 use crate::kinds::guard::{Guard, or_maybe};
 
-/// Most groups of columns.
-pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
 /// Most layers that bump keys: a layer bumps one key in 25, so that 2^36 keys need six.
 pub(super) const MAX_LAYERS: usize = 12;
 
@@ -25,12 +24,6 @@ const _: () = assert!(size_of::<Layer>() <= 128);
 
 /// Most blocks: their slots and the bytes of a group of columns can be counted, also where addresses have 32 bits.
 const MAX_BLOCKS: usize = usize::MAX / 128;
-
-/// How a query of the words of two adjacent blocks is carried out; one type for each instruction set.
-pub(in crate::kinds) trait Parities: Copy {
-    /// Bit `j` of the answer is the parity of word `j` of `a` under `low` and of word `j` of `b` under `high`.
-    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32;
-}
 
 /// Plain code.
 #[derive(Debug, Clone, Copy)]
@@ -100,28 +93,6 @@ impl Asked {
     #[inline(always)]
     fn bumped(&self, bytes: &[u8], start: usize) -> Option<bool> {
         Some(is_bumped(*bytes.get(self.bumps + bump_byte(start))?, start))
-    }
-}
-
-/// One key's equation within a layer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Equation {
-    pub(super) start: usize,
-    pub(super) coefficients: u64,
-    pub(super) sum: u32,
-}
-
-impl Equation {
-    #[inline(always)]
-    fn new(start: usize, hash: u64) -> Self {
-        Self { start, coefficients: coefficients(hash), sum: fingerprint(hash) }
-    }
-
-    /// The coefficients of the slots of the start's block, and of the block behind it.
-    #[inline(always)]
-    pub(super) fn split(&self) -> (u64, u64) {
-        let shift = self.start % BLOCK_SLOTS;
-        (self.coefficients << shift, (self.coefficients >> 1) >> (BLOCK_SLOTS - 1 - shift))
     }
 }
 

@@ -5,9 +5,9 @@
 //! be solved is tried again under another seed, then with a slot more.
 
 use super::band::{Moving, Rows};
+use super::equation::{Equation, MAX_GROUPS, Parities};
 use super::hashes::{coefficients, column_group, fingerprint, seeded};
 use super::layer::{Blocks, Columns, FirstGroup, Starts};
-use super::read::{Equation, MAX_GROUPS, Parities};
 use super::solve::{State, solve, solve_blocks};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::bits::{NoMemory, try_collect, try_zeros};
