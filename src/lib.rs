@@ -15,11 +15,14 @@ mod block;
 mod checksum;
 mod codec;
 mod error;
-mod filter;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod hash;
+mod kinds;
+pub mod planning;
 mod policy;
+mod simd;
+mod spec;
 mod sync;
 #[cfg(feature = "variants")]
 pub mod variants;
@@ -31,14 +34,15 @@ pub use block::{
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
-pub use filter::{Columns, FilterKind, FilterSpec, FilterView, planning};
 pub use hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHash, KeyHasher, Secret};
+pub use kinds::{Columns, FilterKind, FilterView};
 pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
+pub use spec::FilterSpec;
 
 /// The vector instructions that probes use on this processor: `"avx512"`, `"avx2"`, `"neon"` or `"portable"`.
 #[must_use]
 pub fn instruction_set() -> &'static str {
-    filter::Isa::detect().name()
+    kinds::Isa::detect().name()
 }
 
 #[cfg(all(doctest, feature = "foreign", feature = "mmap"))]

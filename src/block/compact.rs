@@ -9,8 +9,8 @@
 //! of a wrong one. A standard Bloom filter is sized to the byte; a blocked one takes whole lines of 64 bytes and suits
 //! filters of more than a few hundred keys.
 
-use crate::filter::{Ask, FilterKind, FilterView, Geometry, Isa, Shape};
 use crate::hash::KeyHash;
+use crate::kinds::{Ask, FilterKind, FilterView, Geometry, Isa, Shape};
 
 /// Bytes behind the payload.
 pub const TRAILER_LEN_BYTES: usize = 2;
@@ -57,5 +57,12 @@ pub(super) fn append_shape(bytes: &mut Vec<u8>, shape: &Shape) -> bool {
 
 /// Kinds whose shape follows from one byte and the payload's length.
 fn is_compact(kind: FilterKind) -> bool {
-    matches!(kind, FilterKind::Empty | FilterKind::Full | FilterKind::Bloom | FilterKind::BlockedBloom)
+    match kind {
+        FilterKind::Empty | FilterKind::Full | FilterKind::Bloom | FilterKind::BlockedBloom => true,
+        FilterKind::SplitBlock
+        | FilterKind::SplitBlock512
+        | FilterKind::Ribbon
+        | FilterKind::BumpedRibbon
+        | FilterKind::BinaryFuse => false,
+    }
 }

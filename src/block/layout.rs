@@ -4,8 +4,8 @@ use crate::bits::NoMemory;
 use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
-use crate::filter::{FilterKind, Geometry, MAX_LAYERS_LEN_BYTES, Shape};
 use crate::hash::{FINGERPRINT_LEN_BYTES, Fingerprint, HashIdentity, HashKind, HashSeed};
+use crate::kinds::{FilterKind, Geometry, MAX_LAYERS_LEN_BYTES, Shape};
 
 /// Bytes that one page sum covers; the last page of a payload may be shorter.
 pub const PAGE_LEN_BYTES: usize = 4096;

@@ -7,10 +7,10 @@ use super::layout::Trailer;
 use super::layout::{Added, Content};
 use super::reader::{FilterBlock, FilterInfo, Verify};
 use crate::error::{Error, Field, Result};
-use crate::filter::Geometry;
-#[cfg(feature = "variants")]
-use crate::filter::Shape;
 use crate::hash::{HashIdentity, KeyHasher, Secret};
+use crate::kinds::Geometry;
+#[cfg(feature = "variants")]
+use crate::kinds::Shape;
 
 /// A sound filter block without its secret: it tells everything but which keys are absent.
 ///

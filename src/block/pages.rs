@@ -5,7 +5,7 @@ use crate::bits::{NoMemory, try_collect};
 use crate::checksum::Crc32;
 use crate::codec;
 use crate::error::{Error, Field, Result};
-use crate::filter::Guard;
+use crate::kinds::Guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Two bits for each page, set on its first touch: looked at, and found bad.

@@ -14,8 +14,8 @@ use super::writer::{FilterBuilder, SelfCheck};
 use crate::bits::{NoMemory, try_push};
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
-use crate::filter::{self, FilterSpec};
 use crate::hash::{KeyHash, KeyHasher};
+use crate::spec::{self, FilterSpec};
 
 /// Partitions begin at multiples of this.
 const ALIGN_BYTES: usize = 64;
@@ -93,12 +93,12 @@ impl PartitionedBuilder {
             self.close_partition()?;
         }
         let more = key.len().saturating_sub(self.last_key.len());
-        self.last_key.try_reserve(more).map_err(|_| filter::no_memory(self.spec))?;
+        self.last_key.try_reserve(more).map_err(|_| spec::no_memory(self.spec))?;
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.current.add(key);
         if self.current.is_short_of_memory() {
-            return Err(filter::no_memory(self.spec));
+            return Err(spec::no_memory(self.spec));
         }
         self.has_lost_keys = false;
         Ok(())
@@ -107,7 +107,7 @@ impl PartitionedBuilder {
     /// # Errors
     /// As [`FilterBuilder::finish`] where memory ends, after an [`add`](Self::add) that lost keys.
     fn check_sound(&self) -> Result<()> {
-        if self.has_lost_keys { Err(filter::no_memory(self.spec)) } else { Ok(()) }
+        if self.has_lost_keys { Err(spec::no_memory(self.spec)) } else { Ok(()) }
     }
 
     /// Encodes partitions and index.
@@ -132,9 +132,9 @@ impl PartitionedBuilder {
         let too_long = Error::InvalidArgument { what: "partition size", reason: "an index of 4 GiB or more".into() };
         u32::try_from(self.index.len()).map_err(|_| too_long)?;
         let mut index = self.index;
-        let no_memory = |_| filter::no_memory(self.spec);
+        let no_memory = |_| spec::no_memory(self.spec);
         trailer.append_to(&mut index).map_err(no_memory)?;
-        self.blocks.try_reserve_exact(index.len()).map_err(|_| filter::no_memory(self.spec))?;
+        self.blocks.try_reserve_exact(index.len()).map_err(|_| spec::no_memory(self.spec))?;
         self.blocks.extend_from_slice(&index);
         Ok(self.blocks)
     }
@@ -155,7 +155,7 @@ impl PartitionedBuilder {
         // Two varints of ten bytes at most.
         let room = self.index.try_reserve(self.last_key.len().saturating_add(20));
         room.and_then(|()| self.blocks.try_reserve(block.len().saturating_add(ALIGN_BYTES)))
-            .map_err(|_| filter::no_memory(self.spec))?;
+            .map_err(|_| spec::no_memory(self.spec))?;
         codec::put_varint(&mut self.index, block.len() as u64);
         codec::put_bytes(&mut self.index, &self.last_key);
         self.blocks.extend_from_slice(&block);
@@ -282,8 +282,8 @@ fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
 mod tests {
     use super::*;
     use crate::block::FilterBlock;
-    use crate::filter::{FilterKind, Geometry, Shape};
     use crate::hash::HashSeed;
+    use crate::kinds::{FilterKind, Geometry, Shape};
 
     #[test]
     fn an_index_in_the_place_of_a_partition_is_refused() {

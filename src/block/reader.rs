@@ -7,8 +7,8 @@ use super::locked::LockedBlock;
 use super::pages::{self, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
-use crate::filter::{Ask, Columns, FilterKind, FilterView, Geometry, Isa};
 use crate::hash::{HashSeed, KeyHash, KeyHasher, Secret};
+use crate::kinds::{Ask, Columns, FilterKind, FilterView, Geometry, Isa};
 
 /// When the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

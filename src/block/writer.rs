@@ -5,8 +5,9 @@ use std::num::NonZeroUsize;
 use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
-use crate::filter::{self, Ask, Effort, FilterSpec, FilterView, Geometry, Isa, Rounding, Shape};
 use crate::hash::{KeyHash, KeyHasher, sort};
+use crate::kinds::{Ask, Effort, FilterView, Geometry, Isa, Rounding, Shape};
+use crate::spec::{self, FilterSpec};
 
 /// Whether a new filter is asked for every key that was added to it before it is handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -153,7 +154,7 @@ impl FilterBuilder {
             added: self.added,
             extractor: self.extractor,
         };
-        trailer.append_to(&mut block).map_err(|_| filter::no_memory(self.spec))?;
+        trailer.append_to(&mut block).map_err(|_| spec::no_memory(self.spec))?;
         Ok(block)
     }
 
@@ -163,7 +164,7 @@ impl FilterBuilder {
     /// As [`FilterBuilder::finish`].
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
         let Encoded { shape, mut payload, .. } = self.encode(Rounding::Bytes)?;
-        payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| filter::no_memory(self.spec))?;
+        payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
         if !super::compact::append_shape(&mut payload, &shape) {
             let reason = "the compact form takes the kinds bloom and blocked-bloom";
             return Err(Error::InvalidSpec { spec: self.spec.to_string(), reason });
@@ -200,13 +201,13 @@ impl FilterBuilder {
     }
 
     fn encode(&mut self, rounding: Rounding) -> Result<Encoded> {
-        self.encode_by(filter::encode, rounding)
+        self.encode_by(FilterSpec::encode, rounding)
     }
 
     /// By another encoder in tests, whose filters deny keys.
     fn encode_by(&mut self, encode: Encoder, rounding: Rounding) -> Result<Encoded> {
         if self.is_short_of_memory {
-            return Err(filter::no_memory(self.spec));
+            return Err(spec::no_memory(self.spec));
         }
         let mut hashes = std::mem::take(&mut self.hashes);
         sort(&mut hashes);
@@ -218,7 +219,7 @@ impl FilterBuilder {
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
             // As in the block, vector loads find bytes behind the payload.
-            payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| filter::no_memory(self.spec))?;
+            payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
             let view = FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), &payload, len);
             let mut answers = [false; 256];
@@ -240,7 +241,7 @@ impl FilterBuilder {
     }
 }
 
-/// [`filter::encode`], but in tests.
+/// [`FilterSpec::encode`], but in tests.
 type Encoder = fn(FilterSpec, &mut [KeyHash], Effort) -> Result<(Shape, Vec<u8>)>;
 
 /// A payload, and what its trailer says of it.
@@ -258,7 +259,7 @@ mod tests {
 
     /// An encoder that loses the filter's second half.
     fn lossy(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
-        let (shape, mut payload) = filter::encode(spec, hashes, effort)?;
+        let (shape, mut payload) = spec.encode(hashes, effort)?;
         let half = payload.len() / 2;
         payload.iter_mut().skip(half).for_each(|byte| *byte = 0);
         Ok((shape, payload))
@@ -274,8 +275,8 @@ mod tests {
                 let mut builder = builder.clone().with_self_check(self_check);
                 builder.encode_by(encoder, Rounding::Words).map(|encoded| encoded.payload)
             };
-            let sound = check(filter::encode, SelfCheck::On).unwrap();
-            assert!(sound == check(filter::encode, SelfCheck::Off).unwrap(), "{kind}");
+            let sound = check(FilterSpec::encode, SelfCheck::On).unwrap();
+            assert!(sound == check(FilterSpec::encode, SelfCheck::Off).unwrap(), "{kind}");
             let error = check(lossy, SelfCheck::On).unwrap_err();
             let Error::SelfCheckFailed { denied } = error else { panic!("{kind}: {error}") };
             assert!((400..=1_000).contains(&denied), "{kind}: {denied}");

@@ -3,7 +3,8 @@
 use super::monkey::Kinds;
 use super::{FilterPolicy, TableShape};
 use crate::error::Result;
-use crate::filter::{FilterKind, FilterSpec};
+use crate::kinds::FilterKind;
+use crate::spec::FilterSpec;
 
 /// Bytes that a filter block may take beside the filter's bits: a trailer, a page sum, and half a cache line of rounding.
 const TABLE_OVERHEAD_BYTES: f64 = 128.0;

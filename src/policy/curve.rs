@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::filter::{FilterKind, FilterSpec};
+use crate::kinds::FilterKind;
+use crate::spec::FilterSpec;
 
 /// Bits per key between two samples.
 const STEP: f64 = 0.25;

@@ -16,7 +16,7 @@ use std::fmt::Debug;
 pub use budget::MemoryBudget;
 pub use monkey::Monkey;
 
-use crate::filter::FilterSpec;
+use crate::spec::FilterSpec;
 
 /// What is known of a table, and of its store, when its filter is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,8 @@
 use super::curve::{Curve, LEAST_LN_RATE};
 use super::{FilterPolicy, LevelShape, TableShape};
 use crate::error::Result;
-use crate::filter::{FilterKind, FilterSpec};
+use crate::kinds::FilterKind;
+use crate::spec::FilterSpec;
 
 /// Halvings of an interval of some seventy nats: beyond them nothing changes in a thousandth of a bit.
 const BISECTIONS: u32 = 50;

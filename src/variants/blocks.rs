@@ -11,7 +11,7 @@ use crate::bits;
 use crate::block::LockedBlock;
 use crate::codec::u64_from;
 use crate::error::{Error, Result};
-use crate::filter::{FilterKind, Shape, math};
+use crate::kinds::{FilterKind, Shape, math};
 
 /// In what two filters differ, besides their bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
         return Err(Error::InvalidArgument { what: "blocks to merge", reason: "none given".to_owned() });
     };
     let shape = first.shape().ok_or_else(partitioned)?;
-    if !matches!(shape.kind, FilterKind::Empty | FilterKind::Full) {
+    if shape.kind.takes_budget() {
         block_shape(shape, first.payload().len())?;
     }
     let mut payload: Vec<u8> = bits::zeros(first.payload().len() as u64, "a filter block")?;
@@ -159,7 +159,11 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
         FilterKind::BlockedBloom => BlockShape { bits: math::LINE_BITS, probes, choice: math::LINE_BITS },
         FilterKind::SplitBlock => lanes(32),
         FilterKind::SplitBlock512 => lanes(64),
-        kind => {
+        kind @ (FilterKind::Empty
+        | FilterKind::Full
+        | FilterKind::Ribbon
+        | FilterKind::BumpedRibbon
+        | FilterKind::BinaryFuse) => {
             let reason = format!("{kind}: its bits are no set that can be united or compared");
             return Err(Error::InvalidArgument { what: "filter kind", reason });
         }

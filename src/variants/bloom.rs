@@ -22,8 +22,8 @@ use crate::bits;
 use crate::block::FilterBuilder;
 use crate::codec;
 use crate::error::Result;
-use crate::filter::{self, FilterKind, bloom, math};
 use crate::hash::{HashSeed, KeyHash};
+use crate::kinds::{self, FilterKind, bloom, math};
 
 /// A standard Bloom filter; see the [module](self).
 ///
@@ -142,13 +142,13 @@ impl Bloom {
         let payload = self.to_payload()?;
         let set_bits: u64 = payload.iter().map(|byte| u64::from(byte.count_ones())).sum();
         if set_bits == 0 {
-            return FilterBuilder::seal(self.seed, filter::Shape::plain(FilterKind::Empty, 0), 0, Vec::new());
+            return FilterBuilder::seal(self.seed, kinds::Shape::plain(FilterKind::Empty, 0), 0, Vec::new());
         }
         let keys = math::estimated_keys(set_bits, self.shape.cells, self.shape.probes);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "cut to 1 and the number of bits")]
         let keys = (keys.round() as u64).clamp(1, self.shape.cells);
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
-        let shape = filter::Shape::plain(FilterKind::Bloom, self.shape.probes as u8);
+        let shape = kinds::Shape::plain(FilterKind::Bloom, self.shape.probes as u8);
         FilterBuilder::seal(self.seed, shape, keys, payload)
     }
 

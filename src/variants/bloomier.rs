@@ -21,12 +21,12 @@ pub use mutable::MutableBloomier;
 use super::Membership;
 use crate::bits::{NoMemory, try_push};
 use crate::error::{Error, Result};
-use crate::filter::{MAX_RETRIEVED_BITS, Retrieval};
 use crate::hash::{HashSeed, KeyHash};
+use crate::kinds::{MAX_RETRIEVED_BITS, Retrieval};
 
 const WHAT: &str = "a Bloomier filter";
 
-/// Makes a key's fingerprint of its hash; odd, the 40th output of the generator that [`crate::filter::bloom`] names.
+/// Makes a key's fingerprint of its hash; odd, the 40th output of the generator that [`crate::kinds::bloom`] names.
 const FINGERPRINT: u64 = 0xe2d3_d19e_fb49_25bb;
 
 /// A map whose keys and values were there from the start; see the [module](self).

@@ -31,8 +31,8 @@ use super::{Bloom, Membership};
 use crate::checksum::crc32;
 use crate::codec::{Cursor, put_u32, put_u64, put_varint};
 use crate::error::{Error, Field, Result};
-use crate::filter::math::MAX_BLOOM_PROBES;
 use crate::hash::HashSeed;
+use crate::kinds::math::MAX_BLOOM_PROBES;
 
 /// The first bytes; the first of them is no text, the last is the version.
 const MAGIC: [u8; 4] = *b"\x89CB\x01";

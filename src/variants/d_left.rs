@@ -29,8 +29,8 @@ use super::shape::{check_capacity, check_rate};
 use super::{Frequency, Membership, Removable};
 use crate::bits::PackedArray;
 use crate::error::{Error, Result};
-use crate::filter::bloom;
 use crate::hash::{HashSeed, KeyHash, reduce};
+use crate::kinds::bloom;
 
 const SUBTABLES: u64 = 4;
 const CELLS_PER_BUCKET: u64 = 8;

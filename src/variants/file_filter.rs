@@ -55,8 +55,8 @@ use super::shape::Shape;
 use super::{Bloom, Membership};
 use crate::bits;
 use crate::error::{Error, Result};
-use crate::filter::bloom::positions;
 use crate::hash::{HashSeed, KeyHash};
+use crate::kinds::bloom::positions;
 
 /// A filter in a file; see the [module](self).
 ///

@@ -16,8 +16,9 @@ use super::Membership;
 use super::shape::check_rate_of;
 use crate::bits::PackedArray;
 use crate::error::{Error, Result};
-use crate::filter::{bloom, math, planning};
 use crate::hash::{HashSeed, KeyHash, reduce};
+use crate::kinds::{bloom, math};
+use crate::planning;
 
 /// Most slices: a hash has no more to say.
 const MAX_SLICES: u32 = 64;

@@ -1,8 +1,9 @@
 //! How many cells and probes a filter has, and where in them a key lies.
 
 use crate::error::{Error, Result};
-use crate::filter::{bloom, math, planning};
 use crate::hash::KeyHash;
+use crate::kinds::{bloom, math};
+use crate::planning;
 
 /// Cells, of which a key has `probes`: bits, or counters in place of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

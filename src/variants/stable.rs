@@ -21,8 +21,8 @@ use super::Membership;
 use super::shape::{Shape, check_rate};
 use crate::bits::PackedArray;
 use crate::error::{Error, Result};
-use crate::filter::bloom;
 use crate::hash::{HashSeed, KeyHash, reduce};
+use crate::kinds::bloom;
 
 /// Cells and how they are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

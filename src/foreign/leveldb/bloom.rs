@@ -5,9 +5,9 @@
 //! in the last byte of an aligned word only, the low bits of hash and step are the same, so that filters of counters let many
 //! of their neighbours pass; docs/FOREIGN.md has an example.
 
-use crate::filter::prefetch;
 use crate::foreign::FilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
+use crate::kinds::prefetch;
 
 /// Most probes; a greater number is reserved for later formats and means "maybe".
 const MAX_PROBES: u8 = 30;

@@ -7,8 +7,8 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::header;
 use crate::error::{Error, Result};
-use crate::filter::{Isa, prefetch, products_in_block};
 use crate::foreign::FilterInfo;
+use crate::kinds::{Isa, prefetch, products_in_block};
 
 /// Bytes of a block.
 pub(super) const BLOCK_LEN_BYTES: usize = SALT.len() * 4;

@@ -7,8 +7,8 @@
 //! Which is the layout of [`FilterKind::BlockedBloom`](crate::FilterKind) with other multipliers: the powers of one number.
 
 use super::filter::{FilterKind, NEW_BLOOM};
-use crate::filter::{Isa, LINE_LEN_BYTES, prefetch, products_in_line};
 use crate::foreign::FilterInfo;
+use crate::kinds::{Isa, LINE_LEN_BYTES, prefetch, products_in_line};
 
 /// From one probe to the next: 2^32 over the golden ratio.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;

@@ -5,9 +5,9 @@
 
 use super::filter::FilterKind;
 use crate::codec::{put_u32, u32_from};
-use crate::filter::prefetch;
 use crate::foreign::FilterInfo;
 use crate::foreign::hash32::{Remainder, probe_sequence};
+use crate::kinds::prefetch;
 
 /// Bytes of a line that is written: a cache line of nearly all machines.
 const LINE_LEN_BYTES: usize = 64;

@@ -7,9 +7,9 @@ mod build;
 
 use super::filter::{FilterKind, RIBBON};
 use crate::codec::u32_from;
-use crate::filter::{Checked, Isa, RibbonLayout, RibbonRow, prefetch};
 use crate::foreign::FilterInfo;
 use crate::hash::reduce;
+use crate::kinds::{Checked, Isa, RibbonLayout, RibbonRow, prefetch};
 
 pub(super) use build::RibbonSizes;
 

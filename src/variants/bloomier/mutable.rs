@@ -17,8 +17,8 @@
 use super::{WHAT, Widths, hashed};
 use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
 use crate::error::{Error, Result};
-use crate::filter::bloom::mixed;
 use crate::hash::{HashSeed, KeyHash, reduce};
+use crate::kinds::bloom::mixed;
 use crate::variants::Membership;
 
 /// Cells of a key, one in each third of the table.
@@ -28,7 +28,7 @@ const CELLS: usize = 3;
 const CELLS_PER_1000: u64 = 1_230;
 /// More for small sets.
 const SPARE_CELLS: u64 = 32;
-/// What one try is apart from the next; odd, the 41st output of the generator that [`crate::filter::bloom`] names.
+/// What one try is apart from the next; odd, the 41st output of the generator that [`crate::kinds::bloom`] names.
 const TRY: u64 = 0x2aaa_d448_59ed_3411;
 /// Tries before giving up; each has a hundredth more cells.
 const TRIES: u64 = 64;

@@ -1,0 +1,331 @@
+//! The binary fuse filter (Graf and Lemire, "Binary fuse filters: fast and smaller than xor filters", 2022): three
+//! slots of a key, in three neighbouring segments, whose fingerprints xor to the key's.
+//!
+//! ```text
+//! hash ──reduce──▶ slot a         in the order of the hashes: sorted keys are built front to back, without a sort
+//!      ──mix─────▶ slot b = (a + segment) ^ 18 bits, slot c = (a + 2 segments) ^ 18 bits, fingerprint: 16 bits
+//!
+//! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
+//!       a           b           c                     "maybe" where a ^ b ^ c = fingerprint
+//! ```
+//! A query reads three places whatever the answer and lets through one absent key in 2^bits; space is 13 % more than
+//! the fingerprints for a million keys, and the more the fewer keys there are. Construction ([`build`]) may fail for a
+//! set of keys under one seed; it then takes another, then more slots, and at last another kind of filter: a build never
+//! fails for its keys.
+
+mod build;
+
+use std::fmt;
+
+use super::contract::{Budget, Budgets, Built, Kind, Planned};
+use super::guard::{Guard, or_maybe};
+use super::kind::FilterKind;
+use super::lines::lines_of;
+use super::math;
+use super::shape::{Effort, Shape};
+use crate::bits::NoMemory;
+use crate::codec::u16_at;
+use crate::error::{Error, Field, Result};
+use crate::hash::{KeyHash, reduce};
+use crate::simd::{self, RESIDENT_LEN_BYTES};
+
+/// Mixes the hash; odd, the 33rd output of the generator that [`super::bloom`] names.
+const FUSE_MIX: u64 = 0x59e3_0611_bde6_b295;
+/// What one seed is apart from the next; odd, the 34th output.
+const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
+
+/// The widths of fingerprints, in bits.
+const WIDTHS: [u32; 3] = [8, 12, 16];
+/// Slots that a query reads.
+const SLOTS_OF_A_KEY: f64 = 3.0;
+/// The largest segments: eighteen bits of the mixed hash choose a slot of one.
+const MAX_SEGMENT_LOG2: u32 = 18;
+/// Keys under way at once in a batch, three cache lines each.
+const BATCH: usize = 16;
+
+/// Bits of a slot, as a type with few values: a [`super::Geometry`] keeps its own tag in those that are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Width {
+    Eight = 8,
+    Twelve = 12,
+    Sixteen = 16,
+}
+
+impl Width {
+    fn new(bits: u32) -> Option<Self> {
+        [Self::Eight, Self::Twelve, Self::Sixteen].into_iter().find(|&width| width as u32 == bits)
+    }
+}
+
+/// See [`FilterKind::BinaryFuse`].
+pub(super) struct BinaryFuse;
+
+impl BinaryFuse {
+    /// The width of a budget's fingerprints.
+    fn width(budget: Budget) -> Option<Width> {
+        Width::new(budget.millibits / 1000)
+    }
+}
+
+impl Kind for BinaryFuse {
+    type Geometry = Geometry;
+    const BUDGETS: Budgets = Budgets::Widths(&WIDTHS);
+    const LOWEST_RATE: &'static str = "the lowest rate of binary-fuse is 1.6e-5, that of fingerprints of 16 bits; use bumped-ribbon (2.4e-10 at the \
+         lowest) or bloom (2.8e-11)";
+    const HAS_COMPACT: bool = false;
+
+    /// The rate goes by the width of the fingerprint, of which there are three.
+    fn rate_of_many(millibits: u32) -> f64 {
+        let fitting = WIDTHS.iter().rev().find(|&&width| width * 1000 <= millibits);
+        fitting.map_or(1.0, |&width| (-f64::from(width)).exp2())
+    }
+
+    /// The filter if the first seed will do.
+    fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
+        const TOO_MANY: &str = "a binary fuse filter has less than 2^32 slots, for 3.8 thousand million keys";
+        let width = Self::width(budget).ok_or(TOO_MANY)?;
+        let geometry = build::geometries(width, num_keys).next().ok_or(TOO_MANY)?;
+        let slots = u32::try_from(geometry.slots()).map_err(|_| TOO_MANY)?;
+        let len_bytes = (u64::from(slots) * u64::from(geometry.bits())).div_ceil(8);
+        let rate = math::with_equal_hashes(geometry.expected_rate(), num_keys);
+        let lines = SLOTS_OF_A_KEY.min(lines_of(len_bytes));
+        Ok(Planned { lines_if_absent: lines, lines_if_present: lines, ..Planned::in_one_line(len_bytes, rate) })
+    }
+
+    /// `None` where no seed will do, or the filter would have 2^32 slots or more (3.8 thousand million keys).
+    fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
+        let Some(width) = Self::width(budget) else { return Ok(None) };
+        let Some((geometry, payload)) = build::build(width, hashes)? else { return Ok(None) };
+        #[expect(clippy::cast_possible_truncation, reason = "at most 18")]
+        let params = [geometry.segment.ilog2() as u8, width as u8, geometry.seed];
+        Ok(Some((Shape { kind: FilterKind::BinaryFuse, params, layers: Vec::new() }, payload)))
+    }
+
+    fn fallback_rate(budget: Budget) -> Option<f64> {
+        Some((-f64::from(budget.millibits) / 1000.0).exp2())
+    }
+
+    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Geometry> {
+        Geometry::new(shape, num_keys, len_bytes)
+    }
+}
+
+/// Where the slots of a key are, and how wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    width: Width,
+    seed: u8,
+    /// What a hash is xor-ed with: the seed, spread over 64 bits.
+    salt: u64,
+    /// Slots of a segment, a power of two.
+    segment: u32,
+    /// Slots that can be a key's first: all but those of the last two segments.
+    starts: u64,
+}
+
+/// The three slots of a key and its fingerprint.
+struct Place {
+    slots: [u64; 3],
+    fingerprint: u16,
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, segment, starts, .. } = self;
+        let (bits, slots) = (self.bits(), starts + 2 * u64::from(*segment));
+        write!(f, "segments of {segment} slots, {bits} bits a slot, seed {seed}; {slots} slots")
+    }
+}
+
+impl Geometry {
+    /// `slots` is a multiple of a segment, and at least three.
+    fn of(width: Width, segment_log2: u32, slots: u64, seed: u8) -> Self {
+        let salt = u64::from(seed).wrapping_mul(FUSE_SEED);
+        Self { width, seed, salt, segment: 1 << segment_log2, starts: slots - (2 << segment_log2) }
+    }
+
+    /// Reads the parameters (logarithm of the segment's slots, width, seed), for a payload of `len_bytes`.
+    ///
+    /// # Errors
+    /// The field that does not hold, at offset 0.
+    pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+        let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
+        let [segment_log2, bits, seed] = shape.params;
+        let (segment_log2, bits) = (u32::from(segment_log2), u32::from(bits));
+        let Some(width) = Width::new(bits) else { return corrupt(Field::Params) };
+        if !(1..=MAX_SEGMENT_LOG2).contains(&segment_log2) || !shape.layers.is_empty() {
+            return corrupt(Field::Params);
+        }
+        let payload_bits = len_bytes.saturating_mul(8);
+        let (slots, segment) = (payload_bits / u64::from(bits), 1 << segment_log2);
+        let whole = payload_bits.is_multiple_of(u64::from(bits)) && slots.is_multiple_of(segment);
+        if !whole || slots / segment < 3 {
+            return corrupt(Field::PayloadLen);
+        }
+        if !(1..=slots).contains(&num_keys) {
+            return corrupt(Field::NumKeys);
+        }
+        Ok(Self::of(width, segment_log2, slots, seed))
+    }
+
+    pub(super) fn width(&self) -> Width {
+        self.width
+    }
+
+    /// Bits of a fingerprint.
+    pub(super) fn bits(&self) -> u32 {
+        self.width as u32
+    }
+
+    /// The share of absent keys whose three slots xor to their fingerprint by chance.
+    pub(super) fn expected_rate(&self) -> f64 {
+        (-f64::from(self.bits())).exp2()
+    }
+
+    fn slots(&self) -> u64 {
+        self.starts + 2 * u64::from(self.segment)
+    }
+
+    #[inline]
+    fn place(&self, hash: KeyHash) -> Place {
+        let product = (hash.raw() ^ self.salt).wrapping_mul(FUSE_MIX);
+        let first = reduce(hash.raw(), self.starts);
+        let segment = u64::from(self.segment);
+        let mask = segment - 1;
+        // Adding whole segments moves a slot to the next ones, and xor-ing less than one keeps it there.
+        let second = (first + segment) ^ (product >> 46 & mask);
+        let third = (first + 2 * segment) ^ (product >> 28 & mask);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        let fingerprint = (product ^ product >> 32) as u16;
+        Place { slots: [first, second, third], fingerprint }
+    }
+
+    /// The byte at which a slot begins; of a slot of twelve bits, the byte that holds its lowest bits.
+    #[inline]
+    fn byte_of(&self, slot: u64) -> usize {
+        // An offset within the payload, whose length is a usize.
+        (slot * u64::from(self.bits()) / 8) as usize
+    }
+
+    /// Bytes that a query of a slot reads.
+    fn slot_len_bytes(&self) -> usize {
+        if self.width == Width::Eight { 1 } else { 2 }
+    }
+
+    /// Whether the three slots of a key xor to its fingerprint. A slot that is not sound counts as fitting.
+    #[inline]
+    pub(super) fn may_contain(&self, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
+        let fits = match self.width {
+            Width::Eight => self.fits::<8>(payload, hash),
+            Width::Twelve => self.fits::<12>(payload, hash),
+            Width::Sixteen => self.fits::<16>(payload, hash),
+        };
+        or_maybe(fits, guard, || {
+            self.place(hash).slots.into_iter().all(|slot| guard.sound(self.byte_of(slot), self.slot_len_bytes()))
+        })
+    }
+
+    /// The same for slots of `BITS` bits; `true` where a slot lies beyond the payload.
+    #[inline(always)]
+    pub(super) fn fits<const BITS: u32>(&self, payload: &[u8], hash: KeyHash) -> bool {
+        let Place { slots: [first, second, third], fingerprint } = self.place(hash);
+        let (Some(first), Some(second), Some(third)) =
+            (read::<BITS>(payload, first), read::<BITS>(payload, second), read::<BITS>(payload, third))
+        else {
+            return true;
+        };
+        (first ^ second ^ third ^ fingerprint) & mask::<BITS>() == 0
+    }
+
+    /// Answers for many keys: the slots of sixteen are asked for before the first is looked at, unless the payload is
+    /// small.
+    pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        match self.width {
+            Width::Eight => self.fit_batch::<8>(payload, hashes, answers),
+            Width::Twelve => self.fit_batch::<12>(payload, hashes, answers),
+            Width::Sixteen => self.fit_batch::<16>(payload, hashes, answers),
+        }
+    }
+
+    fn fit_batch<const BITS: u32>(&self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            if payload.len() > RESIDENT_LEN_BYTES {
+                hashes.iter().for_each(|&hash| self.prefetch(payload, hash));
+            }
+            for (answer, &hash) in answers.iter_mut().zip(hashes) {
+                *answer = self.fits::<BITS>(payload, hash);
+            }
+        }
+    }
+
+    /// Starts to bring the three slots of a key into the cache.
+    #[inline]
+    pub(super) fn prefetch(&self, payload: &[u8], hash: KeyHash) {
+        self.place(hash).slots.into_iter().for_each(|slot| simd::prefetch(payload, self.byte_of(slot)));
+    }
+}
+
+/// The bits of a fingerprint.
+const fn mask<const BITS: u32>() -> u16 {
+    u16::MAX >> (16 - BITS)
+}
+
+/// The slot, in its lowest `BITS` bits; `None` beyond the payload.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "Geometry::new has compared the number of slots with the payload's length"
+)]
+fn read<const BITS: u32>(payload: &[u8], slot: u64) -> Option<u16> {
+    let slot = slot as usize;
+    match BITS {
+        8 => payload.get(slot).map(|&byte| byte.into()),
+        // An odd slot begins in the middle of a byte.
+        12 => u16_at(payload, slot + slot / 2).map(|pair| pair >> (4 * (slot & 1))),
+        _ => u16_at(payload, 2 * slot),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::statistics::{MOST, bits, hash_families, independence};
+    use super::*;
+
+    /// Where the second and the third slot are in their segments, 18 bits each, and 16 bits of a fingerprint.
+    fn place(geometry: &Geometry, hash: u64) -> u128 {
+        let Place { slots: [first, second, third], fingerprint } = geometry.place(KeyHash::from_raw(hash));
+        let segment = u64::from(geometry.segment);
+        let (second, third) = (second ^ (first + segment), third ^ (first + 2 * segment));
+        u128::from(second) | u128::from(third) << 18 | u128::from(fingerprint) << 36
+    }
+
+    fn four(place: u128, from: u32) -> u64 {
+        u64::try_from(place >> from & 15).unwrap()
+    }
+
+    #[test]
+    fn slots_and_fingerprints_of_real_hashes_look_drawn_at_random() {
+        for seed in [0, 1] {
+            let geometry = Geometry::of(Width::Sixteen, MAX_SEGMENT_LOG2, 1 << 30, seed);
+            for (name, hashes) in hash_families() {
+                let places = || hashes.iter().map(|&hash| place(&geometry, hash));
+                let (balance, correlation) = bits(places(), 52);
+                let mut dependence: f64 = 0.0;
+                for from in (0..52).step_by(4) {
+                    for start in (32..64).step_by(4) {
+                        let pairs = places().zip(&hashes).map(|(place, hash)| (four(place, from), hash >> start));
+                        dependence = dependence.max(independence(pairs));
+                    }
+                    for other in (0..from).step_by(4) {
+                        let pairs = places().map(|place| (four(place, from), four(place, other)));
+                        dependence = dependence.max(independence(pairs));
+                    }
+                }
+                let found = [balance, correlation, dependence];
+                println!("{name}, seed {seed}: {found:.1?}");
+                assert!(found.into_iter().all(|off| off < MOST), "{name}, seed {seed}: {found:?}");
+            }
+        }
+    }
+}

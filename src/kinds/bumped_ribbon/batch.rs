@@ -1,0 +1,111 @@
+//! Queries of up to 32 keys at once: what they have in common is computed for several keys by each instruction.
+//!
+//! ```text
+//! starts, coefficients, sums of all keys  ->  whose key was bumped  ->  the lines of each  ->  the bumped, one by one
+//! ```
+//! The first step is plain arithmetic on arrays, which compilers turn into vector code. No step branches on a key, but
+//! for the one in 25 that was bumped.
+
+use super::BLOCK_SLOTS;
+use super::equation::Parities;
+use super::hashes::{coefficients, column_group, fingerprint};
+use super::layer::{FirstGroup, bump_byte, is_bumped};
+use super::read::Geometry;
+use crate::hash::KeyHash;
+use crate::simd::{RESIDENT_LEN_BYTES, prefetch};
+
+/// Most keys of a call.
+const KEYS: usize = 32;
+
+impl Geometry {
+    /// Answers for as many keys as there are answers, at most 32. There are no more answers than keys: those beyond would
+    /// be overwritten.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "starts are places of slots in memory")]
+    #[expect(clippy::indexing_slicing, reason = "arrays of KEYS elements, at places below KEYS")]
+    pub(in crate::kinds) fn ask_batch(
+        &self,
+        kernel: impl Parities,
+        bytes: &[u8],
+        hashes: &[KeyHash],
+        answers: &mut [bool],
+    ) {
+        let groups = self.groups();
+        let mut raw = [0; KEYS];
+        raw.iter_mut().zip(hashes).for_each(|(raw, hash)| *raw = hash.raw());
+        let asked_and_starts =
+            self.layers.first().and_then(|layer| Some((layer.asked, layer.asked.starts.of_many(&raw)?)));
+        let Some((asked, starts)) = asked_and_starts.filter(|_| self.is_worth_it(hashes.len(), bytes)) else {
+            for (answer, &hash) in answers.iter_mut().zip(hashes) {
+                *answer = self.ask(kernel, bytes, hash, groups);
+            }
+            return;
+        };
+        let group = asked.group;
+        let all = raw.map(coefficients);
+        let sums = raw.map(|hash| column_group(fingerprint(hash), 0));
+        let (mut low, mut high) = ([0; KEYS], [0; KEYS]);
+        for i in 0..KEYS {
+            let shift = starts[i] % BLOCK_SLOTS as u64;
+            low[i] = all[i] << shift;
+            high[i] = (all[i] >> 1) >> (BLOCK_SLOTS as u64 - 1 - shift);
+        }
+        prefetch_blocks(bytes, group, starts.iter().take(hashes.len()));
+        let mut bumps = [0; KEYS];
+        for (byte, &start) in bumps.iter_mut().zip(&starts) {
+            *byte = bytes.get(asked.bumps + bump_byte(start as usize)).copied().unwrap_or_default();
+        }
+        let mut bumped = 0u32;
+        for i in 0..KEYS {
+            bumped |= u32::from(is_bumped(bumps[i], starts[i] as usize)) << i;
+        }
+        let mut bumped = bumped & (u32::MAX >> KEYS.saturating_sub(hashes.len()));
+        let columns =
+            starts.map(|start| start as usize / BLOCK_SLOTS).into_iter().zip(low.into_iter().zip(high)).zip(sums);
+        match group.lines(bytes) {
+            Some(lines) => {
+                for (answer, ((block, (low, high)), sum)) in answers.iter_mut().zip(columns) {
+                    let pair = lines.get(block..).and_then(<[_]>::first_chunk);
+                    *answer = pair.is_none_or(|[first, second]| kernel.of_blocks(first, second, low, high) == sum);
+                }
+            }
+            None => {
+                for (answer, ((block, split), sum)) in answers.iter_mut().zip(columns) {
+                    *answer = group.holds_split(kernel, bytes, block, split, sum);
+                }
+            }
+        }
+        if groups > 1 {
+            for (i, answer) in answers.iter_mut().take(KEYS).enumerate().filter(|(_, answer)| **answer) {
+                *answer = self.others_hold(bytes, KeyHash::from_raw(raw[i]), groups);
+            }
+        }
+        while bumped != 0 {
+            let i = bumped.trailing_zeros() as usize;
+            bumped &= bumped - 1;
+            if let Some(answer) = answers.get_mut(i) {
+                *answer = self.ask_slowly(kernel, bytes, KeyHash::from_raw(raw[i]), groups);
+            }
+        }
+    }
+
+    /// Whether so many keys are answered faster together than one by one, and all bytes are there: then none of the loads
+    /// can fail.
+    #[inline(always)]
+    fn is_worth_it(&self, keys: usize, bytes: &[u8]) -> bool {
+        keys >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS
+    }
+}
+
+/// Asks for both blocks of each start, unless the payload is small.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "starts are places of slots in memory")]
+fn prefetch_blocks<'a>(bytes: &[u8], group: FirstGroup, starts: impl Iterator<Item = &'a u64>) {
+    if bytes.len() > RESIDENT_LEN_BYTES {
+        for &start in starts {
+            let at = group.offset(start as usize / BLOCK_SLOTS);
+            prefetch(bytes, at);
+            prefetch(bytes, at + BLOCK_SLOTS);
+        }
+    }
+}

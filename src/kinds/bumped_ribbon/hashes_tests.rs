@@ -1,0 +1,152 @@
+//! Whether the constants of [`super::hashes`] are good: start, coefficients and fingerprint look drawn at random, each by
+//! itself and together.
+//!
+//! The first layer takes start and equation of the key's hash itself, which has been mixed; there is one multiplication between
+//! them. So what is asked of it is that equations of *neighbouring* hashes, which share their high bits, are independent. Every later
+//! layer, and a single system under any seed, takes them of a remixed hash, which is good whatever it was made of.
+#![allow(clippy::cast_possible_truncation, reason = "low bits are meant")]
+
+use super::hashes::{COEFFICIENTS, FINGERPRINT, REMIX, coefficients, fingerprint, inverse, remix, seeded, unremix};
+use crate::kinds::statistics::{
+    MOST, MOST_OF_RANKS, avalanche, bits, hash_families, independence, ranks, raw_families,
+};
+
+/// What is made of a hash: 64 coefficients, of which the first is always 1, and above them 32 bits of a fingerprint.
+fn equation(hash: u64) -> u128 {
+    u128::from(coefficients(hash)) | u128::from(fingerprint(hash)) << 64
+}
+
+/// The statistics of hashes and their equations: balance of bits, correlation of any two, independence of start,
+/// coefficients and fingerprint of each other, rank of the coefficients of 64 neighbours, rank of 96 neighbours' equations.
+fn statistics(hashes: &[u64], equation: impl Fn(u64) -> u128) -> [f64; 5] {
+    let equations = || hashes.iter().map(|&hash| equation(hash));
+    let (balance, correlation) = bits(equations().map(|equation| equation >> 1), 95);
+    // By fours of bits. The 32 high bits choose the start; the first four coefficients are left out, as one is no bit.
+    let four = |from: u32| move |bits: u128| (bits >> from) as u64;
+    let mut dependence: f64 = 0.0;
+    for own in (4..96).step_by(4).map(four) {
+        for of_start in (32..64).step_by(4).map(four) {
+            let pairs = hashes.iter().map(|&hash| (own(equation(hash)), of_start(hash.into())));
+            dependence = dependence.max(independence(pairs));
+        }
+    }
+    for own in (4..64).step_by(4).map(four) {
+        for of_print in (64..96).step_by(4).map(four) {
+            dependence = dependence.max(independence(equations().map(|equation| (own(equation), of_print(equation)))));
+        }
+    }
+    let mut sorted = hashes.to_vec();
+    sorted.sort_unstable();
+    let coefficients = ranks(sorted.iter().map(|&hash| u128::from(equation(hash) as u64)), 64);
+    let both = ranks(sorted.iter().map(|&hash| equation(hash)), 96);
+    [balance, correlation, dependence, coefficients, both]
+}
+
+fn assert_good(name: &str, hashes: &[u64]) {
+    let found = statistics(hashes, equation);
+    println!("{name}: {found:.1?}");
+    let [balance, correlation, dependence, coefficients, both] = found;
+    assert!(balance < MOST && correlation < MOST && dependence < MOST, "{name}: {found:?}");
+    assert!(coefficients < MOST_OF_RANKS && both < MOST_OF_RANKS, "{name}: {found:?}");
+}
+
+#[test]
+fn real_and_remixed_hashes_of_later_layers_give_good_equations() {
+    for (name, hashes) in hash_families() {
+        assert_good(name, &hashes);
+        let once: Vec<u64> = hashes.iter().map(|&hash| remix(hash)).collect();
+        assert_good(&format!("{name}, second layer"), &once);
+        let twice: Vec<u64> = once.iter().map(|&hash| remix(hash)).collect();
+        assert_good(&format!("{name}, third layer"), &twice);
+        let seeded: Vec<u64> = hashes.iter().map(|&hash| seeded(hash, 5)).collect();
+        assert_good(&format!("{name}, seed 5"), &seeded);
+    }
+}
+
+#[test]
+fn numbers_that_are_no_hashes_give_good_equations_when_remixed() {
+    for (name, numbers) in raw_families() {
+        let remixed: Vec<u64> = numbers.iter().map(|&number| remix(number)).collect();
+        assert_good(name, &remixed);
+    }
+}
+
+#[test]
+fn bumped_keys_have_nothing_in_common_in_the_next_layer() {
+    for (name, hashes) in hash_families() {
+        // The first 15 of every 128 starts, of 2^23.
+        let bumped: Vec<u64> = hashes.into_iter().filter(|hash| hash >> 41 & 127 < 15).collect();
+        let next: Vec<u64> = bumped.iter().map(|&hash| remix(hash)).collect();
+        assert_good(name, &next);
+        // The old equation, by fours of bits, and the new start.
+        for (from, to) in (4..96).step_by(4).flat_map(|from| (32..64).step_by(4).map(move |to| (from, to))) {
+            let pairs = bumped.iter().zip(&next).map(|(&hash, next)| ((equation(hash) >> from) as u64, next >> to));
+            let found = independence(pairs);
+            assert!(found < MOST, "{name}, bits {from} and {to}: {found}");
+        }
+    }
+}
+
+#[test]
+fn every_bit_changes_a_remixed_equation_as_often_as_not() {
+    for (name, hashes) in hash_families() {
+        let sample = hashes.get(..1 << 14).unwrap();
+        let most_off = MOST * 0.5 / (sample.len() as f64).sqrt();
+        let within = |(least, most): (f64, f64)| least > 0.5 - most_off && most < 0.5 + most_off;
+        let of_equation = avalanche(sample, 0..64, 1..96, |hash| equation(remix(hash)));
+        assert!(within(of_equation), "{name}, equations: {of_equation:?}");
+        // Bit 63 decides but a few bits of the remixed hash itself, which is why equations are asked for.
+        let of_hash = avalanche(sample, 0..32, 0..64, |hash| remix(hash).into());
+        assert!(within(of_hash), "{name}, hashes: {of_hash:?}");
+        // In the first layer a bit that two keys of one start may differ in changes any bit of the equation often enough.
+        let of_first = avalanche(sample, 0..32, 1..96, equation);
+        assert!(of_first.0 > 0.02 && of_first.1 < 0.99, "{name}, first layer: {of_first:?}");
+    }
+}
+
+#[test]
+fn an_inverse_undoes_a_multiplication() {
+    for odd in REMIX.into_iter().chain([1, 3, u64::MAX, 0x5555_5555_5555_5555]) {
+        assert_eq!(inverse(odd).wrapping_mul(odd), 1, "{odd:x}");
+    }
+}
+
+#[test]
+fn remixing_can_be_undone() {
+    for (_, hashes) in hash_families().into_iter().chain(raw_families()) {
+        assert!(hashes.iter().all(|&hash| unremix(remix(hash)) == hash));
+    }
+    assert_eq!([0, u64::MAX].map(|hash| unremix(remix(hash))), [0, u64::MAX]);
+}
+
+#[test]
+fn bad_constants_are_found_out() {
+    let [(_, hashes), ..] = hash_families();
+    let with = |coefficients: u64, print: u64| {
+        move |hash: u64| {
+            let product = hash.wrapping_mul(coefficients);
+            let sum = (hash ^ (hash >> 32)).wrapping_mul(print) >> 32;
+            u128::from((product ^ (product >> 32)) | 1) | u128::from(sum) << 64
+        }
+    };
+    // Balance and correlation, dependence, ranks of coefficients, ranks of equations.
+    let is_bad = |[balance, correlation, dependence, coefficients, both]: [f64; 5]| {
+        [balance.max(correlation) > MOST, dependence > MOST, coefficients > MOST_OF_RANKS, both > MOST_OF_RANKS]
+    };
+    // Few ones: the high coefficients are bits of the start.
+    let few_ones = statistics(&hashes, with(0x0001_0000_0000_0001, FINGERPRINT));
+    assert_eq!(is_bad(few_ones), [false, true, true, true], "{few_ones:?}");
+    let hardly_multiplied = statistics(&hashes, with(COEFFICIENTS, 1));
+    assert_eq!(is_bad(hardly_multiplied), [false, true, false, true], "{hardly_multiplied:?}");
+    // All is well, but that absent keys' equations would hold where those of keys do.
+    let linear = statistics(&hashes, |hash| {
+        let all = coefficients(hash);
+        u128::from(all) | u128::from((all >> 7 ^ all >> 31 ^ all >> 32) as u32) << 64
+    });
+    assert_eq!(is_bad(linear), [false, false, false, true], "{linear:?}");
+    // One round of remixing in place of two.
+    let [_, _, (_, numbers)] = raw_families();
+    let once: Vec<u64> = numbers.iter().map(|&number| number.wrapping_mul(REMIX[0])).map(|x| x ^ (x >> 32)).collect();
+    let once = statistics(&once, equation);
+    assert_eq!(is_bad(once), [true, true, true, true], "{once:?}");
+}

@@ -1,0 +1,281 @@
+//! One layer as a reader sees it: where a hash starts, whether its key was bumped, and where its columns lie.
+
+use super::equation::{Equation, Parities};
+use super::hashes::column_group;
+use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
+use crate::hash::reduce;
+
+/// Columns and where they change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// Of the blocks from `fewer` on.
+    pub(super) all: u32,
+    /// Blocks with one column less, of 65,536.
+    pub(super) fewer_share: u16,
+}
+
+impl Columns {
+    pub(super) fn groups(self) -> usize {
+        self.all.div_ceil(GROUP_COLUMNS) as usize
+    }
+
+    /// All columns, as a parameter of the trailer.
+    pub(super) fn param(self) -> u8 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "1 to MAX_COLUMNS, 32: choosing and reading columns sees to it"
+        )]
+        let all = self.all as u8;
+        all
+    }
+
+    /// The columns of a group in a block with all of them.
+    pub(super) fn of_group(self, group: usize) -> usize {
+        (self.all as usize).saturating_sub(group * GROUP_COLUMNS as usize).min(GROUP_COLUMNS as usize)
+    }
+
+    /// How many of so many blocks have a column less.
+    pub(super) fn fewer(self, blocks: usize) -> usize {
+        ((blocks as u128 * u128::from(self.fewer_share)) >> 16) as usize
+    }
+}
+
+/// Whole blocks that lie one after the other, in each of the groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Blocks {
+    pub(super) count: usize,
+    pub(super) fewer: usize,
+}
+
+impl Blocks {
+    pub(super) fn new(count: usize, columns: Columns) -> Self {
+        Self { count, fewer: columns.fewer(count) }
+    }
+
+    /// Words of a group in front of a block.
+    #[inline(always)]
+    pub(super) fn words_before(self, block: usize, group_columns: usize, is_last_group: bool) -> usize {
+        block * group_columns - if is_last_group { block.min(self.fewer) } else { 0 }
+    }
+
+    /// Bytes of a group.
+    pub(super) fn len_bytes(self, columns: Columns, group: usize) -> usize {
+        8 * self.words_before(self.count, columns.of_group(group), group + 1 == columns.groups())
+    }
+}
+
+/// The first group of columns of whole blocks: what nearly every query needs, and no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FirstGroup {
+    /// Where it begins.
+    from: usize,
+    columns: usize,
+    fewer: usize,
+    /// Whether every block has eight columns.
+    is_lines: bool,
+}
+
+impl FirstGroup {
+    pub(super) fn new(from: usize, blocks: Blocks, columns: Columns) -> Self {
+        let fewer = if columns.groups() == 1 { blocks.fewer } else { 0 };
+        let columns = columns.of_group(0);
+        Self { from, columns, fewer, is_lines: columns == 8 && fewer == 0 }
+    }
+
+    pub(super) fn is_lines(self) -> bool {
+        self.is_lines
+    }
+
+    /// Whether an equation holds in these columns. Both its blocks must be whole.
+    #[inline(always)]
+    pub(super) fn holds(self, kernel: impl Parities, bytes: &[u8], equation: Equation) -> bool {
+        let (low, high) = equation.split();
+        self.holds_split(kernel, bytes, equation.start / BLOCK_SLOTS, (low, high), column_group(equation.sum, 0))
+    }
+
+    /// The same for coefficients that are split between the start's block and the one behind it.
+    #[inline(always)]
+    pub(super) fn holds_split(
+        self,
+        kernel: impl Parities,
+        bytes: &[u8],
+        block: usize,
+        (low, high): (u64, u64),
+        sum: u32,
+    ) -> bool {
+        if self.is_lines {
+            // A block is a line: one bound for both, and nothing to reckon.
+            let lines = bytes.get(self.from + 64 * block..).and_then(<[u8]>::first_chunk::<128>);
+            let Some((first, second)) = lines.and_then(|lines| lines.split_first_chunk()) else { return true };
+            let Some(second) = second.first_chunk() else { return true };
+            return kernel.of_blocks(first, second, low, high) == sum;
+        }
+        let words = block * self.columns - block.min(self.fewer);
+        let used = self.columns - usize::from(block < self.fewer);
+        let Some(from) = bytes.get(self.from + 8 * words..) else { return true };
+        let Some(second) = from.get(8 * used..) else { return true };
+        let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
+        let differ = kernel.of_blocks(first, second, low, high) ^ sum;
+        differ & ((1 << used) - 1) == 0
+    }
+
+    /// The blocks as lines and what lies behind them, if every block is a line.
+    #[inline(always)]
+    pub(super) fn lines(self, bytes: &[u8]) -> Option<&[[u8; 64]]> {
+        self.is_lines.then(|| bytes.get(self.from..).unwrap_or_default().as_chunks().0)
+    }
+
+    /// Where the first of the two blocks begins.
+    #[inline(always)]
+    pub(super) fn offset(self, block: usize) -> usize {
+        self.from + 8 * (block * self.columns - block.min(self.fewer))
+    }
+}
+
+/// The starts of `slots` slots: those of which all 64 slots exist, or one for all keys where there are fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Starts {
+    /// What hashes are reduced to, before the ends take in what lies beyond them.
+    range: u64,
+    last: u64,
+}
+
+impl Starts {
+    pub(super) fn new(slots: usize) -> Self {
+        Self::with_last(slots.saturating_sub(BLOCK_SLOTS) as u64)
+    }
+
+    #[inline(always)]
+    pub(super) fn with_last(last: u64) -> Self {
+        Self { range: if last == 0 { 1 } else { last + 1 + LEFT + RIGHT }, last }
+    }
+
+    pub(super) fn last(self) -> u64 {
+        self.last
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "at most `last`, which was made from a usize")]
+    pub(super) fn of(self, hash: u64) -> usize {
+        reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
+    }
+
+    /// The same of many hashes: two products of 32 bits for each, which vectors have, in the place of one of 64. `None`
+    /// where there are too many slots for that.
+    #[inline(always)]
+    pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
+        let range = u64::from(u32::try_from(self.range).ok()?);
+        let last = self.last;
+        Some(hashes.map(|hash| {
+            // Neither product nor their sum is above (2^32 - 1)^2 + 2^32.
+            let reduced = ((hash >> 32) * range + (((hash & u64::from(u32::MAX)) * range) >> 32)) >> 32;
+            (reduced.max(LEFT) - LEFT).min(last)
+        }))
+    }
+
+    /// The least hash with this start or a greater one; `None` where there is none.
+    pub(super) fn least_hash(self, start: u64) -> Option<u64> {
+        if start == 0 {
+            return Some(0);
+        }
+        if start > self.last {
+            return None;
+        }
+        // reduce(h) >= t exactly where h >= ceil(t * 2^64 / range).
+        let scaled = (u128::from(start + LEFT) << 64).div_ceil(u128::from(self.range));
+        u64::try_from(scaled).ok()
+    }
+
+    /// The share of hashes whose start lies below `slot`.
+    pub(super) fn share_below(self, slot: usize) -> f64 {
+        match slot as u64 {
+            0 => 0.0,
+            slot if slot > self.last => 1.0,
+            slot => (slot + LEFT) as f64 / self.range as f64,
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "at most `last + 1`, and `last` was made from a usize")]
+    pub(super) fn buckets(self) -> usize {
+        (self.last / BUCKET_STARTS as u64 + 1) as usize
+    }
+}
+
+/// Bytes of two bits for each bucket.
+pub(super) fn bumps_len_bytes(buckets: usize) -> usize {
+    buckets.div_ceil(4)
+}
+
+/// Which of these bytes holds the bits of a start's bucket.
+#[inline(always)]
+pub(super) fn bump_byte(start: usize) -> usize {
+    start / (4 * BUCKET_STARTS)
+}
+
+/// [`THRESHOLDS`] as the bytes of a word: a shift is cheaper than a load.
+const PACKED: u32 =
+    THRESHOLDS[0] as u32 | (THRESHOLDS[1] as u32) << 8 | (THRESHOLDS[2] as u32) << 16 | (THRESHOLDS[3] as u32) << 24;
+
+/// Whether the key with this start was bumped, given the byte with the two bits of its bucket.
+#[inline(always)]
+pub(super) fn is_bumped(byte: u8, start: usize) -> bool {
+    let bits = u32::from(byte) >> (2 * (start / BUCKET_STARTS % 4)) & 3;
+    #[expect(clippy::cast_possible_truncation, reason = "less than 128")]
+    let from_first = (start % BUCKET_STARTS) as u32;
+    from_first < (PACKED >> (8 * bits) & 0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_hash_of_a_start_is_where_the_start_begins() {
+        // The last where addresses have 64 bits.
+        let huge = 1usize.checked_shl(40).map(|slots| slots + 64);
+        for slots in [65, 66, 128, 1_000, 4_096, 1 << 20].into_iter().chain(huge) {
+            let starts = Starts::new(slots);
+            for start in (1..300).chain([starts.last / 2, starts.last]).filter(|&start| start <= starts.last) {
+                let least = starts.least_hash(start).unwrap();
+                assert!(
+                    starts.of(least) as u64 >= start && (least == 0 || (starts.of(least - 1) as u64) < start),
+                    "{slots} {start}"
+                );
+            }
+            assert_eq!(starts.least_hash(starts.last + 1), None);
+            let hashes: [u64; 64] =
+                std::array::from_fn(|i| (i as u64).wrapping_mul(0x0410_4104_1041_0411).wrapping_sub(i as u64 % 3));
+            match starts.of_many(&hashes) {
+                Some(many) => assert_eq!(many, hashes.map(|hash| starts.of(hash) as u64), "{slots}"),
+                None => assert!(slots > u32::MAX as usize),
+            }
+            assert_eq!((starts.of(0), starts.of(u64::MAX) as u64), (0, starts.last));
+        }
+    }
+
+    #[test]
+    fn the_share_of_hashes_below_a_slot_is_that_of_its_least_hash() {
+        for slots in [1, 64, 65, 128, 1_000, 65_536] {
+            let starts = Starts::new(slots);
+            for slot in (0..slots).step_by(slots / 50 + 1).chain(slots.saturating_sub(66)..=slots) {
+                let wanted = match starts.least_hash(slot as u64) {
+                    Some(least) => least as f64 / 2f64.powi(64),
+                    None => 1.0,
+                };
+                let found = starts.share_below(slot);
+                assert!((found - wanted).abs() < 1e-12, "{slot} of {slots}: {found} for {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_bits_tell_the_threshold() {
+        for bits in 0..4u8 {
+            for start in 0..512 {
+                let byte = bits << (2 * (start / 128 % 4));
+                let others = 0x55 & !(3 << (2 * (start / 128 % 4)));
+                assert_eq!(is_bumped(byte | others, start), start % 128 < usize::from(THRESHOLDS[usize::from(bits)]));
+            }
+        }
+    }
+}

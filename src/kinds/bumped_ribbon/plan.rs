@@ -1,0 +1,98 @@
+//! What is known of a bumped ribbon before it is built: its size, but for the keys that will be bumped.
+
+use super::BLOCK_SLOTS;
+use super::build::{
+    KEYS_A_SPARE_SLOT, MAX_SINGLE_KEYS, NEAR_BORDER_KEYS, NEAR_BORDER_PER_MILLE, ONE_TRY_KEYS, SURELY_SINGLE_KEYS,
+    choose_columns, density, first_spare, record,
+};
+use super::layer::Columns;
+use super::read::{Geometry, Layer};
+use super::small::Small;
+use crate::kinds::contract::{Budget, Planned};
+use crate::kinds::lines::{lines_of, pair_lines};
+use crate::kinds::math;
+
+/// The share of a layer's slots that stays empty, by slots for each thousand keys: see `Density`.
+fn empty_share(slots_per_mille: u128) -> f64 {
+    match slots_per_mille {
+        970.. => 0.0016,
+        960..970 => 0.001,
+        // Of a compact filter, 930.
+        _ => 0.0002,
+    }
+}
+
+/// The filter that `budget` asks for; `None` where it does not fit an address.
+pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
+    let keys = usize::try_from(num_keys).ok()?;
+    let columns = choose_columns(budget, keys);
+    // Nothing that is counted below is larger than twice the bits of the filter.
+    isize::try_from(u128::from(num_keys) * u128::from(columns.all) / 4).ok()?;
+    let geometry = match keys {
+        _ if keys <= SURELY_SINGLE_KEYS => of_single(columns, keys)?,
+        _ if keys < NEAR_BORDER_KEYS => of_few(columns, keys)?,
+        _ => of_many(budget, columns, keys)?,
+    };
+    let (mut left, mut bump_reads) = (keys as f64, 0.0);
+    for layer in &geometry.layers {
+        bump_reads += left / keys as f64;
+        left = (left - (layer.blocks.count * BLOCK_SLOTS) as f64).max(0.0);
+    }
+    let has_record = !geometry.layers.is_empty();
+    let len_bytes = geometry.payload_len as u64;
+    // A mean over the blocks.
+    let columns = f64::from(columns.all) - f64::from(columns.fewer_share) / 65_536.0;
+    let [lines_if_absent, lines_if_present] =
+        lines_by_groups(columns).map(|lines| (lines + bump_reads).min(lines_of(len_bytes)));
+    Some(Planned {
+        len_bytes,
+        record_len_bytes: if has_record { record(&geometry.layers, geometry.last.as_ref()).len() } else { 0 },
+        rate: math::with_equal_hashes(geometry.expected_rate(), num_keys),
+        lines_if_absent,
+        lines_if_present,
+    })
+}
+
+/// Lines of columns that a query reads, of an absent and of a present key.
+fn lines_by_groups(columns: f64) -> [f64; 2] {
+    // A second group of columns is read if the first agrees: of absent keys, one in 256.
+    let [mut if_absent, mut if_present] = [0.0, 0.0];
+    for group in 0..4 {
+        let lines = pair_lines((columns - 8.0 * f64::from(group)).clamp(0.0, 8.0), 8);
+        if_absent += lines * (-8.0 * f64::from(group)).exp2();
+        if_present += lines;
+    }
+    [if_absent, if_present]
+}
+
+fn of_single(columns: Columns, keys: usize) -> Option<Geometry> {
+    let small = Small::new(keys + first_spare(keys), 0, columns);
+    Geometry::lay_out(columns, Vec::new(), Some(small))
+}
+
+/// The smaller of a single system and of what is wanted of a layer and a system: one slot in so many to spare.
+fn of_few(columns: Columns, keys: usize) -> Option<Geometry> {
+    let layer = Layer::new((keys * NEAR_BORDER_PER_MILLE / 1000).div_ceil(BLOCK_SLOTS), columns);
+    let in_layer = layer.blocks.count * BLOCK_SLOTS;
+    let slots = (keys + keys / KEYS_A_SPARE_SLOT).max(in_layer + BLOCK_SLOTS);
+    let layered = Geometry::lay_out(columns, vec![layer], Some(Small::new(slots - in_layer, 0, columns)));
+    let single = if keys <= ONE_TRY_KEYS { of_single(columns, keys) } else { None };
+    layered.into_iter().chain(single).min_by_key(|geometry| geometry.payload_len)
+}
+
+fn of_many(budget: Budget, columns: Columns, keys: usize) -> Option<Geometry> {
+    let per_mille = density(budget, keys).slots_per_mille;
+    let mut layers = Vec::new();
+    let mut left = keys;
+    while layers.is_empty() || left > MAX_SINGLE_KEYS {
+        let blocks = usize::try_from((left as u128 * per_mille / 1000).div_ceil(BLOCK_SLOTS as u128)).ok()?;
+        layers.push(Layer::new(blocks, columns));
+        // Every slot that does not stay empty holds a key.
+        let slots = blocks * BLOCK_SLOTS;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of `slots`")]
+        let empty = (slots as f64 * empty_share(per_mille)) as usize;
+        left = left.saturating_sub(slots - empty);
+    }
+    let last = (left > 0).then(|| Small::new(left + first_spare(left), 0, columns));
+    Geometry::lay_out(columns, layers, last)
+}

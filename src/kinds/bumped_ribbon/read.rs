@@ -1,0 +1,409 @@
+//! The geometry of a payload, and queries.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use super::equation::{Equation, MAX_GROUPS, Parities};
+use super::hashes::{column_group, remix};
+use super::layer::{Blocks, Columns, FirstGroup, Starts, bump_byte, bumps_len_bytes, is_bumped};
+use super::small::Small;
+use super::{BLOCK_SLOTS, GROUP_COLUMNS, MAX_COLUMNS};
+use crate::codec::{Cursor, u64_from};
+use crate::error::{Error, Field, Result};
+use crate::hash::KeyHash;
+use crate::kinds::Shape;
+use crate::kinds::arch::{self, Isa};
+use crate::kinds::guard::{Guard, or_maybe};
+
+/// Most layers that bump keys: a layer bumps one key in 25, so that 2^36 keys need six.
+pub(super) const MAX_LAYERS: usize = 12;
+
+/// Of each layer, where there are two or more, in the mean: a reader takes no more memory for them.
+const MIN_LAYER_LEN_BYTES: u64 = 128;
+const _: () = assert!(size_of::<Layer>() <= 128);
+
+/// Most blocks: their slots and the bytes of a group of columns can be counted, also where addresses have 32 bits.
+const MAX_BLOCKS: usize = usize::MAX / 128;
+
+/// Plain code.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::kinds) struct Portable;
+
+impl Parities for Portable {
+    #[inline(always)]
+    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+        let (a, _) = a.as_chunks::<8>();
+        let (b, _) = b.as_chunks::<8>();
+        let mut words = [0; GROUP_COLUMNS as usize];
+        for ((word, a), b) in words.iter_mut().zip(a).zip(b) {
+            *word = u64_from(a) & low ^ u64_from(b) & high;
+        }
+        super::solve::parities(&words)
+    }
+}
+
+/// Where the layers of a payload lie.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Geometry {
+    pub(super) columns: Columns,
+    pub(super) layers: Vec<Layer>,
+    /// `None` where the last of `layers` bumped no key.
+    pub(super) last: Option<Small>,
+    pub(super) payload_len: usize,
+}
+
+/// What most queries need of a filter of eight columns, besides its payload: small enough to be kept without a pointer,
+/// which of thousands of filters would lead out of the cache once more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Plain {
+    /// The last start of the first layer, whose blocks of eight columns begin the payload.
+    last: NonZeroU32,
+    bumps: u32,
+}
+
+/// A layer that bumps keys.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Layer {
+    pub(super) asked: Asked,
+    pub(super) blocks: Blocks,
+    /// Where each group of columns begins.
+    pub(super) groups: [usize; MAX_GROUPS],
+}
+
+/// What nearly every query needs of a layer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Asked {
+    pub(super) starts: Starts,
+    /// Where the two bits a bucket begin.
+    pub(super) bumps: usize,
+    pub(super) group: FirstGroup,
+}
+
+impl Layer {
+    pub(super) fn new(blocks: usize, columns: Columns) -> Self {
+        let blocks = Blocks::new(blocks, columns);
+        let starts = Starts::new(blocks.count * BLOCK_SLOTS);
+        let group = FirstGroup::new(0, blocks, columns);
+        Self { asked: Asked { starts, bumps: 0, group }, blocks, groups: [0; MAX_GROUPS] }
+    }
+}
+
+impl Asked {
+    /// Whether a key was bumped; `None` where the payload has no such bucket.
+    #[inline(always)]
+    fn bumped(&self, bytes: &[u8], start: usize) -> Option<bool> {
+        Some(is_bumped(*bytes.get(self.bumps + bump_byte(start))?, start))
+    }
+}
+
+/// For the kernels; there are none for other processors.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+impl Plain {
+    /// [`Geometry::ask`] with half the instructions: of `whole` it needs something only for keys that were bumped.
+    #[inline(always)]
+    pub(in crate::kinds) fn ask(self, whole: &Geometry, kernel: impl Parities, bytes: &[u8], hash: KeyHash) -> bool {
+        let start = Starts::with_last(self.last.get().into()).of(hash.raw());
+        let asked = bytes.get(self.bumps as usize + bump_byte(start));
+        if asked.is_none_or(|&byte| is_bumped(byte, start)) {
+            return whole.ask_slowly(kernel, bytes, hash, 1);
+        }
+        let equation = Equation::new(start, hash.raw());
+        let (low, high) = equation.split();
+        let block = start / BLOCK_SLOTS;
+        // Counted in lines, the check of the bound is one comparison.
+        let Some([first, second]) = bytes.as_chunks().0.get(block..block + 2) else { return true };
+        kernel.of_blocks(first, second, low, high) == column_group(equation.sum, 0)
+    }
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "columns {}", self.columns.all)?;
+        for (i, layer) in self.layers.iter().enumerate() {
+            let Blocks { count, fewer } = layer.blocks;
+            write!(f, "; layer {i}: blocks of {BLOCK_SLOTS} slots {count}, {fewer} with a column less")?;
+        }
+        let Some(last) = &self.last else { return Ok(()) };
+        write!(f, "; {} slots in one system, seed {}", last.slots, last.seed)?;
+        write!(f, ", {} of {} whole blocks with a column less", last.blocks.fewer, last.blocks.count)
+    }
+}
+
+impl Geometry {
+    /// Lays the groups and bumps of all layers out, one after the other. `None` where they do not fit an address.
+    pub(super) fn lay_out(columns: Columns, mut layers: Vec<Layer>, mut last: Option<Small>) -> Option<Self> {
+        let mut at = 0usize;
+        let mut take = |len: usize| {
+            let from = at;
+            at = at.checked_add(len)?;
+            Some(from)
+        };
+        for group in 0..columns.groups() {
+            for layer in &mut layers {
+                *layer.groups.get_mut(group)? = take(layer.blocks.len_bytes(columns, group))?;
+                layer.asked.group = FirstGroup::new(layer.groups[0], layer.blocks, columns);
+            }
+            if let Some(small) = &mut last {
+                *small.groups.get_mut(group)? = take(small.len_bytes(columns, group))?;
+                small.first = FirstGroup::new(small.groups[0], small.blocks, columns);
+            }
+            if group == 0 {
+                for layer in &mut layers {
+                    layer.asked.bumps = take(bumps_len_bytes(layer.asked.starts.buckets()))?;
+                }
+            }
+        }
+        Some(Self { columns, layers, last, payload_len: at })
+    }
+
+    /// `None` where there are other columns than the first eight, blocks with fewer, or no layer.
+    pub(in crate::kinds) fn plain(&self) -> Option<Plain> {
+        let first = self.layers.first().filter(|layer| self.groups() == 1 && layer.asked.group.is_lines())?;
+        let (last, bumps) = (first.asked.starts.last(), first.asked.bumps);
+        Some(Plain { last: NonZeroU32::new(u32::try_from(last).ok()?)?, bumps: u32::try_from(bumps).ok()? })
+    }
+
+    /// Reads a shape: `params` are the columns and then, of a single system, its seed and the slots beyond the number of
+    /// keys; with layers, the share of blocks with a column less, in 65,536ths.
+    pub(in crate::kinds) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+        let corrupt = |field| Error::Corrupt { field, offset: 0 };
+        let [all, rest @ ..] = shape.params;
+        let all = u32::from(all);
+        if !(1..=MAX_COLUMNS).contains(&all) {
+            return Err(corrupt(Field::Params));
+        }
+        if num_keys == 0 {
+            return Err(corrupt(Field::NumKeys));
+        }
+        let geometry = if shape.layers.is_empty() {
+            let [seed, spare] = rest;
+            Self::of_single(all, seed, num_keys.saturating_add(spare.into()), len_bytes)
+        } else {
+            let [low, high] = rest;
+            let columns = Columns { all, fewer_share: u16::from(high) << 8 | u16::from(low) };
+            Self::of_layers(columns, &shape.layers, len_bytes)?
+        };
+        geometry.filter(|found| found.payload_len as u64 == len_bytes).ok_or_else(|| corrupt(Field::PayloadLen))
+    }
+
+    /// The blocks with a column less are as many as make the payload fit.
+    fn of_single(all: u32, seed: u8, slots: u64, len_bytes: u64) -> Option<Self> {
+        let columns = Columns { all, fewer_share: 0 };
+        // Every column but those left out takes a bit a slot.
+        let is_possible =
+            |slots: usize| slots as u64 <= len_bytes.saturating_mul(8 * 64) && slots / BLOCK_SLOTS <= MAX_BLOCKS;
+        let slots = usize::try_from(slots).ok().filter(|&slots| is_possible(slots))?;
+        let full = Self::lay_out(columns, Vec::new(), Some(Small::new(slots, seed, columns)))?.payload_len;
+        let missing = full.checked_sub(usize::try_from(len_bytes).ok()?)?;
+        let mut small = Small::new(slots, seed, columns);
+        small.blocks.fewer = missing / 8;
+        if small.blocks.fewer > small.blocks.count {
+            return None;
+        }
+        Self::lay_out(columns, Vec::new(), Some(small))
+    }
+
+    /// Blocks of each layer, a zero, and the slots and the seed of the last system, if there is one.
+    fn of_layers(columns: Columns, record: &[u8], len_bytes: u64) -> Result<Option<Self>> {
+        let mut cursor = Cursor::new(record, 0);
+        // Two bits for each bucket of 128 starts are there in any case.
+        let most_blocks = usize::try_from(len_bytes.saturating_mul(8)).map_or(MAX_BLOCKS, |most| most.min(MAX_BLOCKS));
+        let mut layers = Vec::new();
+        loop {
+            let blocks = cursor.take_varint_usize(Field::Extension)?;
+            if blocks == 0 {
+                break;
+            }
+            if blocks > most_blocks || layers.len() == MAX_LAYERS {
+                return Err(cursor.corrupt(Field::Extension));
+            }
+            layers.push(Layer::new(blocks, columns));
+        }
+        let mut last = None;
+        if !cursor.is_empty() {
+            let slots = cursor.take_varint_usize(Field::Extension)?;
+            if slots == 0 || slots / BLOCK_SLOTS > most_blocks {
+                return Err(cursor.corrupt(Field::Extension));
+            }
+            last = Some(Small::new(slots, cursor.take_u8(Field::Extension)?, columns));
+        }
+        // A layer is made of thousands of keys: without that, a short payload could make a reader keep many.
+        let is_long_enough = layers.len() < 2 || len_bytes >= MIN_LAYER_LEN_BYTES * layers.len() as u64;
+        if !cursor.is_empty() || layers.is_empty() || !is_long_enough {
+            return Err(cursor.corrupt(Field::Extension));
+        }
+        Ok(Self::lay_out(columns, layers, last))
+    }
+
+    pub(in crate::kinds) fn columns(&self) -> u32 {
+        self.columns.all
+    }
+
+    pub(in crate::kinds) fn has_layers(&self) -> bool {
+        !self.layers.is_empty()
+    }
+
+    /// A mean over the starts of the layers, weighted by their slots, as every key takes one.
+    pub(in crate::kinds) fn expected_rate(&self) -> f64 {
+        let rate = 0.5f64.powi(self.columns.all.cast_signed());
+        let blocks = self.layers.iter().map(|layer| (layer.asked.starts, layer.blocks));
+        let all = blocks.chain(self.last.iter().map(|last| (last.starts, last.blocks)));
+        let (mut slots, mut weighted) = (0.0, 0.0);
+        for (starts, blocks) in all {
+            let share = starts.share_below(blocks.fewer * BLOCK_SLOTS);
+            let weight = (blocks.count * BLOCK_SLOTS).max(1) as f64;
+            slots += weight;
+            weighted += weight * rate * (1.0 + share);
+        }
+        weighted / slots.max(1.0)
+    }
+
+    /// Whether the equation of the key holds. `bytes` are the payload and at least 64 bytes behind it; where they are
+    /// not, the answer is "maybe".
+    ///
+    /// Inlined always, into a function of the instruction set that `kernel` stands for.
+    #[inline(always)]
+    pub(in crate::kinds) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        let Some(Layer { asked, .. }) = self.layers.first() else {
+            return self.ask_slowly(kernel, bytes, hash, groups);
+        };
+        let start = asked.starts.of(hash.raw());
+        // What is rare is left as a jump: a call that came back would make this function save six registers.
+        if asked.bumped(bytes, start) != Some(false) {
+            return self.ask_slowly(kernel, bytes, hash, groups);
+        }
+        let holds = asked.group.holds(kernel, bytes, Equation::new(start, hash.raw()));
+        // No branch on the answer where it is the last word: half of them would be mispredicted.
+        if groups == 1 {
+            return holds;
+        }
+        if holds { self.others_hold(bytes, hash, groups) } else { false }
+    }
+
+    /// [`Geometry::ask`] for a key that the first layer bumped, and where there is no layer.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ask_slowly(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        let mut hash = hash.raw();
+        for layer in &self.layers {
+            let start = layer.asked.starts.of(hash);
+            match layer.asked.bumped(bytes, start) {
+                None => return true,
+                Some(true) => hash = remix(hash),
+                Some(false) => {
+                    return layer.asked.group.holds(kernel, bytes, Equation::new(start, hash))
+                        && (groups == 1 || layer.others_hold(self.columns, bytes, start, hash, groups));
+                }
+            }
+        }
+        self.last.as_ref().is_some_and(|last| last.ask(kernel, self.columns, bytes, hash, groups))
+    }
+
+    /// Whether the equation of a key that the first layer did not bump holds in the groups behind the first: one absent
+    /// key in 256 comes here.
+    #[inline(never)]
+    pub(super) fn others_hold(&self, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        self.layers.first().is_none_or(|layer| {
+            let start = layer.asked.starts.of(hash.raw());
+            layer.others_hold(self.columns, bytes, start, hash.raw(), groups)
+        })
+    }
+
+    /// Never inlined: it is long, and would keep the queries around it from being inlined where a kernel is called.
+    #[inline(never)]
+    pub(in crate::kinds) fn ask_portable(&self, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+        self.ask(Portable, bytes, hash, groups)
+    }
+
+    /// The groups of columns that there are.
+    #[inline(always)]
+    pub(in crate::kinds) fn groups(&self) -> usize {
+        self.columns.groups()
+    }
+
+    #[inline]
+    pub(in crate::kinds) fn may_contain<G: Guard>(&self, isa: Isa, bytes: &[u8], hash: KeyHash, guard: &G) -> bool {
+        let groups = self.columns.groups();
+        or_maybe(arch::ribbon_may_contain(isa, self, bytes, hash, groups), guard, || {
+            self.is_sound(bytes, hash, groups, guard)
+        })
+    }
+
+    /// The same from the first group of columns alone.
+    pub(in crate::kinds) fn first_may_contain<G: Guard>(
+        &self,
+        isa: Isa,
+        bytes: &[u8],
+        hash: KeyHash,
+        guard: &G,
+    ) -> bool {
+        or_maybe(arch::ribbon_may_contain(isa, self, bytes, hash, 1), guard, || self.is_sound(bytes, hash, 1, guard))
+    }
+
+    pub(in crate::kinds) fn may_contain_batch(&self, isa: Isa, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+        arch::ribbon_may_contain_batch(isa, self, bytes, hashes, answers);
+    }
+
+    /// Whether everything that the answer rests on may be believed: that the key was bumped, too.
+    fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
+        let mut hash = hash.raw();
+        for layer in &self.layers {
+            let start = layer.asked.starts.of(hash);
+            let at = layer.asked.bumps + bump_byte(start);
+            if !guard.sound(at, 1) {
+                return false;
+            }
+            if !bytes.get(at).is_some_and(|&byte| is_bumped(byte, start)) {
+                return layer.groups.iter().take(groups).enumerate().all(|group| {
+                    let (from, len) = layer.span(self.columns, start, group);
+                    guard.sound(from, len)
+                });
+            }
+            hash = remix(hash);
+        }
+        self.last.as_ref().is_none_or(|last| {
+            let mut parts = last.groups.iter().take(groups).enumerate();
+            parts.all(|(group, &from)| guard.sound(from, last.len_bytes(self.columns, group)))
+        })
+    }
+
+    /// The first byte of the columns that a query reads, if its key was not bumped.
+    #[inline(always)]
+    pub(in crate::kinds) fn first_byte(&self, hash: KeyHash) -> usize {
+        let Some(Layer { asked, .. }) = self.layers.first() else { return 0 };
+        asked.group.offset(asked.starts.of(hash.raw()) / BLOCK_SLOTS)
+    }
+}
+
+impl Layer {
+    /// Where the words of a block begin, and how many they are, in the group of this number that begins at `from`.
+    #[inline(always)]
+    fn words(&self, columns: Columns, block: usize, (group, &from): (usize, &usize)) -> (usize, usize) {
+        let of_group = columns.of_group(group);
+        let is_last = group + 1 == columns.groups();
+        let offset = from + 8 * self.blocks.words_before(block, of_group, is_last);
+        (offset, of_group - usize::from(is_last && block < self.blocks.fewer))
+    }
+
+    /// Where the words lie that a query of this start reads, and how many bytes they take.
+    fn span(&self, columns: Columns, start: usize, group: (usize, &usize)) -> (usize, usize) {
+        let (from, used) = self.words(columns, start / BLOCK_SLOTS, group);
+        // The second block is not there, and not read, where a start is the first of the last block.
+        let blocks = if start.is_multiple_of(BLOCK_SLOTS) { 1 } else { 2 };
+        (from, 8 * used * blocks)
+    }
+
+    /// Whether the equation holds in the groups behind the first.
+    fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
+        let equation = Equation::new(start, hash);
+        let (low, high) = equation.split();
+        self.groups.iter().enumerate().take(groups).skip(1).all(|group| {
+            let (from, used) = self.words(columns, equation.start / BLOCK_SLOTS, group);
+            let Some(from) = bytes.get(from..) else { return true };
+            let Some(second) = from.get(8 * used..) else { return true };
+            let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
+            let differ = Portable.of_blocks(first, second, low, high) ^ column_group(equation.sum, group.0);
+            differ & ((1 << used) - 1) == 0
+        })
+    }
+}

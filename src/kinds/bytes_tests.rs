@@ -1,0 +1,130 @@
+//! What the builders of ribbons and binary fuse filters write, pinned by sums: of numbers of keys on both sides of every
+//! border at which they decide otherwise. A difference here is a change of what is built, though readers may not mind.
+#![allow(clippy::cast_possible_truncation, reason = "low bits of random numbers are meant")]
+
+use std::num::NonZeroUsize;
+
+use super::shape::{Effort, Rounding, Shape};
+use crate::FilterSpec;
+use crate::checksum::Crc32;
+use crate::hash::KeyHash;
+
+fn random_hashes(n: usize, seed: u64) -> Vec<KeyHash> {
+    let mut state = seed;
+    let next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        KeyHash::from_raw(z ^ (z >> 31))
+    };
+    std::iter::repeat_with(next).take(n).collect()
+}
+
+fn written(text: &str, mut hashes: Vec<KeyHash>) -> (Shape, Vec<u8>) {
+    hashes.sort_unstable();
+    hashes.dedup();
+    let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
+    text.parse::<FilterSpec>().unwrap().encode(&mut hashes, effort).unwrap()
+}
+
+fn assert_written(text: &str, sets: impl Iterator<Item = Vec<KeyHash>>, wanted: u32) {
+    let mut sum = Crc32::new();
+    for hashes in sets {
+        let (shape, payload) = written(text, hashes);
+        sum.update(&shape.params);
+        sum.update(&shape.layers);
+        sum.update(&payload);
+    }
+    assert_eq!(format!("{:08x}", sum.finish()), format!("{wanted:08x}"), "{text}");
+}
+
+#[test]
+fn ribbons_are_built_as_ever() {
+    for (text, wanted) in [
+        ("ribbon:1", 0x9b95_c92b),
+        ("ribbon:8", 0x6854_07ba),
+        ("ribbon:7.3", 0x81dd_c6b7),
+        ("ribbon:32", 0x33e0_5def),
+        ("ribbon:fpr=0.00390625", 0x45ea_25dd),
+        ("ribbon:fpr=0.003", 0x0beb_3cb8),
+        ("ribbon:fpr=0.49", 0x4f21_ebc4),
+        ("ribbon:fpr=0.9", 0x9b95_c92b),
+    ] {
+        let sizes = [1, 2, 100, 128, 129, 300, 3_000, 17_000, 40_000];
+        assert_written(text, sizes.into_iter().map(|n| random_hashes(n, n as u64)), wanted);
+    }
+}
+
+#[test]
+fn binary_fuse_filters_are_built_as_ever() {
+    for (text, wanted) in
+        [("binary-fuse:8", 0x4bbd_1802), ("binary-fuse:12", 0xfe4b_e288), ("binary-fuse:16", 0x40e0_67f1)]
+    {
+        // Of few keys the first seeds often fail.
+        let sizes = (1..200).chain([999, 1_000, 1_001, 5_000, 11_500, 40_000]);
+        assert_written(text, sizes.map(|n| random_hashes(n, n as u64)), wanted);
+    }
+}
+
+#[test]
+fn bumped_ribbons_are_built_as_ever() {
+    let few = (1..70).chain([150, 1_000, 1_500]);
+    let near_the_border = [
+        1_501, 1_600, 2_000, 2_400, 2_560, 2_561, 2_700, 3_000, 3_333, 3_700, 4_096, 4_097, 4_500, 5_000, 6_000, 7_000,
+        8_000, 9_000, 9_727,
+    ];
+    let many = [9_728, 10_239, 10_240, 30_000, 59_999, 60_000, 140_000];
+    let sizes = || few.clone().chain(near_the_border).chain(many);
+    for (text, wanted) in [
+        ("bumped-ribbon:1", 0x659c_bd78),
+        ("bumped-ribbon:8", 0x54d0_29e9),
+        ("bumped-ribbon:12.3", 0xbb0c_8ffe),
+        ("bumped-ribbon:fpr=0.00390625", 0x9e90_17a0),
+        ("bumped-ribbon:fpr=0.003", 0x6a34_9e7a),
+        ("bumped-ribbon:8:compact", 0x8d45_a821),
+    ] {
+        assert_written(text, sizes().map(|n| random_hashes(n, n as u64)), wanted);
+    }
+}
+
+/// Where most sets of keys try all the numbers of blocks that there are to try.
+#[test]
+fn bumped_ribbons_of_a_few_thousand_keys_are_built_as_ever() {
+    let sets = (2_561..4_096).step_by(47).map(|n| random_hashes(n, n as u64));
+    assert_written("bumped-ribbon:8", sets, 0x16f1_6c1a);
+}
+
+#[test]
+fn bumped_ribbons_of_hashes_that_crowd_are_built_as_ever() {
+    let crowded = |n: usize, crowd: u64, at: u64, distance: u64| {
+        let crowd = (1..=crowd).map(move |i| KeyHash::from_raw(at - i * distance));
+        random_hashes(n, 5).into_iter().chain(crowd).collect::<Vec<_>>()
+    };
+    let sets = [
+        // At the end of the first of two lanes, which bumps them.
+        crowded(8_500, 1_500, 1 << 63, 1 << 46),
+        // In one place, so that they are a layer of their own, which is too short for two lanes.
+        crowded(4_500, 5_500, 1 << 62, 1 << 20),
+        crowded(9_000, 1_000, u64::MAX, 1 << 40),
+    ];
+    // At the end of the first of two lanes, which they leave.
+    let end = (4_880u128 << 64) / 9_705;
+    let at_the_end = [50, 70, 90, 110, 125].map(|crowd| crowded(9_900, crowd, end as u64, 1 << 46));
+    assert_written("bumped-ribbon:fpr=0.01", at_the_end.into_iter(), 0xa462_2919);
+    assert_written("bumped-ribbon:8", sets.into_iter(), 0xcc7f_69ed);
+}
+
+#[test]
+fn the_last_4096_keys_are_one_system() {
+    // So many that the first layer bumps exactly as many: one more would be a layer.
+    for (text, n, slots) in [
+        ("bumped-ribbon:8", 99_365, 4_137),
+        ("bumped-ribbon:8", 99_813, 4_137),
+        ("bumped-ribbon:8:compact", 57_693, 4_137),
+    ] {
+        let (shape, _) = written(text, random_hashes(n, n as u64));
+        let mut record = crate::codec::Cursor::new(&shape.layers, 0);
+        let numbers: Vec<_> = (0..3).map(|_| record.take_varint(crate::error::Field::Extension).unwrap()).collect();
+        assert_eq!(numbers[1..], [0, slots], "{text}, {n} keys");
+    }
+}

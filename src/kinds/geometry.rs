@@ -1,0 +1,201 @@
+//! The geometry of a filter: its shape, read and found to fit its payload.
+
+use std::fmt;
+
+use super::binary_fuse::{self, BinaryFuse};
+use super::blocked_bloom::{self, BlockedBloom};
+use super::bloom::{self, Bloom};
+use super::bumped_ribbon::{self, BumpedRibbon};
+use super::constant::{Empty, Full};
+use super::contract::Kind;
+use super::kind::FilterKind;
+use super::math;
+use super::ribbon::{self, Ribbon};
+use super::shape::Shape;
+use super::split_block::{self, Lanes, SplitBlock, SplitBlock512};
+use crate::error::Result;
+
+/// A shape read and found to fit its payload: after that, no query can fail.
+///
+/// Small, as every partition of an open filter has one; what is long, or asked slowly anyway, is in a box.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Geometry {
+    Empty,
+    Full,
+    Bloom { probes: u32 },
+    BlockedBloom { probes: u32 },
+    SplitBlock { lanes: Lanes },
+    Ribbon(Box<ribbon::Geometry>),
+    BumpedRibbon(Option<bumped_ribbon::Plain>, Box<bumped_ribbon::Geometry>),
+    BinaryFuse(binary_fuse::Geometry),
+}
+
+/// So that an open partition takes less memory than the 64 bytes and the entry of the index that it is on disk at least.
+const _: () = assert!(size_of::<Geometry>() <= 24);
+
+impl Geometry {
+    /// Reads a shape and checks that a payload of `len_bytes` with `num_keys` keys can have it.
+    ///
+    /// # Errors
+    /// The field that does not hold, at offset 0.
+    pub(crate) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+        Ok(match shape.kind {
+            FilterKind::Empty => {
+                let () = Empty::parse(shape, num_keys, len_bytes)?;
+                Self::Empty
+            }
+            FilterKind::Full => {
+                let () = Full::parse(shape, num_keys, len_bytes)?;
+                Self::Full
+            }
+            FilterKind::Bloom => Self::Bloom { probes: Bloom::parse(shape, num_keys, len_bytes)? },
+            FilterKind::BlockedBloom => Self::BlockedBloom { probes: BlockedBloom::parse(shape, num_keys, len_bytes)? },
+            FilterKind::SplitBlock => Self::SplitBlock { lanes: SplitBlock::parse(shape, num_keys, len_bytes)? },
+            FilterKind::SplitBlock512 => Self::SplitBlock { lanes: SplitBlock512::parse(shape, num_keys, len_bytes)? },
+            FilterKind::Ribbon => Self::Ribbon(Box::new(Ribbon::parse(shape, num_keys, len_bytes)?)),
+            FilterKind::BumpedRibbon => Self::from_ribbon(BumpedRibbon::parse(shape, num_keys, len_bytes)?),
+            FilterKind::BinaryFuse => Self::BinaryFuse(BinaryFuse::parse(shape, num_keys, len_bytes)?),
+        })
+    }
+
+    pub(super) fn from_ribbon(ribbon: bumped_ribbon::Geometry) -> Self {
+        Self::BumpedRibbon(ribbon.plain(), Box::new(ribbon))
+    }
+
+    /// The rate at which absent keys are expected to be answered "maybe".
+    pub(crate) fn expected_rate(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
+        match *self {
+            Self::Empty => 0.0,
+            Self::Full => 1.0,
+            Self::Bloom { probes } => bloom::expected_rate(num_keys, payload_len_bytes, probes),
+            // Equal hashes are among those that agree in line and fold.
+            Self::BlockedBloom { probes } => blocked_bloom::expected_rate(num_keys, payload_len_bytes, probes),
+            Self::SplitBlock { lanes } => split_block::expected_rate(lanes, num_keys, payload_len_bytes),
+            Self::BumpedRibbon(_, ref ribbon) => math::with_equal_hashes(ribbon.expected_rate(), num_keys),
+            Self::Ribbon(ref ribbon) => math::with_equal_hashes(ribbon.expected_rate(), num_keys),
+            Self::BinaryFuse(fuse) => math::with_equal_hashes(fuse.expected_rate(), num_keys),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> FilterKind {
+        match self {
+            Self::Empty => FilterKind::Empty,
+            Self::Full => FilterKind::Full,
+            Self::Bloom { .. } => FilterKind::Bloom,
+            Self::BlockedBloom { .. } => FilterKind::BlockedBloom,
+            Self::SplitBlock { lanes: Lanes::Narrow } => FilterKind::SplitBlock,
+            Self::SplitBlock { lanes: Lanes::Wide } => FilterKind::SplitBlock512,
+            Self::Ribbon(_) => FilterKind::Ribbon,
+            Self::BumpedRibbon(..) => FilterKind::BumpedRibbon,
+            Self::BinaryFuse(_) => FilterKind::BinaryFuse,
+        }
+    }
+
+    /// Bits asked per query.
+    pub(crate) fn probes(&self) -> u32 {
+        match *self {
+            Self::Empty | Self::Full => 0,
+            Self::Bloom { probes } | Self::BlockedBloom { probes } => probes,
+            Self::SplitBlock { .. } => math::LANES,
+            Self::BumpedRibbon(_, ref ribbon) => ribbon.columns(),
+            Self::Ribbon(ref ribbon) => ribbon.columns(),
+            Self::BinaryFuse(fuse) => fuse.bits(),
+        }
+    }
+
+    /// Whether some of it is kept in the trailer's extension.
+    pub(crate) fn has_layers(&self) -> bool {
+        match self {
+            Self::Ribbon(_) => true,
+            Self::BumpedRibbon(_, ribbon) => ribbon.has_layers(),
+            Self::Empty
+            | Self::Full
+            | Self::Bloom { .. }
+            | Self::BlockedBloom { .. }
+            | Self::SplitBlock { .. }
+            | Self::BinaryFuse(_) => false,
+        }
+    }
+
+    /// The number of distinct keys that most likely set `set_bits` of `bits` bits; `None` where the bits do not tell.
+    pub(crate) fn estimated_keys(&self, set_bits: u64, bits: u64) -> Option<f64> {
+        match *self {
+            Self::Empty => Some(0.0),
+            Self::Bloom { probes } | Self::BlockedBloom { probes } => {
+                Some(math::estimated_keys(set_bits, bits, probes))
+            }
+            Self::SplitBlock { .. } => Some(math::estimated_keys(set_bits, bits, math::LANES)),
+            Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) => None,
+        }
+    }
+}
+
+/// What the parameters say, for people.
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ribbon(ribbon) => ribbon.fmt(f),
+            Self::BumpedRibbon(_, ribbon) => ribbon.fmt(f),
+            Self::BinaryFuse(fuse) => fuse.fmt(f),
+            Self::Empty | Self::Full | Self::Bloom { .. } | Self::BlockedBloom { .. } | Self::SplitBlock { .. } => {
+                let probes = self.probes();
+                write!(f, "{probes} {} asked per query; the rest is reserved", if probes == 1 { "bit" } else { "bits" })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::super::shape::{Effort, Rounding};
+    use super::*;
+    use crate::FilterSpec;
+    use crate::hash::KeyHash;
+
+    #[test]
+    fn parameters_can_be_read() {
+        let geometry = |text: &str, keys: u64| {
+            let mut state = 0u64;
+            let mut next = || {
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                KeyHash::from_raw((state ^ (state >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
+            };
+            let mut hashes: Vec<_> = (0..keys).map(|_| next()).collect();
+            hashes.sort_unstable();
+            let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
+            let (shape, payload) = text.parse::<FilterSpec>().unwrap().encode(&mut hashes, effort).unwrap();
+            Geometry::new(&shape, keys, payload.len() as u64).unwrap()
+        };
+        for (text, keys, says) in [
+            ("full", 9, "0 bits asked per query; the rest is reserved"),
+            ("bloom:1", 9_000, "1 bit asked per query; the rest is reserved"),
+            ("split-block:9", 9, "8 bits asked per query; the rest is reserved"),
+            ("binary-fuse:12", 1_000, "segments of 128 slots, 12 bits a slot, seed 0; 1408 slots"),
+            ("ribbon:7.3", 1_000, "columns 8, seed 0; blocks of 128 slots 8, 7 with a column less"),
+            (
+                "bumped-ribbon:7.3",
+                300,
+                "columns 8; 304 slots in one system, seed 0, 3 of 4 whole blocks with a column less",
+            ),
+            (
+                "bumped-ribbon:7.3",
+                12_000,
+                "columns 8; layer 0: blocks of 64 slots 182, 137 with a column less; 392 slots in one system, seed 2, \
+                 4 of 6 whole blocks with a column less",
+            ),
+        ] {
+            assert_eq!(geometry(text, keys).to_string(), says, "{text}, {keys} keys");
+        }
+        for (text, keys, has_layers) in [
+            ("bloom:10", 9_000, false),
+            ("binary-fuse:8", 9_000, false),
+            ("ribbon:8", 1_000, true),
+            ("bumped-ribbon:8", 300, false),
+            ("bumped-ribbon:8", 12_000, true),
+        ] {
+            assert_eq!(geometry(text, keys).has_layers(), has_layers, "{text}, {keys} keys");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Cache lines that a query reads on average.
+
+/// Bytes of a cache line.
+const LINE_LEN_BYTES: u64 = 64;
+
+/// The lines of a payload, in which no query reads more.
+pub(super) fn lines_of(len_bytes: u64) -> f64 {
+    len_bytes.div_ceil(LINE_LEN_BYTES) as f64
+}
+
+/// Lines that probes anywhere in `len_bytes` read on average, for an absent key, which stops at the first bit that is not
+/// set, and for a present one. A share `fill` of the bits is set.
+pub(crate) fn scattered_lines(fill: f64, len_bytes: u64, probes: u32) -> [f64; 2] {
+    // What the i-th probe reads was read by none of the i before it with this chance to the i-th power.
+    let other_line = 1.0 - 1.0 / len_bytes.div_ceil(LINE_LEN_BYTES).max(1) as f64;
+    let sum = |ratio: f64| (0..probes).map(|i| ratio.powi(i.cast_signed())).sum();
+    [sum(fill * other_line), sum(other_line)]
+}
+
+/// Lines that two neighbouring blocks touch on average, the first being any of many that lie one after the other; a block
+/// has a word for each column.
+pub(super) fn pair_lines(columns: f64, word_len_bytes: u64) -> f64 {
+    let of = |columns: f64| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 32 columns")]
+        let len = columns as u64 * word_len_bytes;
+        let lines = |i: u64| (i * len % LINE_LEN_BYTES + 2 * len).div_ceil(LINE_LEN_BYTES);
+        (0..LINE_LEN_BYTES).map(lines).sum::<u64>() as f64 / LINE_LEN_BYTES as f64
+    };
+    // Between whole columns, some blocks have one less.
+    let (fewer, share) = (columns.floor(), columns.fract());
+    of(fewer) * (1.0 - share) + of(fewer + 1.0) * share
+}

@@ -1,0 +1,86 @@
+//! The kinds of filter: bytes and [`KeyHash`](crate::KeyHash)es, no I/O and no checksums.
+//!
+//! The kinds are a closed set, because they are tags on disk. One list in this file generates [`FilterKind`] and the calls of
+//! what a kind tells of itself ([`Kind`]). No `match` over kinds or geometries has a wildcard, so that the compiler names
+//! every place that a new kind needs; docs/ARCHITECTURE.md has the places.
+//!
+//! A kind builds a payload and its [`Shape`] of distinct hashes; a [`FilterView`] answers queries from the two.
+
+/// THE list of kinds: tag on disk, name in the code, name in a
+/// [`FilterSpec`](crate::FilterSpec), the type that implements [`Kind`], how the kind stores a key.
+///
+/// A generator macro takes the list and writes the items that need every kind.
+macro_rules! kinds {
+    ($generate:ident) => {
+        $generate! {
+            /// No key was added: every query is "absent".
+            1 Empty "empty" constant::Empty, "no keys: always absent";
+            /// Every query is "maybe".
+            2 Full "full" constant::Full, "always maybe";
+            /// A standard Bloom filter: the least bits of the two for a rate, a cache miss per probe.
+            3 Bloom "bloom" bloom::Bloom, "bits anywhere in the filter";
+            /// A Bloom filter of 512-bit lines: one cache miss per query.
+            4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one cache line of 512";
+            /// A Bloom filter of 256-bit blocks, one bit of a key in each of eight lanes: the cheapest query, for more
+            /// space.
+            5 SplitBlock "split-block" split_block::SplitBlock, "a bit of a key in each 32-bit lane of one block of 256";
+            /// A standard ribbon filter with rows of 128 bits: 2 to 5 % above the least space, to compare with.
+            6 Ribbon "ribbon" ribbon::Ribbon, "a system of equations, one for each key, of 128 coefficients";
+            /// A bumped ribbon filter: about one per cent above the least space that any filter of its rate can have.
+            7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
+                "a system of equations, one for each key; keys that did not fit are in further layers";
+            /// A binary fuse filter with fingerprints of 8, 12 or 16 bits: three cache misses a query, a thirteenth to a
+            /// third more bits than the fingerprints.
+            8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the sum of three cells";
+            /// A Bloom filter of 512-bit blocks with eight lanes: as good as [`FilterKind::BlockedBloom`] from twelve bits
+            /// a key on.
+            10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "a bit of a key in each 64-bit lane of one cache line of 512";
+        }
+    };
+}
+
+mod arch;
+mod binary_fuse;
+mod blocked_bloom;
+pub(crate) mod bloom;
+mod bumped_ribbon;
+#[cfg(test)]
+mod bytes_tests;
+mod constant;
+mod contract;
+mod facts;
+mod geometry;
+mod guard;
+mod kind;
+mod lines;
+pub(crate) mod math;
+mod plain;
+mod ribbon;
+mod shape;
+mod split_block;
+#[cfg(test)]
+mod statistics;
+mod view;
+
+pub(crate) use arch::{Ask, Isa};
+#[cfg(feature = "foreign")]
+pub(crate) use arch::{products_in_block, products_in_line};
+#[cfg(any(feature = "foreign", test))]
+pub(crate) use blocked_bloom::LINE_LEN_BYTES;
+pub use bumped_ribbon::Columns;
+pub(crate) use contract::{Budget, Budgets, MILLIBITS, Planned, TOO_LARGE};
+pub(crate) use geometry::Geometry;
+#[cfg(any(feature = "foreign", test))]
+pub(crate) use guard::Checked;
+pub(crate) use guard::Guard;
+pub use kind::FilterKind;
+pub(crate) use lines::scattered_lines;
+#[cfg(feature = "foreign")]
+pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
+#[cfg(feature = "variants")]
+pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
+pub(crate) use shape::{Effort, MAX_LAYERS_LEN_BYTES, Rounding, Shape};
+pub use view::FilterView;
+
+#[cfg(feature = "foreign")]
+pub(crate) use crate::simd::prefetch;

@@ -1,0 +1,166 @@
+//! Planning: what a filter will take and let through, before anything is built.
+//!
+//! Here are the formulas of the texts for a standard Bloom filter of `m` bits with `n` keys and `k` probes; [`Plan`] has
+//! the sizes, rates and costs of the filters that this crate builds, [`VariantPlan`] those of the classical variants.
+//!
+//! ```text
+//! share of bits that stay 0   p = (1 - 1/m)^(kn)  ~  e^(-kn/m)
+//! rate                        c = (1 - p)^k,  least where k = (m/n) ln 2 and p = 1/2:  c = 2^-k = 0.6185^(m/n)
+//! bits for a rate             m = -kn / ln(1 - c^(1/k)),  least where k = log2(1/c):   m = 1.4427 n log2(1/c)
+//! ```
+//! (Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Broder and Mitzenmacher, "Network
+//! applications of Bloom filters: a survey", 2004; Mitzenmacher, "Compressed Bloom filters", 2002.)
+//!
+//! Both forms of the rate treat the bits of a query as independent, which is too good by a relative `O(k²/m)` (Bose et al.,
+//! 2008): nothing in a megabit, several per cent in a cache line. [`exact_rate`] is named as the texts name it; what is
+//! true of a built filter, small or in lines, [`Plan::expected_rate`] says.
+//!
+//! ```
+//! use filterblock::planning;
+//!
+//! // A hundred thousand keys at one per cent: 1.199 bytes a key, 7 probes.
+//! let shortest = planning::shortest(100_000, 0.01)?;
+//! assert_eq!((shortest.bits, shortest.probes), (959_296, 7));
+//! assert!((planning::simplified_rate(100_000, shortest.bits, 7) - 0.01).abs() < 1e-7);
+//! # Ok::<(), filterblock::Error>(())
+//! ```
+
+mod classical;
+mod native;
+
+#[cfg(feature = "variants")]
+pub(crate) use classical::slices;
+pub use classical::{Variant, VariantPlan};
+pub use native::{MAX_KEYS, Plan, least_rate_in};
+
+use crate::error::{Error, Result};
+pub use crate::kinds::math::exact_rate;
+use crate::kinds::{TOO_LARGE, math};
+use crate::spec::EQUAL_HASHES;
+
+/// Most probes that [`shortest`] tries: those of a rate of 2^-100.
+const MAX_TRIED_PROBES: u32 = 100;
+
+/// `(1 - e^(-kn/m))^k`: the same for many bits.
+#[must_use]
+pub fn simplified_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
+    let throws = num_keys as f64 * f64::from(probes);
+    math::raised(throws, -1.0 / num_bits as f64, probes)
+}
+
+/// `g(p) = -(m/n) ln p ln(1 - p)`, the logarithm of the rate with `bits_per_key` bits of which a share `p` stays 0: the
+/// number of probes that leaves it is `-(m/n) ln p`. Symmetric about its minimum at `p = 1/2` (Mitzenmacher 2002).
+#[must_use]
+pub fn rate_exponent(empty_share: f64, bits_per_key: f64) -> f64 {
+    -bits_per_key * empty_share.ln() * (-empty_share).ln_1p()
+}
+
+/// `0.6185^(m/n)`, more exactly `e^(-(m/n) (ln 2)^2)`: no number of probes gives a standard Bloom filter a lower rate.
+#[must_use]
+pub fn least_rate(bits_per_key: f64) -> f64 {
+    rate_exponent(0.5, bits_per_key).exp()
+}
+
+/// `(m/n) ln 2`: the number of probes with the least rate, if it could be any number.
+#[must_use]
+pub fn ideal_probes(bits_per_key: f64) -> f64 {
+    bits_per_key * std::f64::consts::LN_2
+}
+
+/// The number of probes with the least [`simplified_rate`], at least one: one of the two next to [`ideal_probes`].
+#[must_use]
+pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
+    let ideal = ideal_probes(num_bits as f64 / num_keys.max(1) as f64);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a few thousand")]
+    let below = ideal.floor().clamp(1.0, 10_000.0) as u32;
+    let is_better = simplified_rate(num_keys, num_bits, below + 1) < simplified_rate(num_keys, num_bits, below);
+    below + u32::from(is_better)
+}
+
+/// `-kn / ln(1 - c^(1/k))`: the bits that give `num_keys` keys a rate with so many probes. Infinite where rounding
+/// leaves no such number.
+#[must_use]
+pub fn bits_for(num_keys: u64, rate: f64, probes: u32) -> f64 {
+    // A probe hits a set bit with probability c^(1/k).
+    let set_share = rate.powf(1.0 / f64::from(probes));
+    -f64::from(probes) * num_keys as f64 / (-set_share).ln_1p()
+}
+
+/// A standard Bloom filter as [`shortest`] finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortest {
+    /// Bits in all.
+    pub bits: u64,
+    /// Bits asked per query.
+    pub probes: u32,
+}
+
+/// The shortest standard Bloom filter of a rate: the least of [`bits_for`] over 1 to 100 probes, rounded up.
+///
+/// # Errors
+/// [`Error::InvalidSpec`] unless there are keys, `0 < rate < 1`, and the bits can be counted in 64.
+pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
+    let invalid = |reason| Error::InvalidSpec { spec: format!("bloom:fpr={rate} for {num_keys} keys"), reason };
+    check_keys_and_rate(num_keys, rate).map_err(invalid)?;
+    let sized = (1..=MAX_TRIED_PROBES).map(|probes| (bits_for(num_keys, rate, probes), probes));
+    let least = sized.min_by(|(one, _), (other, _)| one.total_cmp(other));
+    let (bits, probes) = least.filter(|&(bits, _)| bits < MAX_BITS).ok_or_else(|| invalid(TOO_LARGE))?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below MAX_BITS")]
+    Ok(Shortest { bits: bits.ceil().max(1.0) as u64, probes })
+}
+
+/// Below this, a number of bits and what it is rounded up to fit 64 bits.
+const MAX_BITS: f64 = (1u64 << 63) as f64;
+
+/// What there is to say against planning for so many keys and such a rate.
+fn check_keys_and_rate(num_keys: u64, rate: f64) -> std::result::Result<(), &'static str> {
+    // NaN fails both comparisons.
+    if !(rate > 0.0 && rate < 1.0) {
+        return Err("a rate lies above 0 and below 1");
+    }
+    if num_keys == 0 { Err("there are no keys to plan for") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_the_formulas_are_no_numbers_out_of_nowhere() {
+        for rate in [exact_rate, simplified_rate] {
+            assert_eq!(rate(0, 0, 3), 0.0, "no keys");
+            assert_eq!(rate(0, 64, 3), 0.0, "no keys");
+            assert_eq!(rate(9, 0, 3), 1.0, "no bits");
+            assert_eq!(rate(9, 64, 0), 1.0, "nothing asked");
+        }
+        assert_eq!(exact_rate(1, 1, 1), 1.0);
+        assert!((exact_rate(1, 64, 1) - 1.0 / 64.0).abs() < 1e-15);
+        assert_eq!(best_probes(9, 0), 1);
+        assert_eq!(best_probes(0, 9), best_probes(1, 9));
+    }
+
+    #[test]
+    fn the_best_number_of_probes_is_the_best_of_all() {
+        for keys in [1, 7, 100, 1_000_000] {
+            for bits in [1, 2, 3, 5, 9, 10, 16, 24, 40].map(|bits| bits * keys) {
+                let rate = |probes| simplified_rate(keys, bits, probes);
+                let best = (1..100).min_by(|&one, &other| rate(one).total_cmp(&rate(other))).unwrap();
+                assert_eq!(best_probes(keys, bits), best, "{keys} keys, {bits} bits");
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_plans_are_refused_with_a_reason() {
+        let reason = |keys, rate| {
+            let Err(Error::InvalidSpec { reason, .. }) = shortest(keys, rate) else { panic!("{keys} keys, {rate}") };
+            reason
+        };
+        for rate in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
+            assert!(reason(10, rate).contains("above 0 and below 1"), "{rate}");
+        }
+        assert!(reason(0, 0.01).contains("no keys"));
+        assert_eq!(reason(u64::MAX, 0.01), TOO_LARGE);
+        assert_eq!(shortest(1, 0.999_999).unwrap().bits, 1);
+    }
+}

@@ -1,0 +1,391 @@
+//! What filter to build: a kind and a budget, as plain data.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use crate::hash::KeyHash;
+use crate::kinds::{Budget, Budgets, Effort, FilterKind, MILLIBITS, Shape, math};
+
+const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
+                        that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512, \
+                        bumped-ribbon, ribbon (up to 32 bits) or binary-fuse (8, 12 or 16 bits); behind it all, \":compact\" \
+                        makes a bumped-ribbon smaller and slower to build; or just \"full\"";
+
+/// The kind of a filter and its budget, either bits per key or a false-positive rate.
+///
+/// ```
+/// use filterblock::{FilterKind, FilterSpec};
+/// let spec: FilterSpec = "blocked-bloom:fpr=0.01".parse()?;
+/// assert_eq!(spec.kind(), FilterKind::BlockedBloom);
+/// assert!("bloom:0".parse::<FilterSpec>().is_err());
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FilterSpec {
+    kind: FilterKind,
+    budget: Budget,
+}
+
+impl FilterSpec {
+    /// A filter that answers "maybe" to everything and takes no space.
+    pub const FULL: Self = Self { kind: FilterKind::Full, budget: Budget::of_millibits(0) };
+
+    /// `blocked-bloom:16`: one cache line a query, 0.08 % false positives.
+    pub const LARGE: Self = Self { kind: FilterKind::BlockedBloom, budget: Budget::of_millibits(16_000) };
+
+    /// A filter of `bits_per_key` bits for each distinct key, kept to a thousandth of a bit.
+    ///
+    /// A binary fuse filter has fingerprints of 8, 12 or 16 bits, and takes 13 to 30 % more than those in all.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`] unless the kind takes a budget and `1 <= bits_per_key <= 100`.
+    pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
+        let millibits = (bits_per_key * 1000.0).round();
+        if !kind.budgets().take(millibits) {
+            return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason: EXPECTED });
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to lie in MILLIBITS")]
+        let millibits = millibits as u32;
+        Ok(Self { kind, budget: Budget::of_millibits(millibits) })
+    }
+
+    /// The largest filter of a kind for at most so many bits per key; `None` if there is none so small.
+    pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
+        let offered = match kind.budgets() {
+            Budgets::Widths(widths) => {
+                widths.iter().map(|&width| f64::from(width)).rfind(|&width| width <= bits_per_key)?
+            }
+            Budgets::None | Budgets::UpTo(_) => bits_per_key,
+        };
+        Self::bits_per_key(kind, offered).ok()
+    }
+
+    /// The smallest filter whose expected false-positive rate, by the exact formula of its kind for many keys, is at
+    /// most `rate`.
+    ///
+    /// Each kind has a lowest rate, which more bits do not lower: hashes that are equal in the bits that a kind looks at
+    /// are one key to it. A Bloom filter of a few keys comes out above the rate, as its bits are not independent;
+    /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) says by how much.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`] unless the kind takes a budget and `0 < rate < 1` can be had for 100 bits per key; it names the
+    /// lowest rate that can.
+    pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
+        let invalid = |reason| Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason };
+        // NaN fails both comparisons.
+        if !(rate > 0.0 && rate < 1.0 && kind.takes_budget()) {
+            return Err(invalid(EXPECTED));
+        }
+        let millibits = math::least_millibits(rate, MILLIBITS, |millibits| kind.rate_of_many(millibits));
+        let millibits = millibits.ok_or_else(|| invalid(kind.lowest_rate()))?;
+        Ok(Self { kind, budget: Budget { rate: Some(rate), ..Budget::of_millibits(millibits) } })
+    }
+
+    /// Refuses a rate that a filter of so many keys cannot have, whatever its size.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`].
+    pub(crate) fn check_keys(&self, num_keys: u64) -> Result<()> {
+        if self.budget.rate.is_none_or(|rate| math::equal_hash(num_keys) <= rate) {
+            return Ok(());
+        }
+        Err(Error::InvalidSpec { spec: format!("{self} for {num_keys} keys"), reason: EQUAL_HASHES })
+    }
+
+    /// The same filter in the least space that its kind knows, at the price of a slower build and slightly slower queries.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`] unless the kind is a bumped ribbon.
+    pub fn compact(self) -> Result<Self> {
+        if !self.kind.has_compact() {
+            return Err(Error::InvalidSpec { spec: format!("{self}:compact"), reason: EXPECTED });
+        }
+        Ok(Self { budget: Budget { compact: true, ..self.budget }, ..self })
+    }
+
+    /// The kind of filter.
+    #[must_use]
+    pub fn kind(&self) -> FilterKind {
+        self.kind
+    }
+
+    /// What the filter may cost.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// The same budget for another kind, or for a standard Bloom filter where that kind has not the rate.
+    fn instead(self, kind: FilterKind) -> Self {
+        // A standard Bloom filter has any rate that another kind has.
+        let of_rate =
+            |rate| [kind, FilterKind::Bloom].into_iter().find_map(|kind| Self::false_positive_rate(kind, rate).ok());
+        let by_rate = self.budget.rate.and_then(of_rate);
+        by_rate.unwrap_or(Self { kind, budget: Budget { compact: false, ..self.budget } })
+    }
+
+    /// Thousandths of a bit per distinct key.
+    #[must_use]
+    pub fn millibits_per_key(&self) -> u64 {
+        self.budget.millibits.into()
+    }
+
+    /// The false-positive rate to expect of such a filter of many keys, by the exact formula of its kind.
+    ///
+    /// A small filter may have a lower one, as its size is rounded up, and a Bloom filter of a few keys and many bits a
+    /// higher one. [`Plan::expected_rate`](crate::planning::Plan::expected_rate) is that of a number of keys.
+    #[must_use]
+    pub fn expected_rate(&self) -> f64 {
+        self.kind.rate_of_many(self.budget.millibits)
+    }
+}
+
+/// Why a rate cannot be had with so many keys, whatever the size of the filter.
+pub(crate) const EQUAL_HASHES: &str = "keys have hashes of 64 bits, and with n keys one absent key in 2^64 / n has the hash \
+                                       of a present one; use a higher rate, or filters of fewer keys";
+
+/// The error of a filter of `spec` that finds no memory.
+pub(crate) fn no_memory(spec: FilterSpec) -> Error {
+    Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" }
+}
+
+/// Building.
+impl FilterSpec {
+    /// Builds the filter over `hashes`, which are distinct and sorted: the same set gives the same bytes. Leaves them in any
+    /// order.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSpec`] when the payload would not fit in memory.
+    pub(crate) fn encode(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+        if self.kind == FilterKind::Full {
+            return Ok((Shape::FULL, Vec::new()));
+        }
+        if hashes.is_empty() {
+            return Ok((Shape::plain(FilterKind::Empty, 0), Vec::new()));
+        }
+        self.check_keys(hashes.len() as u64)?;
+        match self.kind.build(self.budget, hashes, effort).map_err(|_| no_memory(self))? {
+            Some(built) => Ok(built),
+            None => self.encode_fallback(hashes, effort),
+        }
+    }
+
+    /// Builds the filter that takes the place of one without a solution, over hashes in any order.
+    ///
+    /// # Errors
+    /// As [`FilterSpec::encode`].
+    pub(crate) fn encode_fallback(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
+        hashes.sort_unstable();
+        let spec = self.fallback();
+        let built = spec.kind.build(spec.budget, hashes, effort).map_err(|_| no_memory(spec))?;
+        // The kinds of a fallback are bits to set: every set of hashes has a filter.
+        built.ok_or_else(|| no_memory(spec))
+    }
+
+    /// A blocked Bloom filter of the same rate. There are rates that a line does not reach with any number of bits: if one of
+    /// them was asked for, a standard Bloom filter has it, and else the bits count. A build that fails would be worse.
+    fn fallback(self) -> Self {
+        let rate = self.kind.fallback_rate(self.budget);
+        let of_rate = rate.and_then(|rate| Self::false_positive_rate(FilterKind::BlockedBloom, rate).ok());
+        of_rate.unwrap_or_else(|| self.instead(FilterKind::BlockedBloom))
+    }
+}
+
+impl Default for FilterSpec {
+    /// `blocked-bloom:10`: one cache line a query, 0.97 % false positives.
+    fn default() -> Self {
+        Self { kind: FilterKind::BlockedBloom, budget: Budget::of_millibits(10_000) }
+    }
+}
+
+impl fmt::Display for FilterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.budget.rate {
+            _ if !self.kind.takes_budget() => write!(f, "{}", self.kind),
+            Some(rate) => write!(f, "{}:fpr={rate}", self.kind),
+            None => write!(f, "{}:{}", self.kind, f64::from(self.budget.millibits) / 1000.0),
+        }?;
+        f.write_str(if self.budget.compact { ":compact" } else { "" })
+    }
+}
+
+impl FromStr for FilterSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let invalid = || Error::InvalidSpec { spec: text.to_owned(), reason: EXPECTED };
+        let named = |error| match error {
+            Error::InvalidSpec { reason, .. } => Error::InvalidSpec { spec: text.to_owned(), reason },
+            other => other,
+        };
+        if let Some(usual) = text.strip_suffix(":compact") {
+            return usual.parse::<Self>().and_then(Self::compact).map_err(named);
+        }
+        if text == FilterKind::Full.name() {
+            return Ok(Self::FULL);
+        }
+        let (kind, budget) = text.split_once(':').ok_or_else(invalid)?;
+        let kind = FilterKind::from_name(kind).ok_or_else(invalid)?;
+        let spec = match budget.strip_prefix("fpr=") {
+            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid())?),
+            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid())?),
+        };
+        spec.map_err(named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_without_room_is_told_of() {
+        struct NoRoom;
+        impl fmt::Write for NoRoom {
+            fn write_str(&mut self, _: &str) -> fmt::Result {
+                Err(fmt::Error)
+            }
+        }
+        use fmt::Write as _;
+        assert!(write!(NoRoom, "{}", "bloom:10".parse::<FilterSpec>().unwrap()).is_err());
+    }
+
+    #[test]
+    fn specs_survive_their_text() {
+        for text in [
+            "bloom:10",
+            "blocked-bloom:9.5",
+            "bloom:fpr=0.01",
+            "blocked-bloom:fpr=0.000001",
+            "split-block:12",
+            "split-block-512:fpr=0.001",
+            "ribbon:7.5",
+            "bumped-ribbon:fpr=0.01",
+            "bumped-ribbon:8:compact",
+            "binary-fuse:12",
+            "full",
+        ] {
+            let spec: FilterSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn impossible_budgets_are_refused() {
+        for budget in
+            ["0", "-1", "NaN", "inf", "1000000000", "0.5", "", "ten", "fpr=0", "fpr=1", "fpr=2", "fpr=NaN", "fpr=1e-30"]
+        {
+            for kind in ["bloom", "blocked-bloom", "split-block", "split-block-512"] {
+                let text = format!("{kind}:{budget}");
+                let error = text.parse::<FilterSpec>().unwrap_err();
+                assert!(matches!(&error, Error::InvalidSpec { spec, .. } if *spec == text), "{error}");
+            }
+        }
+        for text in ["", "bloom", "cuckoo:10", "empty:10", "full:10", ":", "bloom:10:10", "bloom:10:compact"] {
+            assert!(text.parse::<FilterSpec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_below_that_of_all_columns_is_refused_and_not_promised() {
+        for kind in ["ribbon", "bumped-ribbon"] {
+            assert!(format!("{kind}:fpr=0.0000000003").parse::<FilterSpec>().is_ok(), "{kind}");
+            assert!(format!("{kind}:fpr=0.0000000002").parse::<FilterSpec>().is_err(), "{kind}");
+        }
+        let most = FilterSpec::bits_per_key(FilterKind::BumpedRibbon, 100.0).unwrap();
+        assert_eq!(most.expected_rate(), (-32.0f64).exp2());
+    }
+
+    #[test]
+    fn refusals_name_the_lowest_rate_of_the_kind() {
+        for kind in FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget()) {
+            let Err(Error::InvalidSpec { reason, .. }) = FilterSpec::false_positive_rate(kind, 1e-20) else {
+                panic!("{kind}: 1e-20")
+            };
+            let named = reason.split_once(" is ").unwrap().1;
+            let named: f64 = named.split([',', ':']).next().unwrap().parse().unwrap();
+            let lowest = kind.rate_of_many(*MILLIBITS.end());
+            // Rounded up to two digits, so that it can be had.
+            assert!(named >= lowest && named < lowest * 1.1, "{kind}: {named:e} named, {lowest:e}");
+            assert!(FilterSpec::false_positive_rate(kind, named).is_ok(), "{kind}: {named:e}");
+        }
+    }
+
+    #[test]
+    fn every_kind_tells_the_rate_to_expect_of_its_budget() {
+        for (text, rate) in [
+            ("bloom:10", 8.194e-3),
+            ("blocked-bloom:10", 9.662e-3),
+            // Putze, Sanders and Singler's formula with a Poisson load.
+            ("split-block:10", 1.265e-2),
+            ("split-block-512:10", 1.049e-2),
+            ("ribbon:1", 0.5),
+            ("ribbon:8", 2f64.powi(-8)),
+            ("ribbon:32", 2f64.powi(-32)),
+            ("bumped-ribbon:7.5", 2f64.powf(-7.5)),
+            ("bumped-ribbon:33", 2f64.powi(-32)),
+            ("binary-fuse:8", 2f64.powi(-8)),
+            ("binary-fuse:12", 2f64.powi(-12)),
+            ("binary-fuse:16", 2f64.powi(-16)),
+            ("full", 1.0),
+        ] {
+            let found = text.parse::<FilterSpec>().unwrap().expected_rate();
+            assert!((found / rate - 1.0).abs() < 1e-3, "{text}: {found} for {rate}");
+        }
+    }
+
+    #[test]
+    fn a_ribbon_takes_32_bits_at_most_and_other_kinds_a_hundred() {
+        for (text, is_taken) in [
+            ("ribbon:32", true),
+            ("ribbon:32.001", false),
+            ("bumped-ribbon:33", true),
+            ("bloom:100", true),
+            ("blocked-bloom:100", true),
+            ("split-block:100", true),
+            ("bloom:100.001", false),
+            ("bloom:0.999", false),
+            ("bloom:1", true),
+            ("binary-fuse:9", false),
+            ("binary-fuse:32", false),
+        ] {
+            assert_eq!(text.parse::<FilterSpec>().is_ok(), is_taken, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_a_blocked_filter_of_ten_bits() {
+        assert_eq!(FilterSpec::default().to_string(), "blocked-bloom:10");
+    }
+
+    #[test]
+    fn another_kind_in_its_place_keeps_the_rate_or_else_the_bits() {
+        let instead = |text: &str| text.parse::<FilterSpec>().unwrap().instead(FilterKind::BlockedBloom).to_string();
+        assert_eq!(instead("bumped-ribbon:12.5:compact"), "blocked-bloom:12.5");
+        assert_eq!(instead("ribbon:fpr=0.003"), "blocked-bloom:fpr=0.003");
+        assert_eq!(instead("ribbon:fpr=0.000000001"), "bloom:fpr=0.000000001");
+    }
+
+    #[test]
+    fn the_largest_filter_for_a_number_of_bits_has_no_more() {
+        for (kind, bits, wanted) in [
+            (FilterKind::Bloom, 9.5, Some("bloom:9.5")),
+            (FilterKind::Bloom, 0.9, None),
+            (FilterKind::BinaryFuse, 7.9, None),
+            (FilterKind::BinaryFuse, 8.0, Some("binary-fuse:8")),
+            (FilterKind::BinaryFuse, 11.9, Some("binary-fuse:8")),
+            (FilterKind::BinaryFuse, 12.0, Some("binary-fuse:12")),
+            (FilterKind::BinaryFuse, 50.0, Some("binary-fuse:16")),
+        ] {
+            let found = FilterSpec::at_most(kind, bits).map(|spec| spec.to_string());
+            assert_eq!(found.as_deref(), wanted, "{kind:?} {bits}");
+        }
+    }
+
+    #[test]
+    fn a_rate_becomes_the_least_size_that_reaches_it() {
+        let bits = |text: &str| text.parse::<FilterSpec>().unwrap().millibits_per_key();
+        assert_eq!(bits("bloom:fpr=0.01"), 9_593);
+        assert_eq!(bits("blocked-bloom:fpr=0.0097"), 9_992);
+    }
+}
