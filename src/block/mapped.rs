@@ -4,7 +4,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use memmap2::{Advice, Mmap, MmapOptions};
+#[cfg(target_os = "linux")]
+use memmap2::Advice;
+use memmap2::{Mmap, MmapOptions};
 
 use crate::error::{Error, Field, Result};
 

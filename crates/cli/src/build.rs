@@ -28,7 +28,7 @@ failed often looks empty), unless --allow-empty is given.
 A symbolic link as OUT is followed, and stays. What exists and is no regular file (a directory, a device, a pipe) is \
 never replaced, nor is a file that is read.
 
-Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output).";
+Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output or says so).";
 
 /// Build a filter block file from keys
 #[derive(Debug, clap::Args)]

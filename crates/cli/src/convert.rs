@@ -22,7 +22,7 @@ left out. Parquet files are not converted.
 
 With --force a file keeps its mode, owner and access list; see `filterblock build --help`.
 
-Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output).";
+Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output or says so).";
 
 /// Make a filter block of the keys in a table of LevelDB or RocksDB
 #[derive(Debug, clap::Args)]

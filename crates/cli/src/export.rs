@@ -26,7 +26,7 @@ them, from 0. What came from another engine is asked again with `query --format`
 
 With --force a file keeps its mode, owner and access list; see `filterblock build --help`.
 
-Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output).";
+Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output or says so).";
 
 /// Write a filter's bytes to a file, and its parameters to stdout
 #[derive(Debug, clap::Args)]

@@ -7,15 +7,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGXFSZ};
-use signal_hook::iterator::Signals;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::failure::{Failure, Outcome};
 
-/// What ends a command unless it is caught, and is sent by people, shells and limits.
-const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU];
+#[cfg_attr(unix, path = "interrupt/unix.rs")]
+#[cfg_attr(not(unix), path = "interrupt/other.rs")]
+mod platform;
+
+pub use platform::outlive_file_size_limit;
+
 /// What is in use is tried again: the threads of a store may still be writing into its directory.
 const REMOVALS_MAX: usize = 100;
 
@@ -36,14 +37,15 @@ fn made() -> MutexGuard<'static, Made> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A limit on the size of files becomes an error of the write, as a full disk is one, instead of the end of the process.
-pub fn outlive_file_size_limit() {
-    // Without it the command ends as it would have ended anyway.
-    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+/// Ends a command that stopped by itself, since it saw a signal: of that signal where the system can do so. The status
+/// that is given is for systems that cannot.
+pub fn status_after_signal() -> u8 {
+    platform::die_of(SIGNAL.load(Ordering::SeqCst));
+    status()
 }
 
 /// The exit status of a command that a signal ended, as a shell tells it.
-pub fn status() -> u8 {
+fn status() -> u8 {
     u8::try_from(128 + SIGNAL.load(Ordering::SeqCst)).unwrap_or(u8::MAX)
 }
 
@@ -118,23 +120,13 @@ impl<T> std::ops::Deref for Temporary<T> {
     }
 }
 
-/// Starts the thread that waits for signals. Those that the parent wants ignored stay so (nohup, jobs in the background).
+/// Starts the thread that waits for signals, once.
 fn watch(all: &mut Made) -> io::Result<()> {
-    if all.is_watched {
-        return Ok(());
+    if !all.is_watched {
+        platform::watch(end)?;
+        all.is_watched = true;
     }
-    let ignored = ignored_signals();
-    let mut signals = Signals::new(ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || signals.forever().for_each(end))?;
-    all.is_watched = true;
     Ok(())
-}
-
-/// A bit for each signal that the process was started with as ignored; as Linux tells it, and none elsewhere.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Ends the process, unless the command does so itself.
@@ -147,6 +139,7 @@ fn end(signal: i32) {
     // Held until the end: nothing more is made, and nothing is published.
     let all = made();
     all.paths.iter().for_each(|path| remove(path));
+    platform::die_of(SIGNAL.load(Ordering::SeqCst));
     signal_hook::low_level::exit(status().into());
 }
 

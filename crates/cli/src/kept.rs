@@ -5,10 +5,13 @@
 //! would see half of a new filter, and deny keys.
 
 use std::fs::{File, Metadata};
+#[cfg(unix)]
 use std::io;
 use std::path::Path;
 
-use super::failure::{Failure, Outcome};
+#[cfg(unix)]
+use super::failure::Failure;
+use super::failure::Outcome;
 
 #[cfg(unix)]
 pub use unix::Kept;

@@ -46,12 +46,13 @@ Examples:
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
 
-Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr; 128 and the \
-number of the signal that ended the command (130 for Ctrl-C).
+Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr. A signal ends the \
+command as if it were not caught: a shell sees 128 and the number of the signal (130 for Ctrl-C).
 
 A reader that closes the pipe ends the output quietly and leaves the exit status as it is. Output that cannot be written \
 (a full disk, a closed standard output) is an error, and so is a standard input that is closed. A signal leaves no \
-temporary file behind; SIGKILL may leave one, named .filterblock.*.tmp, beside the file to be written.
+temporary file behind; SIGKILL may leave one, named .filterblock.*.tmp, beside the file to be written. The command notices \
+closed streams, and leaves ignored signals ignored (nohup), on Linux only.
 
 NO_COLOR=1 turns colours off.";
 
@@ -101,7 +102,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(Failure::Interrupted) => {
             output::message("interrupted");
-            ExitCode::from(interrupt::status())
+            ExitCode::from(interrupt::status_after_signal())
         }
         Err(failure) => {
             output::message(&failure);

@@ -24,9 +24,10 @@ add nothing, whatever their shape. No secret is needed.
 The new block has the bits that a filter of that shape would have of all keys together. Its number of keys is the sum: an upper \
 bound, since nobody knows which keys were in more than one; so is the rate that is told.
 
-With --force a file keeps its mode, owner and access list; see `filterblock build --help`.
+With --force a file keeps its mode, owner and access list; see `filterblock build --help`. The command refuses to replace \
+a file by a filter without keys, unless --allow-empty is given.
 
-Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output).";
+Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output or says so).";
 
 /// Make one filter block of several of the same shape
 #[derive(Debug, clap::Args)]
@@ -41,6 +42,9 @@ pub struct Arguments {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
+    /// Replace OUT also by a filter without keys, which denies every key
+    #[arg(long)]
+    allow_empty: bool,
     /// Describe what was written as JSON on stdout
     #[arg(long)]
     json: bool,
@@ -83,6 +87,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         block_len_bytes: info.block_len_bytes,
         expected_false_positive_rate: info.expected_false_positive_rate,
     };
+    if info.num_keys == 0 {
+        file.judge_empty("the blocks have no keys", arguments.allow_empty)?;
+    }
     file.publish(&merged)?;
     match arguments.json {
         true => output::print_json(&report)?,

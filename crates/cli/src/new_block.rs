@@ -79,7 +79,10 @@ impl BlockArguments {
             expected_false_positive_rate: info.expected_false_positive_rate,
         };
         if info.num_keys == 0 {
-            self.judge_empty(file.as_ref())?;
+            match &file {
+                Some(file) => file.judge_empty("no key was read", self.allow_empty)?,
+                None => message("-: no key was read; the filter has no keys to know"),
+            }
         }
         match file {
             Some(file) => file.publish(&block)?,
@@ -90,19 +93,6 @@ impl BlockArguments {
             false => message(summary(&report)),
         }
         Ok(Exit::Success)
-    }
-
-    /// An input without a key is more often one that failed than one that is meant. A new filter is still made of it, with
-    /// a word; a filter that is in use would begin to deny every key that it knew.
-    fn judge_empty(&self, file: Option<&NewFile>) -> Outcome<()> {
-        let path = self.output.display();
-        if file.is_some_and(NewFile::replaces) && !self.allow_empty {
-            return Err(Failure::Message(format!(
-                "{path}: no key was read; the file stays as it is. --allow-empty replaces it by a filter without keys"
-            )));
-        }
-        message(format_args!("{path}: no key was read; the filter has no keys to know"));
-        Ok(())
     }
 
     /// The file to write; none stands for stdout.

@@ -1,5 +1,6 @@
 //! Files that appear whole or not at all.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use tempfile::NamedTempFile;
 use super::failure::{Failure, Outcome};
 use super::interrupt::Temporary;
 use super::kept::Kept;
+use super::output::message;
 
 /// Symbolic links followed one after the other, as many as Linux follows.
 const LINKS_MAX: usize = 40;
@@ -35,17 +37,45 @@ impl NewFile {
                 return Err(Failure::Message(format!("{}: not a regular file; it is left as it is", path.display())));
             }
             Ok(_) if !replace => return Err(exists(path)),
-            _ => {}
+            // The kernel may refuse to follow a link that another user planted in a shared directory. Only a missing file
+            // lets the command follow the links itself.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Failure::file(path, error)),
+            Ok(_) | Err(_) => {}
         }
         let file = Self { path: path.to_path_buf(), target: follow_links(path)?, replace };
+        open_dir_of(&file.target)?;
         // Made and removed at once: it only shows that there is a directory that can be written to.
         file.temporary()?;
         Ok(file)
     }
 
-    /// Whether there is a file, which this one is to replace.
-    pub fn replaces(&self) -> bool {
-        self.replaced().is_some()
+    /// Decides on a filter without keys. More often than not its input failed. A new filter is still made, with a
+    /// message; a filter that is in use would begin to deny every key that it knew.
+    pub fn judge_empty(&self, why: &str, is_allowed: bool) -> Outcome<()> {
+        let path = self.path.display();
+        if self.replaced().is_some() && !is_allowed {
+            return Err(Failure::Message(format!(
+                "{path}: {why}; the file stays as it is. --allow-empty replaces it by a filter without keys"
+            )));
+        }
+        message(format_args!("{path}: {why}; the filter has no keys to know"));
+        Ok(())
+    }
+
+    /// Refuses two options that name one file: the second content would replace the first.
+    pub fn refuse_same(&self, option: &str, other: &Self, other_option: &str) -> Outcome<()> {
+        let (path, mine, theirs) = (self.path.display(), self.place(), other.place());
+        if mine.is_some() && mine == theirs {
+            return Err(Failure::Message(format!(
+                "{path}: {option} and {other_option} name this file; give each its own"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The directory without links, and the name in it.
+    fn place(&self) -> Option<(PathBuf, &OsStr)> {
+        parent(&self.target).canonicalize().ok().zip(self.target.file_name())
     }
 
     fn replaced(&self) -> Option<Metadata> {
@@ -92,6 +122,7 @@ impl NewFile {
     /// Writes the whole content, makes it durable, and gives the file its name.
     pub fn publish(self, content: &[u8]) -> Outcome<()> {
         let in_file = |error| Failure::file(&self.target, without_path(error));
+        let dir = open_dir_of(&self.target)?;
         let temporary = self.temporary()?;
         let mut file = temporary.as_file();
         file.write_all(content).and_then(|()| file.sync_all()).map_err(in_file)?;
@@ -104,7 +135,11 @@ impl NewFile {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(exists(&self.target)),
             Err(error) => return Err(in_file(error)),
         }
-        sync_dir(parent(&self.target)).map_err(in_file)
+        // Makes the name durable too.
+        dir.map_or(Ok(()), |dir| dir.sync_all()).map_err(|error| {
+            let path = self.target.display();
+            Failure::Message(format!("{path}: the file is written, but may be lost if the machine fails: {error}"))
+        })
     }
 }
 
@@ -139,7 +174,12 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Makes the rename durable, where directories can be opened.
-fn sync_dir(dir: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+/// Opens the directory of a file, so that a new name in it can be made durable; none where directories cannot be opened.
+/// A directory that may be written to and not be read is an error before anything is written.
+fn open_dir_of(path: &Path) -> Outcome<Option<File>> {
+    if !cfg!(unix) {
+        return Ok(None);
+    }
+    let opened = File::open(parent(path));
+    opened.map(Some).map_err(|error| Failure::Message(format!("{}: opening its directory: {error}", path.display())))
 }

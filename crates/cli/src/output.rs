@@ -94,6 +94,14 @@ pub fn refuse_terminal() -> Outcome<()> {
     }
 }
 
+/// Prints a report that no second run could give. If stdout fails, `text` goes to stderr, and the failure is still one.
+pub fn print_or_say(printed: Outcome<()>, text: impl FnOnce() -> String) -> Outcome<()> {
+    if printed.is_err() {
+        message(text().trim_end());
+    }
+    printed
+}
+
 /// Prints a report as indented JSON.
 pub fn print_json(report: &impl Serialize) -> Outcome<()> {
     print(&json(report)?)

@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::super::failure::{Failure, Outcome};
 use super::super::interrupt;
@@ -109,6 +108,19 @@ pub struct Mean {
     pub lost: u64,
 }
 
+#[cfg(unix)]
+fn thread_cpu_time() -> Duration {
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    // The CPU time of a thread is never negative.
+    Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0))
+}
+
+/// Never shown: means are wall time there, see [`super::store::Setup::waits`].
+#[cfg(not(unix))]
+fn thread_cpu_time() -> Duration {
+    Duration::ZERO
+}
+
 /// Both clocks, read together.
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
@@ -118,10 +130,7 @@ struct Clocks {
 
 impl Clocks {
     fn now() -> Self {
-        let cpu = clock_gettime(ClockId::ThreadCPUTime);
-        // The CPU time of a thread is never negative.
-        let cpu = Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0));
-        Self { cpu, wall: Instant::now() }
+        Self { cpu: thread_cpu_time(), wall: Instant::now() }
     }
 
     fn mean_since_start(self, lookups: u64) -> Mean {

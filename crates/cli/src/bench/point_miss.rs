@@ -54,7 +54,7 @@ many runs, with --io direct and with --cold. The JSON has the number in each row
 read for a get, bits per key. Rates are null where no filter was asked about an absent key, batch means where keys are \
 not all absent, puts per second where a store was made from another by compaction.
 
---json and --svg replace an existing file, which keeps its mode and owner.
+--json and --svg replace an existing file only with --force; it keeps its mode and owner.
 
 Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 and the number of the signal that ended it (130 for Ctrl-C).";
 
@@ -120,6 +120,9 @@ pub struct Arguments {
     /// Draw the latencies of absent keys, with and without filters, in the first layout
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Replace the files of --json and --svg if they exist
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -168,8 +171,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
-    let json = json.map(|path| NewFile::create(path, true)).transpose()?;
-    let svg = arguments.svg.as_deref().map(|path| NewFile::create(path, true)).transpose()?;
+    let json = json.map(|path| NewFile::create(path, arguments.force)).transpose()?;
+    let svg = arguments.svg.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
+    if let (Some(json), Some(svg)) = (&json, &svg) {
+        json.refuse_same("--json", svg, "--svg")?;
+    }
     for file in json.iter().chain(&svg) {
         file.refuse_inputs(arguments.keys.as_deref())?;
     }

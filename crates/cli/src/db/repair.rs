@@ -31,7 +31,8 @@ A file that another program wrote is listed and left as it is. If no file certai
 engine's, the repair changes nothing and exits 2.
 
 Exit status: 0 every key is as it was; 1 keys may be lost, or something is in doubt; 2 could not run (no store there, \
-another program's directory, open elsewhere, a file that cannot be read, newer format).";
+another program's directory, open elsewhere, a file that cannot be read, newer format), or could not print its report, \
+which then goes to stderr.";
 
 /// Make a damaged store whole again from what is sound, and say what is lost
 #[derive(Debug, clap::Args)]
@@ -94,6 +95,8 @@ struct LeftAlone {
 
 /// Runs `filterblock db repair`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    // Only the first repair sees the losses: without a place to report them it does not begin.
+    output::check_stdout()?;
     let secret = arguments.secret.read()?;
     let options = Options { filter: Some(arguments.filter.filter.policy()), secret, ..Options::default() };
     let mode = if arguments.dry_run { RepairMode::DryRun } else { RepairMode::Write };
@@ -101,10 +104,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let repaired = Db::repair_with(&arguments.dir, options, mode, &mut progress::follow(&bar));
     bar.finish_and_clear();
     let repaired = repaired.map_err(|error| arguments.secret.explain(error))?;
-    match arguments.json {
-        true => output::print_json(&Report::new(arguments, &repaired))?,
-        false => output::print(&describe(arguments, &repaired))?,
-    }
+    let told = match arguments.json {
+        true => output::print_json(&Report::new(arguments, &repaired)),
+        false => output::print(&describe(arguments, &repaired)),
+    };
+    // A second repair would find nothing.
+    output::print_or_say(told, || describe(arguments, &repaired))?;
     Ok(if repaired.is_complete() { Exit::Success } else { Exit::Negative })
 }
 

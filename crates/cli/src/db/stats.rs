@@ -161,6 +161,8 @@ impl Warning {
 
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
+    // Opening the store replays its log: only the first command that opens it sees a torn end.
+    output::check_stdout()?;
     let dir = arguments.store.dir();
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };
     match check(arguments, &mut verified) {
@@ -172,13 +174,11 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
     }
     let is_suspect = verified.warnings.iter().any(|warning| warning.suspect);
     verified.sound = verified.damage.is_empty() && verified.false_negatives == 0 && !is_suspect;
-    match arguments.json {
-        true => output::print_json(&verified)?,
-        false => {
-            output::print(&describe(&verified))?;
-            verified.reports.iter().for_each(message);
-        }
+    let printed = if arguments.json { output::print_json(&verified) } else { output::print(&describe(&verified)) };
+    if printed.is_err() || !arguments.json {
+        verified.reports.iter().for_each(message);
     }
+    output::print_or_say(printed, || describe(&verified))?;
     Ok(if verified.sound { Exit::Success } else { Exit::Negative })
 }
 

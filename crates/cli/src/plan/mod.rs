@@ -30,7 +30,7 @@ that lies in memory. Nanoseconds were measured, once and on one machine, and lie
 --svg draws what the formulas say: plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg, and, for the number \
 of keys given, plan-space-by-rate.svg.
 
-Exit status: 0 planned; 2 an error, and nothing was written.";
+Exit status: 0 planned; 2 an error, and nothing was written (unless the message is about standard output or says so).";
 
 /// Tell what each kind of filter would take for so many keys, from the formulas
 #[derive(Debug, clap::Args)]
@@ -52,9 +52,12 @@ pub struct Arguments {
     /// Tell it as JSON
     #[arg(long)]
     json: bool,
-    /// Draw the formulas into four files in this directory, replacing those that exist
+    /// Draw the formulas into four files in this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// Replace the files of --svg if they exist
+    #[arg(long)]
+    force: bool,
 }
 
 fn memory(text: &str) -> Result<u64, &'static str> {
@@ -66,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let table = Table::new(arguments.keys, budget(arguments)?)?;
     output::check_stdout()?;
     if let Some(dir) = &arguments.svg {
-        draw_into(dir, arguments.keys)?;
+        draw_into(dir, arguments)?;
     }
     match arguments.json {
         true => output::print_json(&table)?,
@@ -87,12 +90,12 @@ fn budget(arguments: &Arguments) -> Outcome<Budget> {
 }
 
 /// All pictures are drawn, and all files are known to be writable, before the first is written.
-fn draw_into(dir: &Path, keys: u64) -> Outcome<()> {
-    let pictures = draw::all(keys)?;
+fn draw_into(dir: &Path, arguments: &Arguments) -> Outcome<()> {
+    let pictures = draw::all(arguments.keys)?;
     std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))?;
     let files = pictures.into_iter().map(|(name, svg)| {
         let path = dir.join(name);
-        Ok((NewFile::create(&path, true)?, path, svg))
+        Ok((NewFile::create(&path, arguments.force)?, path, svg))
     });
     for (file, path, svg) in files.collect::<Outcome<Vec<_>>>()? {
         file.publish(svg.as_bytes())?;

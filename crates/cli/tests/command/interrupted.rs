@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -33,14 +33,15 @@ const WRITERS: [&[&str]; 6] = [
 fn has_strace() -> bool {
     let found = Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
     if !found {
-        eprintln!("no strace here: nothing is tried");
+        eprintln!("skipped: strace is not installed");
     }
     found
 }
 
-/// The status that a shell sees.
+/// The status that a shell sees. The command dies of its signal: a shell that sees an exit with 130 goes on with its script.
 fn status_of(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
+    assert!(status.code().is_none_or(|code| code < 128), "{status}: an exit, where the signal should end the command");
+    status.signal().map_or_else(|| status.code().unwrap(), |signal| 128 + signal)
 }
 
 /// Starts a command whose calls of one name each take a second, and ends it by a signal once its temporary is there.
@@ -105,6 +106,26 @@ fn a_signal_while_keys_are_read_ends_the_command() {
         drop(stdin);
         assert_eq!(shell.files(), ["a.filter", "keys"]);
     }
+}
+
+#[test]
+fn a_script_stops_when_a_signal_ends_the_command() {
+    let shell = shell();
+    // The shell and the command get the signal, as from a terminal. The shell stops only if the command dies of it.
+    let script = "for i in 1 2 3; do \"$0\" build -o out$i - 2>>log; done; echo went on";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).current_dir(shell.dir.path()).process_group(0);
+    let mut bash = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // More than a pipe holds: once it is written, the command reads.
+    let mut stdin = bash.stdin.take().unwrap();
+    stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
+    let group = format!("-{}", bash.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    // For a command that the script should not have begun.
+    drop(stdin);
+    let output = bash.wait_with_output().unwrap();
+    assert_eq!((output.status.signal(), &output.stdout[..]), (Some(2), &b""[..]), "{output:?}");
+    assert!(shell.files().iter().all(|name| !name.starts_with("out")), "{:?}", shell.files());
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn the_largest_number_of_keys_overflows_nowhere() {
     }
 }
 
-/// `filterblock plan --keys 1000000 --fpr 0.01 --svg docs` draws them.
+/// `filterblock plan --keys 1000000 --fpr 0.01 --svg docs --force` draws them.
 #[test]
 fn the_pictures_in_the_documents_are_what_is_drawn() {
     let shell = Shell::new();
@@ -233,5 +233,5 @@ fn the_pictures_in_the_documents_are_what_is_drawn() {
         }
     }
     // And again, over what is there.
-    shell.run(&["plan", "--keys", KEYS, "--fpr", "0.01", "--svg", "new/pictures"]).exits(0);
+    shell.run(&["plan", "--keys", KEYS, "--fpr", "0.01", "--svg", "new/pictures", "--force"]).exits(0);
 }

@@ -174,6 +174,94 @@ fn an_empty_filter_replaces_nothing_unless_told() {
 }
 
 #[test]
+fn a_merge_without_keys_replaces_nothing_unless_told() {
+    let shell = shell();
+    let before = fs::read(shell.path("a.filter")).unwrap();
+    shell.run_with(&["build", "-o", "empty"], b"").exits(0);
+    let merge = ["merge", "--force", "-o", "a.filter", "empty", "empty"];
+    shell.run(&merge).fails_with(&["a.filter", "no key", "--allow-empty"]);
+    assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
+    let new = shell.run(&["merge", "--force", "-o", "new", "empty", "empty"]);
+    assert!(new.status == 0 && new.stderr.contains("no keys"), "{new:?}");
+    shell.run(&[&merge[..], &["--allow-empty"]].concat()).exits(0);
+    shell.run(&["query", "a.filter", "apple"]).exits(1);
+}
+
+/// The command as another user, who may run nothing of root's.
+fn run_as_other(shell: &Shell, arguments: &[&str]) -> Option<Run> {
+    let exe = shell.path("filterblock");
+    fs::copy(env!("CARGO_BIN_EXE_filterblock"), &exe).unwrap();
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=999", "--regid=999", "--clear-groups", "--"]).arg(&exe).args(arguments);
+    let output = other.current_dir(shell.dir.path()).stdin(Stdio::null()).output().ok()?;
+    fs::remove_file(exe).unwrap();
+    Some(Run::new(output))
+}
+
+#[test]
+fn a_directory_that_cannot_be_synced_gets_no_file() {
+    if !is_root() {
+        eprintln!("skipped: only root can act as another user");
+        return;
+    }
+    let shell = shell();
+    fs::set_permissions(shell.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(shell.path("blind")).unwrap();
+    fs::set_permissions(shell.path("blind"), Permissions::from_mode(0o333)).unwrap();
+    let Some(run) = run_as_other(&shell, &["build", "-o", "blind/out", "keys"]) else { return };
+    run.fails_with(&["blind", "Permission denied"]);
+    assert!(!shell.path("blind/out").exists(), "an error, and the file was written");
+}
+
+#[test]
+fn a_link_that_the_kernel_refuses_is_not_followed() {
+    let shell = shell();
+    let before = fs::read(shell.path("a.filter")).unwrap();
+    symlink("a.filter", shell.path("planted")).unwrap();
+    symlink("new", shell.path("dangling")).unwrap();
+    for link in ["planted", "dangling"] {
+        // The error that protected symbolic links have in a directory such as /tmp.
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-o", "trace", "-P", link, "-e", "trace=statx", "-e", "inject=statx:error=EACCES"]);
+        strace.arg(env!("CARGO_BIN_EXE_filterblock")).args(["build", "--force", "-o", link, "--seed", "7", "keys"]);
+        let Ok(output) = strace.current_dir(shell.dir.path()).stdin(Stdio::null()).output() else {
+            eprintln!("skipped: strace is not installed");
+            return;
+        };
+        Run::new(output).fails_with(&[link, "Permission denied"]);
+    }
+    assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
+    assert!(!shell.path("new").exists());
+}
+
+#[test]
+fn a_benchmark_and_a_plan_replace_only_if_forced() {
+    let shell = shell();
+    let bench = ["bench", "point-miss", "--count", "100", "--lookups", "100", "--rounds", "1", "--dir", "."];
+    let bench = [&bench[..], &["--filter", "bloom:10", "--layout", "compacted"]].concat();
+    let plan = ["plan", "--keys", "1000", "--fpr", "0.01", "--svg", "."];
+    shell.write("old", "precious");
+    shell.write("plan-exponent.svg", "precious");
+    for flag in ["--json", "--svg"] {
+        shell.run(&[&bench[..], &[flag, "old"]].concat()).fails_with(&["old", "--force"]);
+    }
+    shell.run(&plan).fails_with(&["plan-exponent.svg", "--force"]);
+    assert_eq!(shell.files(), ["a.filter", "keys", "old", "plan-exponent.svg"]);
+    for name in ["old", "plan-exponent.svg"] {
+        assert_eq!(fs::read_to_string(shell.path(name)).unwrap(), "precious");
+    }
+    shell.run(&[&bench[..], &["--svg", "old", "--force"]].concat()).exits(0);
+    shell.run(&[&plan[..], &["--force"]].concat()).exits(0);
+    for name in ["old", "plan-exponent.svg"] {
+        assert!(fs::read_to_string(shell.path(name)).unwrap().contains("<svg"));
+    }
+    for name in ["both", "./both"] {
+        shell.run(&[&bench[..], &["--json", "both", "--svg", name]].concat()).fails_with(&["both", "--json", "--svg"]);
+    }
+    assert!(!shell.path("both").exists());
+}
+
+#[test]
 fn a_file_that_is_read_is_not_replaced() {
     let shell = shell();
     let secret = "00112233445566778899aabbccddeeff\n";
@@ -184,7 +272,7 @@ fn a_file_that_is_read_is_not_replaced() {
         (&["build", "--force", "-o", "link", "keys"], "link"),
         (&["build", "--force", "-o", "secret", "--secret-file", "secret", "keys"], "secret"),
         (&["export", "--force", "-o", "a.filter", "a.filter"], "a.filter"),
-        (&["bench", "point-miss", "--keys", "keys", "--json", "keys"], "keys"),
+        (&["bench", "point-miss", "--keys", "keys", "--force", "--json", "keys"], "keys"),
     ];
     for (arguments, name) in cases {
         shell.run(arguments).fails_with(&[name, "is read"]);

@@ -238,3 +238,53 @@ fn a_closed_stream_is_not_a_file_that_is_opened() {
     run(&shell, &["verify", "built"], "").exits(0);
     assert!(File::open(shell.path("built")).is_ok());
 }
+
+#[test]
+fn a_repair_that_cannot_be_told_is_not_begun() {
+    for flag in [&[][..], &["--json"]] {
+        let shell = shell();
+        let repair = [&["db", "repair", "bad.store"], flag].concat();
+        run(&shell, &repair, ">&-").fails_with(&["standard output: "]);
+        assert!(!shell.path("bad.store/lost").exists(), "the repair went on without a stdout");
+        run(&shell, &["db", "verify", "bad.store"], "").exits(1);
+    }
+}
+
+#[test]
+fn a_repair_report_goes_to_stderr_if_stdout_fails() {
+    for flag in [&[][..], &["--json"]] {
+        let shell = shell();
+        let said = run(&shell, &["db", "repair", "bad.store", "--dry-run"], "").exits(1);
+        let repair = [&["db", "repair", "bad.store"], flag].concat();
+        let found = run(&shell, &repair, ">/dev/full");
+        assert_eq!(found.status, 2, "{found:?}");
+        assert!(found.stderr.contains("standard output: "), "{found:?}");
+        let loss = said.lines().next().unwrap();
+        assert!(found.stderr.contains(loss), "{loss} is not in {found:?}");
+    }
+}
+
+#[test]
+fn a_torn_log_is_told_even_if_stdout_fails() {
+    use filterblock_store::lsm::{Db, Durability, Options};
+    for (redirection, is_looked_at) in [(">&-", false), (">/dev/full", true)] {
+        let shell = Shell::new();
+        let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
+        db.put(b"apple", b"red").unwrap();
+        // As a machine that fails leaves it: a store that is closed has nothing in its log.
+        fs::create_dir(shell.path("torn")).unwrap();
+        for entry in fs::read_dir(shell.path("store")).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = fs::read(&path).unwrap();
+            if path.extension().is_some_and(|end| end == "log") {
+                bytes.extend([0x5a; 100]);
+            }
+            fs::write(shell.path("torn").join(path.file_name().unwrap()), bytes).unwrap();
+        }
+        let found = run(&shell, &["db", "verify", "torn"], redirection);
+        assert!(found.status == 2 && found.stderr.contains("standard output: "), "{found:?}");
+        // Opening the store replays the log: only the first command that opens it sees the torn end.
+        assert_eq!(found.stderr.contains("no whole record"), is_looked_at, "{redirection}: {found:?}");
+        run(&shell, &["db", "verify", "torn"], "").exits(i32::from(!is_looked_at));
+    }
+}
