@@ -107,7 +107,7 @@ fn a_store_without_a_secret_opens_with_none() {
     make(&storage, HashKind::Xxh3);
     for hash in [None, Some(HashKind::Xxh3)] {
         let error = Db::open(DIR, options(&storage, hash, Some(1))).unwrap_err();
-        assert!(matches!(error.root(), Error::InvalidArgument { what: "secret", .. }), "{error}");
+        assert!(matches!(error.root(), Error::Filter(FilterError::InvalidArgument { what: "secret", .. })), "{error}");
     }
     let error = Db::open(DIR, options(&storage, Some(HashKind::SipHash13), Some(1))).unwrap_err();
     assert!(matches!(error.root(), Error::Filter(FilterError::WrongHash { found: HashKind::Xxh3, .. })), "{error}");
@@ -125,7 +125,7 @@ fn a_new_store_with_a_secret_takes_siphash() {
         );
     }
     let error = Db::open(DIR, options(&storage, Some(HashKind::Xxh3), Some(1))).unwrap_err();
-    assert!(matches!(error.root(), Error::InvalidArgument { what: "secret", .. }), "{error}");
+    assert!(matches!(error.root(), Error::Filter(FilterError::InvalidArgument { what: "secret", .. })), "{error}");
     assert!(!storage.exists(Path::new(DIR)).unwrap());
     Db::open(DIR, options(&storage, None, Some(1))).unwrap().close().unwrap();
     let error = Db::open(DIR, options(&storage, None, None)).unwrap_err();
