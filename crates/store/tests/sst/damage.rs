@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use filterblock::Error as FilterError;
 use filterblock::{FilterSpec, HashSeed, Verify};
 use filterblock_store::sstable::{
     Answer, Compression, FOOTER_LEN_BYTES, FilterMemory, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
@@ -253,12 +254,12 @@ fn a_flipped_bit_in_a_mapped_filter_on_disk_loses_no_key() {
                 let degraded = matches!(table.filter(), TableFilter::Degraded(_));
                 if let TableFilter::Degraded(error) = table.filter() {
                     let found = match error.root() {
-                        Error::Corrupt { offset, .. } | Error::ChecksumMismatch { offset, .. } => *offset as usize,
-                        Error::Filter(
-                            filterblock::Error::Corrupt { offset, .. }
-                            | filterblock::Error::ChecksumMismatch { offset, .. },
+                        Error::Corrupt { offset, .. }
+                        | Error::ChecksumMismatch { offset, .. }
+                        | Error::Filter(
+                            FilterError::Corrupt { offset, .. } | FilterError::ChecksumMismatch { offset, .. },
                         ) => *offset as usize,
-                        error if error.is_unsupported() => filter_at,
+                        Error::Unsupported { .. } | Error::Filter(FilterError::Unsupported { .. }) => filter_at,
                         other => panic!("{other}"),
                     };
                     assert!((filter_at..filter_at + filter_len).contains(&found), "{error}");
