@@ -214,6 +214,8 @@ fn variants_end_in_an_error_where_memory_ends() {
 /// The test below, in a process whose threads cannot be started, since their stacks would fill no address space.
 #[test]
 fn threads_that_cannot_be_started_are_done_without() {
+    // Starting a process allocates, too.
+    let _turn = TURN.lock();
     const VARIABLE: &str = "RUST_MIN_STACK";
     if std::env::var_os(VARIABLE).is_none() {
         let name = "threads_that_cannot_be_started_are_done_without";
