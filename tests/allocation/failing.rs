@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "a global allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Smaller allocations always succeed: those of messages, of threads and of the test harness.
@@ -11,8 +12,14 @@ static COUNTED: AtomicUsize = AtomicUsize::new(0);
 static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
 
-/// Refuses the large allocation of this number, counted from 0 and of all threads, and all later ones if it is `for_ever`.
+thread_local! {
+    /// Whether the thread allocated while none was refused, and did not itself ask for refusals: it is the test harness.
+    static IS_SPARED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Refuses the large allocation of this number, counted from 0 and of this thread and those that it starts, and all later ones if it is `for_ever`.
 pub fn refuse(number: usize, for_ever: bool) {
+    IS_SPARED.set(false);
     FOR_EVER.store(for_ever, Ordering::SeqCst);
     COUNTED.store(0, Ordering::SeqCst);
     REFUSED_FROM.store(number, Ordering::SeqCst);
@@ -30,7 +37,9 @@ struct Failing;
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let from = REFUSED_FROM.load(Ordering::SeqCst);
-        if from != usize::MAX && layout.size() >= LARGE_LEN_BYTES {
+        if from == usize::MAX {
+            IS_SPARED.set(true);
+        } else if layout.size() >= LARGE_LEN_BYTES && !IS_SPARED.get() {
             let number = COUNTED.fetch_add(1, Ordering::SeqCst);
             if number == from || number > from && FOR_EVER.load(Ordering::SeqCst) {
                 return std::ptr::null_mut();
