@@ -75,12 +75,12 @@ pub enum Error {
         reason: String,
     },
     /// Keys were hashed under a secret, and none was given.
-    KeyNeeded {
+    SecretRequired {
         /// The function that takes it.
         hash: HashKind,
     },
     /// Keys were hashed under another secret than the one given.
-    WrongKey {
+    WrongSecret {
         /// The function that takes it.
         hash: HashKind,
         /// The fingerprint of the secret that is wanted.
@@ -161,8 +161,8 @@ impl Error {
 
     /// Whether the bytes may well be sound, and whoever reads them lacks the secret or has another.
     #[must_use]
-    pub fn is_key(&self) -> bool {
-        matches!(self.root(), Self::KeyNeeded { .. } | Self::WrongKey { .. } | Self::WrongHash { .. })
+    pub fn is_secret_mismatch(&self) -> bool {
+        matches!(self.root(), Self::SecretRequired { .. } | Self::WrongSecret { .. } | Self::WrongHash { .. })
     }
 
     /// Whether the bytes are of a newer version, or use a feature that this build does not read.
@@ -205,10 +205,10 @@ impl fmt::Display for Error {
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
-            Self::KeyNeeded { hash } => {
+            Self::SecretRequired { hash } => {
                 write!(f, "keys were hashed by {hash} under a secret, which is needed to ask for them")
             }
-            Self::WrongKey { hash, stored, given } => write!(
+            Self::WrongSecret { hash, stored, given } => write!(
                 f,
                 "keys were hashed by {hash} under another secret: its fingerprint is {stored}, here that of the one \
                  given would be {given}"
@@ -275,14 +275,14 @@ fields! {
     Seed = "hash seed",
     NumKeys = "number of keys",
     PayloadLen = "payload length",
-    Place = "place",
+    PartitionNumber = "partition number",
     Params = "filter parameters",
     ExtensionLen = "extension length",
     Extension = "extension",
     Kind = "filter kind",
     HashId = "hash function",
     Flags = "flags",
-    PageSums = "page checksums",
+    PageChecksums = "page checksums",
     Page = "page",
     PartitionIndex = "partition index",
     Partition = "partition",

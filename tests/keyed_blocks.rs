@@ -37,7 +37,7 @@ fn partitioned(kind: HashKind, fill: u8) -> Vec<u8> {
 fn with_the_secret_every_key_is_found_and_few_others() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            let block = FilterBlock::open_keyed(bytes.as_slice(), verify, &secret(1)).unwrap();
+            let block = FilterBlock::open_with_secret(bytes.as_slice(), verify, &secret(1)).unwrap();
             assert_eq!((block.hasher().identity().kind, block.seed()), (kind, SEED));
             for i in 0..1_000 {
                 let hash = block.hasher().of(&key(i));
@@ -56,11 +56,14 @@ fn without_it_or_with_another_the_block_does_not_open_and_the_error_names_the_ha
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let error = FilterBlock::open_with(bytes.as_slice(), verify).unwrap_err();
-            assert!(matches!(error, Error::KeyNeeded { hash } if hash == kind), "{error}");
-            assert!(error.to_string().contains(&kind.to_string()) && error.is_key() && !error.is_damage(), "{error}");
-            let error = FilterBlock::open_keyed(bytes.as_slice(), verify, &secret(2)).unwrap_err();
+            assert!(matches!(error, Error::SecretRequired { hash } if hash == kind), "{error}");
+            assert!(
+                error.to_string().contains(&kind.to_string()) && error.is_secret_mismatch() && !error.is_damage(),
+                "{error}"
+            );
+            let error = FilterBlock::open_with_secret(bytes.as_slice(), verify, &secret(2)).unwrap_err();
             let given = hasher(kind, 2).identity().fingerprint.unwrap();
-            assert!(matches!(error, Error::WrongKey { hash, given: found, .. } if (hash, found) == (kind, given)));
+            assert!(matches!(error, Error::WrongSecret { hash, given: found, .. } if (hash, found) == (kind, given)));
             assert!(error.to_string().contains(&kind.to_string()), "{error}");
         }
         let locked = || LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
@@ -76,7 +79,7 @@ fn without_it_or_with_another_the_block_does_not_open_and_the_error_names_the_ha
     }
     // Whoever gives a secret believes that it protects.
     let plain = block_support::block("bloom:10", 10);
-    let error = FilterBlock::open_keyed(&plain, Verify::AtOpen, &secret(1)).unwrap_err();
+    let error = FilterBlock::open_with_secret(&plain, Verify::AtOpen, &secret(1)).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { what: "secret", .. }), "{error}");
 }
 
@@ -85,7 +88,7 @@ fn without_the_secret_a_block_tells_everything_but_its_keys() {
     for kind in KEYED {
         let bytes = block(kind, 1);
         let locked = LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
-        let open = FilterBlock::open_keyed(bytes.as_slice(), Verify::AtOpen, &secret(1)).unwrap();
+        let open = FilterBlock::open_with_secret(bytes.as_slice(), Verify::AtOpen, &secret(1)).unwrap();
         assert_eq!(locked.hash(), hasher(kind, 1).identity());
         assert_eq!((locked.info(), locked.table_id()), (open.info(), TABLE));
         assert_eq!((locked.added(), locked.extractor()), (open.added(), None));
@@ -127,11 +130,11 @@ fn a_partition_under_another_secret_function_or_seed_is_noticed() {
                 (0..1_000).find(|&len| LockedBlock::open_partition(&other[..len], 0, Verify::AtOpen).is_ok());
             let first_len = first_len.unwrap();
             mixed[..first_len].copy_from_slice(&other[..first_len]);
-            let error = FilterBlock::open_keyed(&mixed, Verify::AtOpen, &secret(1)).unwrap_err();
+            let error = FilterBlock::open_with_secret(&mixed, Verify::AtOpen, &secret(1)).unwrap_err();
             assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex | Field::Partition, .. }), "{error}");
             // Alone, it opens with its own secret.
             let part = &bytes[..first_len];
-            assert!(matches!(FilterBlock::open_partition(part, 0, Verify::AtOpen), Err(Error::KeyNeeded { .. })));
+            assert!(matches!(FilterBlock::open_partition(part, 0, Verify::AtOpen), Err(Error::SecretRequired { .. })));
             let part = LockedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().unlock(Some(&secret(1))).unwrap();
             assert!((0..300).all(|i| part.may_contain_key(&key(i))));
         }
@@ -177,10 +180,10 @@ fn no_bit_of_a_fingerprint_can_change_unnoticed() {
     for bit in start * 8..(bytes.len() - TRAILER_LEN_BYTES) * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        let error = FilterBlock::open_keyed(&changed, Verify::AtOpen, &secret(1)).unwrap_err();
+        let error = FilterBlock::open_with_secret(&changed, Verify::AtOpen, &secret(1)).unwrap_err();
         assert!(matches!(error, Error::ChecksumMismatch { .. }), "{error}");
         // A forger repairs the checksum.
         repair_trailer(&mut changed);
-        assert!(FilterBlock::open_keyed(&changed, Verify::AtOpen, &secret(1)).is_err());
+        assert!(FilterBlock::open_with_secret(&changed, Verify::AtOpen, &secret(1)).is_err());
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use filterblock::{HashSeed, KeyHasher};
 use filterblock_store::sstable::{TableOptions, TableSummary, TableWriter};
 use filterblock_store::storage::{Memory, Storage};
-use filterblock::{HashSeed, KeyHasher};
 
 use crate::bytes::{put_bytes, put_varint};
 

@@ -4,10 +4,10 @@ use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
 
+use filterblock::{FilterSpec, Verify};
 use filterblock_store::lsm::{Durability, Snapshot, WriteBatch};
 use filterblock_store::sstable::Compression;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
-use filterblock::{FilterSpec, Verify};
 use filterblock_store::{Db, Error, Options, Result};
 
 use crate::Input;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use filterblock::{HashSeed, KeyHasher, Verify};
+use filterblock_store::Error;
 use filterblock_store::sstable::{
     Answer, BlockCache, BlockReads, Compression, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
     TableWriter,
 };
 use filterblock_store::storage::{Memory, Storage};
-use filterblock::{HashSeed, KeyHasher, Verify};
-use filterblock_store::Error;
 
 use crate::Input;
 use crate::bytes::Edit;
@@ -102,7 +102,8 @@ fn open(storage: &Memory, verify: Verify, strict: bool, hasher: Option<KeyHasher
 fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     let error = result.as_ref().err();
     let is_fine = error.is_none_or(|error| {
-        (error.is_damage() || error.is_key()) && matches!(error, Error::InFile { path, .. } if path == Path::new(PATH))
+        (error.is_damage() || error.is_secret_mismatch())
+            && matches!(error, Error::InFile { path, .. } if path == Path::new(PATH))
     });
     assert!(is_fine, "{error:?}");
     result.ok()

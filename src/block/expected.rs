@@ -72,7 +72,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// # Errors
     /// As [`FilterBlock::open_with`]; [`Error::Corrupt`] naming the table id, the flags (what was added) or the extension (the
-    /// prefix function) for a block that is another than expected; [`Error::WrongHash`], [`Error::WrongKey`] and `Corrupt`
+    /// prefix function) for a block that is another than expected; [`Error::WrongHash`], [`Error::WrongSecret`] and `Corrupt`
     /// naming the seed for keys that another hasher hashed.
     pub fn open_expecting(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock_expecting(expected)

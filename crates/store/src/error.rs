@@ -126,8 +126,8 @@ impl Error {
 
     /// Whether the bytes may well be sound, but the reader lacks the secret or has another one.
     #[must_use]
-    pub fn is_key(&self) -> bool {
-        matches!(self.root(), Self::Filter(error) if error.is_key())
+    pub fn is_secret_mismatch(&self) -> bool {
+        matches!(self.root(), Self::Filter(error) if error.is_secret_mismatch())
     }
 
     /// Whether the bytes are of a newer version, or use a feature that this build does not read.

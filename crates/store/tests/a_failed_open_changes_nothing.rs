@@ -120,7 +120,7 @@ fn a_torn_manifest_with_more_damage_changes_nothing() {
 fn a_wrong_secret_fails_the_open_and_nothing_changes() {
     let secret = |byte: u8| Some(Secret::new(&[byte; 16]).unwrap());
     let storage = crashed(secret(1));
-    let is_refusal = |error: &Error| error.is_key();
+    let is_refusal = |error: &Error| error.is_secret_mismatch();
     assert_unchanged(&storage, || Options { secret: secret(2), ..options(&storage) }, is_refusal);
     assert_unchanged(&storage, || options(&storage), is_refusal);
     let plain = crashed(None);

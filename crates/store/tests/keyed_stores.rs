@@ -68,7 +68,7 @@ fn with_its_secret_a_store_answers_after_reopening_crashing_compacting_and_as_a_
         check(&Db::open("/copy", options(&storage, None, Some(1))).unwrap());
         assert!(matches!(
             Db::open("/copy", options(&storage, None, None)).unwrap_err().root(),
-            Error::Filter(FilterError::KeyNeeded { .. })
+            Error::Filter(FilterError::SecretRequired { .. })
         ));
     }
 }
@@ -95,7 +95,7 @@ fn with_another_secret_or_none_it_does_not_open_and_nothing_is_touched() {
         ];
         for (options, reason) in refused {
             let error = Db::open(DIR, options).unwrap_err();
-            assert!(error.is_key() && error.to_string().contains(reason), "{error}");
+            assert!(error.is_secret_mismatch() && error.to_string().contains(reason), "{error}");
             assert!(error.to_string().contains(&hash.to_string()), "{error} names no function");
             assert_names(&error, &manifest);
             assert!(content(&storage) == before, "{error}, but something was written");
@@ -123,7 +123,7 @@ fn a_new_store_with_a_secret_takes_siphash_and_one_that_lacks_it_is_not_made() {
     for hash in KEYED {
         let error = Db::open(DIR, options(&storage, Some(hash), None)).unwrap_err();
         assert!(
-            matches!(error.root(), Error::Filter(FilterError::KeyNeeded { hash: found }) if *found == hash),
+            matches!(error.root(), Error::Filter(FilterError::SecretRequired { hash: found }) if *found == hash),
             "{error}"
         );
     }
@@ -132,7 +132,10 @@ fn a_new_store_with_a_secret_takes_siphash_and_one_that_lacks_it_is_not_made() {
     assert!(!storage.exists(Path::new(DIR)).unwrap());
     Db::open(DIR, options(&storage, None, Some(1))).unwrap().close().unwrap();
     let error = Db::open(DIR, options(&storage, None, None)).unwrap_err();
-    assert!(matches!(error.root(), Error::Filter(FilterError::KeyNeeded { hash: HashKind::SipHash13 })), "{error}");
+    assert!(
+        matches!(error.root(), Error::Filter(FilterError::SecretRequired { hash: HashKind::SipHash13 })),
+        "{error}"
+    );
 }
 
 #[test]
@@ -190,6 +193,6 @@ fn a_table_whose_filter_is_under_another_secret_costs_reads_and_no_answers_and_i
         assert_eq!(db.verify().unwrap().damage.len(), 1);
         db.close().unwrap();
         let strict = Options { strict_filters: true, ..options(&storage, None, Some(1)) };
-        assert!(matches!(Db::open(DIR, strict).unwrap_err().root(), Error::Filter(FilterError::WrongKey { .. })));
+        assert!(matches!(Db::open(DIR, strict).unwrap_err().root(), Error::Filter(FilterError::WrongSecret { .. })));
     }
 }

@@ -291,11 +291,11 @@ fn without_the_secret_or_with_another_every_answer_of_the_filter_is_maybe() {
         }
         let error = open(None, true).unwrap_err();
         assert!(
-            matches!(error.root(), Error::Filter(filterblock::Error::KeyNeeded { hash }) if *hash == hasher.identity().kind),
+            matches!(error.root(), Error::Filter(filterblock::Error::SecretRequired { hash }) if *hash == hasher.identity().kind),
             "{error}"
         );
         let error = open(Some(of(HashSeed(7), &other)), true).unwrap_err();
-        assert!(matches!(error.root(), Error::Filter(filterblock::Error::WrongKey { .. })), "{error}");
+        assert!(matches!(error.root(), Error::Filter(filterblock::Error::WrongSecret { .. })), "{error}");
     }
 }
 

@@ -6,9 +6,9 @@
 //! ```
 //! Which is the layout of [`FilterKind::BlockedBloom`](crate::FilterKind) with other multipliers: the powers of one number.
 
-use super::filter::{FilterKind, NEW_BLOOM};
+use super::filter::{NEW_BLOOM, RocksDbFilterKind};
 use crate::filter::{Isa, LINE_LEN_BYTES, prefetch, products_in_line};
-use crate::foreign::FilterInfo;
+use crate::foreign::ForeignFilterInfo;
 
 /// From one probe to the next: 2^32 over the golden ratio.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
@@ -69,11 +69,17 @@ impl<'a> FastLocalBloom<'a> {
         in_round(x, probes) && (probes <= ROUND || in_round(x.wrapping_mul(NEXT_ROUND), probes - ROUND))
     }
 
-    pub(super) fn info(&self, len: usize) -> FilterInfo {
+    pub(super) fn info(&self, len: usize) -> ForeignFilterInfo {
         let lines = self.lines.as_flattened();
-        let info =
-            FilterInfo::blocked(FilterKind::FastLocalBloom.name(), len, lines, LINE_LEN_BYTES, 1, self.probes.into());
-        FilterInfo { payload_len_bytes: self.payload_len as u64, ..info }
+        let info = ForeignFilterInfo::blocked(
+            RocksDbFilterKind::FastLocalBloom.name(),
+            len,
+            lines,
+            LINE_LEN_BYTES,
+            1,
+            self.probes.into(),
+        );
+        ForeignFilterInfo { payload_len_bytes: self.payload_len as u64, ..info }
     }
 }
 

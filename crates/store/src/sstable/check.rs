@@ -95,7 +95,7 @@ impl Table {
         match outcome {
             Ok(value) => Ok(Some(value)),
             // The store knows its secret: a filter under another one is not the store's.
-            Err(error) if error.is_damage() || error.is_key() => {
+            Err(error) if error.is_damage() || error.is_secret_mismatch() => {
                 check.damage.push(error.in_file(&self.path));
                 Ok(None)
             }
