@@ -171,10 +171,12 @@ impl Error {
         matches!(self.root(), Self::Unsupported { .. })
     }
 
-    /// Whether the bytes are damaged or foreign, as opposed to unreadable or refused.
+    /// Whether the bytes are damaged, or no writer of this crate made them.
+    ///
+    /// It is false for bytes of a newer version ([`Error::is_unsupported`]): they are sound, and a repair would destroy them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        matches!(self.root(), Self::Corrupt { .. } | Self::ChecksumMismatch { .. } | Self::Unsupported { .. })
+        matches!(self.root(), Self::Corrupt { .. } | Self::ChecksumMismatch { .. })
     }
 }
 

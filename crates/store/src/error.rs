@@ -140,11 +140,13 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are damaged or foreign, as opposed to unreadable or refused.
+    /// Whether the bytes are damaged, or no writer of this crate made them.
+    ///
+    /// It is false for bytes of a newer version ([`Error::is_unsupported`]): they are sound, and a repair would destroy them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
-            Self::Corrupt { .. } | Self::ChecksumMismatch { .. } | Self::Unsupported { .. } => true,
+            Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
             Self::Filter(error) => error.is_damage(),
             _ => false,
         }

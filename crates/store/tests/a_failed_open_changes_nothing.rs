@@ -63,7 +63,7 @@ fn assert_unchanged(storage: &Memory, options: impl Fn() -> Options, is_expected
 }
 
 fn is_damage(error: &Error) -> bool {
-    error.is_damage()
+    error.is_damage() != error.is_unsupported()
 }
 
 /// Gives a log or manifest a format version that nobody reads.
