@@ -88,12 +88,14 @@ pub enum Error {
         /// The fingerprint of the secret given.
         given: Fingerprint,
     },
-    /// Keys were hashed by another function than the one asked for.
-    WrongHash {
-        /// The function that hashed them.
-        found: HashKind,
-        /// The one asked for.
-        wanted: HashKind,
+    /// Sound bytes, but of another table, other keys or another hasher than the caller expects.
+    Unexpected {
+        /// The field that differs.
+        field: Field,
+        /// What the bytes have.
+        found: String,
+        /// What the caller expects.
+        expected: String,
     },
     /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
     TooLarge {
@@ -159,10 +161,20 @@ impl Error {
         self
     }
 
-    /// Whether the bytes may well be sound, and whoever reads them lacks the secret or has another.
+    /// Whether the bytes may be sound, but the reader lacks the secret or has another hasher.
     #[must_use]
     pub fn is_secret_mismatch(&self) -> bool {
-        matches!(self.root(), Self::SecretRequired { .. } | Self::WrongSecret { .. } | Self::WrongHash { .. })
+        match self.root() {
+            Self::SecretRequired { .. } | Self::WrongSecret { .. } => true,
+            Self::Unexpected { field, .. } => matches!(field, Field::HashId | Field::Seed),
+            _ => false,
+        }
+    }
+
+    /// Whether the bytes are sound, but not what the caller expects. That is no damage.
+    #[must_use]
+    pub fn is_unexpected(&self) -> bool {
+        matches!(self.root(), Self::Unexpected { .. })
     }
 
     /// Whether the bytes are of a newer version, or use a feature that this build does not read.
@@ -208,14 +220,19 @@ impl fmt::Display for Error {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
             Self::SecretRequired { hash } => {
-                write!(f, "keys were hashed by {hash} under a secret, which is needed to ask for them")
+                write!(f, "keys were hashed by {hash} under a secret; give the secret that wrote them")
             }
             Self::WrongSecret { hash, stored, given } => write!(
                 f,
-                "keys were hashed by {hash} under another secret: its fingerprint is {stored}, here that of the one \
-                 given would be {given}"
+                "keys were hashed by {hash} under another secret (fingerprint {stored}, that of the given secret is \
+                 {given}); give the secret that wrote them"
             ),
-            Self::WrongHash { found, wanted } => write!(f, "keys were hashed by {found}, not by {wanted}"),
+            Self::Unexpected { field, found, expected } => {
+                write!(
+                    f,
+                    "{field} is {found}, but {expected} is expected; the bytes are sound: open them as what they are"
+                )
+            }
             Self::TooLarge { what } => write!(f, "{what} of this size does not fit in memory"),
             Self::KeyAbsent => write!(f, "the key to remove is certainly not there; nothing was changed"),
             Self::NoRoom { capacity } => {

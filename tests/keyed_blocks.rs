@@ -69,12 +69,16 @@ fn without_it_or_with_another_the_block_does_not_open_and_the_error_names_the_ha
         let locked = || LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
         let other = KEYED[usize::from(kind == KEYED[0])];
         let error = locked().unlock_with(&hasher(other, 1)).unwrap_err();
-        assert!(matches!(error, Error::WrongHash { found, wanted } if (found, wanted) == (kind, other)), "{error}");
+        assert!(
+            matches!(&error, Error::Unexpected { field: Field::HashId, found, expected } if (found, expected) == (&kind.to_string(), &other.to_string())),
+            "{error}"
+        );
         let error = locked().unlock_with(&SEED.into()).unwrap_err();
-        assert!(matches!(error, Error::WrongHash { wanted: HashKind::Xxh3, .. }), "{error}");
+        assert!(matches!(&error, Error::Unexpected { expected, .. } if expected == "xxh3"), "{error}");
         let other_seed = KeyHasher::new(kind, HashSeed(1), Some(&secret(1))).unwrap();
         let error = locked().unlock_with(&other_seed).unwrap_err();
-        assert!(matches!(error, Error::Corrupt { field: Field::Seed, .. }), "{error}");
+        assert!(matches!(error, Error::Unexpected { field: Field::Seed, .. }), "{error}");
+        assert!(error.is_unexpected() && error.is_secret_mismatch() && !error.is_damage(), "{error}");
         locked().unlock_with(&hasher(kind, 1)).unwrap();
     }
     // Whoever gives a secret believes that it protects.

@@ -57,8 +57,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// keys for each.
     ///
     /// # Errors
-    /// [`Error::WrongHash`] for a block of another hash function, [`Error::Corrupt`] for one under another seed,
-    /// [`Error::WrongSecret`] for one under another secret.
+    /// [`Error::Unexpected`] for a block of another hash function or seed, [`Error::WrongSecret`] for one under another
+    /// secret.
     pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
         self.hash().check(hasher)?;
         Ok(FilterBlock { hasher: hasher.clone(), ..self.0 })

@@ -219,14 +219,14 @@ impl HashIdentity {
     /// Whether `hasher` is the one that it names.
     ///
     /// # Errors
-    /// [`Error::WrongHash`] for another function, `Corrupt` for another seed, [`Error::WrongSecret`] for another secret.
+    /// [`Error::Unexpected`] for another function or seed, [`Error::WrongSecret`] for another secret.
     pub fn check(&self, hasher: &KeyHasher) -> Result<()> {
         let given = hasher.identity();
         if given.kind != self.kind {
-            return Err(Error::WrongHash { found: self.kind, wanted: given.kind });
+            return Err(unexpected(Field::HashId, self.kind, given.kind));
         }
         if given.seed != self.seed {
-            return Err(Error::Corrupt { field: Field::Seed, offset: 0 });
+            return Err(unexpected(Field::Seed, self.seed.0, given.seed.0));
         }
         match (self.fingerprint, given.fingerprint) {
             (Some(stored), Some(given)) if stored != given => {
@@ -235,6 +235,10 @@ impl HashIdentity {
             _ => Ok(()),
         }
     }
+}
+
+fn unexpected(field: Field, found: impl fmt::Display, expected: impl fmt::Display) -> Error {
+    Error::Unexpected { field, found: found.to_string(), expected: expected.to_string() }
 }
 
 #[cfg(test)]
@@ -291,7 +295,7 @@ mod tests {
             assert!(matches!(identity.hasher(None), Err(Error::SecretRequired { hash }) if hash == kind));
             assert!(matches!(identity.hasher(Some(&secret(2))), Err(Error::WrongSecret { hash, .. }) if hash == kind));
             let plain = KeyHasher::xxh3(HashSeed(9));
-            assert!(matches!(identity.check(&plain), Err(Error::WrongHash { .. })));
+            assert!(matches!(identity.check(&plain), Err(Error::Unexpected { field: Field::HashId, .. })));
         }
         let plain = KeyHasher::xxh3(HashSeed(9)).identity();
         assert!(matches!(plain.hasher(Some(&secret(1))), Err(Error::InvalidArgument { what: "secret", .. })));
