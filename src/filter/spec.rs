@@ -10,10 +10,11 @@ use crate::error::{Error, Result};
 /// hundred every kind has long reached a rate that cannot be told from zero.
 pub(super) const MILLIBITS: std::ops::RangeInclusive<u32> = 1_000..=100_000;
 
-const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
-                        that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512, \
-                        bumped-ribbon, ribbon (up to 32 bits) or binary-fuse (8, 12 or 16 bits); behind it all, \":compact\" \
-                        makes a bumped-ribbon smaller and slower to build; or just \"full\"";
+const UNKNOWN_KIND: &str = "unknown kind; try bloom:10, blocked-bloom:10, bumped-ribbon:8 or another kind";
+const BITS_EXPECTED: &str = "expected 1 to 100 bits per key; try 10";
+const RATE_EXPECTED: &str = "expected a rate above 0 and below 1; try fpr=0.01";
+const NO_BUDGET_TAKEN: &str = "this kind takes no budget; try bloom:10";
+const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon has a compact form; try bumped-ribbon:8:compact";
 
 /// The kind of a filter and its budget, either bits per key or a false-positive rate.
 ///
@@ -57,7 +58,8 @@ impl FilterSpec {
             millibits >= f64::from(*MILLIBITS.start()) && millibits <= f64::from(most)
         };
         if !in_range || !kind.takes_budget() {
-            return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason: EXPECTED });
+            let reason = if kind.takes_budget() { BITS_EXPECTED } else { NO_BUDGET_TAKEN };
+            return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason });
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to lie in MILLIBITS")]
         let millibits = millibits as u32;
@@ -89,7 +91,7 @@ impl FilterSpec {
         let invalid = |reason| Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason };
         // NaN fails both comparisons.
         if !(rate > 0.0 && rate < 1.0 && kind.takes_budget()) {
-            return Err(invalid(EXPECTED));
+            return Err(invalid(if kind.takes_budget() { RATE_EXPECTED } else { NO_BUDGET_TAKEN }));
         }
         let millibits = math::least_millibits(rate, MILLIBITS, |millibits| rate_of_many(kind, millibits));
         let millibits = millibits.ok_or_else(|| invalid(lowest_rate(kind)))?;
@@ -114,7 +116,7 @@ impl FilterSpec {
     /// [`Error::InvalidSpec`] unless the kind is a bumped ribbon.
     pub fn compact(self) -> Result<Self> {
         if self.kind != FilterKind::BumpedRibbon {
-            return Err(Error::InvalidSpec { spec: format!("{self}:compact"), reason: EXPECTED });
+            return Err(Error::InvalidSpec { spec: format!("{self}:compact"), reason: ONLY_BUMPED_RIBBON });
         }
         Ok(Self { compact: true, ..self })
     }
@@ -159,32 +161,39 @@ impl FilterSpec {
     }
 }
 
+/// What to write after the name of a kind.
+fn missing_budget(kind: FilterKind) -> &'static str {
+    match kind {
+        FilterKind::Empty | FilterKind::Full => NO_BUDGET_TAKEN,
+        FilterKind::Bloom => "missing budget; try bloom:10 or bloom:fpr=0.01",
+        FilterKind::BlockedBloom => "missing budget; try blocked-bloom:10 or blocked-bloom:fpr=0.01",
+        FilterKind::SplitBlock => "missing budget; try split-block:10 or split-block:fpr=0.01",
+        FilterKind::SplitBlock512 => "missing budget; try split-block-512:10 or split-block-512:fpr=0.01",
+        FilterKind::Ribbon => "missing budget; try ribbon:7 or ribbon:fpr=0.01",
+        FilterKind::BumpedRibbon => "missing budget; try bumped-ribbon:7 or bumped-ribbon:fpr=0.01",
+        FilterKind::BinaryFuse => "missing budget; try binary-fuse:8 or binary-fuse:fpr=0.01",
+    }
+}
+
 /// Why a kind has not every rate, and what to use in its place. A test compares the rates with the formulas.
 fn lowest_rate(kind: FilterKind) -> &'static str {
     match kind {
-        FilterKind::Empty | FilterKind::Full => EXPECTED,
-        FilterKind::Bloom => {
-            "the lowest rate of bloom is 2.8e-11: of 512 million keys with hashes of 64 bits, so many absent keys have the \
-             hash of a present one; use a higher rate"
-        }
+        FilterKind::Empty | FilterKind::Full => NO_BUDGET_TAKEN,
+        FilterKind::Bloom => "the lowest rate of bloom is 2.8e-11; use a higher rate",
         FilterKind::BlockedBloom => {
-            "the lowest rate of blocked-bloom is 1.5e-9, at 100 bits per key: of each key in a line, one absent key in 2^32 \
-             has the bits; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)"
+            "the lowest rate of blocked-bloom is 1.5e-9; use bumped-ribbon (down to 2.4e-10) or bloom (2.8e-11)"
         }
         FilterKind::SplitBlock => {
-            "the lowest rate of split-block is 1.3e-7, at 100 bits per key: a key has 8 bits in a block, no more; use \
-             bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)"
+            "the lowest rate of split-block is 1.3e-7; use bumped-ribbon (down to 2.4e-10) or bloom (2.8e-11)"
         }
         FilterKind::SplitBlock512 => {
-            "the lowest rate of split-block-512 is 2.7e-8, at 100 bits per key: a key has 8 bits in a block, no more; use \
-             bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)"
+            "the lowest rate of split-block-512 is 2.7e-8; use bumped-ribbon (down to 2.4e-10) or bloom (2.8e-11)"
         }
         FilterKind::Ribbon | FilterKind::BumpedRibbon => {
-            "the lowest rate of a ribbon is 2.4e-10, that of 32 columns; use bloom (2.8e-11 at the lowest)"
+            "the lowest rate of a ribbon is 2.4e-10; use bloom (down to 2.8e-11)"
         }
         FilterKind::BinaryFuse => {
-            "the lowest rate of binary-fuse is 1.6e-5, that of fingerprints of 16 bits; use bumped-ribbon (2.4e-10 at the \
-             lowest) or bloom (2.8e-11)"
+            "the lowest rate of binary-fuse is 1.6e-5; use bumped-ribbon (down to 2.4e-10) or bloom (2.8e-11)"
         }
     }
 }
@@ -242,7 +251,7 @@ impl FromStr for FilterSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let invalid = || Error::InvalidSpec { spec: text.to_owned(), reason: EXPECTED };
+        let invalid = |reason| Error::InvalidSpec { spec: text.to_owned(), reason };
         let named = |error| match error {
             Error::InvalidSpec { reason, .. } => Error::InvalidSpec { spec: text.to_owned(), reason },
             other => other,
@@ -253,11 +262,14 @@ impl FromStr for FilterSpec {
         if text == FilterKind::Full.name() {
             return Ok(Self::FULL);
         }
-        let (kind, budget) = text.split_once(':').ok_or_else(invalid)?;
-        let kind = FilterKind::from_name(kind).ok_or_else(invalid)?;
+        let (name, budget) = text.split_once(':').unwrap_or((text, ""));
+        let kind = FilterKind::from_name(name).ok_or_else(|| invalid(UNKNOWN_KIND))?;
+        if budget.is_empty() {
+            return Err(invalid(missing_budget(kind)));
+        }
         let spec = match budget.strip_prefix("fpr=") {
-            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid())?),
-            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid())?),
+            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid(RATE_EXPECTED))?),
+            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid(BITS_EXPECTED))?),
         };
         spec.map_err(named)
     }
@@ -300,6 +312,18 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_budget_is_named_with_two_examples_that_parse() {
+        let error = "bloom".parse::<FilterSpec>().unwrap_err();
+        assert!(error.to_string().ends_with(": missing budget; try bloom:10 or bloom:fpr=0.01"), "{error}");
+        for kind in FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget()) {
+            let (example, other) = missing_budget(kind).split_once("try ").unwrap().1.split_once(" or ").unwrap();
+            for text in [example, other] {
+                assert_eq!(text.parse::<FilterSpec>().unwrap().kind(), kind, "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn impossible_budgets_are_refused() {
         for budget in
             ["0", "-1", "NaN", "inf", "1000000000", "0.5", "", "ten", "fpr=0", "fpr=1", "fpr=2", "fpr=NaN", "fpr=1e-30"]
@@ -332,7 +356,7 @@ mod tests {
                 panic!("{kind}: 1e-20")
             };
             let named = reason.split_once(" is ").unwrap().1;
-            let named: f64 = named.split([',', ':']).next().unwrap().parse().unwrap();
+            let named: f64 = named.split(';').next().unwrap().parse().unwrap();
             let lowest = rate_of_many(kind, *MILLIBITS.end());
             // Rounded up to two digits, so that it can be had.
             assert!(named >= lowest && named < lowest * 1.1, "{kind}: {named:e} named, {lowest:e}");
