@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use bloomfilter::Bloom;
 use cuckoofilter::CuckooFilter;
 use dsi_progress_logger::no_logging;
-use fastbloom::LevelDbBloom;
+use fastbloom::BloomFilter;
 use lsm_tree::table::filter::standard_bloom::{Builder as LsmBuilder, StandardBloomFilterReader};
 use mem_dbg::{MemSize, SizeFlags};
 use pleat::filter::{Ribbon, StdRibbon};
@@ -30,10 +30,10 @@ pub fn all() -> Vec<Contender> {
         Contender::new("loop", "none", |_| Ok(Loop)),
         Contender::new("fastbloom:10", "fastbloom", |input| Ok(fastbloom_of(input, 10.0, 7))),
         Contender::new("fastbloom:fpr=0.01", "fastbloom", |input| {
-            Ok(filled(LevelDbBloom::with_false_pos(0.01).expected_items(input.hashes.len()), input))
+            Ok(filled(BloomFilter::with_false_pos(0.01).expected_items(input.hashes.len()), input))
         }),
         Contender::new("fastbloom:fpr=0.01 own hash", "fastbloom", |input| {
-            let mut filter = LevelDbBloom::with_false_pos(0.01).seed(&1).expected_items(input.keys.len());
+            let mut filter = BloomFilter::with_false_pos(0.01).seed(&1).expected_items(input.keys.len());
             filter.insert_all(input.keys);
             Ok(OwnHash(filter))
         }),
@@ -78,13 +78,13 @@ pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
     Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))
 }
 
-fn fastbloom_of(input: Input<'_>, bits: f64, probes: u32) -> LevelDbBloom {
+fn fastbloom_of(input: Input<'_>, bits: f64, probes: u32) -> BloomFilter {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and it fits in memory")]
     let bits = (bits * input.hashes.len() as f64).round() as usize;
-    filled(LevelDbBloom::with_num_bits(bits).seed(&1).hashes(probes), input)
+    filled(BloomFilter::with_num_bits(bits).seed(&1).hashes(probes), input)
 }
 
-fn filled(mut filter: LevelDbBloom, input: Input<'_>) -> LevelDbBloom {
+fn filled(mut filter: BloomFilter, input: Input<'_>) -> BloomFilter {
     for &hash in input.hashes {
         filter.insert_hash(hash);
     }
@@ -110,7 +110,7 @@ fn heap(bytes: usize) -> (f64, f64) {
     (bits, bits)
 }
 
-impl Probe for LevelDbBloom {
+impl Probe for BloomFilter {
     #[inline(always)]
     fn hash(&self, hash: u64) -> bool {
         self.contains_hash(hash)
@@ -122,7 +122,7 @@ impl Probe for LevelDbBloom {
 }
 
 /// fastbloom as it comes, with SipHash.
-struct OwnHash(LevelDbBloom);
+struct OwnHash(BloomFilter);
 
 impl Probe for OwnHash {
     const TAKES_HASHES: bool = false;
