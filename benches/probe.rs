@@ -62,7 +62,7 @@ type Batch<'a> = &'a dyn Fn(&[&[u8]], &mut [bool]);
 /// Filters of other engines beside a native one, with the hash of each key reckoned, as they have hashes of their own.
 #[cfg(feature = "foreign")]
 fn foreign(c: &mut Criterion) {
-    use filterblock::foreign::rocksdb::{self, FilterKind, FilterOptions};
+    use filterblock::foreign::rocksdb::{self, RocksDbFilterKind, RocksDbFilterOptions};
     use filterblock::foreign::{leveldb, parquet};
 
     let n = 1_000_000u64;
@@ -81,22 +81,23 @@ fn foreign(c: &mut Criterion) {
             b.iter(|| batch(black_box(&absent), &mut answers));
         });
     };
-    let mut builder = leveldb::BloomBuilder::new(10);
+    let mut builder = leveldb::LevelDbBloomBuilder::new(10);
     present.iter().for_each(|key| builder.add(key));
     let bytes = builder.finish();
-    let filter = leveldb::BloomFilter::new(&bytes);
+    let filter = leveldb::LevelDbBloom::new(&bytes);
     measure("leveldb-bloom", &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
-    for kind in [FilterKind::LegacyBloom, FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
-        let mut builder = rocksdb::FilterBuilder::new(FilterOptions { kind, ..FilterOptions::default() });
+    for kind in [RocksDbFilterKind::LegacyBloom, RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
+        let mut builder =
+            rocksdb::RocksDbFilterBuilder::new(RocksDbFilterOptions { kind, ..RocksDbFilterOptions::default() });
         present.iter().for_each(|key| builder.add(key));
         let bytes = builder.finish();
-        let filter = rocksdb::Filter::new(&bytes);
+        let filter = rocksdb::RocksDbFilter::new(&bytes);
         measure(kind.name(), &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
     }
-    let mut builder = parquet::SplitBlockBuilder::for_values(n, 0.01).expect("a rate between 0 and 1");
+    let mut builder = parquet::ParquetBloomBuilder::for_values(n, 0.01).expect("a rate between 0 and 1");
     present.iter().for_each(|key| builder.add(key));
     let bytes = builder.finish();
-    let filter = parquet::SplitBlockFilter::parse(&bytes).expect("a filter that was just written");
+    let filter = parquet::ParquetBloom::parse(&bytes).expect("a filter that was just written");
     measure("parquet-sbbf", &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
     for text in ["blocked-bloom:10", "bumped-ribbon:fpr=0.01"] {
         let mut builder = FilterBuilder::new(text.parse().expect("a specification"), HashSeed(1));

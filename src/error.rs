@@ -75,12 +75,12 @@ pub enum Error {
         reason: String,
     },
     /// Keys were hashed under a secret, and none was given.
-    KeyNeeded {
+    SecretRequired {
         /// The function that takes it.
         hash: HashKind,
     },
     /// Keys were hashed under another secret than the one given.
-    WrongKey {
+    WrongSecret {
         /// The function that takes it.
         hash: HashKind,
         /// The fingerprint of the secret that is wanted.
@@ -88,12 +88,14 @@ pub enum Error {
         /// The fingerprint of the secret given.
         given: Fingerprint,
     },
-    /// Keys were hashed by another function than the one asked for.
-    WrongHash {
-        /// The function that hashed them.
-        found: HashKind,
-        /// The one asked for.
-        wanted: HashKind,
+    /// Sound bytes, but of another table, other keys or another hasher than the caller expects.
+    Unexpected {
+        /// The field that differs.
+        field: Field,
+        /// What the bytes have.
+        found: String,
+        /// What the caller expects.
+        expected: String,
     },
     /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
     TooLarge {
@@ -159,10 +161,20 @@ impl Error {
         self
     }
 
-    /// Whether the bytes may well be sound, and whoever reads them lacks the secret or has another.
+    /// Whether the bytes may be sound, but the reader lacks the secret or has another hasher.
     #[must_use]
-    pub fn is_key(&self) -> bool {
-        matches!(self.root(), Self::KeyNeeded { .. } | Self::WrongKey { .. } | Self::WrongHash { .. })
+    pub fn is_secret_mismatch(&self) -> bool {
+        match self.root() {
+            Self::SecretRequired { .. } | Self::WrongSecret { .. } => true,
+            Self::Unexpected { field, .. } => matches!(field, Field::HashId | Field::Seed),
+            _ => false,
+        }
+    }
+
+    /// Whether the bytes are sound, but not what the caller expects. That is no damage.
+    #[must_use]
+    pub fn is_unexpected(&self) -> bool {
+        matches!(self.root(), Self::Unexpected { .. })
     }
 
     /// Whether the bytes are of a newer version, or use a feature that this build does not read.
@@ -171,10 +183,12 @@ impl Error {
         matches!(self.root(), Self::Unsupported { .. })
     }
 
-    /// Whether the bytes are damaged or foreign, as opposed to unreadable or refused.
+    /// Whether the bytes are damaged, or no writer of this crate made them.
+    ///
+    /// It is false for bytes of a newer version ([`Error::is_unsupported`]): they are sound, and a repair would destroy them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        matches!(self.root(), Self::Corrupt { .. } | Self::ChecksumMismatch { .. } | Self::Unsupported { .. })
+        matches!(self.root(), Self::Corrupt { .. } | Self::ChecksumMismatch { .. })
     }
 }
 
@@ -205,15 +219,20 @@ impl fmt::Display for Error {
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
-            Self::KeyNeeded { hash } => {
-                write!(f, "keys were hashed by {hash} under a secret, which is needed to ask for them")
+            Self::SecretRequired { hash } => {
+                write!(f, "keys were hashed by {hash} under a secret; give the secret that wrote them")
             }
-            Self::WrongKey { hash, stored, given } => write!(
+            Self::WrongSecret { hash, stored, given } => write!(
                 f,
-                "keys were hashed by {hash} under another secret: its fingerprint is {stored}, here that of the one \
-                 given would be {given}"
+                "keys were hashed by {hash} under another secret (fingerprint {stored}, that of the given secret is \
+                 {given}); give the secret that wrote them"
             ),
-            Self::WrongHash { found, wanted } => write!(f, "keys were hashed by {found}, not by {wanted}"),
+            Self::Unexpected { field, found, expected } => {
+                write!(
+                    f,
+                    "{field} is {found}, but {expected} is expected; the bytes are sound: open them as what they are"
+                )
+            }
             Self::TooLarge { what } => write!(f, "{what} of this size does not fit in memory"),
             Self::KeyAbsent => write!(f, "the key to remove is certainly not there; nothing was changed"),
             Self::NoRoom { capacity } => {
@@ -275,14 +294,14 @@ fields! {
     Seed = "hash seed",
     NumKeys = "number of keys",
     PayloadLen = "payload length",
-    Place = "place",
+    PartitionNumber = "partition number",
     Params = "filter parameters",
     ExtensionLen = "extension length",
     Extension = "extension",
     Kind = "filter kind",
     HashId = "hash function",
     Flags = "flags",
-    PageSums = "page checksums",
+    PageChecksums = "page checksums",
     Page = "page",
     PartitionIndex = "partition index",
     Partition = "partition",

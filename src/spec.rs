@@ -7,10 +7,11 @@ use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::kinds::{Budget, Budgets, Effort, FilterKind, MILLIBITS, Shape, math};
 
-const EXPECTED: &str = "expected KIND:BITS_PER_KEY with 1 to 100 bits, or KIND:fpr=RATE with a rate above 0 and below 1 \
-                        that 100 bits per key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512, \
-                        bumped-ribbon, ribbon (up to 32 bits) or binary-fuse (8, 12 or 16 bits); behind it all, \":compact\" \
-                        makes a bumped-ribbon smaller and slower to build; or just \"full\"";
+const UNKNOWN_KIND: &str = "unknown kind; try bloom:10, blocked-bloom:10, bumped-ribbon:8 or another kind";
+const BITS_EXPECTED: &str = "expected 1 to 100 bits per key; try 10";
+const RATE_EXPECTED: &str = "expected a rate above 0 and below 1; try fpr=0.01";
+const NO_BUDGET_TAKEN: &str = "this kind takes no budget; try bloom:10";
+const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon has a compact form; try bumped-ribbon:8:compact";
 
 /// The kind of a filter and its budget, either bits per key or a false-positive rate.
 ///
@@ -43,7 +44,8 @@ impl FilterSpec {
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         if !kind.budgets().take(millibits) {
-            return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason: EXPECTED });
+            let reason = if kind.takes_budget() { BITS_EXPECTED } else { NO_BUDGET_TAKEN };
+            return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason });
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to lie in MILLIBITS")]
         let millibits = millibits as u32;
@@ -75,7 +77,7 @@ impl FilterSpec {
         let invalid = |reason| Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason };
         // NaN fails both comparisons.
         if !(rate > 0.0 && rate < 1.0 && kind.takes_budget()) {
-            return Err(invalid(EXPECTED));
+            return Err(invalid(if kind.takes_budget() { RATE_EXPECTED } else { NO_BUDGET_TAKEN }));
         }
         let millibits = math::least_millibits(rate, MILLIBITS, |millibits| kind.rate_of_many(millibits));
         let millibits = millibits.ok_or_else(|| invalid(kind.lowest_rate()))?;
@@ -99,7 +101,7 @@ impl FilterSpec {
     /// [`Error::InvalidSpec`] unless the kind is a bumped ribbon.
     pub fn compact(self) -> Result<Self> {
         if !self.kind.has_compact() {
-            return Err(Error::InvalidSpec { spec: format!("{self}:compact"), reason: EXPECTED });
+            return Err(Error::InvalidSpec { spec: format!("{self}:compact"), reason: ONLY_BUMPED_RIBBON });
         }
         Ok(Self { budget: Budget { compact: true, ..self.budget }, ..self })
     }
@@ -147,6 +149,20 @@ pub(crate) const EQUAL_HASHES: &str = "keys have hashes of 64 bits, and with n k
 /// The error of a filter of `spec` that finds no memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" }
+}
+
+/// What to write after the name of a kind.
+fn missing_budget(kind: FilterKind) -> &'static str {
+    match kind {
+        FilterKind::Empty | FilterKind::Full => NO_BUDGET_TAKEN,
+        FilterKind::Bloom => "missing budget; try bloom:10 or bloom:fpr=0.01",
+        FilterKind::BlockedBloom => "missing budget; try blocked-bloom:10 or blocked-bloom:fpr=0.01",
+        FilterKind::SplitBlock => "missing budget; try split-block:10 or split-block:fpr=0.01",
+        FilterKind::SplitBlock512 => "missing budget; try split-block-512:10 or split-block-512:fpr=0.01",
+        FilterKind::Ribbon => "missing budget; try ribbon:7 or ribbon:fpr=0.01",
+        FilterKind::BumpedRibbon => "missing budget; try bumped-ribbon:7 or bumped-ribbon:fpr=0.01",
+        FilterKind::BinaryFuse => "missing budget; try binary-fuse:8 or binary-fuse:fpr=0.01",
+    }
 }
 
 /// Building.
@@ -213,7 +229,7 @@ impl FromStr for FilterSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let invalid = || Error::InvalidSpec { spec: text.to_owned(), reason: EXPECTED };
+        let invalid = |reason| Error::InvalidSpec { spec: text.to_owned(), reason };
         let named = |error| match error {
             Error::InvalidSpec { reason, .. } => Error::InvalidSpec { spec: text.to_owned(), reason },
             other => other,
@@ -224,11 +240,14 @@ impl FromStr for FilterSpec {
         if text == FilterKind::Full.name() {
             return Ok(Self::FULL);
         }
-        let (kind, budget) = text.split_once(':').ok_or_else(invalid)?;
-        let kind = FilterKind::from_name(kind).ok_or_else(invalid)?;
+        let (name, budget) = text.split_once(':').unwrap_or((text, ""));
+        let kind = FilterKind::from_name(name).ok_or_else(|| invalid(UNKNOWN_KIND))?;
+        if budget.is_empty() {
+            return Err(invalid(missing_budget(kind)));
+        }
         let spec = match budget.strip_prefix("fpr=") {
-            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid())?),
-            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid())?),
+            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid(RATE_EXPECTED))?),
+            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid(BITS_EXPECTED))?),
         };
         spec.map_err(named)
     }
@@ -267,6 +286,18 @@ mod tests {
         ] {
             let spec: FilterSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_missing_budget_is_named_with_two_examples_that_parse() {
+        let error = "bloom".parse::<FilterSpec>().unwrap_err();
+        assert!(error.to_string().ends_with(": missing budget; try bloom:10 or bloom:fpr=0.01"), "{error}");
+        for kind in FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget()) {
+            let (example, other) = missing_budget(kind).split_once("try ").unwrap().1.split_once(" or ").unwrap();
+            for text in [example, other] {
+                assert_eq!(text.parse::<FilterSpec>().unwrap().kind(), kind, "{text}");
+            }
         }
     }
 

@@ -325,14 +325,15 @@ fn a_foreign_ribbon_without_memory_is_a_bloom_filter() {
 
     let _turn = TURN.lock();
     let make = || {
-        let options = rocksdb::FilterOptions { kind: rocksdb::FilterKind::Ribbon128, ..Default::default() };
-        let mut builder = rocksdb::FilterBuilder::new(options);
+        let options =
+            rocksdb::RocksDbFilterOptions { kind: rocksdb::RocksDbFilterKind::Ribbon128, ..Default::default() };
+        let mut builder = rocksdb::RocksDbFilterBuilder::new(options);
         (0..20_000u64).for_each(|i| builder.add(&i.to_le_bytes()));
         builder
     };
     let mut builder = make();
     let sound = builder.finish();
-    let kind_of = |filter: &[u8]| rocksdb::Filter::new(filter).kind();
+    let kind_of = |filter: &[u8]| rocksdb::RocksDbFilter::new(filter).kind();
     for number in 0.. {
         let mut builder = make();
         refuse(number, false);
@@ -343,7 +344,7 @@ fn a_foreign_ribbon_without_memory_is_a_bloom_filter() {
             break;
         }
         assert!(kind_of(&made) != kind_of(&sound), "allocation {number}: a ribbon of another seed");
-        let found = rocksdb::Filter::new(&made);
+        let found = rocksdb::RocksDbFilter::new(&made);
         assert!((0..20_000u64).all(|i| found.may_contain(&i.to_le_bytes())), "allocation {number}");
     }
 }

@@ -1,9 +1,9 @@
 //! Filters of other engines: of any bytes they answer by the formulas, and what was built denies no key.
 
-use filterblock::foreign::FilterInfo;
-use filterblock::foreign::leveldb::{BloomBuilder, BloomFilter};
-use filterblock::foreign::parquet::{SplitBlockBuilder, SplitBlockFilter};
-use filterblock::foreign::rocksdb::{Filter, FilterBuilder, FilterKind, FilterOptions};
+use filterblock::foreign::ForeignFilterInfo;
+use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
+use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
+use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
 use crate::Input;
 use crate::bytes::Edit;
@@ -41,37 +41,42 @@ fn sound(choice: u8, input: &mut Input<'_>) -> Vec<u8> {
     let keys: Vec<[u8; 8]> = (0..num_keys as u64).map(|i| (first + i * 7).to_be_bytes()).collect();
     let kind = match choice % 8 {
         1 | 2 => {
-            let mut builder = BloomBuilder::new(bits_per_key as u32);
+            let mut builder = LevelDbBloomBuilder::new(bits_per_key as u32);
             keys.iter().for_each(|key| builder.add(key));
             let filter = builder.finish();
-            assert!(keys.iter().all(|key| BloomFilter::new(&filter).may_contain(key)), "LevelDB denies a key");
+            assert!(keys.iter().all(|key| LevelDbBloom::new(&filter).may_contain(key)), "LevelDB denies a key");
             return filter;
         }
         3 => {
-            let mut builder = SplitBlockBuilder::for_values(num_keys as u64, 0.01 + f64::from(choice) / 300.0).unwrap();
+            let mut builder =
+                ParquetBloomBuilder::for_values(num_keys as u64, 0.01 + f64::from(choice) / 300.0).unwrap();
             keys.iter().for_each(|key| builder.add(key));
             builder.fold(f64::from(choice) / 512.0);
             let filter = builder.finish();
-            let reader = SplitBlockFilter::parse(&filter).unwrap();
+            let reader = ParquetBloom::parse(&filter).unwrap();
             assert!(keys.iter().all(|key| reader.may_contain(key)), "Parquet denies a key");
             return filter;
         }
-        4 => FilterKind::LegacyBloom,
-        5 => FilterKind::FastLocalBloom,
-        _ => FilterKind::Ribbon128,
+        4 => RocksDbFilterKind::LegacyBloom,
+        5 => RocksDbFilterKind::FastLocalBloom,
+        _ => RocksDbFilterKind::Ribbon128,
     };
     let optimize_for_memory = choice >= 128;
-    let mut builder =
-        FilterBuilder::new(FilterOptions { kind, bits_per_key, optimize_for_memory, ..FilterOptions::default() });
+    let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions {
+        kind,
+        bits_per_key,
+        optimize_for_memory,
+        ..RocksDbFilterOptions::default()
+    });
     keys.iter().for_each(|key| builder.add(key));
     let filter = builder.finish();
-    assert!(keys.iter().all(|key| Filter::new(&filter).may_contain(key)), "RocksDB, {kind:?}, denies a key");
+    assert!(keys.iter().all(|key| RocksDbFilter::new(&filter).may_contain(key)), "RocksDB, {kind:?}, denies a key");
     filter
 }
 
 /// Asks each reader of the bytes, and compares answers with the formulas' where those go.
 fn ask(filter: &[u8]) -> Vec<bool> {
-    let (leveldb, rocksdb) = (BloomFilter::new(filter), Filter::new(filter));
+    let (leveldb, rocksdb) = (LevelDbBloom::new(filter), RocksDbFilter::new(filter));
     let mut answers = Vec::new();
     answers.extend(compare(
         |key| formulas::leveldb(filter, key),
@@ -89,8 +94,8 @@ fn ask(filter: &[u8]) -> Vec<bool> {
     ));
     check_info(leveldb.info(), filter.len());
     check_info(rocksdb.info(), filter.len());
-    let plain = SplitBlockFilter::new(filter);
-    for reader in [Some(plain), SplitBlockFilter::parse(filter).ok()].into_iter().flatten() {
+    let plain = ParquetBloom::new(filter);
+    for reader in [Some(plain), ParquetBloom::parse(filter).ok()].into_iter().flatten() {
         let bits = reader.bits();
         answers.extend(compare(
             |key| formulas::split_block(bits, key),
@@ -126,7 +131,7 @@ fn compare(
     answers
 }
 
-fn check_info(info: FilterInfo, len: usize) {
+fn check_info(info: ForeignFilterInfo, len: usize) {
     assert!((0.0..=1.0).contains(&info.expected_rate), "{info:?}");
     assert!(info.fill.is_none_or(|fill| (0.0..=1.0).contains(&fill)), "{info:?}");
     assert!(info.len_bytes <= len as u64 && info.payload_len_bytes <= info.len_bytes, "{info:?}");

@@ -21,11 +21,11 @@ pub fn foreign_table(data: &[u8]) {
     match input.byte() % 4 {
         0 | 1 => check_any(input.0),
         2 => check_forged(Parts::take(&mut input), &mut input, Parts::leveldb, |bytes, keys| {
-            let Ok(table) = leveldb::Table::open(bytes) else { return None };
+            let Ok(table) = leveldb::LevelDbTable::open(bytes) else { return None };
             Some(keys.iter().all(|key| table.may_contain(key)))
         }),
         _ => check_forged(Parts::take(&mut input), &mut input, Parts::rocksdb, |bytes, keys| {
-            let Ok(table) = rocksdb::Table::open(bytes) else { return None };
+            let Ok(table) = rocksdb::RocksDbTable::open(bytes) else { return None };
             Some(keys.iter().all(|key| table.may_contain(key)))
         }),
     }
@@ -34,19 +34,19 @@ pub fn foreign_table(data: &[u8]) {
 const ASKED: [&[u8]; 4] = [b"", b"k00007", b"key-00000007", &[0xff; 20]];
 
 fn check_any(bytes: &[u8]) {
-    if let Ok(table) = leveldb::Table::open(bytes) {
+    if let Ok(table) = leveldb::LevelDbTable::open(bytes) {
         let _ = (ASKED.map(|key| table.may_contain(key)), table.filters().count(), table.verify());
         // What is read is what may be there, in a table whose form of keys nothing speaks against.
         let _ = table.for_each_key(|_| Ok(()));
     }
-    if let Ok(table) = rocksdb::Table::open(bytes) {
+    if let Ok(table) = rocksdb::RocksDbTable::open(bytes) {
         let _ = (ASKED.map(|key| table.may_contain(key)), ASKED.map(|key| table.prefix_may_match(key)), table.verify());
         table.for_each_filter(|place| {
             assert!(table.filter(&place).is_some(), "a filter lies outside the file");
             true
         });
     }
-    if let Ok(file) = parquet::File::open(bytes) {
+    if let Ok(file) = parquet::ParquetFile::open(bytes) {
         let _ = file.verify();
         for chunk in file.column_chunks() {
             let answers = ASKED.map(|value| file.may_contain(chunk, value));
@@ -157,7 +157,7 @@ impl Parts {
     fn leveldb(&self) -> Vec<u8> {
         let mut forge = Forge::default();
         let handles = self.put_data(&mut forge);
-        let mut builder = leveldb::FilterBlockBuilder::new(10);
+        let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
         for (keys, handle) in self.keys.iter().zip(&handles) {
             builder.start_block(handle.offset).unwrap();
             keys.iter().for_each(|key| builder.add(key));
@@ -172,7 +172,7 @@ impl Parts {
         let mut forge = Forge::default();
         let handles = self.put_data(&mut forge);
         let filter = |keys: &mut dyn Iterator<Item = &Vec<u8>>| {
-            let mut builder = rocksdb::FilterBuilder::new(rocksdb::FilterOptions::default());
+            let mut builder = rocksdb::RocksDbFilterBuilder::new(rocksdb::RocksDbFilterOptions::default());
             keys.for_each(|key| builder.add(key));
             builder.finish()
         };

@@ -1,6 +1,6 @@
 //! What a reader knows of a block before it opens it.
 
-use super::layout::{Added, TRAILER_LEN_BYTES, offset_of};
+use super::layout::Added;
 use super::locked::LockedBlock;
 use super::reader::{FilterBlock, Verify};
 use crate::error::{Error, Field, Result};
@@ -57,33 +57,40 @@ impl<'a> Expected<'a> {
     }
 
     /// # Errors
-    /// [`Error::InvalidArgument`] where no table is named; [`Error::Corrupt`], naming what is not as expected.
+    /// [`Error::InvalidArgument`] where no table is named; [`Error::Unexpected`], naming what is not as expected.
     fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
         if self.table_id == [0; 16] {
             let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id";
             return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
         }
-        let field = match self.prefixes_by {
-            _ if block.table_id() != self.table_id => Field::TableId,
-            None if !block.added().whole_keys() => Field::Flags,
-            Some(_) if block.added() == Added::WholeKeys => Field::Flags,
-            Some(extractor) if block.extractor() != Some(extractor) => Field::Extension,
-            _ => return Ok(()),
-        };
-        let trailer = block.as_bytes().len().saturating_sub(TRAILER_LEN_BYTES);
-        // The extension lies in front of the trailer.
-        let within = if field == Field::Extension { 0 } else { offset_of(field) };
-        Err(Error::Corrupt { field, offset: (trailer + within) as u64 })
+        let added = block.added();
+        let unexpected =
+            |field, found, expected: &str| Err(Error::Unexpected { field, found, expected: expected.into() });
+        if block.table_id() != self.table_id {
+            return unexpected(Field::TableId, hex(block.table_id()), &hex(self.table_id));
+        }
+        match self.prefixes_by {
+            None if !added.whole_keys() => unexpected(Field::Flags, format!("{added:?}"), "WholeKeys or Both"),
+            Some(_) if added == Added::WholeKeys => unexpected(Field::Flags, format!("{added:?}"), "Prefixes or Both"),
+            Some(extractor) if block.extractor() != Some(extractor) => {
+                unexpected(Field::Extension, block.extractor().unwrap_or_default().into(), extractor)
+            }
+            _ => Ok(()),
+        }
     }
+}
+
+fn hex(id: [u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block that must be as it is expected: another table's filter, or one of prefixes only, denies keys.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_with`]; [`Error::InvalidArgument`] for an expected table id of zeros; [`Error::Corrupt`] naming the table id, the flags (what was added) or the extension (the
-    /// prefix function) for a block that is another than expected; [`Error::WrongHash`], [`Error::WrongKey`] and `Corrupt`
-    /// naming the seed for keys that another hasher hashed.
+    /// As [`FilterBlock::open_with`]; [`Error::InvalidArgument`] for an expected table id of zeros; [`Error::Unexpected`] naming the table id, the flags (what was added), the extension
+    /// (the prefix function), the hash function or the seed of a sound block that is another than expected;
+    /// [`Error::WrongSecret`] for keys that were hashed under another secret.
     pub fn open_expecting(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock_expecting(expected)
     }

@@ -10,7 +10,7 @@ use crate::kinds::{FilterKind, Geometry, MAX_LAYERS_LEN_BYTES, Shape};
 /// Bytes that one page sum covers; the last page of a payload may be shorter.
 pub const PAGE_LEN_BYTES: usize = 4096;
 /// Bytes of one page sum.
-pub const PAGE_SUM_LEN_BYTES: usize = 4;
+pub const PAGE_CHECKSUM_LEN_BYTES: usize = 4;
 /// Bytes of the trailer.
 pub const TRAILER_LEN_BYTES: usize = 60;
 /// The last bytes of every block. The first is no text, so that a block damaged by a text transfer is noticed.
@@ -41,7 +41,7 @@ pub const FIELDS: [(Field, usize); 13] = [
     (Field::Seed, 8),
     (Field::NumKeys, 8),
     (Field::PayloadLen, 8),
-    (Field::Place, 4),
+    (Field::PartitionNumber, 4),
     (Field::Params, 3),
     (Field::ExtensionLen, 1),
     (Field::Kind, 1),
@@ -82,10 +82,10 @@ const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES
 const _: () = assert!(offset_of(Field::Version) + 1 == offset_of(Field::Checksum));
 /// The longest vector load that may begin at any byte of a payload and must not leave the block.
 pub(super) const LOAD_LEN_BYTES: usize = 64;
-const _: () = assert!(PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
+const _: () = assert!(PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
 /// The share that sums and trailer may take of a payload of 64 KiB or more, as a fraction: 0.2 %. A page that has just
 /// begun costs the most, and the 17th of them has the fewest bytes before it.
-const _: () = assert!((17 * PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES) * 500 <= 16 * PAGE_LEN_BYTES + 1);
+const _: () = assert!((17 * PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES) * 500 <= 16 * PAGE_LEN_BYTES + 1);
 
 /// What was hashed into a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -150,7 +150,7 @@ pub(crate) struct Trailer {
 /// records; `None` where it does not fit 64 bits.
 #[must_use]
 pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
-    let sums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_SUM_LEN_BYTES as u64;
+    let sums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_CHECKSUM_LEN_BYTES as u64;
     let record = if record_len_bytes == 0 { 0 } else { record_len_bytes.checked_add(RECORD_HEAD_LEN_BYTES)? };
     payload_len_bytes.checked_add(sums)?.checked_add(record as u64)?.checked_add(TRAILER_LEN_BYTES as u64)
 }
@@ -168,7 +168,7 @@ pub(crate) fn page_identity(table_id: &[u8; 16], place: u32) -> Crc32 {
 }
 
 /// The checksum of a page, which is bound to the page's number as well.
-pub(crate) fn page_sum(identity: &Crc32, number: usize, page: &[u8]) -> u32 {
+pub(crate) fn page_checksum(identity: &Crc32, number: usize, page: &[u8]) -> u32 {
     identity.clone().with(&codec::u64_bytes(number as u64)).with(page).finish()
 }
 
@@ -181,10 +181,10 @@ impl Trailer {
         let payload_len = block.len();
         let identity = page_identity(&self.table_id, self.place);
         let pages = page_count(payload_len);
-        block.try_reserve_exact(pages * PAGE_SUM_LEN_BYTES + MAX_EXTENSION_LEN_BYTES + TRAILER_LEN_BYTES)?;
+        block.try_reserve_exact(pages * PAGE_CHECKSUM_LEN_BYTES + MAX_EXTENSION_LEN_BYTES + TRAILER_LEN_BYTES)?;
         for number in 0..pages {
             let (from, to) = (number * PAGE_LEN_BYTES, payload_len.min((number + 1) * PAGE_LEN_BYTES));
-            let sum = page_sum(&identity, number, block.get(from..to).unwrap_or_default());
+            let sum = page_checksum(&identity, number, block.get(from..to).unwrap_or_default());
             codec::put_u32(block, sum);
         }
         let (kind, params, layers) = match &self.content {
@@ -232,7 +232,7 @@ impl Trailer {
         }
         // Nothing of the trailer is believed yet: the lengths only say which bytes within bounds to sum.
         let payload_len = usize::try_from(raw.payload_len_bytes).ok();
-        let sums_len = payload_len.map_or(0, page_count) * PAGE_SUM_LEN_BYTES;
+        let sums_len = payload_len.map_or(0, page_count) * PAGE_CHECKSUM_LEN_BYTES;
         let covered_from = start.checked_sub(sums_len + usize::from(raw.extension_len));
         let payload_start = covered_from.zip(payload_len).and_then(|(from, len)| from.checked_sub(len));
         let covered = covered_from.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
@@ -288,7 +288,7 @@ impl RawTrailer {
             seed: cursor.take_u64(Field::Seed)?,
             num_keys: cursor.take_u64(Field::NumKeys)?,
             payload_len_bytes: cursor.take_u64(Field::PayloadLen)?,
-            place: cursor.take_u32(Field::Place)?,
+            place: cursor.take_u32(Field::PartitionNumber)?,
             params: cursor.take_array(Field::Params)?,
             extension_len: cursor.take_u8(Field::ExtensionLen)?,
             kind: cursor.take_u8(Field::Kind)?,
@@ -316,7 +316,7 @@ impl RawTrailer {
         let content = match filter_kind {
             None if self.params != [0; 3] => return corrupt(Field::Params),
             None if !layers.is_empty() => return corrupt(Field::Extension),
-            None if self.place != 0 => return corrupt(Field::Place),
+            None if self.place != 0 => return corrupt(Field::PartitionNumber),
             None => Content::PartitionIndex,
             Some(kind) => {
                 let shape = Shape { kind, params: self.params, layers };

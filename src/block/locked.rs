@@ -39,14 +39,14 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// # Errors
     /// As [`FilterBlock::open_partition`], but for a missing secret.
     pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
-        let place = number.checked_add(1).ok_or(Error::Corrupt { field: Field::Place, offset: 0 })?;
+        let place = number.checked_add(1).ok_or(Error::Corrupt { field: Field::PartitionNumber, offset: 0 })?;
         FilterBlock::open_at(data, place, verify).map(Self)
     }
 
     /// The block, ready to be asked.
     ///
     /// # Errors
-    /// [`Error::KeyNeeded`] without the secret that it takes, [`Error::WrongKey`] for another one,
+    /// [`Error::SecretRequired`] without the secret that it takes, [`Error::WrongSecret`] for another one,
     /// [`Error::InvalidArgument`] for one where none is taken.
     pub fn unlock(self, secret: Option<&Secret>) -> Result<FilterBlock<D>> {
         let hasher = self.hash().hasher(secret)?;
@@ -57,8 +57,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// keys for each.
     ///
     /// # Errors
-    /// [`Error::WrongHash`] for a block of another hash function, [`Error::Corrupt`] for one under another seed,
-    /// [`Error::WrongKey`] for one under another secret.
+    /// [`Error::Unexpected`] for a block of another hash function or seed, [`Error::WrongSecret`] for one under another
+    /// secret.
     pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
         self.hash().check(hasher)?;
         Ok(FilterBlock { hasher: hasher.clone(), ..self.0 })

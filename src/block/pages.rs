@@ -1,6 +1,6 @@
 //! Which pages of a payload have been compared with their checksums.
 
-use super::layout::{PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, page_count, page_identity, page_sum};
+use super::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, page_checksum, page_count, page_identity};
 use crate::bits::{NoMemory, try_collect};
 use crate::checksum::Crc32;
 use crate::codec;
@@ -87,9 +87,9 @@ pub(super) fn check_all(table_id: &[u8; 16], place: u32, payload: &[u8], sums: &
 fn check_page(identity: &Crc32, number: usize, payload: &[u8], sums: &[u8]) -> Result<()> {
     let offset = number * PAGE_LEN_BYTES;
     let bytes = payload.get(offset..payload.len().min(offset + PAGE_LEN_BYTES)).unwrap_or_default();
-    let missing = Error::Corrupt { field: Field::PageSums, offset: offset as u64 };
-    let stored = codec::u32_at(sums, number * PAGE_SUM_LEN_BYTES).ok_or(missing)?;
-    let computed = page_sum(identity, number, bytes);
+    let missing = Error::Corrupt { field: Field::PageChecksums, offset: offset as u64 };
+    let stored = codec::u32_at(sums, number * PAGE_CHECKSUM_LEN_BYTES).ok_or(missing)?;
+    let computed = page_checksum(identity, number, bytes);
     if computed == stored {
         return Ok(());
     }
@@ -111,7 +111,7 @@ mod tests {
         let good = [0, 65, 4_097, 130, 127];
         let mut sums = Vec::new();
         for number in 0..PAGES {
-            put_u32(&mut sums, if good.contains(&number) { page_sum(&identity, number, page) } else { 0 });
+            put_u32(&mut sums, if good.contains(&number) { page_checksum(&identity, number, page) } else { 0 });
         }
         let states = PageStates::new(&[1; 16], 0, payload.len()).unwrap();
         // Twice, since the second answer is from memory.
@@ -131,7 +131,7 @@ mod tests {
         let mut sums = Vec::new();
         // The one in the middle is sound.
         for (number, wrong) in [(0, 1), (1, 0), (2, 1)] {
-            put_u32(&mut sums, page_sum(&identity, number, payload.get(..PAGE_LEN_BYTES).unwrap()) ^ wrong);
+            put_u32(&mut sums, page_checksum(&identity, number, payload.get(..PAGE_LEN_BYTES).unwrap()) ^ wrong);
         }
         let states = PageStates::new(&[1; 16], 0, payload.len()).unwrap();
         let touch = FirstTouch { states: &states, payload: &payload, sums: &sums };
@@ -162,7 +162,7 @@ mod loom_tests {
         for page in 0..PAGES {
             // Only the first page is as it was written.
             let damage = u32::from(page > 0);
-            put_u32(&mut sums, page_sum(&identity, page, &payload[..PAGE_LEN_BYTES]) ^ damage);
+            put_u32(&mut sums, page_checksum(&identity, page, &payload[..PAGE_LEN_BYTES]) ^ damage);
         }
         let (payload, sums) = (std::sync::Arc::new(payload), std::sync::Arc::new(sums));
         loom::model(move || {

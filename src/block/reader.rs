@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::layout::{Added, Content, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, Trailer, offset_of, page_count};
+use super::layout::{Added, Content, PAGE_CHECKSUM_LEN_BYTES, TRAILER_LEN_BYTES, Trailer, offset_of, page_count};
 use super::locked::LockedBlock;
 use super::pages::{self, FirstTouch, PageStates};
 use super::partition::Partitions;
@@ -109,7 +109,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     /// [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes,
     /// [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension;
-    /// [`Error::KeyNeeded`] for a sound block whose keys were hashed under a secret.
+    /// [`Error::SecretRequired`] for a sound block whose keys were hashed under a secret.
     pub fn open(data: D) -> Result<Self> {
         Self::open_with(data, Verify::AtOpen)
     }
@@ -125,9 +125,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block whose keys were hashed under a secret.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_with`]; [`Error::WrongKey`] for another secret, [`Error::InvalidArgument`] for a block that
+    /// As [`FilterBlock::open_with`]; [`Error::WrongSecret`] for another secret, [`Error::InvalidArgument`] for a block that
     /// was made without one.
-    pub fn open_keyed(data: D, verify: Verify, secret: &Secret) -> Result<Self> {
+    pub fn open_with_secret(data: D, verify: Verify, secret: &Secret) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock(Some(secret))
     }
 
@@ -147,8 +147,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let bytes = data.as_ref();
         let (trailer, start) = Trailer::read(bytes)?;
         if trailer.place != place {
-            let offset = bytes.len() - TRAILER_LEN_BYTES + offset_of(Field::Place);
-            return Err(Error::Corrupt { field: Field::Place, offset: offset as u64 });
+            let offset = bytes.len() - TRAILER_LEN_BYTES + offset_of(Field::PartitionNumber);
+            return Err(Error::Corrupt { field: Field::PartitionNumber, offset: offset as u64 });
         }
         let (filter, partitions) = match &trailer.content {
             Content::Filter { .. } => (Part::new(bytes, start, &trailer, verify)?, None),
@@ -410,7 +410,7 @@ impl Part {
 
     fn sums<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let from = self.start + self.len;
-        bytes.get(from..from + page_count(self.len) * PAGE_SUM_LEN_BYTES).unwrap_or_default()
+        bytes.get(from..from + page_count(self.len) * PAGE_CHECKSUM_LEN_BYTES).unwrap_or_default()
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 /// A foreign filter as its bytes describe it. What is estimated is reckoned from the bits that are set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub struct FilterInfo {
+pub struct ForeignFilterInfo {
     /// The kind: engine and layout, as the command names it.
     pub kind: &'static str,
     /// All bytes, with trailer or header.
@@ -29,7 +29,7 @@ pub struct FilterInfo {
     pub expected_rate: f64,
 }
 
-impl FilterInfo {
+impl ForeignFilterInfo {
     /// A filter of `len` bytes that asks no bits: a share `rate` of all keys passes, none or all.
     pub(super) fn constant(kind: &'static str, len: usize, rate: f64) -> Self {
         Self {

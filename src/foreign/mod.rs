@@ -25,5 +25,5 @@ pub use block_checksum::ChecksumKind;
 pub use compression::MAX_BLOCK_LEN_BYTES;
 pub use detect::FileKind;
 pub use index::KeyForm;
-pub use info::FilterInfo;
+pub use info::ForeignFilterInfo;
 pub use stored::Verified;

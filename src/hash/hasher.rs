@@ -84,7 +84,7 @@ impl FromStr for HashKind {
 /// builder.add(b"apple");
 /// let bytes = builder.finish()?;
 /// assert!(FilterBlock::open(&bytes).is_err());            // not without the secret
-/// let block = FilterBlock::open_keyed(&bytes, Verify::AtOpen, &secret)?;
+/// let block = FilterBlock::open_with_secret(&bytes, Verify::AtOpen, &secret)?;
 /// assert!(block.may_contain(hasher.of(b"apple")));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
@@ -130,7 +130,7 @@ impl KeyHasher {
     /// A function by its kind.
     ///
     /// # Errors
-    /// [`Error::KeyNeeded`] without a secret where the function takes one, [`Error::InvalidArgument`] with one where it
+    /// [`Error::SecretRequired`] without a secret where the function takes one, [`Error::InvalidArgument`] with one where it
     /// takes none: whoever gives a secret believes that it protects.
     pub fn new(kind: HashKind, seed: HashSeed, secret: Option<&Secret>) -> Result<Self> {
         match (kind, secret) {
@@ -141,7 +141,7 @@ impl KeyHasher {
             }
             (HashKind::Xxh3Secret, Some(secret)) => Ok(Self::xxh3_with_secret(seed, secret)),
             (HashKind::SipHash13, Some(secret)) => Ok(Self::sip13(seed, secret)),
-            (HashKind::Xxh3Secret | HashKind::SipHash13, None) => Err(Error::KeyNeeded { hash: kind }),
+            (HashKind::Xxh3Secret | HashKind::SipHash13, None) => Err(Error::SecretRequired { hash: kind }),
         }
     }
 
@@ -209,7 +209,7 @@ impl HashIdentity {
     /// The hasher that it names, given the secret that it takes.
     ///
     /// # Errors
-    /// [`Error::KeyNeeded`] without the secret, [`Error::WrongKey`] for another one; [`Error::InvalidArgument`] where
+    /// [`Error::SecretRequired`] without the secret, [`Error::WrongSecret`] for another one; [`Error::InvalidArgument`] where
     /// none is taken.
     pub fn hasher(&self, secret: Option<&Secret>) -> Result<KeyHasher> {
         let hasher = KeyHasher::new(self.kind, self.seed, secret)?;
@@ -219,20 +219,26 @@ impl HashIdentity {
     /// Whether `hasher` is the one that it names.
     ///
     /// # Errors
-    /// [`Error::WrongHash`] for another function, `Corrupt` for another seed, [`Error::WrongKey`] for another secret.
+    /// [`Error::Unexpected`] for another function or seed, [`Error::WrongSecret`] for another secret.
     pub fn check(&self, hasher: &KeyHasher) -> Result<()> {
         let given = hasher.identity();
         if given.kind != self.kind {
-            return Err(Error::WrongHash { found: self.kind, wanted: given.kind });
+            return Err(unexpected(Field::HashId, self.kind, given.kind));
         }
         if given.seed != self.seed {
-            return Err(Error::Corrupt { field: Field::Seed, offset: 0 });
+            return Err(unexpected(Field::Seed, self.seed.0, given.seed.0));
         }
         match (self.fingerprint, given.fingerprint) {
-            (Some(stored), Some(given)) if stored != given => Err(Error::WrongKey { hash: self.kind, stored, given }),
+            (Some(stored), Some(given)) if stored != given => {
+                Err(Error::WrongSecret { hash: self.kind, stored, given })
+            }
             _ => Ok(()),
         }
     }
+}
+
+fn unexpected(field: Field, found: impl fmt::Display, expected: impl fmt::Display) -> Error {
+    Error::Unexpected { field, found: found.to_string(), expected: expected.to_string() }
 }
 
 #[cfg(test)]
@@ -286,10 +292,10 @@ mod tests {
         for hasher in keyed(1, 9) {
             let (identity, kind) = (hasher.identity(), hasher.identity().kind);
             assert_eq!(identity.hasher(Some(&secret(1))).unwrap().of(b"key"), hasher.of(b"key"));
-            assert!(matches!(identity.hasher(None), Err(Error::KeyNeeded { hash }) if hash == kind));
-            assert!(matches!(identity.hasher(Some(&secret(2))), Err(Error::WrongKey { hash, .. }) if hash == kind));
+            assert!(matches!(identity.hasher(None), Err(Error::SecretRequired { hash }) if hash == kind));
+            assert!(matches!(identity.hasher(Some(&secret(2))), Err(Error::WrongSecret { hash, .. }) if hash == kind));
             let plain = KeyHasher::xxh3(HashSeed(9));
-            assert!(matches!(identity.check(&plain), Err(Error::WrongHash { .. })));
+            assert!(matches!(identity.check(&plain), Err(Error::Unexpected { field: Field::HashId, .. })));
         }
         let plain = KeyHasher::xxh3(HashSeed(9)).identity();
         assert!(matches!(plain.hasher(Some(&secret(1))), Err(Error::InvalidArgument { what: "secret", .. })));

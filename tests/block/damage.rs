@@ -365,6 +365,7 @@ fn blocks_of_a_newer_writer_are_unsupported_and_not_corrupt() {
         repair_pages(&mut bytes);
         let error = FilterBlock::open(bytes.as_slice()).unwrap_err();
         assert!(matches!(error, Error::Unsupported { field, found } if (field, found) == (name, number)), "{error}");
+        assert!(error.is_unsupported() && !error.is_damage(), "{error}");
     }
     let error = FilterBlock::open(with_extension(block("bloom:10", 100), 1, b"\x07\x01a")).unwrap_err();
     assert!(matches!(error, Error::Unsupported { field: Field::Extension, found: 7 }), "{error}");

@@ -161,13 +161,14 @@ fn a_partition_passes_for_neither_the_filter_nor_another() {
     let bytes = partitioned("blocked-bloom:10", 1_000, 300);
     let first = &bytes[ranges(&bytes)[0].clone()];
     for verify in BOTH {
-        let is_place = |result: Result<_, _>| matches!(result, Err(Error::Corrupt { field: Field::Place, .. }));
+        let is_place =
+            |result: Result<_, _>| matches!(result, Err(Error::Corrupt { field: Field::PartitionNumber, .. }));
         assert!(is_place(FilterBlock::open_with(first, verify)), "it would deny the keys of the other partitions");
         assert!(is_place(FilterBlock::open_partition(first, 1, verify)));
         assert!(is_place(FilterBlock::open_partition(first, u32::MAX, verify)));
         assert!(is_place(FilterBlock::open_partition(bytes.as_slice(), 0, verify)));
         let error = FilterBlock::open_with(first, verify).unwrap_err();
-        let place = (first.len() - TRAILER_LEN_BYTES + offset_of(Field::Place)) as u64;
+        let place = (first.len() - TRAILER_LEN_BYTES + offset_of(Field::PartitionNumber)) as u64;
         assert!(matches!(error, Error::Corrupt { offset, .. } if offset == place), "{error:?}");
     }
 }
@@ -224,7 +225,7 @@ fn damage_in_one_partition_stays_in_it_and_is_named_by_offset() {
 
 #[test]
 fn an_index_with_filter_parameters_or_a_place_is_refused() {
-    for (field, wanted) in [(Field::Params, Field::Params), (Field::Place, Field::Place)] {
+    for (field, wanted) in [(Field::Params, Field::Params), (Field::PartitionNumber, Field::PartitionNumber)] {
         let mut bytes = partitioned("bloom:10", 10, 4);
         assert_eq!(support::get_number(&bytes, Field::Kind), u64::from(PARTITION_INDEX_TAG));
         put_number(&mut bytes, field, 1);

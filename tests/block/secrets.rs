@@ -34,7 +34,7 @@ fn partitioned(kind: HashKind, fill: u8) -> Vec<u8> {
 fn a_block_with_its_secret_finds_every_key_and_few_others() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            let block = FilterBlock::open_keyed(bytes.as_slice(), verify, &secret(1)).unwrap();
+            let block = FilterBlock::open_with_secret(bytes.as_slice(), verify, &secret(1)).unwrap();
             assert_eq!((block.hasher().identity().kind, block.seed()), (kind, SEED));
             for i in 0..1_000 {
                 let hash = block.hasher().of(&key(i));
@@ -53,27 +53,34 @@ fn a_block_without_its_secret_names_the_hash_function() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let error = FilterBlock::open_with(bytes.as_slice(), verify).unwrap_err();
-            assert!(matches!(error, Error::KeyNeeded { hash } if hash == kind), "{error}");
-            assert!(error.to_string().contains(&kind.to_string()) && error.is_key() && !error.is_damage(), "{error}");
-            let error = FilterBlock::open_keyed(bytes.as_slice(), verify, &secret(2)).unwrap_err();
+            assert!(matches!(error, Error::SecretRequired { hash } if hash == kind), "{error}");
+            assert!(
+                error.to_string().contains(&kind.to_string()) && error.is_secret_mismatch() && !error.is_damage(),
+                "{error}"
+            );
+            let error = FilterBlock::open_with_secret(bytes.as_slice(), verify, &secret(2)).unwrap_err();
             let given = hasher(kind, 2).identity().fingerprint.unwrap();
-            assert!(matches!(error, Error::WrongKey { hash, given: found, .. } if (hash, found) == (kind, given)));
+            assert!(matches!(error, Error::WrongSecret { hash, given: found, .. } if (hash, found) == (kind, given)));
             assert!(error.to_string().contains(&kind.to_string()), "{error}");
         }
         let locked = || LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
         let other = KEYED[usize::from(kind == KEYED[0])];
         let error = locked().unlock_with(&hasher(other, 1)).unwrap_err();
-        assert!(matches!(error, Error::WrongHash { found, wanted } if (found, wanted) == (kind, other)), "{error}");
+        assert!(
+            matches!(&error, Error::Unexpected { field: Field::HashId, found, expected } if (found, expected) == (&kind.to_string(), &other.to_string())),
+            "{error}"
+        );
         let error = locked().unlock_with(&SEED.into()).unwrap_err();
-        assert!(matches!(error, Error::WrongHash { wanted: HashKind::Xxh3, .. }), "{error}");
+        assert!(matches!(&error, Error::Unexpected { expected, .. } if expected == "xxh3"), "{error}");
         let other_seed = KeyHasher::new(kind, HashSeed(1), Some(&secret(1))).unwrap();
         let error = locked().unlock_with(&other_seed).unwrap_err();
-        assert!(matches!(error, Error::Corrupt { field: Field::Seed, .. }), "{error}");
+        assert!(matches!(error, Error::Unexpected { field: Field::Seed, .. }), "{error}");
+        assert!(error.is_unexpected() && error.is_secret_mismatch() && !error.is_damage(), "{error}");
         locked().unlock_with(&hasher(kind, 1)).unwrap();
     }
     // Whoever gives a secret believes that it protects.
     let plain = support::block("bloom:10", 10);
-    let error = FilterBlock::open_keyed(&plain, Verify::AtOpen, &secret(1)).unwrap_err();
+    let error = FilterBlock::open_with_secret(&plain, Verify::AtOpen, &secret(1)).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { what: "secret", .. }), "{error}");
 }
 
@@ -82,7 +89,7 @@ fn a_block_without_its_secret_tells_everything_but_its_keys() {
     for kind in KEYED {
         let bytes = block(kind, 1);
         let locked = LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
-        let open = FilterBlock::open_keyed(bytes.as_slice(), Verify::AtOpen, &secret(1)).unwrap();
+        let open = FilterBlock::open_with_secret(bytes.as_slice(), Verify::AtOpen, &secret(1)).unwrap();
         assert_eq!(locked.hash(), hasher(kind, 1).identity());
         assert_eq!((locked.info(), locked.table_id()), (open.info(), TABLE));
         assert_eq!((locked.added(), locked.extractor()), (open.added(), None));
@@ -124,11 +131,11 @@ fn a_partition_under_another_secret_function_or_seed_is_noticed() {
                 (0..1_000).find(|&len| LockedBlock::open_partition(&other[..len], 0, Verify::AtOpen).is_ok());
             let first_len = first_len.unwrap();
             mixed[..first_len].copy_from_slice(&other[..first_len]);
-            let error = FilterBlock::open_keyed(&mixed, Verify::AtOpen, &secret(1)).unwrap_err();
+            let error = FilterBlock::open_with_secret(&mixed, Verify::AtOpen, &secret(1)).unwrap_err();
             assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex | Field::Partition, .. }), "{error}");
             // Alone, it opens with its own secret.
             let part = &bytes[..first_len];
-            assert!(matches!(FilterBlock::open_partition(part, 0, Verify::AtOpen), Err(Error::KeyNeeded { .. })));
+            assert!(matches!(FilterBlock::open_partition(part, 0, Verify::AtOpen), Err(Error::SecretRequired { .. })));
             let part = LockedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().unlock(Some(&secret(1))).unwrap();
             assert!((0..300).all(|i| part.may_contain_key(&key(i))));
         }
@@ -174,10 +181,10 @@ fn no_bit_of_a_fingerprint_can_change_unnoticed() {
     for bit in start * 8..(bytes.len() - TRAILER_LEN_BYTES) * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        let error = FilterBlock::open_keyed(&changed, Verify::AtOpen, &secret(1)).unwrap_err();
+        let error = FilterBlock::open_with_secret(&changed, Verify::AtOpen, &secret(1)).unwrap_err();
         assert!(matches!(error, Error::ChecksumMismatch { .. }), "{error}");
         // A forger repairs the checksum.
         repair_trailer(&mut changed);
-        assert!(FilterBlock::open_keyed(&changed, Verify::AtOpen, &secret(1)).is_err());
+        assert!(FilterBlock::open_with_secret(&changed, Verify::AtOpen, &secret(1)).is_err());
     }
 }

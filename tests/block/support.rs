@@ -94,8 +94,10 @@ pub fn repair_pages(block: &mut [u8]) {
     let Some(payload) = payload_len(block) else { return };
     let extension = get_number(block, Field::ExtensionLen) as usize;
     let sums = block.len() - TRAILER_LEN_BYTES - extension - payload.div_ceil(PAGE_LEN_BYTES) * 4;
-    let identity: Vec<u8> =
-        [field(block, Field::TableId).to_vec(), field(block, Field::Place).to_vec()].into_iter().flatten().collect();
+    let identity: Vec<u8> = [field(block, Field::TableId).to_vec(), field(block, Field::PartitionNumber).to_vec()]
+        .into_iter()
+        .flatten()
+        .collect();
     for (i, from) in (sums - payload..sums).step_by(PAGE_LEN_BYTES).enumerate() {
         let mut bytes = identity.clone();
         bytes.extend_from_slice(&(i as u64).to_le_bytes());

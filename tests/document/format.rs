@@ -5,7 +5,7 @@
 
 use crate::support::{self, SplitMix, spec};
 use crate::text::{DOCUMENT, constant, numbers, table};
-use filterblock::layout::{self, FIELDS, MAGIC, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
+use filterblock::layout::{self, FIELDS, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
 use filterblock::{
     Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
     SelfCheck, compact,
@@ -198,7 +198,7 @@ fn the_trailer_table_is_that_of_the_code() {
     assert!(rows[12][3].starts_with(&format!("`{}`", hex.join(" "))));
     assert_eq!(rows[11][3], "CRC-32 of page sums, extension and the trailer's bytes 0 to 51");
     assert_eq!(rows[10][3], VERSION.to_string());
-    assert_eq!((PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES), (4096, 4, 60));
+    assert_eq!((PAGE_LEN_BYTES, PAGE_CHECKSUM_LEN_BYTES, TRAILER_LEN_BYTES), (4096, 4, 60));
     assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
 }
 
@@ -324,7 +324,7 @@ fn the_overhead_is_what_it_says() {
     }
     assert_eq!(format!("{:.4} {:.4}", 12_400.0 / 65_536.0, 12_800.0 / 65_544.0), "0.1892 0.1953");
     for payload in 65_536usize..300_000 {
-        let beside = payload.div_ceil(PAGE_LEN_BYTES) * PAGE_SUM_LEN_BYTES + TRAILER_LEN_BYTES;
+        let beside = payload.div_ceil(PAGE_LEN_BYTES) * PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES;
         assert!(beside * 500 <= payload, "{payload}");
     }
 }

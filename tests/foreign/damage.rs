@@ -17,7 +17,7 @@ struct Said {
 }
 
 fn leveldb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
-    let table = leveldb::Table::open(bytes)?;
+    let table = leveldb::LevelDbTable::open(bytes)?;
     let denied = present.iter().filter(|key| !table.may_contain(key)).count();
     let mut keys = Vec::new();
     let read = table.for_each_key(|key| {
@@ -33,7 +33,7 @@ fn leveldb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
 }
 
 fn rocksdb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
-    let table = rocksdb::Table::open(bytes)?;
+    let table = rocksdb::RocksDbTable::open(bytes)?;
     let denied = present.iter().filter(|key| !table.may_contain(key) || !table.prefix_may_match(key)).count();
     let mut keys = Vec::new();
     let read = table.for_each_key(|key| {
@@ -104,7 +104,7 @@ fn no_turned_byte_of_parquet_metadata_panics() {
         let mut bytes = file("parquet", name);
         let metadata_len = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
         let ask = |bytes: &[u8]| {
-            let opened = parquet::File::open(bytes)?;
+            let opened = parquet::ParquetFile::open(bytes)?;
             for chunk in opened.column_chunks() {
                 let _ = (opened.may_contain(chunk, b"k00000005"), opened.filter(chunk).is_ok());
             }
@@ -133,7 +133,7 @@ type Index = Vec<(Vec<u8>, Handle)>;
 /// A table of LevelDB with a data block for each key, a filter over all, and an index that `change` may change.
 fn leveldb_table(keys: &[&[u8]], change: impl FnOnce(&mut Index)) -> Vec<u8> {
     let mut forge = Forge::default();
-    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     let mut index = Vec::new();
     for key in keys {
         builder.start_block(forge.bytes.len() as u64).unwrap();
@@ -153,7 +153,7 @@ const KEYS: [&[u8]; 4] = [b"apple", b"banana", b"cherry", b"damson"];
 #[test]
 fn handles_that_point_outside_overlap_or_turn_back_are_errors() {
     let sound = leveldb_table(&KEYS, |_| {});
-    let table = leveldb::Table::open(&sound[..]).unwrap();
+    let table = leveldb::LevelDbTable::open(&sound[..]).unwrap();
     assert!(KEYS.iter().all(|key| table.may_contain(key)) && table.verify().unwrap().denied_keys == 0);
     assert_eq!(table.key_form(), Some(KeyForm::Internal));
     assert!(!table.may_contain(b"apricot") && !table.may_contain(b"zebra"));
@@ -169,7 +169,7 @@ fn handles_that_point_outside_overlap_or_turn_back_are_errors() {
     ];
     for (number, change) in wrong.into_iter().enumerate() {
         let bytes = leveldb_table(&KEYS, change);
-        assert!(matches!(leveldb::Table::open(&bytes[..]), Err(Error::Corrupt { .. })), "{number}");
+        assert!(matches!(leveldb::LevelDbTable::open(&bytes[..]), Err(Error::Corrupt { .. })), "{number}");
     }
 }
 
@@ -178,7 +178,7 @@ fn table_in_an_order_of_its_own(first: u8) -> Vec<u8> {
     let mut forge = Forge::default();
     let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), first);
     let more = forge.block(&block(&[(internal(b"q", 1), b"")]), 0);
-    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     [b"z", b"a", b"q"].iter().for_each(|key| builder.add(&key[..]));
     let filter = forge.block(&builder.finish().unwrap(), 0);
     let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
@@ -191,12 +191,12 @@ fn keys_in_an_order_that_is_not_known_have_all_filters_asked() {
     // As a comparator of an application may order them: a search by bytes would miss.
     let keys: [&[u8]; 4] = [b"damson", b"cherry", b"banana", b"apple"];
     let bytes = leveldb_table(&keys, |_| {});
-    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(keys.iter().all(|key| table.may_contain(key)));
     assert!(!table.may_contain(b"zebra"), "the filter still tells");
     // The index is in order, and the first block is not.
     let bytes = table_in_an_order_of_its_own(0);
-    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));
 }
 
@@ -204,7 +204,9 @@ fn keys_in_an_order_that_is_not_known_have_all_filters_asked() {
 fn a_first_block_that_cannot_be_read_speaks_for_no_order() {
     // In the order of an application `z` is before `a`, and nothing but the first block would show it.
     let bytes = table_in_an_order_of_its_own(9);
-    for table in [leveldb::Table::open(&bytes[..]), leveldb::Table::open_as(&bytes[..], KeyForm::Internal)] {
+    for table in
+        [leveldb::LevelDbTable::open(&bytes[..]), leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::Internal)]
+    {
         let table = table.unwrap();
         assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));
         assert!(!table.may_contain(b"other"), "the filter still tells");
@@ -216,14 +218,14 @@ fn a_block_behind_the_last_of_all_filters_may_have_any_key() {
     let mut forge = Forge::default();
     let first = forge.block(&block(&[(internal(b"z", 1), vec![0; 3000])]), 0);
     let second = forge.block(&block(&[(internal(b"a", 1), b"")]), 0);
-    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     builder.add(b"z");
     // LevelDB would ask for the filter of the second 2 KiB, find none, and read the block.
     let filter = forge.block(&builder.finish().unwrap(), 0);
     let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
     let index = forge.block(&block(&[(internal(b"z", 1), first.bytes()), (internal(b"a", 1), second.bytes())]), 0);
     let bytes = forge.leveldb(metaindex, index);
-    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.may_contain(b"z") && table.may_contain(b"a"));
 }
 
@@ -236,10 +238,10 @@ fn a_form_of_keys_is_never_guessed() {
     let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
     let index = forge.block(&block(&[(&key, data.bytes())]), 0);
     let bytes = forge.clone().leveldb(metaindex, index);
-    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.may_contain(b"k") && table.may_contain(&key) && table.policy().is_none());
     // A filter that has the key in neither form answers nothing.
-    let mut builder = leveldb::FilterBlockBuilder::new(10);
+    let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     builder.add(b"other");
     let mut forge = Forge::default();
     forge.block(&block(&[(&key, b"v")]), 0);
@@ -247,10 +249,10 @@ fn a_form_of_keys_is_never_guessed() {
     let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
     let index = forge.block(&block(&[(&key, data.bytes())]), 0);
     let bytes = forge.leveldb(metaindex, index);
-    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.key_form().is_none() && table.may_contain(b"anything") && table.for_each_key(|_| Ok(())).is_err());
     // Whoever says which form it is gets that filter's answer, and `verify` tells that it denies a key.
-    let told = leveldb::Table::open_as(&bytes[..], KeyForm::Internal).unwrap();
+    let told = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::Internal).unwrap();
     assert_eq!(told.verify().unwrap().denied_keys, 1);
 }
 
@@ -264,12 +266,12 @@ fn keys_of_two_possible_forms_are_not_handed_out() {
     let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
     let index = forge.block(&block(&[(&keys[2], data.bytes())]), 0);
     let bytes = forge.leveldb(metaindex, index);
-    let table = leveldb::Table::open(&bytes[..]).unwrap();
+    let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(keys.iter().all(|key| table.may_contain(key)));
     assert_eq!((table.key_form(), table.key_forms().count()), (None, 2));
     assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::InvalidArgument { what: "table", .. })));
     assert_eq!(table.verify().unwrap().keys, 3, "blocks are checked in either form");
-    let told = leveldb::Table::open_as(&bytes[..], KeyForm::User).unwrap();
+    let told = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::User).unwrap();
     let mut read = Vec::new();
     told.for_each_key(|key| {
         read.push(key.to_vec());
@@ -288,7 +290,7 @@ fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
     let properties = forge.block(&block(&[("rocksdb.num.entries", [1])]), 0);
     let metaindex = forge.block(&block(&[("rocksdb.properties", properties.bytes())]), 0);
     let index = forge.block(&block(&[(&merged, data.bytes())]), 0);
-    let opened = leveldb::Table::open(forge.leveldb(metaindex, index));
+    let opened = leveldb::LevelDbTable::open(forge.leveldb(metaindex, index));
     assert!(matches!(opened, Err(Error::Unsupported { field: Field::Version, found: 0 })), "{opened:?}");
 }
 
@@ -296,7 +298,7 @@ fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
 fn rocksdb_table(kind: u32, data: &[(Vec<u8>, u8)], index: impl Fn(&mut Forge, &[Handle]) -> Handle) -> Vec<u8> {
     let mut forge = Forge::default();
     let handles: Vec<Handle> = data.iter().map(|(content, compression)| forge.block(content, *compression)).collect();
-    let mut builder = rocksdb::FilterBuilder::new(rocksdb::FilterOptions::default());
+    let mut builder = rocksdb::RocksDbFilterBuilder::new(rocksdb::RocksDbFilterOptions::default());
     KEYS.iter().for_each(|key| builder.add(key));
     let filter = forge.block(&builder.finish(), 0);
     let index = index(&mut forge, &handles);
@@ -316,12 +318,12 @@ fn index_of(handles: &[Handle]) -> Vec<u8> {
 #[test]
 fn indexes_that_name_themselves_or_blocks_twice_end() {
     let sound = rocksdb_table(0, &plain_blocks(), |forge, handles| forge.block(&index_of(handles), 0));
-    assert_eq!(rocksdb::Table::open(&sound[..]).unwrap().verify().unwrap().keys, 4);
+    assert_eq!(rocksdb::RocksDbTable::open(&sound[..]).unwrap().verify().unwrap().keys, 4);
     let two_levels = rocksdb_table(2, &plain_blocks(), |forge, handles| {
         let partition = forge.block(&index_of(handles), 0);
         forge.block(&block(&[(b"damson", partition.bytes())]), 0)
     });
-    assert_eq!(rocksdb::Table::open(&two_levels[..]).unwrap().verify().unwrap().keys, 4);
+    assert_eq!(rocksdb::RocksDbTable::open(&two_levels[..]).unwrap().verify().unwrap().keys, 4);
     let twice = |partition: Handle| block(&[(b"b", partition.bytes()), (b"c", partition.bytes())]);
     let wrong: [(&str, Vec<u8>); 4] = [
         (
@@ -349,7 +351,7 @@ fn indexes_that_name_themselves_or_blocks_twice_end() {
         ("a data block twice", rocksdb_table(0, &plain_blocks(), |forge, handles| forge.block(&twice(handles[0]), 0))),
     ];
     for (name, bytes) in wrong {
-        let table = rocksdb::Table::open(&bytes[..]).unwrap();
+        let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
         assert!(KEYS.iter().all(|key| table.may_contain(key)), "{name}");
         assert!(table.for_each_key(|_| Ok(())).is_err() && table.verify().is_err(), "{name}");
     }
@@ -386,7 +388,7 @@ fn lengths_that_are_only_said_take_no_memory() {
     for (name, content, compression) in hostile {
         let bytes = rocksdb_table(0, &[(content, compression)], |forge, handles| forge.block(&index_of(handles), 0));
         let held = peak(|| {
-            let table = rocksdb::Table::open(&bytes[..]).unwrap();
+            let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
             assert!(table.for_each_key(|_| Ok(())).is_err() && table.verify().is_err(), "{name}");
         });
         assert!(held < 1 << 20, "{name}: {held} bytes are held");
@@ -405,7 +407,7 @@ fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
     let bytes = rocksdb_table(0, &[(content, 0)], |forge, handles| forge.block(&index_of(handles), 0));
     let mut keys = 0;
     let held = peak(|| {
-        let table = rocksdb::Table::open(&bytes[..]).unwrap();
+        let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
         table
             .for_each_key(|_| {
                 keys += 1;
@@ -422,9 +424,9 @@ fn an_index_of_repetitive_keys_is_an_error_before_they_are_read() {
     // 3 GB of keys in a file of half a megabyte.
     let [rocksdb, leveldb] = forge::repeating(30_000);
     let held = peak(|| {
-        let opened = rocksdb::Table::open(&rocksdb[..]).map(|table| table.filter_layout());
+        let opened = rocksdb::RocksDbTable::open(&rocksdb[..]).map(|table| table.filter_layout());
         assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
-        let opened = leveldb::Table::open(&leveldb[..]).map(|table| table.num_data_blocks());
+        let opened = leveldb::LevelDbTable::open(&leveldb[..]).map(|table| table.num_data_blocks());
         assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
     });
     assert!(held < 1 << 20, "{held} bytes are held");
@@ -436,7 +438,7 @@ fn partitions_whose_keys_repeat_much_are_told_one_by_one() {
     let [bytes, _] = forge::repeating(2_000);
     let mut told = 0;
     let held = peak(|| {
-        let table = rocksdb::Table::open(&bytes[..]).unwrap();
+        let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
         table.for_each_filter(|place| {
             told += place.up_to.unwrap().len();
             true
@@ -457,7 +459,7 @@ fn a_million_empty_filters_take_no_memory_to_list() {
     let index = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
     let bytes = forge.leveldb(metaindex, index);
     let held = peak(|| {
-        let table = leveldb::Table::open(&bytes[..]).unwrap();
+        let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
         assert_eq!(table.filters().count(), filters);
     });
     assert!(held < 1 << 20, "{held} bytes are held");
@@ -474,7 +476,7 @@ fn packed_blocks_are_read_and_a_wrong_length_is_an_error() {
     let snappy = |content: &[u8]| snap::raw::Encoder::new().compress_vec(content).unwrap();
     let packed = vec![(lz4(&plain[0].0), 4), (zstd(&plain[1].0), 7), (snappy(&plain[2].0), 1), plain[3].clone()];
     let bytes = rocksdb_table(0, &packed, |forge, handles| forge.block(&zstd(&index_of(handles)), 7));
-    let table = rocksdb::Table::open(&bytes[..]).unwrap();
+    let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
     let mut keys = Vec::new();
     table
         .for_each_key(|key| {
@@ -488,14 +490,17 @@ fn packed_blocks_are_read_and_a_wrong_length_is_an_error() {
             let mut wrong = packed.clone();
             wrong[number].0[0] = wrong[number].0[0].wrapping_add_signed(step);
             let bytes = rocksdb_table(0, &wrong, |forge, handles| forge.block(&index_of(handles), 0));
-            assert!(rocksdb::Table::open(&bytes[..]).unwrap().for_each_key(|_| Ok(())).is_err(), "{number} {step}");
+            assert!(
+                rocksdb::RocksDbTable::open(&bytes[..]).unwrap().for_each_key(|_| Ok(())).is_err(),
+                "{number} {step}"
+            );
         }
     }
 }
 
 /// A filter with one value, for [`forge::parquet_file`].
 fn filter_of(value: &[u8]) -> Vec<u8> {
-    let mut filter = parquet::SplitBlockBuilder::with_blocks(1).unwrap();
+    let mut filter = parquet::ParquetBloomBuilder::with_blocks(1).unwrap();
     filter.add(value);
     filter.finish()
 }
@@ -507,7 +512,7 @@ fn a_name_that_two_columns_bear_stands_for_neither() {
         (&["a.b"], filter_of(b"y"), false),
         (&["c"], filter_of(b"z"), false),
     ]);
-    let file = parquet::File::open(&bytes[..]).unwrap();
+    let file = parquet::ParquetFile::open(&bytes[..]).unwrap();
     assert_eq!(file.column_chunk(0, "a.b"), None, "the first has no `y`");
     assert!(file.may_contain(file.column_chunk(0, "c").unwrap(), b"z"));
     let [first, second, _] = file.column_chunks() else { panic!() };
@@ -518,7 +523,7 @@ fn a_name_that_two_columns_bear_stands_for_neither() {
 #[test]
 fn an_encrypted_column_has_no_filter_that_can_be_read() {
     let bytes = forge::parquet_file(&[(&["a"], vec![0x5a; 60], true), (&["b"], filter_of(b"y"), false)]);
-    let file = parquet::File::open(&bytes[..]).unwrap();
+    let file = parquet::ParquetFile::open(&bytes[..]).unwrap();
     assert_eq!(file.verify().unwrap(), 1);
     let encrypted = file.column_chunk(0, "a").unwrap();
     assert!(encrypted.filter.is_none() && file.may_contain(encrypted, b"other"));
@@ -532,7 +537,7 @@ fn column_chunks_of_no_bytes_take_no_memory() {
     let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
     let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();
     let held = peak(|| {
-        let opened = parquet::File::open(&bytes[..]).map(|file| file.column_chunks().len());
+        let opened = parquet::ParquetFile::open(&bytes[..]).map(|file| file.column_chunks().len());
         assert!(matches!(opened, Err(Error::Corrupt { field: Field::FileMetadata, .. })), "{opened:?}");
     });
     assert!(held < 1 << 20, "{held} bytes are held");

@@ -1,9 +1,9 @@
 //! Filters of other engines: every answer is the engine's own, and so is every byte that is written.
 
 use crate::support::{Case, cases, cases_of_type, from_hex, rows};
-use filterblock::foreign::leveldb::{BloomBuilder, BloomFilter};
-use filterblock::foreign::parquet::{SplitBlockBuilder, SplitBlockFilter};
-use filterblock::foreign::rocksdb::{Filter, FilterBuilder, FilterKind, FilterOptions};
+use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
+use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
+use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
 /// Asks a filter for all keys of a case, one by one and in batches, and expects the engine's answers.
 fn answers_agree(
@@ -33,14 +33,14 @@ fn leveldb_filters_answer_and_are_written_as_by_leveldb() {
     assert_eq!(cases.len(), 13);
     for case in cases {
         let bytes = case.bytes();
-        let filter = BloomFilter::new(&bytes);
+        let filter = LevelDbBloom::new(&bytes);
         answers_agree(
             &case,
             [case.keys(), case.absent_keys()],
             |key| filter.may_contain(key),
             |keys, answers| filter.may_contain_batch(keys, answers),
         );
-        let mut builder = BloomBuilder::new(u32::try_from(case.number("bits_per_key")).unwrap());
+        let mut builder = LevelDbBloomBuilder::new(u32::try_from(case.number("bits_per_key")).unwrap());
         case.keys().iter().for_each(|key| builder.add(key));
         assert!(builder.finish() == bytes, "{} is written otherwise", case.name());
     }
@@ -62,15 +62,15 @@ fn odd_filters_agree(folder: &str, expected_rows: usize, may_contain: impl Fn(&[
 
 #[test]
 fn odd_leveldb_filters_are_answered_as_by_leveldb() {
-    odd_filters_agree("leveldb", 15, |filter, key| BloomFilter::new(filter).may_contain(key));
+    odd_filters_agree("leveldb", 15, |filter, key| LevelDbBloom::new(filter).may_contain(key));
 }
 
-fn rocksdb_options(case: &Case) -> FilterOptions {
-    FilterOptions {
+fn rocksdb_options(case: &Case) -> RocksDbFilterOptions {
+    RocksDbFilterOptions {
         kind: match case.text("kind") {
-            "legacy" => FilterKind::LegacyBloom,
-            "bloom" => FilterKind::FastLocalBloom,
-            _ => FilterKind::Ribbon128,
+            "legacy" => RocksDbFilterKind::LegacyBloom,
+            "bloom" => RocksDbFilterKind::FastLocalBloom,
+            _ => RocksDbFilterKind::Ribbon128,
         },
         bits_per_key: case.float("bits_per_key"),
         optimize_for_memory: case.is("optimize_filters_for_memory"),
@@ -85,14 +85,14 @@ fn rocksdb_filters_answer_and_are_written_as_by_rocksdb() {
         assert_eq!(cases.len(), expected_cases, "{folder}");
         for case in cases {
             let bytes = case.bytes();
-            let filter = Filter::new(&bytes);
+            let filter = RocksDbFilter::new(&bytes);
             answers_agree(
                 &case,
                 [case.keys(), case.absent_keys()],
                 |key| filter.may_contain(key),
                 |keys, answers| filter.may_contain_batch(keys, answers),
             );
-            let mut builder = FilterBuilder::new(rocksdb_options(&case));
+            let mut builder = RocksDbFilterBuilder::new(rocksdb_options(&case));
             case.keys().iter().for_each(|key| builder.add(key));
             assert!(builder.finish() == bytes, "{} is written otherwise", case.name());
         }
@@ -102,7 +102,7 @@ fn rocksdb_filters_answer_and_are_written_as_by_rocksdb() {
 #[test]
 fn odd_rocksdb_filters_are_answered_as_by_rocksdb() {
     for folder in ["rocksdb-7.8.3", "rocksdb-11.8.1"] {
-        odd_filters_agree(folder, 41, |filter, key| Filter::new(filter).may_contain(key));
+        odd_filters_agree(folder, 41, |filter, key| RocksDbFilter::new(filter).may_contain(key));
     }
 }
 
@@ -116,11 +116,11 @@ fn parquet_filters_answer_and_are_written_as_by_others() {
             Some(offset) => &file[offset as usize..][..case.number("bloom_filter_length") as usize],
             None => &file,
         };
-        let filter = SplitBlockFilter::parse(part).unwrap();
+        let filter = ParquetBloom::parse(part).unwrap();
         assert_eq!(filter.bits().len() as u64, case.number("blocks") * 32, "{}", case.name());
         assert_eq!(filter.info().len_bytes, part.len() as u64, "{}", case.name());
         let values = [case.plain_values(), case.absent_plain_values()];
-        let mut builder = SplitBlockBuilder::with_blocks(case.number("blocks") as usize).unwrap();
+        let mut builder = ParquetBloomBuilder::with_blocks(case.number("blocks") as usize).unwrap();
         values[0].iter().for_each(|value| builder.add(value));
         assert!(builder.finish() == part, "{} is written otherwise", case.name());
         answers_agree(
@@ -139,7 +139,7 @@ fn parquet_filters_are_sized_and_folded_as_by_others() {
         // raw-n10000-fpp0.01 or raw-n10000-fpp0.01-folded0.2
         let parts: Vec<&str> = case.text("name").split('-').collect();
         let rate = parts[2].strip_prefix("fpp").unwrap().parse().unwrap();
-        let mut builder = SplitBlockBuilder::for_values(case.number("n"), rate).unwrap();
+        let mut builder = ParquetBloomBuilder::for_values(case.number("n"), rate).unwrap();
         case.plain_values().iter().for_each(|value| builder.add(value));
         if let Some(fold) = parts.get(3) {
             builder.fold(fold.strip_prefix("folded").unwrap().parse().unwrap());

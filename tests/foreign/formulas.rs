@@ -4,9 +4,9 @@
 use crate::allocation::{LIVE, PEAK};
 use crate::block_support::SplitMix;
 use crate::support::formulas;
-use filterblock::foreign::leveldb::{BloomBuilder, BloomFilter};
-use filterblock::foreign::parquet::{SplitBlockBuilder, SplitBlockFilter};
-use filterblock::foreign::rocksdb::{Filter, FilterBuilder, FilterKind, FilterOptions};
+use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
+use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
+use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
 /// Bytes that are set in one bit of two to sixteen, or clear in so many: what queries find both answers in.
 fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
@@ -58,7 +58,7 @@ fn leveldb_filters_of_any_bytes_answer_by_the_formula() {
         let len = len(&mut random);
         let mut filter = bytes(&mut random, len);
         filter.push(if number % 8 == 0 { random.next() as u8 } else { random.below(32) as u8 });
-        let reader = BloomFilter::new(&filter);
+        let reader = LevelDbBloom::new(&filter);
         maybe += compare(
             &format!("{number}: {len} bytes, {:?}", filter.last()),
             &mut random,
@@ -97,7 +97,7 @@ fn rocksdb_filters_of_any_bytes_answer_by_the_formula() {
         let len = len(&mut random);
         let mut filter = bytes(&mut random, len);
         filter.extend(trailer(&mut random, len));
-        let reader = Filter::new(&filter);
+        let reader = RocksDbFilter::new(&filter);
         kinds[reader.kind().map_or(3, |kind| kind as usize)] += 1;
         maybe += compare(
             &format!("{number}: {len} bytes, {:02x?}", filter.last_chunk::<5>()),
@@ -117,7 +117,7 @@ fn split_block_filters_of_any_bytes_answer_by_the_formula() {
     for number in 0..2_000 {
         let len = if number % 8 == 0 { len(&mut random) } else { 32 * (1 + random.below(200)) };
         let bits = bytes(&mut random, len);
-        let reader = SplitBlockFilter::new(&bits);
+        let reader = ParquetBloom::new(&bits);
         maybe += compare(
             &format!("{number}: {len} bytes"),
             &mut random,
@@ -143,7 +143,8 @@ fn any_bytes_are_a_filter_that_costs_no_memory_to_read() {
         }
         let before = LIVE.get();
         PEAK.set(before);
-        let (leveldb, rocksdb, parquet) = (BloomFilter::new(&data), Filter::new(&data), SplitBlockFilter::new(&data));
+        let (leveldb, rocksdb, parquet) =
+            (LevelDbBloom::new(&data), RocksDbFilter::new(&data), ParquetBloom::new(&data));
         for key in &keys {
             _ = (leveldb.may_contain(key), rocksdb.may_contain(key), parquet.may_contain(key));
         }
@@ -155,7 +156,7 @@ fn any_bytes_are_a_filter_that_costs_no_memory_to_read() {
             assert!(info.fill.is_none_or(|fill| (0.0..=1.0).contains(&fill)), "{len}: {info:?}");
             assert!(!info.estimated_keys.is_some_and(f64::is_nan), "{len}: {info:?}");
         }
-        assert!(SplitBlockFilter::parse(&data).is_err(), "{len} random bytes have no header");
+        assert!(ParquetBloom::parse(&data).is_err(), "{len} random bytes have no header");
         assert_eq!(PEAK.get(), before, "{len} bytes");
     }
 }
@@ -177,31 +178,35 @@ fn built_filters_hold_their_keys_at_the_size_of_the_formula() {
         let bits_per_key = millibits as f64 / 1000.0;
 
         let whole = millibits / 1000;
-        let mut builder = BloomBuilder::new(whole as u32);
+        let mut builder = LevelDbBloomBuilder::new(whole as u32);
         keys.iter().for_each(|key| builder.add(key));
         let filter = builder.finish();
         assert_eq!(filter.len(), (n * whole).max(64).div_ceil(8) + 1, "{n} keys of {whole} bits");
         assert_eq!(usize::from(filter[filter.len() - 1]), (whole * 69 / 100).clamp(1, 30), "{whole} bits");
-        assert!(keys.iter().all(|key| BloomFilter::new(&filter).may_contain(key)), "LevelDB, {n} keys of {whole} bits");
+        assert!(
+            keys.iter().all(|key| LevelDbBloom::new(&filter).may_contain(key)),
+            "LevelDB, {n} keys of {whole} bits"
+        );
 
-        for kind in [FilterKind::LegacyBloom, FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
+        for kind in [RocksDbFilterKind::LegacyBloom, RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
             let optimize_for_memory = random.below(2) == 1;
             let what = format!("{kind:?}, {n} keys of {millibits} millibits, {optimize_for_memory}");
-            let options = FilterOptions { kind, bits_per_key, optimize_for_memory, ..FilterOptions::default() };
-            let mut builder = FilterBuilder::new(options);
+            let options =
+                RocksDbFilterOptions { kind, bits_per_key, optimize_for_memory, ..RocksDbFilterOptions::default() };
+            let mut builder = RocksDbFilterBuilder::new(options);
             keys.iter().chain(keys.last()).for_each(|key| builder.add(key));
             assert_eq!(builder.num_entries(), n, "{what}: an equal neighbour counts");
             let filter = builder.finish();
-            let reader = Filter::new(&filter);
+            let reader = RocksDbFilter::new(&filter);
             assert!(keys.iter().all(|key| reader.may_contain(key)), "{what}");
             assert!(builder.finish().is_empty(), "{what}: a builder that has finished is empty");
             match reader.kind() {
                 None => assert_eq!((n, filter.len()), (0, 0), "{what}"),
-                Some(FilterKind::LegacyBloom) => {
+                Some(RocksDbFilterKind::LegacyBloom) => {
                     let lines = (n * ((millibits + 500) / 1000)).div_ceil(512) | 1;
                     assert_eq!(filter.len(), lines * 64 + 5, "{what}");
                 }
-                Some(FilterKind::FastLocalBloom) => {
+                Some(RocksDbFilterKind::FastLocalBloom) => {
                     assert_eq!(filter.len(), (n * millibits).div_ceil(8000).next_multiple_of(64) + 5, "{what}");
                 }
                 Some(_) => {
@@ -211,10 +216,10 @@ fn built_filters_hold_their_keys_at_the_size_of_the_formula() {
             }
         }
 
-        let mut builder = SplitBlockBuilder::with_blocks(1 + n / 7).unwrap();
+        let mut builder = ParquetBloomBuilder::with_blocks(1 + n / 7).unwrap();
         keys.iter().for_each(|key| builder.add(key));
         let filter = builder.finish();
-        let reader = SplitBlockFilter::parse(&filter).unwrap();
+        let reader = ParquetBloom::parse(&filter).unwrap();
         assert!(keys.iter().all(|key| reader.may_contain(key)), "Parquet, {n} keys");
     }
 }
@@ -222,20 +227,21 @@ fn built_filters_hold_their_keys_at_the_size_of_the_formula() {
 #[test]
 fn keys_of_every_length_and_byte_are_held() {
     let keys: Vec<Vec<u8>> = (0..=1_100).map(|len| (0..len).map(|i| (i * 37 + len) as u8).collect()).collect();
-    for kind in [FilterKind::LegacyBloom, FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
-        let mut builder = FilterBuilder::new(FilterOptions { kind, ..FilterOptions::default() });
+    for kind in [RocksDbFilterKind::LegacyBloom, RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
+        let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions { kind, ..RocksDbFilterOptions::default() });
         keys.iter().for_each(|key| builder.add(key));
         let filter = builder.finish();
-        assert_eq!(Filter::new(&filter).kind(), Some(kind));
-        assert!(keys.iter().all(|key| Filter::new(&filter).may_contain(key)), "{kind:?}");
+        assert_eq!(RocksDbFilter::new(&filter).kind(), Some(kind));
+        assert!(keys.iter().all(|key| RocksDbFilter::new(&filter).may_contain(key)), "{kind:?}");
     }
-    let (mut leveldb, mut parquet) = (BloomBuilder::new(10), SplitBlockBuilder::for_values(1_101, 0.01).unwrap());
+    let (mut leveldb, mut parquet) =
+        (LevelDbBloomBuilder::new(10), ParquetBloomBuilder::for_values(1_101, 0.01).unwrap());
     keys.iter().for_each(|key| {
         leveldb.add(key);
         parquet.add(key);
     });
     let (leveldb, parquet) = (leveldb.finish(), parquet.finish());
-    let (leveldb, parquet) = (BloomFilter::new(&leveldb), SplitBlockFilter::parse(&parquet).unwrap());
+    let (leveldb, parquet) = (LevelDbBloom::new(&leveldb), ParquetBloom::parse(&parquet).unwrap());
     assert!(keys.iter().all(|key| leveldb.may_contain(key) && parquet.may_contain(key)));
 }
 
@@ -246,7 +252,7 @@ fn estimates_of_keys_and_rate_from_bits_are_true() {
     let mut random = SplitMix(6);
     let keys = keys(&mut random, KEYS);
     let absent: Vec<[u8; 8]> = (0..ABSENT).map(|_| random.next().to_le_bytes()).collect();
-    let check = |info: filterblock::foreign::FilterInfo, may_contain: &dyn Fn(&[u8]) -> bool| {
+    let check = |info: filterblock::foreign::ForeignFilterInfo, may_contain: &dyn Fn(&[u8]) -> bool| {
         let found = absent.iter().filter(|key| may_contain(*key)).count() as f64;
         let expected = info.expected_rate * ABSENT as f64;
         // The steps of 32 bits between probes are a little worse than bits at random.
@@ -258,23 +264,27 @@ fn estimates_of_keys_and_rate_from_bits_are_true() {
         assert!((keys / KEYS as f64 - 1.0).abs() < 0.02, "{info:?}");
     };
     for bits_per_key in [5.0, 10.0, 18.5] {
-        let mut builder = BloomBuilder::new(bits_per_key as u32);
+        let mut builder = LevelDbBloomBuilder::new(bits_per_key as u32);
         keys.iter().for_each(|key| builder.add(key));
         let filter = builder.finish();
-        let reader = BloomFilter::new(&filter);
+        let reader = LevelDbBloom::new(&filter);
         check(reader.info(), &|key| reader.may_contain(key));
-        for kind in [FilterKind::LegacyBloom, FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
-            let mut builder = FilterBuilder::new(FilterOptions { kind, bits_per_key, ..FilterOptions::default() });
+        for kind in [RocksDbFilterKind::LegacyBloom, RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
+            let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions {
+                kind,
+                bits_per_key,
+                ..RocksDbFilterOptions::default()
+            });
             keys.iter().for_each(|key| builder.add(key));
             let filter = builder.finish();
-            let reader = Filter::new(&filter);
+            let reader = RocksDbFilter::new(&filter);
             check(reader.info(), &|key| reader.may_contain(key));
         }
     }
-    let mut builder = SplitBlockBuilder::for_values(KEYS as u64, 0.03).unwrap();
+    let mut builder = ParquetBloomBuilder::for_values(KEYS as u64, 0.03).unwrap();
     keys.iter().for_each(|key| builder.add(key));
     let filter = builder.finish();
-    let reader = SplitBlockFilter::parse(&filter).unwrap();
+    let reader = ParquetBloom::parse(&filter).unwrap();
     check(reader.info(), &|key| reader.may_contain(key));
 }
 
@@ -282,7 +292,7 @@ fn estimates_of_keys_and_rate_from_bits_are_true() {
 fn folding_gives_the_filter_that_was_small_from_the_start() {
     let keys = keys(&mut SplitMix(7), 500);
     let built = |blocks| {
-        let mut builder = SplitBlockBuilder::with_blocks(blocks).unwrap();
+        let mut builder = ParquetBloomBuilder::with_blocks(blocks).unwrap();
         keys.iter().for_each(|key| builder.add(key));
         builder
     };
@@ -294,7 +304,7 @@ fn folding_gives_the_filter_that_was_small_from_the_start() {
         let filter = folded.finish();
         assert!(filter == built(num_blocks).finish(), "{blocks} blocks at {rate}");
         if num_blocks < blocks && (0.01..0.2).contains(&rate) {
-            let found = SplitBlockFilter::parse(&filter).unwrap().info().expected_rate;
+            let found = ParquetBloom::parse(&filter).unwrap().info().expected_rate;
             assert!(found < rate * 1.2, "{blocks} blocks at {rate}: {found}");
         }
     }
@@ -303,14 +313,16 @@ fn folding_gives_the_filter_that_was_small_from_the_start() {
 #[test]
 fn options_without_sense_give_a_filter_that_denies_nothing() {
     for bits_per_key in [-1.0, 0.0, 0.49, f64::NEG_INFINITY] {
-        let mut builder = FilterBuilder::new(FilterOptions { bits_per_key, ..FilterOptions::default() });
+        let mut builder =
+            RocksDbFilterBuilder::new(RocksDbFilterOptions { bits_per_key, ..RocksDbFilterOptions::default() });
         assert_eq!(builder.finish(), [0; 6], "{bits_per_key}: nothing may be told from no keys");
         builder.add(b"key");
         let filter = builder.finish();
-        assert!(Filter::new(&filter).may_contain(b"key") && Filter::new(&filter).may_contain(b"other"));
+        assert!(RocksDbFilter::new(&filter).may_contain(b"key") && RocksDbFilter::new(&filter).may_contain(b"other"));
     }
     let filter_of = |bits_per_key| {
-        let mut builder = FilterBuilder::new(FilterOptions { bits_per_key, ..FilterOptions::default() });
+        let mut builder =
+            RocksDbFilterBuilder::new(RocksDbFilterOptions { bits_per_key, ..RocksDbFilterOptions::default() });
         (0..100u64).for_each(|i| builder.add(&i.to_le_bytes()));
         builder.finish()
     };
@@ -318,9 +330,9 @@ fn options_without_sense_give_a_filter_that_denies_nothing() {
         assert_eq!(filter_of(given), filter_of(meant), "{given}");
     }
     for rate in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
-        assert!(SplitBlockBuilder::for_values(100, rate).is_err(), "{rate}");
+        assert!(ParquetBloomBuilder::for_values(100, rate).is_err(), "{rate}");
     }
-    assert!(SplitBlockBuilder::with_blocks(0).is_err() && SplitBlockBuilder::with_blocks(1 << 26).is_err());
+    assert!(ParquetBloomBuilder::with_blocks(0).is_err() && ParquetBloomBuilder::with_blocks(1 << 26).is_err());
     // 0.99..9 of a rate takes the least size; so do no values.
-    assert_eq!(SplitBlockBuilder::for_values(0, 0.01).unwrap().num_blocks(), 1);
+    assert_eq!(ParquetBloomBuilder::for_values(0, 0.01).unwrap().num_blocks(), 1);
 }

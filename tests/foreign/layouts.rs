@@ -1,7 +1,7 @@
 //! Tables of RocksDB with every layout of index and data blocks, and of databases with versions and deletions.
 
 use crate::support::file;
-use filterblock::foreign::rocksdb::{FilterLayout, IndexKind, PrefixExtractor, Table};
+use filterblock::foreign::rocksdb::{RocksDbFilterLayout, RocksDbIndexKind, RocksDbPrefixExtractor, RocksDbTable};
 use filterblock::{Error, Field};
 
 const FOLDER: &str = "rocksdb-9.8.4-layouts";
@@ -10,18 +10,18 @@ fn key(i: u64) -> Vec<u8> {
     format!("key-{:08}", i * 7).into_bytes()
 }
 
-fn partitions(table: &Table<Vec<u8>>) -> u64 {
-    if let FilterLayout::Partitioned(partitions) = table.filter_layout() { partitions } else { 0 }
+fn partitions(table: &RocksDbTable<Vec<u8>>) -> u64 {
+    if let RocksDbFilterLayout::Partitioned(partitions) = table.filter_layout() { partitions } else { 0 }
 }
 
 /// Opens a table of the keys below `n`, which may contain each of them, and few others unless it has no filter.
-fn open(name: &str, n: u64) -> Table<Vec<u8>> {
-    let table = Table::open(file(FOLDER, name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+fn open(name: &str, n: u64) -> RocksDbTable<Vec<u8>> {
+    let table = RocksDbTable::open(file(FOLDER, name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for i in 0..n {
         assert!(table.may_contain(&key(i)), "{name} denies key {i}");
     }
     let passing = (n..n + 10_000).filter(|&i| table.may_contain(&key(i))).count();
-    let has_filter = table.filter_layout() == FilterLayout::Full || partitions(&table) > 0;
+    let has_filter = table.filter_layout() == RocksDbFilterLayout::Full || partitions(&table) > 0;
     // A table of the reverse order has all its partitions asked.
     let most = if name.contains("reverse") { 1_500 } else { 200 };
     assert!(
@@ -31,7 +31,7 @@ fn open(name: &str, n: u64) -> Table<Vec<u8>> {
     table
 }
 
-fn keys(table: &Table<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
+fn keys(table: &RocksDbTable<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
     let mut keys = Vec::new();
     table
         .for_each_key(|key| {
@@ -44,25 +44,25 @@ fn keys(table: &Table<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
 #[test]
 fn every_layout_of_index_and_data_blocks_is_read() {
     let layouts = [
-        ("fv2-lz4.sst", 600, IndexKind::Binary, false),
-        ("fv3-first-key.sst", 600, IndexKind::BinaryWithFirstKey, false),
-        ("fv3-zstd.sst", 600, IndexKind::Binary, false),
-        ("fv4-snappy-partitions.sst", 600, IndexKind::TwoLevel, true),
-        ("fv5-first-key-restarts.sst", 600, IndexKind::BinaryWithFirstKey, false),
-        ("fv5-lz4hc.sst", 600, IndexKind::Binary, false),
-        ("fv6-data-hash.sst", 600, IndexKind::Binary, false),
-        ("fv6-first-key.sst", 600, IndexKind::BinaryWithFirstKey, false),
-        ("fv6-index-hash.sst", 600, IndexKind::Hash, false),
-        ("fv6-lz4-index-restarts.sst", 600, IndexKind::Binary, false),
-        ("fv6-no-filter.sst", 50, IndexKind::Binary, false),
-        ("fv6-partitions-index-restarts.sst", 600, IndexKind::TwoLevel, true),
-        ("fv6-prefix-only-none-in-domain.sst", 50, IndexKind::Binary, false),
-        ("fv6-zstd.sst", 600, IndexKind::Binary, false),
+        ("fv2-lz4.sst", 600, RocksDbIndexKind::Binary, false),
+        ("fv3-first-key.sst", 600, RocksDbIndexKind::BinaryWithFirstKey, false),
+        ("fv3-zstd.sst", 600, RocksDbIndexKind::Binary, false),
+        ("fv4-snappy-partitions.sst", 600, RocksDbIndexKind::TwoLevel, true),
+        ("fv5-first-key-restarts.sst", 600, RocksDbIndexKind::BinaryWithFirstKey, false),
+        ("fv5-lz4hc.sst", 600, RocksDbIndexKind::Binary, false),
+        ("fv6-data-hash.sst", 600, RocksDbIndexKind::Binary, false),
+        ("fv6-first-key.sst", 600, RocksDbIndexKind::BinaryWithFirstKey, false),
+        ("fv6-index-hash.sst", 600, RocksDbIndexKind::Hash, false),
+        ("fv6-lz4-index-restarts.sst", 600, RocksDbIndexKind::Binary, false),
+        ("fv6-no-filter.sst", 50, RocksDbIndexKind::Binary, false),
+        ("fv6-partitions-index-restarts.sst", 600, RocksDbIndexKind::TwoLevel, true),
+        ("fv6-prefix-only-none-in-domain.sst", 50, RocksDbIndexKind::Binary, false),
+        ("fv6-zstd.sst", 600, RocksDbIndexKind::Binary, false),
     ];
     for (name, n, index, is_partitioned) in layouts {
         let table = open(name, n);
         assert_eq!(table.properties().index_kind, index, "{name}");
-        assert_eq!(matches!(table.filter_layout(), FilterLayout::Partitioned(2..)), is_partitioned, "{name}");
+        assert_eq!(matches!(table.filter_layout(), RocksDbFilterLayout::Partitioned(2..)), is_partitioned, "{name}");
         assert!(keys(&table).unwrap() == (0..n).map(key).collect::<Vec<_>>(), "{name}");
         let verified = table.verify().unwrap();
         assert_eq!((verified.keys, verified.denied_keys), (n, 0), "{name}");
@@ -74,9 +74,9 @@ fn every_layout_of_index_and_data_blocks_is_read() {
 fn a_filter_without_keys_is_no_filter() {
     let table = open("fv6-prefix-only-none-in-domain.sst", 50);
     assert!(!table.properties().whole_key_filtering);
-    assert_eq!(table.properties().extractor(), Some(PrefixExtractor::Fixed(100)));
+    assert_eq!(table.properties().extractor(), Some(RocksDbPrefixExtractor::Fixed(100)));
     assert!(table.may_contain(&[b'x'; 200]) && table.prefix_may_match(&[b'x'; 200]));
-    assert_eq!(open("fv6-no-filter.sst", 50).filter_layout(), FilterLayout::None);
+    assert_eq!(open("fv6-no-filter.sst", 50).filter_layout(), RocksDbFilterLayout::None);
 }
 
 #[test]
@@ -118,9 +118,9 @@ fn an_ingested_table_has_its_number_over_sound_properties() {
     let place = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap() + wanted.len();
     assert_eq!(bytes[place..place + 8], [0; 8]);
     bytes[place..place + 8].copy_from_slice(&77u64.to_le_bytes());
-    let table = Table::open(bytes.clone()).unwrap();
+    let table = RocksDbTable::open(bytes.clone()).unwrap();
     assert_eq!(table.verify().unwrap().denied_keys, 0);
     // Any other byte of the properties is damage.
     bytes[place + 9] ^= 1;
-    assert!(matches!(Table::open(bytes), Err(Error::ChecksumMismatch { field: Field::Properties, .. })));
+    assert!(matches!(RocksDbTable::open(bytes), Err(Error::ChecksumMismatch { field: Field::Properties, .. })));
 }

@@ -51,12 +51,12 @@ fn value_len(case: &Case, i: u64) -> usize {
 #[test]
 fn leveldb_tables_answer_as_leveldb() {
     for case in leveldb_cases() {
-        let table = leveldb::Table::open(case.bytes()).unwrap();
+        let table = leveldb::LevelDbTable::open(case.bytes()).unwrap();
         let form = if case.text("type") == "db_table" { KeyForm::Internal } else { KeyForm::User };
         assert_eq!(table.key_form(), Some(form), "{}", case.name());
         assert_eq!(table.policy(), Some("leveldb.BuiltinBloomFilter2"));
         answers_agree(&case, |key| table.may_contain(key));
-        let told = leveldb::Table::open_as(case.bytes(), form).unwrap();
+        let told = leveldb::LevelDbTable::open_as(case.bytes(), form).unwrap();
         answers_agree(&case, |key| told.may_contain(key));
         let keys = keys_of(|push| table.for_each_key(push));
         assert!(keys == case.keys(), "{}", case.name());
@@ -74,12 +74,12 @@ fn leveldb_tables_are_written_as_by_leveldb() {
         if case.text("compression") != "none" {
             continue;
         }
-        let mut options = leveldb::TableOptions::default();
+        let mut options = leveldb::LevelDbTableOptions::default();
         options.block_size_bytes = case.number("block_size") as usize;
         options.restart_interval = case.number("restart_interval") as usize;
         options.bits_per_key = Some(u32::try_from(case.number("bits_per_key")).unwrap());
         options.keys = KeyForm::User;
-        let mut writer = leveldb::TableWriter::new(Vec::new(), options);
+        let mut writer = leveldb::LevelDbTableWriter::new(Vec::new(), options);
         for (key, i) in case.keys_and_indices() {
             writer.add(&key, &value(i, value_len(&case, i))).unwrap();
         }
@@ -97,7 +97,7 @@ fn rocksdb_tables_answer_as_rocksdb() {
         let cases = cases_of_type(folder, "table");
         assert_eq!(cases.len(), expected, "{folder}");
         for case in cases {
-            let table = rocksdb::Table::open(case.bytes()).unwrap();
+            let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
             assert_eq!(u64::from(table.format_version()), case.number("format_version"), "{}", case.name());
             answers_agree(&case, |key| table.may_contain(key));
             let keys = keys_of(|push| table.for_each_key(push));
@@ -112,7 +112,7 @@ fn rocksdb_tables_answer_as_rocksdb() {
 #[test]
 fn batches_answer_as_their_keys_one_by_one() {
     for case in ["rocksdb-7.8.3", "rocksdb-9.8.4"].into_iter().flat_map(|folder| cases_of_type(folder, "table")) {
-        let table = rocksdb::Table::open(case.bytes()).unwrap();
+        let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
         let keys: Vec<Vec<u8>> = case.keys().into_iter().chain(case.absent_keys()).take(4000).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let one_by_one: Vec<bool> = keys.iter().map(|key| table.may_contain(key)).collect();
@@ -120,7 +120,7 @@ fn batches_answer_as_their_keys_one_by_one() {
         table.may_contain_batch(&keys, &mut answers);
         assert!(answers[..keys.len()] == one_by_one && !answers[keys.len()], "{}", case.name());
     }
-    let file = parquet::File::open(support::file("parquet", "rs.parquet")).unwrap();
+    let file = parquet::ParquetFile::open(support::file("parquet", "rs.parquet")).unwrap();
     let numbers: Vec<[u8; 8]> = (0..3000u64).map(u64::to_le_bytes).collect();
     let values: Vec<&[u8]> = numbers.iter().map(<[u8; 8]>::as_slice).collect();
     for chunk in file.column_chunks() {
@@ -137,7 +137,7 @@ fn seeks_under_a_prefix_answer_as_rocksdb() {
     for case in cases_of_type("rocksdb-7.8.3", "table") {
         // One case has answers for reads of single keys only.
         if !case.text("prefix_extractor").is_empty() && case.text("name") != "fv5-prefix-outofdomain" {
-            let table = rocksdb::Table::open(case.bytes()).unwrap();
+            let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
             answers_of_absent_keys_agree(&case, &case.prefix_answers(), |key| table.prefix_may_match(key));
             asked += 1;
         }
@@ -150,10 +150,10 @@ struct Part<'a> {
     offset: u64,
     len_bytes: u64,
     up_to: Option<Vec<u8>>,
-    filter: rocksdb::Filter<'a>,
+    filter: rocksdb::RocksDbFilter<'a>,
 }
 
-fn filters_of(table: &rocksdb::Table<Vec<u8>>) -> Vec<Part<'_>> {
+fn filters_of(table: &rocksdb::RocksDbTable<Vec<u8>>) -> Vec<Part<'_>> {
     let mut found = Vec::new();
     table.for_each_filter(|place| {
         let up_to = place.up_to.map(<[u8]>::to_vec);
@@ -169,7 +169,7 @@ fn the_last_partition_answers_for_keys_behind_it() {
     let mut asked = 0;
     for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
     {
-        let table = rocksdb::Table::open(case.bytes()).unwrap();
+        let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
         let filters = filters_of(&table);
         let Some(last_partition) = filters.last().filter(|part| part.up_to.is_some()) else { continue };
         let last_key = case.keys().pop().unwrap();
@@ -192,18 +192,18 @@ fn the_last_partition_answers_for_keys_behind_it() {
 fn filters_of_rocksdb_lie_where_the_table_says() {
     for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
     {
-        let table = rocksdb::Table::open(case.bytes()).unwrap();
+        let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
         let filters = filters_of(&table);
         let is_partitioned =
-            matches!(table.filter_layout(), rocksdb::FilterLayout::Partitioned(n) if n == filters.len() as u64);
+            matches!(table.filter_layout(), rocksdb::RocksDbFilterLayout::Partitioned(n) if n == filters.len() as u64);
         assert_eq!(is_partitioned, case.is("partition_filters"), "{}", case.name());
-        assert!(is_partitioned || table.filter_layout() == rocksdb::FilterLayout::Full && filters.len() == 1);
+        assert!(is_partitioned || table.filter_layout() == rocksdb::RocksDbFilterLayout::Full && filters.len() == 1);
         let kinds = [filters[0].filter.kind().unwrap()];
         let expected = match (case.text("kind"), case.number("n")) {
-            ("legacy", _) => rocksdb::FilterKind::LegacyBloom,
+            ("legacy", _) => rocksdb::RocksDbFilterKind::LegacyBloom,
             // Few keys are cheaper in a Bloom filter.
-            ("ribbon", n) if n > 200 => rocksdb::FilterKind::Ribbon128,
-            _ => rocksdb::FilterKind::FastLocalBloom,
+            ("ribbon", n) if n > 200 => rocksdb::RocksDbFilterKind::Ribbon128,
+            _ => rocksdb::RocksDbFilterKind::FastLocalBloom,
         };
         assert_eq!(kinds, [expected], "{}", case.name());
         // Partitions follow each other, and each key is in the one whose range it falls in.
@@ -226,7 +226,7 @@ fn parquet_columns_answer_as_parquet() {
     let mut chunks = 0;
     for case in cases("parquet") {
         let Some(row_group) = case.fields["row_group"].as_u64() else { continue };
-        let file = parquet::File::open(case.bytes()).unwrap();
+        let file = parquet::ParquetFile::open(case.bytes()).unwrap();
         let chunk = file.column_chunk(row_group as usize, case.text("column")).unwrap();
         let place = chunk.filter.unwrap();
         assert_eq!(place.offset, case.number("bloom_filter_offset"));

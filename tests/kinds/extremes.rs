@@ -324,8 +324,8 @@ mod variants {
 #[cfg(feature = "foreign")]
 #[test]
 fn filters_of_other_engines_announce_the_floor_of_32_bits() {
-    use filterblock::foreign::leveldb::BloomBuilder;
-    use filterblock::foreign::parquet::SplitBlockBuilder;
+    use filterblock::foreign::leveldb::LevelDbBloomBuilder;
+    use filterblock::foreign::parquet::ParquetBloomBuilder;
     use filterblock::foreign::{leveldb, parquet, rocksdb};
 
     // Of one key, and of four in one block: each is told from no hash that has its 32 bits.
@@ -334,22 +334,23 @@ fn filters_of_other_engines_announce_the_floor_of_32_bits() {
         let floor = f64::from(keys) * 0.9 * 2f64.powi(-32);
         let mut announced = Vec::new();
 
-        let mut builder = SplitBlockBuilder::with_blocks(1).unwrap();
+        let mut builder = ParquetBloomBuilder::with_blocks(1).unwrap();
         (0..keys).for_each(|i| builder.add(&key(i)));
         let bytes = builder.finish();
-        announced.push(("parquet", parquet::SplitBlockFilter::parse(&bytes).unwrap().info().expected_rate));
+        announced.push(("parquet", parquet::ParquetBloom::parse(&bytes).unwrap().info().expected_rate));
 
-        let mut builder = BloomBuilder::new(60);
+        let mut builder = LevelDbBloomBuilder::new(60);
         (0..keys).for_each(|i| builder.add(&key(i)));
         let bytes = builder.finish();
-        announced.push(("leveldb", leveldb::BloomFilter::new(&bytes).info().expected_rate));
+        announced.push(("leveldb", leveldb::LevelDbBloom::new(&bytes).info().expected_rate));
 
-        for kind in [rocksdb::FilterKind::FastLocalBloom, rocksdb::FilterKind::LegacyBloom] {
-            let options = rocksdb::FilterOptions { kind, bits_per_key: 100.0, ..rocksdb::FilterOptions::default() };
-            let mut builder = rocksdb::FilterBuilder::new(options);
+        for kind in [rocksdb::RocksDbFilterKind::FastLocalBloom, rocksdb::RocksDbFilterKind::LegacyBloom] {
+            let options =
+                rocksdb::RocksDbFilterOptions { kind, bits_per_key: 100.0, ..rocksdb::RocksDbFilterOptions::default() };
+            let mut builder = rocksdb::RocksDbFilterBuilder::new(options);
             (0..keys).for_each(|i| builder.add(&key(i)));
             let bytes = builder.finish();
-            announced.push((kind.name(), rocksdb::Filter::new(&bytes).info().expected_rate));
+            announced.push((kind.name(), rocksdb::RocksDbFilter::new(&bytes).info().expected_rate));
         }
         for (what, rate) in announced {
             assert!(rate >= floor, "{what}, {keys} keys: {rate:e} for {floor:e}");

@@ -60,7 +60,7 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
         Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
             Ok(BlockFile::Damaged(format!("{error}; no newer version of filterblock wrote this block")))
         }
-        Err(error) if error.is_damage() && !error.is_unsupported() => Ok(BlockFile::Damaged(error.to_string())),
+        Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
@@ -78,7 +78,7 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
                  {len}"
             )))
         }
-        Err(error) if error.is_damage() && !error.is_unsupported() => Ok(BlockFile::Damaged(error.to_string())),
+        Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }

@@ -11,9 +11,9 @@ use filterblock::{FilterKind, FilterSpec};
 const BY_LEVEL: &str = "by-level";
 const MONKEY: &str = "monkey:";
 const BUDGET: &str = "budget:";
-const EXPECTED: &str = "expected by-level, by-level:FAST/SMALL, monkey:BITS_PER_KEY, budget:BYTES such as 64MiB, or one \
-                        filter for all tables, KIND:BITS_PER_KEY or KIND:fpr=RATE; monkey and budget take a KIND or \
-                        KIND/KIND_AT_THE_BOTTOM before the number (monkey:bloom:10)";
+const BY_LEVEL_EXPECTED: &str = "expected by-level:FAST/SMALL; try by-level:blocked-bloom:10/bumped-ribbon:8";
+const MONKEY_EXPECTED: &str = "expected monkey:BITS_PER_KEY; try monkey:10 or monkey:bloom:10";
+const BUDGET_EXPECTED: &str = "expected budget:BYTES; try budget:64MiB or budget:bloom:64MiB";
 
 /// What tables are given.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,10 +66,17 @@ impl FromStr for FilterChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        parse(text).ok_or_else(|| Error::InvalidSpec { spec: text.to_owned(), reason: EXPECTED })
+        let reason = match text {
+            _ if text.starts_with(BY_LEVEL) => BY_LEVEL_EXPECTED,
+            _ if text.starts_with(MONKEY) || text == "monkey" => MONKEY_EXPECTED,
+            _ if text.starts_with(BUDGET) || text == "budget" => BUDGET_EXPECTED,
+            _ => return text.parse().map(Self::Fixed),
+        };
+        parse(text).ok_or_else(|| Error::InvalidSpec { spec: text.to_owned(), reason })
     }
 }
 
+/// A policy by name; a filter for all tables is none.
 fn parse(text: &str) -> Option<FilterChoice> {
     if text == BY_LEVEL {
         return Some(FilterChoice::default());
@@ -82,13 +89,10 @@ fn parse(text: &str) -> Option<FilterChoice> {
         let bits: f64 = number.parse().ok()?;
         return Some(FilterChoice::Monkey(kinds, bits, Monkey::new(kinds.0, bits).ok()?.with_bottom(kinds.1).ok()?));
     }
-    if let Some(rest) = text.strip_prefix(BUDGET) {
-        let (kinds, number) = split_kinds(rest)?;
-        let bytes = bytes(number)?;
-        let policy = MemoryBudget::new(kinds.0, bytes).ok()?.with_bottom(kinds.1).ok()?;
-        return Some(FilterChoice::Budget(kinds, bytes, policy));
-    }
-    text.parse().ok().map(FilterChoice::Fixed)
+    let (kinds, number) = split_kinds(text.strip_prefix(BUDGET)?)?;
+    let bytes = bytes(number)?;
+    let policy = MemoryBudget::new(kinds.0, bytes).ok()?.with_bottom(kinds.1).ok()?;
+    Some(FilterChoice::Budget(kinds, bytes, policy))
 }
 
 /// `KIND:`, `KIND/KIND:` or nothing, and what follows.
@@ -181,7 +185,7 @@ mod tests {
         ] {
             let error = text.parse::<FilterChoice>().unwrap_err();
             assert!(matches!(&error, Error::InvalidSpec { spec, .. } if spec == text), "{text}: {error}");
-            assert!(error.to_string().contains("monkey:BITS_PER_KEY"), "{error}");
+            assert!(error.to_string().contains("; try "), "{error}");
         }
     }
 }

@@ -13,7 +13,7 @@ use super::what_if::{Present, WhatIf};
 use super::{block_file, output};
 use filterblock::AlignedBytes;
 use filterblock::HashIdentity;
-use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, PAGE_SUM_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
+use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
 use filterblock::{Added, FilterInfo, LockedBlock};
 use filterblock::{Error, Field};
 
@@ -187,10 +187,10 @@ fn explain(field: Field, raw: &[u8], block: &LockedBlock<AlignedBytes>, info: &F
         Field::NumKeys => format!("{} distinct {}", thousands(value), if value == 1 { "key" } else { "keys" }),
         Field::PayloadLen => {
             let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));
-            format!("{len} of filter, {pages}, each with a checksum of {PAGE_SUM_LEN_BYTES} bytes")
+            format!("{len} of filter, {pages}, each with a checksum of {PAGE_CHECKSUM_LEN_BYTES} bytes")
         }
-        Field::Place if value == 0 => "the whole filter of its table".into(),
-        Field::Place => format!("partition {value} of its table"),
+        Field::PartitionNumber if value == 0 => "the whole filter of its table".into(),
+        Field::PartitionNumber => format!("partition {value} of its table"),
         Field::Params => block.parameters().unwrap_or_else(|| "an index has none".into()),
         Field::ExtensionLen if value == 0 => "no extension".into(),
         Field::ExtensionLen => {

@@ -126,8 +126,8 @@ impl Error {
 
     /// Whether the bytes may well be sound, but the reader lacks the secret or has another one.
     #[must_use]
-    pub fn is_key(&self) -> bool {
-        matches!(self.root(), Self::Filter(error) if error.is_key())
+    pub fn is_secret_mismatch(&self) -> bool {
+        matches!(self.root(), Self::Filter(error) if error.is_secret_mismatch())
     }
 
     /// Whether the bytes are of a newer version, or use a feature that this build does not read.
@@ -140,11 +140,13 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are damaged or foreign, as opposed to unreadable or refused.
+    /// Whether the bytes are damaged, or no writer of this crate made them.
+    ///
+    /// It is false for bytes of a newer version ([`Error::is_unsupported`]): they are sound, and a repair would destroy them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
-            Self::Corrupt { .. } | Self::ChecksumMismatch { .. } | Self::Unsupported { .. } => true,
+            Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
             Self::Filter(error) => error.is_damage(),
             _ => false,
         }

@@ -5,7 +5,7 @@
 //! in the last byte of an aligned word only, the low bits of hash and step are the same, so that filters of counters let many
 //! of their neighbours pass; docs/FOREIGN.md has an example.
 
-use crate::foreign::FilterInfo;
+use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
 use crate::kinds::prefetch;
 
@@ -19,7 +19,7 @@ const BATCH: usize = 32;
 
 /// A filter of LevelDB, read in place. Any bytes are one.
 #[derive(Debug, Clone, Copy)]
-pub struct BloomFilter<'a> {
+pub struct LevelDbBloom<'a> {
     rule: Rule<'a>,
     len: usize,
 }
@@ -31,7 +31,7 @@ enum Rule<'a> {
     Probe { bits: &'a [u8], position: Remainder, probes: u32 },
 }
 
-impl<'a> BloomFilter<'a> {
+impl<'a> LevelDbBloom<'a> {
     /// The filter in `bytes`, which begin at its first bit and end with the number of probes.
     ///
     /// Fewer than two bytes hold no key. More than 30 probes, or none, answer "maybe".
@@ -90,15 +90,15 @@ impl<'a> BloomFilter<'a> {
 
     /// What the bytes say of the filter; all of them are read.
     #[must_use]
-    pub fn info(&self) -> FilterInfo {
+    pub fn info(&self) -> ForeignFilterInfo {
         const KIND: &str = "leveldb-bloom";
         match self.rule {
-            Rule::No => FilterInfo::constant(KIND, self.len, 0.0),
-            Rule::Maybe => FilterInfo::constant(KIND, self.len, 1.0),
-            Rule::Probe { bits, probes, .. } => FilterInfo {
+            Rule::No => ForeignFilterInfo::constant(KIND, self.len, 0.0),
+            Rule::Maybe => ForeignFilterInfo::constant(KIND, self.len, 1.0),
+            Rule::Probe { bits, probes, .. } => ForeignFilterInfo {
                 blocks: None,
                 block_len_bytes: None,
-                ..FilterInfo::blocked(KIND, self.len, bits, bits.len(), 1, probes)
+                ..ForeignFilterInfo::blocked(KIND, self.len, bits, bits.len(), 1, probes)
             },
         }
     }
@@ -106,12 +106,12 @@ impl<'a> BloomFilter<'a> {
 
 /// Builds a filter as LevelDB does, byte for byte.
 #[derive(Debug, Clone)]
-pub struct BloomBuilder {
+pub struct LevelDbBloomBuilder {
     bits_per_key: u32,
     hashes: Vec<u32>,
 }
 
-impl BloomBuilder {
+impl LevelDbBloomBuilder {
     /// A filter of `bits_per_key` bits for each key.
     #[must_use]
     pub fn new(bits_per_key: u32) -> Self {
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_filter_of_one_key_has_the_bits_of_leveldb() {
-        let mut builder = BloomBuilder::new(10);
+        let mut builder = LevelDbBloomBuilder::new(10);
         builder.add(b"key-00000000");
         assert_eq!(builder.finish(), [0x20, 0x08, 0x02, 0, 0, 0, 0x08, 0x82, 6]);
         assert_eq!(builder.finish(), [0, 0, 0, 0, 0, 0, 0, 0, 6], "without keys");

@@ -12,21 +12,21 @@ use std::ops::Range;
 use crate::codec::{put_u32, u32_at};
 use crate::error::{Error, Result};
 
-use super::bloom::{BloomBuilder, BloomFilter};
+use super::bloom::{LevelDbBloom, LevelDbBloomBuilder};
 
 /// 2 KiB a filter: the only base that LevelDB writes.
 const BASE: u8 = 11;
 
 /// A filter block, read in place. Any bytes are one.
 #[derive(Debug, Clone, Copy)]
-pub struct FilterBlock<'a> {
+pub struct LevelDbFilterBlock<'a> {
     filters: &'a [u8],
     /// The offset of each filter, four bytes each, and where the last one ends.
     offsets: &'a [u8],
     base: u8,
 }
 
-impl<'a> FilterBlock<'a> {
+impl<'a> LevelDbFilterBlock<'a> {
     /// The block in `bytes`. One whose end makes no sense has no filters, so that it answers "maybe".
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -59,7 +59,7 @@ impl<'a> FilterBlock<'a> {
         match self.number(block_offset).and_then(|number| self.bounds(number)) {
             None => true,
             Some((start, limit)) => match self.filters.get(start..limit) {
-                Some(filter) => BloomFilter::new(filter).may_contain(key),
+                Some(filter) => LevelDbBloom::new(filter).may_contain(key),
                 None => start != limit,
             },
         }
@@ -93,8 +93,8 @@ impl<'a> FilterBlock<'a> {
 
     /// Filter `number`; `None` when there is none such.
     #[must_use]
-    pub fn filter(&self, number: usize) -> Option<BloomFilter<'a>> {
-        self.filters.get(self.range(number)?).map(BloomFilter::new)
+    pub fn filter(&self, number: usize) -> Option<LevelDbBloom<'a>> {
+        self.filters.get(self.range(number)?).map(LevelDbBloom::new)
     }
 
     /// The offsets of data blocks whose keys filter `number` has.
@@ -112,18 +112,18 @@ impl<'a> FilterBlock<'a> {
 ///
 /// For each data block [`Self::start_block`], then [`Self::add`] for each of its keys.
 #[derive(Debug)]
-pub struct FilterBlockBuilder {
+pub struct LevelDbFilterBlockBuilder {
     filters: Vec<u8>,
     offsets: Vec<u32>,
     /// The keys of the blocks in the range that has no filter yet.
-    pending: BloomBuilder,
+    pending: LevelDbBloomBuilder,
 }
 
-impl FilterBlockBuilder {
+impl LevelDbFilterBlockBuilder {
     /// A block of filters of `bits_per_key` bits for each key.
     #[must_use]
     pub fn new(bits_per_key: u32) -> Self {
-        Self { filters: Vec::new(), offsets: Vec::new(), pending: BloomBuilder::new(bits_per_key) }
+        Self { filters: Vec::new(), offsets: Vec::new(), pending: LevelDbBloomBuilder::new(bits_per_key) }
     }
 
     /// What is added from now on are keys of the data block at `offset`; offsets ascend.
@@ -179,16 +179,16 @@ mod tests {
 
     #[test]
     fn an_empty_block_has_no_filters_and_answers_maybe() {
-        let block = FilterBlockBuilder::new(10).finish().unwrap();
+        let block = LevelDbFilterBlockBuilder::new(10).finish().unwrap();
         assert_eq!(block, [0, 0, 0, 0, 11]);
-        let block = FilterBlock::new(&block);
+        let block = LevelDbFilterBlock::new(&block);
         assert!(block.is_empty());
         assert!(block.may_contain(0, b"k") && block.may_contain(u64::MAX, b"k"));
     }
 
     #[test]
     fn ranges_without_a_block_have_a_filter_that_holds_no_key() {
-        let mut builder = FilterBlockBuilder::new(10);
+        let mut builder = LevelDbFilterBlockBuilder::new(10);
         builder.start_block(0).unwrap();
         builder.add(b"foo");
         builder.start_block(2000).unwrap();
@@ -198,7 +198,7 @@ mod tests {
         builder.start_block(9000).unwrap();
         builder.add(b"hello");
         let bytes = builder.finish().unwrap();
-        let block = FilterBlock::new(&bytes);
+        let block = LevelDbFilterBlock::new(&bytes);
         assert_eq!(block.len(), 5);
         let asked = |offset| [&b"foo"[..], b"bar", b"box", b"hello"].map(|key| block.may_contain(offset, key));
         assert_eq!(asked(0), [true, true, false, false]);
@@ -217,11 +217,11 @@ mod tests {
         for bytes in
             [&[][..], &[0; 4], &[9, 0, 0, 0, 11], &[0, 0, 0, 0, 0, 0, 0, 0, 64], &[0, 0, 0, 0, 0, 0, 0, 0, 255]]
         {
-            assert!(FilterBlock::new(bytes).may_contain(5000, b"k"), "{bytes:?}");
+            assert!(LevelDbFilterBlock::new(bytes).may_contain(5000, b"k"), "{bytes:?}");
         }
         let crossed = [6, 5, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 11];
-        assert!(FilterBlock::new(&crossed).may_contain(0, b"k"));
+        assert!(LevelDbFilterBlock::new(&crossed).may_contain(0, b"k"));
         let equal_but_outside = [1, 9, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 11];
-        assert!(!FilterBlock::new(&equal_but_outside).may_contain(0, b"k"), "the original calls it empty");
+        assert!(!LevelDbFilterBlock::new(&equal_but_outside).may_contain(0, b"k"), "the original calls it empty");
     }
 }

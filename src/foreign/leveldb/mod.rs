@@ -5,8 +5,8 @@ mod filter_block;
 mod table;
 mod table_writer;
 
-pub use bloom::{BloomBuilder, BloomFilter};
-pub use filter_block::{FilterBlock, FilterBlockBuilder};
+pub use bloom::{LevelDbBloom, LevelDbBloomBuilder};
+pub use filter_block::{LevelDbFilterBlock, LevelDbFilterBlockBuilder};
 pub(super) use table::has_magic;
-pub use table::{FilterRange, Table};
-pub use table_writer::{TableOptions, TableWriter};
+pub use table::{LevelDbFilterRange, LevelDbTable};
+pub use table_writer::{LevelDbTableOptions, LevelDbTableWriter};

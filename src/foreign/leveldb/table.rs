@@ -21,7 +21,7 @@ use crate::foreign::compression::Codec;
 use crate::foreign::index::{IndexCheck, KeyForm, check_index, once};
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
 
-use super::filter_block::FilterBlock;
+use super::filter_block::LevelDbFilterBlock;
 
 /// What the last eight bytes of a table are.
 pub(super) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
@@ -37,7 +37,7 @@ pub(super) const POLICY: &str = "leveldb.BuiltinBloomFilter2";
 ///
 /// Footer, metaindex, index and filter block are checked when it is opened, the data blocks by [`Self::verify`] only.
 #[derive(Debug, Clone)]
-pub struct Table<D> {
+pub struct LevelDbTable<D> {
     bytes: D,
     footer_offset: usize,
     index: Content,
@@ -59,7 +59,7 @@ struct Reading {
 
 /// One filter of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilterRange {
+pub struct LevelDbFilterRange {
     /// Where it begins in the file.
     pub offset: u64,
     /// Its length; an empty filter holds no key.
@@ -68,7 +68,7 @@ pub struct FilterRange {
     pub data_blocks: Range<u64>,
 }
 
-impl<D: AsRef<[u8]>> Table<D> {
+impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// Opens a table, and finds out which form its keys have.
     ///
     /// # Errors
@@ -241,8 +241,8 @@ impl<D: AsRef<[u8]>> Table<D> {
 
     /// The filter block; `None` when the table has none, or of a policy that is not known.
     #[must_use]
-    pub fn filter_block(&self) -> Option<FilterBlock<'_>> {
-        self.bytes.as_ref().get(self.filter.clone()?).map(FilterBlock::new)
+    pub fn filter_block(&self) -> Option<LevelDbFilterBlock<'_>> {
+        self.bytes.as_ref().get(self.filter.clone()?).map(LevelDbFilterBlock::new)
     }
 
     /// The name of the filter policy, known or not; `None` when there are no filters.
@@ -274,14 +274,14 @@ impl<D: AsRef<[u8]>> Table<D> {
         self.bytes.as_ref()
     }
 
-    /// Where each filter lies, empty ones too, in the order of the file. See [`FilterBlock::filter`] for what it says.
-    pub fn filters(&self) -> impl Iterator<Item = FilterRange> {
+    /// Where each filter lies, empty ones too, in the order of the file. See [`LevelDbFilterBlock::filter`] for what it says.
+    pub fn filters(&self) -> impl Iterator<Item = LevelDbFilterRange> {
         let place = self.filter.clone().unwrap_or_default();
         self.filter_block().into_iter().flat_map(move |block| {
             (0..block.len()).filter_map(move |number| {
                 let range = block.range(number)?;
                 let (offset, len_bytes) = ((place.start + range.start) as u64, range.len() as u64);
-                Some(FilterRange { offset, len_bytes, data_blocks: block.covers(number) })
+                Some(LevelDbFilterRange { offset, len_bytes, data_blocks: block.covers(number) })
             })
         })
     }
@@ -373,13 +373,13 @@ fn unpack(stored: StoredBlock<'_>) -> Result<Content> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foreign::leveldb::{TableOptions, TableWriter};
+    use crate::foreign::leveldb::{LevelDbTableOptions, LevelDbTableWriter};
 
     #[test]
     fn a_table_of_a_database_is_written_as_by_leveldb() {
         let golden = std::fs::read("tests/golden/foreign/leveldb/db-n1500.ldb").unwrap();
-        let table = Table::open(&golden[..]).unwrap();
-        let mut writer = TableWriter::new(Vec::new(), TableOptions::default());
+        let table = LevelDbTable::open(&golden[..]).unwrap();
+        let mut writer = LevelDbTableWriter::new(Vec::new(), LevelDbTableOptions::default());
         let mut index = table.index().unwrap().cursor();
         while index.advance().unwrap() {
             let content = table.data_block(index.handle().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use crate::foreign::block_checksum::masked_crc32c;
 use crate::foreign::index::KeyForm;
 use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
 
-use super::filter_block::FilterBlockBuilder;
+use super::filter_block::LevelDbFilterBlockBuilder;
 use super::table::{FILTER_PREFIX, FOOTER_LEN_BYTES, HANDLES_LEN_BYTES, MAGIC, POLICY};
 
 /// The greatest sequence number, and the type of a value: what stands behind a user key that no write has.
@@ -18,7 +18,7 @@ const SEEK_TAG: u64 = u64::MAX << 8 | 1;
 /// How a table is written. The default is LevelDB's, with a filter of 10 bits for each key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TableOptions {
+pub struct LevelDbTableOptions {
     /// A data block ends with the entry that makes it so long or longer.
     pub block_size_bytes: usize,
     /// Every so many keys of a data block one is stored whole.
@@ -29,7 +29,7 @@ pub struct TableOptions {
     pub keys: KeyForm,
 }
 
-impl Default for TableOptions {
+impl Default for LevelDbTableOptions {
     fn default() -> Self {
         Self { block_size_bytes: 4096, restart_interval: 16, bits_per_key: Some(10), keys: KeyForm::Internal }
     }
@@ -37,29 +37,29 @@ impl Default for TableOptions {
 
 /// Writes a table to `out`, as keys come: [`Self::add`] in ascending order, then [`Self::finish`].
 #[derive(Debug)]
-pub struct TableWriter<W> {
+pub struct LevelDbTableWriter<W> {
     out: W,
-    options: TableOptions,
+    options: LevelDbTableOptions,
     offset: u64,
     data: BlockBuilder,
     index: BlockBuilder,
-    filter: Option<FilterBlockBuilder>,
+    filter: Option<LevelDbFilterBlockBuilder>,
     last_key: Option<Vec<u8>>,
     /// The data block that the index has not got yet: its key depends on the next block's first.
     unindexed: Option<BlockHandle>,
 }
 
-impl<W: Write> TableWriter<W> {
+impl<W: Write> LevelDbTableWriter<W> {
     /// A table that has no keys yet.
     #[must_use]
-    pub fn new(out: W, options: TableOptions) -> Self {
+    pub fn new(out: W, options: LevelDbTableOptions) -> Self {
         Self {
             out,
             options,
             offset: 0,
             data: BlockBuilder::new(options.restart_interval),
             index: BlockBuilder::new(1),
-            filter: options.bits_per_key.map(FilterBlockBuilder::new),
+            filter: options.bits_per_key.map(LevelDbFilterBlockBuilder::new),
             last_key: None,
             unindexed: None,
         }
@@ -203,11 +203,11 @@ mod tests {
 
     #[test]
     fn keys_that_do_not_ascend_are_refused() {
-        let options = TableOptions { keys: KeyForm::User, ..TableOptions::default() };
-        let mut writer = TableWriter::new(Vec::new(), options);
+        let options = LevelDbTableOptions { keys: KeyForm::User, ..LevelDbTableOptions::default() };
+        let mut writer = LevelDbTableWriter::new(Vec::new(), options);
         writer.add(b"b", b"").unwrap();
         assert!(matches!(writer.add(b"b", b""), Err(Error::OutOfOrder)));
-        let mut writer = TableWriter::new(Vec::new(), TableOptions::default());
+        let mut writer = LevelDbTableWriter::new(Vec::new(), LevelDbTableOptions::default());
         assert!(writer.add(b"short", b"").is_err(), "no tag");
         writer.add(&[b"k", &u64_bytes(2 << 8 | 1)[..]].concat(), b"").unwrap();
         writer.add(&[b"k", &u64_bytes(1 << 8 | 1)[..]].concat(), b"").unwrap();

@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::codec::u32_from;
 use crate::error::{Error, Field, Result};
 
-use super::SplitBlockFilter;
+use super::ParquetBloom;
 use super::thrift::{Reader, Type};
 
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -65,7 +65,7 @@ impl PhysicalType {
 /// The part of a column in one row group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ColumnChunk {
+pub struct ParquetColumnChunk {
     /// The number of the row group, from 0.
     pub row_group: usize,
     /// The names from the schema's root to the column, joined by dots.
@@ -75,12 +75,12 @@ pub struct ColumnChunk {
     /// Values, and nulls.
     pub num_values: u64,
     /// Where its filter lies; `None` when it has none.
-    pub filter: Option<FilterRange>,
+    pub filter: Option<ParquetFilterRange>,
 }
 
 /// Where a column chunk's filter lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FilterRange {
+pub struct ParquetFilterRange {
     /// Where the header begins.
     pub offset: u64,
     /// The length of header and bits; files of older writers do not say.
@@ -89,14 +89,14 @@ pub struct FilterRange {
 
 /// A Parquet file over `bytes`, which may be a memory map; filters are read in place.
 #[derive(Debug, Clone)]
-pub struct File<D> {
+pub struct ParquetFile<D> {
     bytes: D,
     metadata_offset: usize,
     num_row_groups: usize,
-    chunks: Vec<ColumnChunk>,
+    chunks: Vec<ParquetColumnChunk>,
 }
 
-impl<D: AsRef<[u8]>> File<D> {
+impl<D: AsRef<[u8]>> ParquetFile<D> {
     /// Opens a file and reads its metadata.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl<D: AsRef<[u8]>> File<D> {
 
     /// Every column chunk, with and without a filter, by row groups.
     #[must_use]
-    pub fn column_chunks(&self) -> &[ColumnChunk] {
+    pub fn column_chunks(&self) -> &[ParquetColumnChunk] {
         &self.chunks
     }
 
@@ -126,7 +126,7 @@ impl<D: AsRef<[u8]>> File<D> {
     /// The chunk of the column at `path` in a row group; `None` also where several columns come to that path, since names may
     /// have dots of their own: the filter of another column would deny values that are there.
     #[must_use]
-    pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ColumnChunk> {
+    pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ParquetColumnChunk> {
         let mut found = self.chunks.iter().filter(|chunk| chunk.row_group == row_group && chunk.path == path);
         found.next().filter(|_| found.next().is_none())
     }
@@ -135,7 +135,7 @@ impl<D: AsRef<[u8]>> File<D> {
     ///
     /// # Errors
     /// `Corrupt` for a place or a header that does not hold, `Unsupported` for a filter of another kind.
-    pub fn filter(&self, chunk: &ColumnChunk) -> Result<Option<SplitBlockFilter<'_>>> {
+    pub fn filter(&self, chunk: &ParquetColumnChunk) -> Result<Option<ParquetBloom<'_>>> {
         let Some(place) = chunk.filter else { return Ok(None) };
         let corrupt = || Error::Corrupt { field: Field::FilterBlock, offset: place.offset };
         let start = usize::try_from(place.offset).map_err(|_| corrupt())?;
@@ -144,18 +144,18 @@ impl<D: AsRef<[u8]>> File<D> {
             Some(len) => usize::try_from(len).ok().and_then(|len| start.checked_add(len)).ok_or_else(corrupt)?,
         };
         let bytes = self.bytes.as_ref().get(..self.metadata_offset).and_then(|before| before.get(start..end));
-        let parsed = SplitBlockFilter::parse(bytes.ok_or_else(corrupt)?);
+        let parsed = ParquetBloom::parse(bytes.ok_or_else(corrupt)?);
         parsed.map(Some).map_err(|error| error.moved_by(place.offset))
     }
 
     /// Whether a chunk may contain a value, given as the plain encoding has it. No error becomes "no".
     #[must_use]
-    pub fn may_contain(&self, chunk: &ColumnChunk, plain_value: &[u8]) -> bool {
+    pub fn may_contain(&self, chunk: &ParquetColumnChunk, plain_value: &[u8]) -> bool {
         self.filter(chunk).ok().flatten().is_none_or(|filter| filter.may_contain(plain_value))
     }
 
     /// Answers for many values as [`Self::may_contain`] does, in their order, as many as there are of both.
-    pub fn may_contain_batch(&self, chunk: &ColumnChunk, plain_values: &[&[u8]], answers: &mut [bool]) {
+    pub fn may_contain_batch(&self, chunk: &ParquetColumnChunk, plain_values: &[&[u8]], answers: &mut [bool]) {
         match self.filter(chunk) {
             Ok(Some(filter)) => filter.may_contain_batch(plain_values, answers),
             _ => answers.iter_mut().zip(plain_values).for_each(|(answer, _)| *answer = true),
@@ -206,7 +206,7 @@ fn metadata_range(file: &[u8]) -> Result<Range<usize>> {
 }
 
 /// The number of row groups and their column chunks, of `FileMetaData`.
-fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ColumnChunk>)> {
+fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ParquetColumnChunk>)> {
     let (mut last, mut num_row_groups, mut chunks) = (0, 0, Vec::new());
     while let Some((number, kind)) = reader.field(&mut last)? {
         if (number, kind) != (4, Type::List) {
@@ -230,7 +230,7 @@ fn structs(reader: &mut Reader<'_>) -> Result<usize> {
     }
 }
 
-fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<ColumnChunk>) -> Result<()> {
+fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<ParquetColumnChunk>) -> Result<()> {
     let mut last = 0;
     while let Some((number, kind)) = reader.field(&mut last)? {
         if (number, kind) != (1, Type::List) {
@@ -249,9 +249,10 @@ fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<Co
     Ok(())
 }
 
-/// A `ColumnChunk`. One that lies in another file, or is encrypted, has no filter here.
-fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ColumnChunk> {
-    let mut chunk = ColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
+/// A `ParquetColumnChunk`. One that lies in another file, or is encrypted, has no filter here.
+fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ParquetColumnChunk> {
+    let mut chunk =
+        ParquetColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
     let (mut last, mut is_out_of_reach) = (0, false);
     while let Some((number, kind)) = reader.field(&mut last)? {
         match (number, kind) {
@@ -270,7 +271,7 @@ fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ColumnChunk> 
 }
 
 /// A `ColumnMetaData`.
-fn read_column_metadata(reader: &mut Reader<'_>, chunk: &mut ColumnChunk) -> Result<()> {
+fn read_column_metadata(reader: &mut Reader<'_>, chunk: &mut ParquetColumnChunk) -> Result<()> {
     let (mut last, mut offset, mut len_bytes) = (0, None, None);
     while let Some((number, kind)) = reader.field(&mut last)? {
         match (number, kind) {
@@ -282,7 +283,7 @@ fn read_column_metadata(reader: &mut Reader<'_>, chunk: &mut ColumnChunk) -> Res
             _ => reader.skip(kind)?,
         }
     }
-    chunk.filter = offset.map(|offset| FilterRange { offset, len_bytes });
+    chunk.filter = offset.map(|offset| ParquetFilterRange { offset, len_bytes });
     Ok(())
 }
 

@@ -6,5 +6,5 @@ mod split_block;
 mod thrift;
 
 pub(super) use footer::has_magic;
-pub use footer::{ColumnChunk, File, FilterRange, PhysicalType};
-pub use split_block::{SplitBlockBuilder, SplitBlockFilter};
+pub use footer::{ParquetColumnChunk, ParquetFile, ParquetFilterRange, PhysicalType};
+pub use split_block::{ParquetBloom, ParquetBloomBuilder};

@@ -7,7 +7,7 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::header;
 use crate::error::{Error, Result};
-use crate::foreign::FilterInfo;
+use crate::foreign::ForeignFilterInfo;
 use crate::kinds::{Isa, prefetch, products_in_block};
 
 /// Bytes of a block.
@@ -45,14 +45,14 @@ fn low_half(hash: u64) -> u32 {
 
 /// A split-block Bloom filter, read in place.
 #[derive(Debug, Clone, Copy)]
-pub struct SplitBlockFilter<'a> {
+pub struct ParquetBloom<'a> {
     /// None where every value has to pass.
     blocks: &'a [[u8; BLOCK_LEN_BYTES]],
     len: usize,
     isa: Isa,
 }
 
-impl<'a> SplitBlockFilter<'a> {
+impl<'a> ParquetBloom<'a> {
     /// The filter of these bits, without a header. Bits that are no whole blocks answer "maybe".
     #[must_use]
     pub fn new(bits: &'a [u8]) -> Self {
@@ -107,22 +107,22 @@ impl<'a> SplitBlockFilter<'a> {
 
     /// What the bytes say of the filter; all of them are read.
     #[must_use]
-    pub fn info(&self) -> FilterInfo {
+    pub fn info(&self) -> ForeignFilterInfo {
         const KIND: &str = "parquet-split-block";
         if self.blocks.is_empty() {
-            return FilterInfo::constant(KIND, self.len, 1.0);
+            return ForeignFilterInfo::constant(KIND, self.len, 1.0);
         }
-        FilterInfo::blocked(KIND, self.len, self.bits(), BLOCK_LEN_BYTES, LANES, LANES)
+        ForeignFilterInfo::blocked(KIND, self.len, self.bits(), BLOCK_LEN_BYTES, LANES, LANES)
     }
 }
 
 /// Builds a split-block Bloom filter, bit for bit as the crate `parquet` and Arrow do.
 #[derive(Debug, Clone)]
-pub struct SplitBlockBuilder {
+pub struct ParquetBloomBuilder {
     blocks: Vec<[u8; BLOCK_LEN_BYTES]>,
 }
 
-impl SplitBlockBuilder {
+impl ParquetBloomBuilder {
     /// A filter of so many blocks of 32 bytes; the writers known take powers of two.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Builds filters as RocksDB does, byte for byte.
 
 use super::fast_local_bloom;
-use super::filter::{ALWAYS_MAYBE, FilterKind, NEW_BLOOM, TRAILER_LEN_BYTES};
+use super::filter::{ALWAYS_MAYBE, NEW_BLOOM, RocksDbFilterKind, TRAILER_LEN_BYTES};
 use super::legacy_bloom;
 use super::ribbon::RibbonSizes;
 use crate::foreign::{hash32, xxph3};
@@ -12,9 +12,9 @@ const MOST_BITS_PER_KEY: f64 = 100.0;
 
 /// Which filter RocksDB would build.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FilterOptions {
+pub struct RocksDbFilterOptions {
     /// The layout. A ribbon filter becomes a Bloom filter for few keys, as in RocksDB.
-    pub kind: FilterKind,
+    pub kind: RocksDbFilterKind,
     /// Bits for each key, as the policy is given them: 1 to 100, to a thousandth. A ribbon filter has the rate of a Bloom
     /// filter of so many bits, and fewer bits. At less than 0.5 RocksDB writes no filter; here it is one that holds all keys.
     pub bits_per_key: f64,
@@ -25,10 +25,10 @@ pub struct FilterOptions {
     pub trailer_without_keys: bool,
 }
 
-impl Default for FilterOptions {
+impl Default for RocksDbFilterOptions {
     fn default() -> Self {
         Self {
-            kind: FilterKind::FastLocalBloom,
+            kind: RocksDbFilterKind::FastLocalBloom,
             bits_per_key: 10.0,
             optimize_for_memory: false,
             trailer_without_keys: false,
@@ -38,15 +38,15 @@ impl Default for FilterOptions {
 
 /// Builds a full filter, or one partition.
 #[derive(Debug, Clone)]
-pub struct FilterBuilder {
-    options: FilterOptions,
+pub struct RocksDbFilterBuilder {
+    options: RocksDbFilterOptions,
     hashes: Vec<u64>,
 }
 
-impl FilterBuilder {
+impl RocksDbFilterBuilder {
     /// A filter by `options`.
     #[must_use]
-    pub fn new(options: FilterOptions) -> Self {
+    pub fn new(options: RocksDbFilterOptions) -> Self {
         Self { options, hashes: Vec::new() }
     }
 
@@ -54,8 +54,8 @@ impl FilterBuilder {
     /// side by side only one counts.
     pub fn add(&mut self, key: &[u8]) {
         let hash = match self.options.kind {
-            FilterKind::LegacyBloom => hash32::rocksdb(key).into(),
-            FilterKind::FastLocalBloom | FilterKind::Ribbon128 => xxph3::hash(key),
+            RocksDbFilterKind::LegacyBloom => hash32::rocksdb(key).into(),
+            RocksDbFilterKind::FastLocalBloom | RocksDbFilterKind::Ribbon128 => xxph3::hash(key),
         };
         if self.hashes.last() != Some(&hash) {
             self.hashes.push(hash);
@@ -91,16 +91,18 @@ impl FilterBuilder {
         let probes = fast_local_bloom::probes(millibits.into());
         let Some(&first) = hashes.first() else {
             return match options.kind {
-                FilterKind::LegacyBloom if options.trailer_without_keys => legacy_bloom::build(&[], whole_bits),
-                FilterKind::FastLocalBloom if options.trailer_without_keys => vec![NEW_BLOOM, 0, probes, 0, 0],
+                RocksDbFilterKind::LegacyBloom if options.trailer_without_keys => legacy_bloom::build(&[], whole_bits),
+                RocksDbFilterKind::FastLocalBloom if options.trailer_without_keys => vec![NEW_BLOOM, 0, probes, 0, 0],
                 _ => Vec::new(),
             };
         };
         let num_keys = hashes.len() as u64;
         match options.kind {
-            FilterKind::LegacyBloom => legacy_bloom::build(hashes, whole_bits),
-            FilterKind::FastLocalBloom => fast_local_bloom::build(hashes, millibits, options.optimize_for_memory),
-            FilterKind::Ribbon128 => {
+            RocksDbFilterKind::LegacyBloom => legacy_bloom::build(hashes, whole_bits),
+            RocksDbFilterKind::FastLocalBloom => {
+                fast_local_bloom::build(hashes, millibits, options.optimize_for_memory)
+            }
+            RocksDbFilterKind::Ribbon128 => {
                 let bloom_len = fast_local_bloom::payload_len_bytes(num_keys, millibits) + TRAILER_LEN_BYTES as u64;
                 RibbonSizes::new(num_keys, bits_per_key, probes, first)
                     .filter(|sizes| !sizes.lose_to(bloom_len))

@@ -6,8 +6,8 @@
 //! ```
 //! Which is the layout of [`FilterKind::BlockedBloom`](crate::FilterKind) with other multipliers: the powers of one number.
 
-use super::filter::{FilterKind, NEW_BLOOM};
-use crate::foreign::FilterInfo;
+use super::filter::{NEW_BLOOM, RocksDbFilterKind};
+use crate::foreign::ForeignFilterInfo;
 use crate::kinds::{Isa, LINE_LEN_BYTES, prefetch, products_in_line};
 
 /// From one probe to the next: 2^32 over the golden ratio.
@@ -69,11 +69,17 @@ impl<'a> FastLocalBloom<'a> {
         in_round(x, probes) && (probes <= ROUND || in_round(x.wrapping_mul(NEXT_ROUND), probes - ROUND))
     }
 
-    pub(super) fn info(&self, len: usize) -> FilterInfo {
+    pub(super) fn info(&self, len: usize) -> ForeignFilterInfo {
         let lines = self.lines.as_flattened();
-        let info =
-            FilterInfo::blocked(FilterKind::FastLocalBloom.name(), len, lines, LINE_LEN_BYTES, 1, self.probes.into());
-        FilterInfo { payload_len_bytes: self.payload_len as u64, ..info }
+        let info = ForeignFilterInfo::blocked(
+            RocksDbFilterKind::FastLocalBloom.name(),
+            len,
+            lines,
+            LINE_LEN_BYTES,
+            1,
+            self.probes.into(),
+        );
+        ForeignFilterInfo { payload_len_bytes: self.payload_len as u64, ..info }
     }
 }
 

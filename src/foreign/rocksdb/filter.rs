@@ -11,7 +11,7 @@
 use super::fast_local_bloom::FastLocalBloom;
 use super::legacy_bloom::LegacyBloom;
 use super::ribbon::Ribbon;
-use crate::foreign::{FilterInfo, hash32, xxph3};
+use crate::foreign::{ForeignFilterInfo, hash32, xxph3};
 
 /// Bytes of a trailer.
 pub(super) const TRAILER_LEN_BYTES: usize = 5;
@@ -25,7 +25,7 @@ const BATCH: usize = 32;
 
 /// The layouts of a full filter in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FilterKind {
+pub enum RocksDbFilterKind {
     /// The Bloom filter of tables of `format_version` 4 and older, and of Pebble: in lines of 64 bytes, by a hash of 32 bits.
     LegacyBloom,
     /// `FastLocalBloom`: the Bloom filter of tables of `format_version` 5 and newer, in lines of 64 bytes.
@@ -34,7 +34,7 @@ pub enum FilterKind {
     Ribbon128,
 }
 
-impl FilterKind {
+impl RocksDbFilterKind {
     /// The name, as the command prints it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -48,7 +48,7 @@ impl FilterKind {
 
 /// A full filter of RocksDB, or one partition of a partitioned one, read in place. Any bytes are one.
 #[derive(Debug, Clone, Copy)]
-pub struct Filter<'a> {
+pub struct RocksDbFilter<'a> {
     rule: Rule<'a>,
     len: usize,
 }
@@ -62,7 +62,7 @@ enum Rule<'a> {
     Ribbon(Ribbon<'a>),
 }
 
-impl<'a> Filter<'a> {
+impl<'a> RocksDbFilter<'a> {
     /// The filter in `bytes`, which end with its trailer, without that of the block around it.
     ///
     /// Five bytes and fewer hold no key. What is reserved, or does not fit together, answers "maybe".
@@ -86,12 +86,12 @@ impl<'a> Filter<'a> {
 
     /// The layout; `None` where every key has the same answer.
     #[must_use]
-    pub fn kind(&self) -> Option<FilterKind> {
+    pub fn kind(&self) -> Option<RocksDbFilterKind> {
         match self.rule {
             Rule::No | Rule::Maybe => None,
-            Rule::Legacy(_) => Some(FilterKind::LegacyBloom),
-            Rule::FastLocal(_) => Some(FilterKind::FastLocalBloom),
-            Rule::Ribbon(_) => Some(FilterKind::Ribbon128),
+            Rule::Legacy(_) => Some(RocksDbFilterKind::LegacyBloom),
+            Rule::FastLocal(_) => Some(RocksDbFilterKind::FastLocalBloom),
+            Rule::Ribbon(_) => Some(RocksDbFilterKind::Ribbon128),
         }
     }
 
@@ -132,10 +132,10 @@ impl<'a> Filter<'a> {
 
     /// What the bytes say of the filter; all of them are read.
     #[must_use]
-    pub fn info(&self) -> FilterInfo {
+    pub fn info(&self) -> ForeignFilterInfo {
         match self.rule {
-            Rule::No => FilterInfo::constant("rocksdb-no-keys", self.len, 0.0),
-            Rule::Maybe => FilterInfo::constant("rocksdb-always-maybe", self.len, 1.0),
+            Rule::No => ForeignFilterInfo::constant("rocksdb-no-keys", self.len, 0.0),
+            Rule::Maybe => ForeignFilterInfo::constant("rocksdb-always-maybe", self.len, 1.0),
             Rule::Legacy(filter) => filter.info(self.len),
             Rule::FastLocal(filter) => filter.info(self.len),
             Rule::Ribbon(filter) => filter.info(self.len),
@@ -172,11 +172,11 @@ mod tests {
     fn five_bytes_and_fewer_hold_no_key_and_six_zeros_hold_all() {
         for len in 0..=5 {
             for byte in [0, 1, 6, NEW_BLOOM, RIBBON] {
-                assert!(!Filter::new(&vec![byte; len]).may_contain(b"key"), "{len} bytes of {byte:#x}");
+                assert!(!RocksDbFilter::new(&vec![byte; len]).may_contain(b"key"), "{len} bytes of {byte:#x}");
             }
         }
-        assert!(Filter::new(&ALWAYS_MAYBE).may_contain(b"key"));
-        assert_eq!(Filter::new(&ALWAYS_MAYBE).info().expected_rate, 1.0);
+        assert!(RocksDbFilter::new(&ALWAYS_MAYBE).may_contain(b"key"));
+        assert_eq!(RocksDbFilter::new(&ALWAYS_MAYBE).info().expected_rate, 1.0);
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
             .chain([[RIBBON, 0, 0, 0, 0], [RIBBON, 0, 1, 0, 0], [6, 0, 0, 0, 0], [6, 3, 0, 0, 0]])
         {
             let bytes = [&payload[..], &trailer].concat();
-            let filter = Filter::new(&bytes);
+            let filter = RocksDbFilter::new(&bytes);
             assert!(filter.kind().is_none(), "{trailer:x?}");
             assert!((0..100).all(|i| filter.may_contain(format!("key-{i}").as_bytes())), "{trailer:x?}");
         }

@@ -3,9 +3,9 @@
 //! All bits of a key lie in one line, the cache line of the machine that wrote it. The hash has 32 bits, and chooses the line
 //! as well as the bits: at 15 million keys that doubles the rate.
 
-use super::filter::FilterKind;
+use super::filter::RocksDbFilterKind;
 use crate::codec::{put_u32, u32_from};
-use crate::foreign::FilterInfo;
+use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{Remainder, probe_sequence};
 use crate::kinds::prefetch;
 
@@ -64,16 +64,16 @@ impl<'a> LegacyBloom<'a> {
         })
     }
 
-    pub(super) fn info(&self, len: usize) -> FilterInfo {
-        let kind = FilterKind::LegacyBloom.name();
-        let info = FilterInfo::blocked(kind, len, self.payload, self.line_len, 1, self.probes.into());
+    pub(super) fn info(&self, len: usize) -> ForeignFilterInfo {
+        let kind = RocksDbFilterKind::LegacyBloom.name();
+        let info = ForeignFilterInfo::blocked(kind, len, self.payload, self.line_len, 1, self.probes.into());
         let keys_per_line = info.estimated_keys.zip(info.blocks).map_or(0.0, |(keys, lines)| keys / lines as f64);
         let lines = self.payload.chunks_exact(self.line_len);
         let num_lines = lines.len() as f64;
         let of_lines = lines.map(|line| self.line_rate(line, keys_per_line)).sum::<f64>() / num_lines;
         // The hash that chooses both line and bits has 32 bits.
         let expected_rate = of_lines.max((info.estimated_keys.unwrap_or_default() * (-32f64).exp2()).min(1.0));
-        FilterInfo { expected_rate, ..info }
+        ForeignFilterInfo { expected_rate, ..info }
     }
 
     /// The rate of a line, which is far from that of bits at random where bits per key are many: at 18 of them, 0.28 % and not

@@ -11,9 +11,9 @@ mod properties;
 mod ribbon;
 mod table;
 
-pub use builder::{FilterBuilder, FilterOptions};
-pub use filter::{Filter, FilterKind};
+pub use builder::{RocksDbFilterBuilder, RocksDbFilterOptions};
+pub use filter::{RocksDbFilter, RocksDbFilterKind};
 pub(super) use footer::has_magic;
-pub use prefix::PrefixExtractor;
-pub use properties::{IndexKind, Properties};
-pub use table::{FilterLayout, FilterRange, Table};
+pub use prefix::RocksDbPrefixExtractor;
+pub use properties::{RocksDbIndexKind, RocksDbProperties};
+pub use table::{RocksDbFilterLayout, RocksDbFilterRange, RocksDbTable};

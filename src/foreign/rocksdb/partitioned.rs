@@ -7,7 +7,7 @@ use crate::foreign::block::{Block, Values};
 use crate::foreign::index::{KeyForm, check_index};
 use crate::foreign::stored::{BlockHandle, Blocks, Content};
 
-use super::filter::Filter;
+use super::filter::RocksDbFilter;
 
 /// The index of a table's filter partitions, all of which were verified.
 #[derive(Debug, Clone)]
@@ -98,6 +98,6 @@ fn range_of(handle: BlockHandle) -> Option<Range<usize>> {
     Some(start..start.checked_add(usize::try_from(handle.len_bytes).ok()?)?)
 }
 
-fn filter_at(file: &[u8], handle: BlockHandle) -> Option<Filter<'_>> {
-    file.get(range_of(handle)?).map(Filter::new)
+fn filter_at(file: &[u8], handle: BlockHandle) -> Option<RocksDbFilter<'_>> {
+    file.get(range_of(handle)?).map(RocksDbFilter::new)
 }

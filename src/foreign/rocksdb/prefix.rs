@@ -3,7 +3,7 @@
 /// A prefix extractor of RocksDB's own; those of applications are known by name only, and no filter is asked for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum PrefixExtractor {
+pub enum RocksDbPrefixExtractor {
     /// `rocksdb.FixedPrefix.N`: the first so many bytes; a shorter key has no prefix.
     Fixed(usize),
     /// `rocksdb.CappedPrefix.N`: the first so many bytes, or the whole of a shorter key.
@@ -12,7 +12,7 @@ pub enum PrefixExtractor {
     Whole,
 }
 
-impl PrefixExtractor {
+impl RocksDbPrefixExtractor {
     /// By the name that a table's properties give.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         if name == "rocksdb.Noop" {
@@ -45,12 +45,18 @@ mod tests {
 
     #[test]
     fn only_names_of_known_extractors_are_believed() {
-        assert_eq!(PrefixExtractor::from_name("rocksdb.FixedPrefix.10"), Some(PrefixExtractor::Fixed(10)));
-        assert_eq!(PrefixExtractor::from_name("rocksdb.CappedPrefix.9"), Some(PrefixExtractor::Capped(9)));
+        assert_eq!(
+            RocksDbPrefixExtractor::from_name("rocksdb.FixedPrefix.10"),
+            Some(RocksDbPrefixExtractor::Fixed(10))
+        );
+        assert_eq!(
+            RocksDbPrefixExtractor::from_name("rocksdb.CappedPrefix.9"),
+            Some(RocksDbPrefixExtractor::Capped(9))
+        );
         for name in ["", "nullptr", "rocksdb.FixedPrefix", "rocksdb.FixedPrefix.+1", "rocksdb.FixedPrefix.01", "my.1"] {
-            assert_eq!(PrefixExtractor::from_name(name), None, "{name}");
+            assert_eq!(RocksDbPrefixExtractor::from_name(name), None, "{name}");
         }
-        assert_eq!(PrefixExtractor::Fixed(3).prefix(b"ab"), None);
-        assert_eq!(PrefixExtractor::Capped(3).prefix(b"ab"), Some(&b"ab"[..]));
+        assert_eq!(RocksDbPrefixExtractor::Fixed(3).prefix(b"ab"), None);
+        assert_eq!(RocksDbPrefixExtractor::Capped(3).prefix(b"ab"), Some(&b"ab"[..]));
     }
 }

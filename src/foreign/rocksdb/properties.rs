@@ -6,7 +6,7 @@ use crate::foreign::block::{Block, Values};
 use crate::foreign::index::KeyForm;
 use crate::foreign::stored::{BlockHandle, Blocks};
 
-use super::prefix::PrefixExtractor;
+use super::prefix::RocksDbPrefixExtractor;
 
 /// The only order of keys in which partitions are searched; for any other all are asked.
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
@@ -20,7 +20,7 @@ const GLOBAL_SEQUENCE: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 /// How the index of a table finds data blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum IndexKind {
+pub enum RocksDbIndexKind {
     /// One block, searched by halves.
     Binary,
     /// The same block, and blocks with the hashes of prefixes, which are not read here.
@@ -34,7 +34,7 @@ pub enum IndexKind {
 /// The properties of a table that matter to its filters. Strings are as the file has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Properties {
+pub struct RocksDbProperties {
     /// The name of the order of keys.
     pub comparator: String,
     /// The name of the filter policy; empty when there is none.
@@ -52,7 +52,7 @@ pub struct Properties {
     /// The length of all filters.
     pub filter_len_bytes: u64,
     /// How data blocks are found.
-    pub index_kind: IndexKind,
+    pub index_kind: RocksDbIndexKind,
     /// Whether whole keys were added to the filters, so that reads of one key ask for it.
     pub whole_key_filtering: bool,
     /// Whether prefixes were added to the filters, if there is an extractor.
@@ -64,7 +64,7 @@ pub struct Properties {
     pub(super) has_timestamps: bool,
 }
 
-impl Properties {
+impl RocksDbProperties {
     /// The properties in the block at `handle`.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Properties {
             num_filter_entries: 0,
             num_data_blocks: 0,
             filter_len_bytes: 0,
-            index_kind: IndexKind::Binary,
+            index_kind: RocksDbIndexKind::Binary,
             whole_key_filtering: true,
             prefix_filtering: true,
             index_keys: KeyForm::Internal,
@@ -145,10 +145,10 @@ impl Properties {
             Ok(())
         })?;
         found.index_kind = match index_kind.ok_or_else(corrupt)? {
-            0 => IndexKind::Binary,
-            1 => IndexKind::Hash,
-            2 => IndexKind::TwoLevel,
-            3 => IndexKind::BinaryWithFirstKey,
+            0 => RocksDbIndexKind::Binary,
+            1 => RocksDbIndexKind::Hash,
+            2 => RocksDbIndexKind::TwoLevel,
+            3 => RocksDbIndexKind::BinaryWithFirstKey,
             other => return Err(Error::Unsupported { field: Field::IndexKind, found: u64::from(other) }),
         };
         found.has_timestamps &= found.comparator.ends_with(TIMESTAMP_SUFFIX);
@@ -157,8 +157,8 @@ impl Properties {
 
     /// The prefix extractor whose prefixes are in the filters; `None` when there is none, or one that is not known.
     #[must_use]
-    pub fn extractor(&self) -> Option<PrefixExtractor> {
-        PrefixExtractor::from_name(&self.prefix_extractor).filter(|_| self.prefix_filtering)
+    pub fn extractor(&self) -> Option<RocksDbPrefixExtractor> {
+        RocksDbPrefixExtractor::from_name(&self.prefix_extractor).filter(|_| self.prefix_filtering)
     }
 
     /// Whether the filters cannot be asked: they hold prefixes alone, and how those are made is not known.

@@ -5,9 +5,9 @@
 
 mod build;
 
-use super::filter::{FilterKind, RIBBON};
+use super::filter::{RIBBON, RocksDbFilterKind};
 use crate::codec::u32_from;
-use crate::foreign::FilterInfo;
+use crate::foreign::ForeignFilterInfo;
 use crate::hash::reduce;
 use crate::kinds::{Checked, Isa, RibbonLayout, RibbonRow, prefetch};
 
@@ -114,20 +114,24 @@ impl<'a> Ribbon<'a> {
         self.layout.holds(self.isa, self.payload, &row, &Checked)
     }
 
-    pub(super) fn info(&self, len: usize) -> FilterInfo {
+    pub(super) fn info(&self, len: usize) -> ForeignFilterInfo {
         let Self { blocks, columns, narrow, .. } = *self;
         let starts = self.layout.starts() as f64;
         let in_narrow = ((narrow * BLOCK_SLOTS) as f64).min(starts) / starts;
         // A column halves the rate.
         let rate = |columns: f64| (-columns).exp2();
         let (wide, less) = (rate(columns as f64), rate(columns.saturating_sub(1) as f64));
-        FilterInfo {
+        ForeignFilterInfo {
             payload_len_bytes: self.payload.len() as u64,
             blocks: Some(blocks),
             columns: Some(columns as f64 - narrow as f64 / blocks as f64),
             seed: Some(self.seed.into()),
             estimated_keys: Some(build::most_keys(blocks * BLOCK_SLOTS) as f64),
-            ..FilterInfo::constant(FilterKind::Ribbon128.name(), len, in_narrow * less + (1.0 - in_narrow) * wide)
+            ..ForeignFilterInfo::constant(
+                RocksDbFilterKind::Ribbon128.name(),
+                len,
+                in_narrow * less + (1.0 - in_narrow) * wide,
+            )
         }
     }
 }

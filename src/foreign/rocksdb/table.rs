@@ -17,10 +17,10 @@ use crate::foreign::compression::Codec;
 use crate::foreign::index::{check_index, once};
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
 
-use super::filter::Filter;
+use super::filter::RocksDbFilter;
 use super::footer::Footer;
 use super::partitioned::PartitionIndex;
-use super::properties::{IndexKind, Properties};
+use super::properties::{RocksDbIndexKind, RocksDbProperties};
 
 /// The name of RocksDB's own filters, Bloom and Ribbon; how they are laid out is for their last bytes to say.
 const POLICY: &str = "rocksdb.BuiltinBloomFilter";
@@ -32,10 +32,10 @@ const BLOCK_BASED_PREFIX: &str = "filter.";
 ///
 /// Footer, metaindex, properties and all filters are checked when it is opened, the rest by [`Self::verify`] only.
 #[derive(Debug, Clone)]
-pub struct Table<D> {
+pub struct RocksDbTable<D> {
     bytes: D,
     footer: Footer,
-    properties: Properties,
+    properties: RocksDbProperties,
     index: Option<BlockHandle>,
     has_dictionary: bool,
     filter: Place,
@@ -43,14 +43,14 @@ pub struct Table<D> {
 
 #[derive(Debug, Clone)]
 enum Place {
-    Nowhere(FilterLayout),
+    Nowhere(RocksDbFilterLayout),
     Full(Range<usize>),
     Partitioned(PartitionIndex),
 }
 
 /// How a table keeps its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FilterLayout {
+pub enum RocksDbFilterLayout {
     /// It has none.
     None,
     /// One of all keys.
@@ -66,7 +66,7 @@ pub enum FilterLayout {
 /// One filter of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FilterRange<'a> {
+pub struct RocksDbFilterRange<'a> {
     /// Where it begins in the file.
     pub offset: u64,
     /// Its length.
@@ -76,7 +76,7 @@ pub struct FilterRange<'a> {
     pub up_to: Option<&'a [u8]>,
 }
 
-impl<'a> FilterRange<'a> {
+impl<'a> RocksDbFilterRange<'a> {
     fn new(place: &Range<usize>, up_to: Option<&'a [u8]>) -> Self {
         Self { offset: place.start as u64, len_bytes: place.len() as u64, up_to }
     }
@@ -91,7 +91,7 @@ struct Metaindex {
     filter: Option<(String, BlockHandle)>,
 }
 
-impl<D: AsRef<[u8]>> Table<D> {
+impl<D: AsRef<[u8]>> RocksDbTable<D> {
     /// Opens a table.
     ///
     /// # Errors
@@ -103,9 +103,9 @@ impl<D: AsRef<[u8]>> Table<D> {
         let blocks = Blocks::new(file, footer.offset, footer.checksum);
         let names = Metaindex::read(&blocks, footer.metaindex)?;
         let missing = || Error::Corrupt { field: Field::Properties, offset: footer.metaindex.offset };
-        let properties = Properties::read(&blocks, names.properties.ok_or_else(missing)?)?;
+        let properties = RocksDbProperties::read(&blocks, names.properties.ok_or_else(missing)?)?;
         let filter = match names.filter {
-            None => Place::Nowhere(FilterLayout::None),
+            None => Place::Nowhere(RocksDbFilterLayout::None),
             Some((name, handle)) => Place::read(&blocks, name, handle, &properties)?,
         };
         let (index, has_dictionary) = (footer.index.or(names.index), names.has_dictionary);
@@ -124,7 +124,7 @@ impl<D: AsRef<[u8]>> Table<D> {
         if let (Place::Full(place), true) = (&self.filter, self.properties.whole_key_filtering)
             && let Some(filter) = self.bytes.as_ref().get(place.clone())
         {
-            return Filter::new(filter).may_contain_batch(user_keys, answers);
+            return RocksDbFilter::new(filter).may_contain_batch(user_keys, answers);
         }
         for (key, answer) in user_keys.iter().zip(answers) {
             *answer = self.may_contain(key);
@@ -143,31 +143,33 @@ impl<D: AsRef<[u8]>> Table<D> {
         let file = self.bytes.as_ref();
         match &self.filter {
             Place::Nowhere(_) => true,
-            Place::Full(place) => file.get(place.clone()).is_none_or(|filter| Filter::new(filter).may_contain(entry)),
+            Place::Full(place) => {
+                file.get(place.clone()).is_none_or(|filter| RocksDbFilter::new(filter).may_contain(entry))
+            }
             Place::Partitioned(index) => index.may_contain(file, entry, key),
         }
     }
 
     /// The filter at a place that [`Self::for_each_filter`] gives; `None` for a place outside the file.
     #[must_use]
-    pub fn filter(&self, place: &FilterRange<'_>) -> Option<Filter<'_>> {
+    pub fn filter(&self, place: &RocksDbFilterRange<'_>) -> Option<RocksDbFilter<'_>> {
         let start = usize::try_from(place.offset).ok()?;
         let end = start.checked_add(usize::try_from(place.len_bytes).ok()?)?;
-        self.bytes.as_ref().get(start..end).map(Filter::new)
+        self.bytes.as_ref().get(start..end).map(RocksDbFilter::new)
     }
 
     /// Hands each filter's place to `each`, in the order of keys, until that gives `false`. The places are not collected: an
     /// index of a few bytes a partition may spell keys of many.
-    pub fn for_each_filter(&self, mut each: impl FnMut(FilterRange<'_>) -> bool) {
+    pub fn for_each_filter(&self, mut each: impl FnMut(RocksDbFilterRange<'_>) -> bool) {
         match &self.filter {
             Place::Nowhere(_) => {}
             Place::Full(place) => {
-                each(FilterRange::new(place, None));
+                each(RocksDbFilterRange::new(place, None));
             }
             // What was walked through when the table was opened.
             Place::Partitioned(index) => {
                 index
-                    .for_each(self.bytes.as_ref(), |place, key| each(FilterRange::new(&place, Some(key))))
+                    .for_each(self.bytes.as_ref(), |place, key| each(RocksDbFilterRange::new(&place, Some(key))))
                     .unwrap_or_default();
             }
         }
@@ -175,17 +177,17 @@ impl<D: AsRef<[u8]>> Table<D> {
 
     /// How the table keeps its filters.
     #[must_use]
-    pub fn filter_layout(&self) -> FilterLayout {
+    pub fn filter_layout(&self) -> RocksDbFilterLayout {
         match &self.filter {
             Place::Nowhere(layout) => layout.clone(),
-            Place::Full(_) => FilterLayout::Full,
-            Place::Partitioned(index) => FilterLayout::Partitioned(index.len()),
+            Place::Full(_) => RocksDbFilterLayout::Full,
+            Place::Partitioned(index) => RocksDbFilterLayout::Partitioned(index.len()),
         }
     }
 
     /// What the table says of itself.
     #[must_use]
-    pub fn properties(&self) -> &Properties {
+    pub fn properties(&self) -> &RocksDbProperties {
         &self.properties
     }
 
@@ -242,11 +244,11 @@ impl<D: AsRef<[u8]>> Table<D> {
         }
         let missing = || Error::Corrupt { field: Field::IndexBlock, offset: self.footer.metaindex.offset };
         let index = self.index.ok_or_else(missing)?;
-        let values = self.properties.index_values(kind == IndexKind::BinaryWithFirstKey);
+        let values = self.properties.index_values(kind == RocksDbIndexKind::BinaryWithFirstKey);
         let (keys, limit) = (self.properties.index_keys, blocks.bytes().len() as u64);
         let content = unpack(blocks.read(index, Field::IndexBlock)?, false)?;
         let top = Block::rocksdb(content.of(blocks.bytes()), values, index.offset)?;
-        if kind != IndexKind::TwoLevel {
+        if kind != RocksDbIndexKind::TwoLevel {
             check_index(top, keys, 0, limit, |cursor| each(cursor.handle()?))?;
             return Ok(0);
         }
@@ -307,7 +309,7 @@ impl<D: AsRef<[u8]>> Table<D> {
 }
 
 impl Place {
-    fn read(blocks: &Blocks<'_>, name: String, handle: BlockHandle, properties: &Properties) -> Result<Self> {
+    fn read(blocks: &Blocks<'_>, name: String, handle: BlockHandle, properties: &RocksDbProperties) -> Result<Self> {
         if name == format!("{FULL_PREFIX}{POLICY}") {
             return Ok(Self::Full(blocks.read(handle, Field::FilterBlock)?.plain_range()?));
         }
@@ -317,8 +319,8 @@ impl Place {
             return Ok(Self::Partitioned(index));
         }
         Ok(Self::Nowhere(match name.strip_prefix(BLOCK_BASED_PREFIX) {
-            Some(_) => FilterLayout::BlockBased,
-            None => FilterLayout::Unknown(name),
+            Some(_) => RocksDbFilterLayout::BlockBased,
+            None => RocksDbFilterLayout::Unknown(name),
         }))
     }
 }
@@ -383,7 +385,7 @@ mod tests {
         let names = ["fv6-zstd", "fv3-zstd", "fv6-lz4-index-restarts", "fv5-lz4hc", "fv4-snappy-partitions"];
         for name in names {
             let file = std::fs::read(format!("tests/golden/foreign/rocksdb-9.8.4-layouts/{name}.sst")).unwrap();
-            let table = Table::open(&file[..]).unwrap();
+            let table = RocksDbTable::open(&file[..]).unwrap();
             let (blocks, mut handles) = (table.blocks(), Vec::new());
             table
                 .for_each_data_block(|handle| {

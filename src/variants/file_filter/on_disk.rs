@@ -132,9 +132,12 @@ impl Writer {
         }
     }
 
-    /// To write elsewhere from now on.
+    /// To write elsewhere from now on, as if the file there had been this one since it was opened.
     #[cfg(test)]
     pub(super) fn swap_file(&mut self, file: Locked) -> Locked {
+        let mut place = file.file();
+        place.seek(SeekFrom::Start(STATE_OFFSET)).unwrap();
+        place.read_exact(&mut self.shown).unwrap();
         std::mem::replace(&mut self.file, file)
     }
 

@@ -206,7 +206,7 @@ fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
 fn is_damage(error: &Error, dir: &Path) -> bool {
     let is_missing = matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound);
     let is_inside = matches!(error, Error::InFile { path, .. } if path != dir);
-    (error.is_damage() && !error.is_unsupported()) || (is_missing && is_inside)
+    error.is_damage() || (is_missing && is_inside)
 }
 
 fn describe(verified: &Verified) -> String {

@@ -6,23 +6,23 @@ use super::super::failure::{Failure, Outcome};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
 use super::value::{Encoding, ValueType, plain_len};
-use filterblock::foreign::parquet::{File, SplitBlockFilter};
-use filterblock::foreign::rocksdb::FilterLayout;
+use filterblock::foreign::parquet::{ParquetBloom, ParquetFile};
+use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{leveldb, rocksdb};
 
 /// What a key is asked of.
 #[derive(Debug)]
 pub enum Asked<'a> {
-    LevelDb(&'a leveldb::Table<Content>),
+    LevelDb(&'a leveldb::LevelDbTable<Content>),
     RocksDb {
-        table: &'a rocksdb::Table<Content>,
+        table: &'a rocksdb::RocksDbTable<Content>,
         prefixes: bool,
     },
-    LevelDbFilter(leveldb::BloomFilter<'a>),
-    RocksDbFilter(rocksdb::Filter<'a>),
+    LevelDbFilter(leveldb::LevelDbBloom<'a>),
+    RocksDbFilter(rocksdb::RocksDbFilter<'a>),
     /// The filters of one column; `None` for a chunk without one, whose values may be any.
     Values {
-        filters: Vec<Option<SplitBlockFilter<'a>>>,
+        filters: Vec<Option<ParquetBloom<'a>>>,
         encoding: Encoding,
     },
 }
@@ -62,9 +62,11 @@ impl<'a> Asked<'a> {
             Foreign::LevelDb(table) => Self::LevelDb(table),
             Foreign::RocksDb(table) => Self::RocksDb { table, prefixes: question.prefixes },
             Foreign::Raw(RawFormat::LeveldbBloom, bytes) => {
-                Self::LevelDbFilter(leveldb::BloomFilter::new(bytes.as_ref()))
+                Self::LevelDbFilter(leveldb::LevelDbBloom::new(bytes.as_ref()))
             }
-            Foreign::Raw(RawFormat::RocksdbFilter, bytes) => Self::RocksDbFilter(rocksdb::Filter::new(bytes.as_ref())),
+            Foreign::Raw(RawFormat::RocksdbFilter, bytes) => {
+                Self::RocksDbFilter(rocksdb::RocksDbFilter::new(bytes.as_ref()))
+            }
             Foreign::Raw(RawFormat::ParquetSbbf, bytes) => {
                 let encoding = match (question.hex, question.value_type) {
                     (true, _) => Encoding::Plain(None),
@@ -76,7 +78,7 @@ impl<'a> Asked<'a> {
                         )));
                     }
                 };
-                let parsed = SplitBlockFilter::parse(bytes.as_ref());
+                let parsed = ParquetBloom::parse(bytes.as_ref());
                 let filter = parsed.map_err(|error| error.in_file(path))?;
                 Self::Values { filters: vec![Some(filter)], encoding }
             }
@@ -84,7 +86,12 @@ impl<'a> Asked<'a> {
         })
     }
 
-    fn column(path: &Path, file: &'a File<Content>, arguments: &FileArguments, question: Question) -> Outcome<Self> {
+    fn column(
+        path: &Path,
+        file: &'a ParquetFile<Content>,
+        arguments: &FileArguments,
+        question: Question,
+    ) -> Outcome<Self> {
         let chunks = arguments.column(path, file)?;
         let mut filters = Vec::with_capacity(chunks.len());
         for chunk in &chunks {
@@ -136,7 +143,10 @@ impl<'a> Asked<'a> {
                 Some("the table has no filter that is known; every key may be there")
             }
             Self::RocksDb { table, .. }
-                if !matches!(table.filter_layout(), FilterLayout::Full | FilterLayout::Partitioned(1..)) =>
+                if !matches!(
+                    table.filter_layout(),
+                    RocksDbFilterLayout::Full | RocksDbFilterLayout::Partitioned(1..)
+                ) =>
             {
                 Some("the table has no filter that is known; every key may be there")
             }

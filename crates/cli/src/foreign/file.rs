@@ -8,7 +8,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::text::printable;
 use super::content::{Content, kind_of};
 use filterblock::Result;
-use filterblock::foreign::parquet::{self, ColumnChunk};
+use filterblock::foreign::parquet::{self, ParquetColumnChunk};
 use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
 
 /// A filter without the file around it.
@@ -53,9 +53,9 @@ pub struct FileArguments {
 /// A file of another engine.
 #[derive(Debug)]
 pub enum Foreign {
-    LevelDb(leveldb::Table<Content>),
-    RocksDb(rocksdb::Table<Content>),
-    Parquet(parquet::File<Content>),
+    LevelDb(leveldb::LevelDbTable<Content>),
+    RocksDb(rocksdb::RocksDbTable<Content>),
+    Parquet(parquet::ParquetFile<Content>),
     Raw(RawFormat, Content),
 }
 
@@ -77,21 +77,21 @@ impl Foreign {
             let bytes = Content::open(path)?;
             Ok(match kind {
                 FileKind::LevelDbTable => Some(Self::LevelDb(match arguments.key_form {
-                    None => leveldb::Table::open(bytes)?,
-                    Some(Form::User) => leveldb::Table::open_as(bytes, KeyForm::User)?,
-                    Some(Form::Internal) => leveldb::Table::open_as(bytes, KeyForm::Internal)?,
+                    None => leveldb::LevelDbTable::open(bytes)?,
+                    Some(Form::User) => leveldb::LevelDbTable::open_as(bytes, KeyForm::User)?,
+                    Some(Form::Internal) => leveldb::LevelDbTable::open_as(bytes, KeyForm::Internal)?,
                 })),
-                FileKind::RocksDbTable => Some(Self::RocksDb(rocksdb::Table::open(bytes)?)),
-                FileKind::ParquetFile => Some(Self::Parquet(parquet::File::open(bytes)?)),
+                FileKind::RocksDbTable => Some(Self::RocksDb(rocksdb::RocksDbTable::open(bytes)?)),
+                FileKind::ParquetFile => Some(Self::Parquet(parquet::ParquetFile::open(bytes)?)),
             })
         };
         open().map_err(|error| error.in_file(path))
     }
 
     /// The filter of a raw Parquet filter; `None` for anything else.
-    pub fn raw_parquet(&self) -> Option<Result<parquet::SplitBlockFilter<'_>>> {
+    pub fn raw_parquet(&self) -> Option<Result<parquet::ParquetBloom<'_>>> {
         match self {
-            Self::Raw(RawFormat::ParquetSbbf, bytes) => Some(parquet::SplitBlockFilter::parse(bytes.as_ref())),
+            Self::Raw(RawFormat::ParquetSbbf, bytes) => Some(parquet::ParquetBloom::parse(bytes.as_ref())),
             _ => None,
         }
     }
@@ -149,14 +149,18 @@ impl FileArguments {
     }
 
     /// The column chunks that are meant; all of them when nothing was said.
-    pub fn chunks<'a>(&self, path: &Path, file: &'a parquet::File<Content>) -> Outcome<Vec<&'a ColumnChunk>> {
+    pub fn chunks<'a>(
+        &self,
+        path: &Path,
+        file: &'a parquet::ParquetFile<Content>,
+    ) -> Outcome<Vec<&'a ParquetColumnChunk>> {
         let groups = file.num_row_groups();
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
             let path = path.display();
             return Err(Failure::Message(format!("{path}: no row group {number}; there are {groups}, counted from 0")));
         }
-        let is_column = |chunk: &ColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);
-        let is_group = |chunk: &ColumnChunk| self.row_group.is_none_or(|number| number == chunk.row_group);
+        let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);
+        let is_group = |chunk: &ParquetColumnChunk| self.row_group.is_none_or(|number| number == chunk.row_group);
         let chunks: Vec<_> = file.column_chunks().iter().filter(|chunk| is_column(chunk) && is_group(chunk)).collect();
         match &self.column {
             Some(column) if chunks.is_empty() => {
@@ -168,7 +172,11 @@ impl FileArguments {
     }
 
     /// The chunks of the one column that is asked: the one that was named, or the only one with a filter.
-    pub fn column<'a>(&self, path: &Path, file: &'a parquet::File<Content>) -> Outcome<Vec<&'a ColumnChunk>> {
+    pub fn column<'a>(
+        &self,
+        path: &Path,
+        file: &'a parquet::ParquetFile<Content>,
+    ) -> Outcome<Vec<&'a ParquetColumnChunk>> {
         let chunks = self.chunks(path, file)?;
         if self.column.is_some() {
             return one_column(path, chunks);
@@ -187,7 +195,7 @@ impl FileArguments {
 }
 
 /// Refuses the chunks of several columns with one name: their values may be of different types.
-fn one_column<'a>(path: &Path, chunks: Vec<&'a ColumnChunk>) -> Outcome<Vec<&'a ColumnChunk>> {
+fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<Vec<&'a ParquetColumnChunk>> {
     let neighbours = chunks.iter().zip(chunks.iter().skip(1));
     if let Some((chunk, _)) = neighbours.into_iter().find(|(one, next)| one.row_group == next.row_group) {
         let (path, column) = (path.display(), printable(&chunk.path));
@@ -200,7 +208,7 @@ fn one_column<'a>(path: &Path, chunks: Vec<&'a ColumnChunk>) -> Outcome<Vec<&'a 
 const NAMES_MAX: usize = 20;
 
 /// The different columns of some chunks, for a message.
-fn columns<'a>(chunks: impl Iterator<Item = &'a ColumnChunk>) -> String {
+fn columns<'a>(chunks: impl Iterator<Item = &'a ParquetColumnChunk>) -> String {
     let mut names: Vec<&str> = Vec::new();
     for chunk in chunks {
         if !names.contains(&chunk.path.as_str()) {

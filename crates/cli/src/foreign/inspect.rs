@@ -12,8 +12,8 @@ use super::super::what_if::{Present, WhatIf};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
 use filterblock::Error;
-use filterblock::foreign::rocksdb::FilterLayout;
-use filterblock::foreign::{FilterInfo, leveldb, parquet, rocksdb};
+use filterblock::foreign::rocksdb::RocksDbFilterLayout;
+use filterblock::foreign::{ForeignFilterInfo, leveldb, parquet, rocksdb};
 
 /// A file of another engine.
 #[derive(Debug, Serialize)]
@@ -111,9 +111,9 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
         Foreign::Parquet(file) => report.add_parquet(path, file, arguments)?,
         Foreign::Raw(format, bytes) => {
             let info = match format {
-                RawFormat::LeveldbBloom => leveldb::BloomFilter::new(bytes.as_ref()).info(),
-                RawFormat::RocksdbFilter => rocksdb::Filter::new(bytes.as_ref()).info(),
-                RawFormat::ParquetSbbf => parquet::SplitBlockFilter::parse(bytes.as_ref()).map_err(in_file)?.info(),
+                RawFormat::LeveldbBloom => leveldb::LevelDbBloom::new(bytes.as_ref()).info(),
+                RawFormat::RocksdbFilter => rocksdb::RocksDbFilter::new(bytes.as_ref()).info(),
+                RawFormat::ParquetSbbf => parquet::ParquetBloom::parse(bytes.as_ref()).map_err(in_file)?.info(),
             };
             report.filters.push(FilterReport::new(0, &info, Holds::Everything {}));
         }
@@ -125,7 +125,7 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
 impl Report {
     /// Tells of one more filter, of which all bytes are read; `false`, and why, once filters must overlap: then each could
     /// be as long as the file, and there could be any number of them.
-    fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> FilterInfo, holds: Holds) -> bool {
+    fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> ForeignFilterInfo, holds: Holds) -> bool {
         self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
         if self.told_len_bytes > self.file_len_bytes {
             let len = thousands(self.filters.len() as u64);
@@ -138,7 +138,7 @@ impl Report {
         true
     }
 
-    fn add_leveldb(&mut self, table: &leveldb::Table<Content>) {
+    fn add_leveldb(&mut self, table: &leveldb::LevelDbTable<Content>) {
         self.properties = vec![
             ("filter_policy", json!(table.policy())),
             ("data_blocks", json!(table.num_data_blocks())),
@@ -184,14 +184,14 @@ impl Report {
         }
     }
 
-    fn add_rocksdb(&mut self, table: &rocksdb::Table<Content>) {
+    fn add_rocksdb(&mut self, table: &rocksdb::RocksDbTable<Content>) {
         let properties = table.properties();
         let layout = match table.filter_layout() {
-            FilterLayout::None => "none".to_owned(),
-            FilterLayout::Full => "full".to_owned(),
-            FilterLayout::Partitioned(partitions) => format!("{} partitions", thousands(partitions)),
-            FilterLayout::BlockBased => "one for each data block".to_owned(),
-            FilterLayout::Unknown(name) => name,
+            RocksDbFilterLayout::None => "none".to_owned(),
+            RocksDbFilterLayout::Full => "full".to_owned(),
+            RocksDbFilterLayout::Partitioned(partitions) => format!("{} partitions", thousands(partitions)),
+            RocksDbFilterLayout::BlockBased => "one for each data block".to_owned(),
+            RocksDbFilterLayout::Unknown(name) => name,
         };
         self.properties = vec![
             ("format_version", json!(table.format_version())),
@@ -218,8 +218,8 @@ impl Report {
             self.add(place.offset, told, || filter.info(), holds)
         });
         match table.filter_layout() {
-            FilterLayout::None => self.notes.push("the table has no filter".to_owned()),
-            FilterLayout::BlockBased | FilterLayout::Unknown(_) => {
+            RocksDbFilterLayout::None => self.notes.push("the table has no filter".to_owned()),
+            RocksDbFilterLayout::BlockBased | RocksDbFilterLayout::Unknown(_) => {
                 self.notes.push("its filters are not of a kind that is known: every key may be there".to_owned());
             }
             _ if properties.knows_no_entry() => {
@@ -230,7 +230,12 @@ impl Report {
         }
     }
 
-    fn add_parquet(&mut self, path: &Path, file: &parquet::File<Content>, arguments: &FileArguments) -> Outcome<()> {
+    fn add_parquet(
+        &mut self,
+        path: &Path,
+        file: &parquet::ParquetFile<Content>,
+        arguments: &FileArguments,
+    ) -> Outcome<()> {
         let chunks = arguments.chunks(path, file)?;
         let mut without = 0_u64;
         for chunk in &chunks {
@@ -325,7 +330,7 @@ impl Summary {
 }
 
 impl FilterReport {
-    fn new(offset: u64, info: &FilterInfo, holds: Holds) -> Self {
+    fn new(offset: u64, info: &ForeignFilterInfo, holds: Holds) -> Self {
         let bits = info.len_bytes as f64 * 8.0;
         Self {
             offset,

@@ -60,7 +60,7 @@ pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
     };
     match walked.map_err(|error| error.in_file(path)) {
         Ok(walked) => Ok(Ok(walked)),
-        Err(error) if error.is_damage() && !error.is_unsupported() => Ok(Err(error.to_string())),
+        Err(error) if error.is_damage() => Ok(Err(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }

@@ -166,7 +166,11 @@ fn impossible_filters_are_refused_before_anything_is_read() {
         let spec = format!("bloom:{budget}");
         shell.run(&["build", "-o", "f", "--filter", &spec, "missing"]).fails_with(&["--filter", &spec]);
     }
-    shell.run(&["build", "-o", "f", "--filter", "cuckoo:8", "missing"]).fails_with(&["cuckoo:8"]);
+    shell
+        .run(&["build", "-o", "f", "--filter", "cuckoo:8", "missing"])
+        .fails_with(&["cuckoo:8", "unknown kind; try bloom:10"]);
+    let unbudgeted = shell.run(&["build", "-o", "f", "--filter", "bloom", "missing"]);
+    unbudgeted.fails_with(&["missing budget; try bloom:10 or bloom:fpr=0.01"]);
     assert!(shell.files().is_empty());
 }
 

@@ -7,8 +7,8 @@ use std::process::Stdio;
 use crate::foreign_support::forge::{self, Forge};
 use crate::foreign_support::{self, Case, cases};
 use crate::shell::{self, Shell};
-use filterblock::foreign::parquet::SplitBlockBuilder;
-use filterblock::foreign::rocksdb::{FilterBuilder, FilterKind, FilterOptions};
+use filterblock::foreign::parquet::ParquetBloomBuilder;
+use filterblock::foreign::rocksdb::{RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 use serde_json::Value;
 
 /// A case of golden data by its name.
@@ -308,7 +308,7 @@ fn a_file_cut_during_the_command_answers_as_it_was() {
 #[test]
 fn a_column_whose_name_another_bears_is_not_asked() {
     let filter = |value: &[u8]| {
-        let mut builder = SplitBlockBuilder::with_blocks(1).unwrap();
+        let mut builder = ParquetBloomBuilder::with_blocks(1).unwrap();
         builder.add(value);
         builder.finish()
     };
@@ -343,7 +343,7 @@ fn keys_whose_form_nothing_tells_are_converted_only_as_told() {
 #[test]
 fn prefixes_of_an_unknown_extractor_are_said_to_tell_nothing() {
     let mut forge = Forge::default();
-    let mut builder = FilterBuilder::new(FilterOptions::default());
+    let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions::default());
     builder.add(b"prefix");
     let filter = forge.block(&builder.finish(), 0);
     let index = forge.block(&forge::block::<&[u8], &[u8]>(&[]), 0);
@@ -528,7 +528,7 @@ fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64)
 fn rocksdb_table(keys: &[&String], per_partition: Option<usize>) -> Vec<u8> {
     let (mut forge, mut partitions) = (Forge::default(), Vec::new());
     for keys in keys.chunks(per_partition.unwrap_or(keys.len())) {
-        let mut builder = FilterBuilder::new(FilterOptions::default());
+        let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions::default());
         keys.iter().for_each(|key| builder.add(key.as_bytes()));
         partitions.push((keys[keys.len() - 1].as_bytes(), forge.block(&builder.finish(), 0)));
     }
@@ -552,10 +552,10 @@ fn a_million_keys_take_about_a_second() {
     shell.write("keys", keys.join("\n"));
     let mut present: Vec<&String> = keys.iter().step_by(2).collect();
     present.sort();
-    let mut options = leveldb::TableOptions::default();
+    let mut options = leveldb::LevelDbTableOptions::default();
     (options.bits_per_key, options.keys) = (Some(10), KeyForm::User);
-    let mut table = leveldb::TableWriter::new(Vec::new(), options);
-    let mut columns = SplitBlockBuilder::for_values(500_000, 0.01).unwrap();
+    let mut table = leveldb::LevelDbTableWriter::new(Vec::new(), options);
+    let mut columns = ParquetBloomBuilder::for_values(500_000, 0.01).unwrap();
     for key in &present {
         table.add(key.as_bytes(), b"value").unwrap();
         columns.add(key.as_bytes());
@@ -566,15 +566,15 @@ fn a_million_keys_take_about_a_second() {
         shell.write("file", rocksdb_table(&present, per_partition));
         measure(&shell, what, &[], 500_000);
     }
-    for kind in [FilterKind::FastLocalBloom, FilterKind::Ribbon128] {
-        let mut builder = FilterBuilder::new(FilterOptions { kind, ..FilterOptions::default() });
+    for kind in [RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
+        let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions { kind, ..RocksDbFilterOptions::default() });
         present.iter().for_each(|key| builder.add(key.as_bytes()));
         shell.write("file", builder.finish());
         measure(&shell, kind.name(), &["--format", "rocksdb-filter"], 500_000);
     }
     shell.write("file", columns.finish());
     measure(&shell, "Parquet filter", &["--format", "parquet-sbbf", "--type", "utf8"], 500_000);
-    let mut columns = SplitBlockBuilder::for_values(500_000, 0.01).unwrap();
+    let mut columns = ParquetBloomBuilder::for_values(500_000, 0.01).unwrap();
     present.iter().for_each(|key| columns.add(key.as_bytes()));
     shell.write("file", forge::parquet_file(&[(&["a"], columns.finish(), false)]));
     measure(&shell, "Parquet file", &[], 500_000);

@@ -104,7 +104,7 @@ pub(super) fn run_compactions(shared: &Shared) {
         failed_level = result.is_err().then_some(compaction.level);
         match &result {
             // Nothing has changed, and what is sound can be read and written as before; trying again would not help.
-            Err(error) if error.is_damage() => shared.leave_out(&compaction, error),
+            Err(error) if error.is_damage() || error.is_unsupported() => shared.leave_out(&compaction, error),
             result => shared.note_attempt(Task::Compaction, result),
         }
         // The tables that it replaced go now, not when the next compaction begins.

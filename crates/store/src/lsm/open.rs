@@ -174,7 +174,8 @@ pub(super) fn new_hasher(options: &Options) -> Result<KeyHasher> {
 pub(super) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
     match options.hash {
         Some(wanted) if wanted != state.hash.kind => {
-            Err(filterblock::Error::WrongHash { found: state.hash.kind, wanted }.into())
+            let (found, expected) = (state.hash.kind.to_string(), wanted.to_string());
+            Err(filterblock::Error::Unexpected { field: filterblock::Field::HashId, found, expected }.into())
         }
         _ => Ok(state.hash.hasher(options.secret.as_ref())?),
     }

@@ -65,11 +65,11 @@ impl VerifyReport {
         self.damage.extend(check.damage);
     }
 
-    /// Damage, and a file that is gone, are what was asked for.
+    /// Damage, a part of a newer version and a missing file are what was asked for.
     fn note<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_damage() || is_missing(&error) => {
+            Err(error) if error.is_damage() || error.is_unsupported() || is_missing(&error) => {
                 self.damage.push(error);
                 Ok(None)
             }

@@ -94,8 +94,9 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // The store knows its secret: a filter under another one is not the store's.
-            Err(error) if error.is_damage() || error.is_key() => {
+            // The store knows its secret, and opened the table: a filter under another secret, or a part of a newer
+            // version, is not the store's.
+            Err(error) if error.is_damage() || error.is_unsupported() || error.is_secret_mismatch() => {
                 check.damage.push(error.in_file(&self.path));
                 Ok(None)
             }

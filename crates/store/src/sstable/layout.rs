@@ -6,7 +6,7 @@
 //! ```
 //! docs/LSM_FORMAT.md is the normative text; [`FOOTER_FIELDS`] is compared with it.
 
-use crate::checksum::crc32;
+use crate::checksum::{Crc32, crc32};
 use crate::codec::{Cursor, put_u32, put_u64, u32_at};
 use crate::error::{Error, Field, Result};
 use crate::zeros::zeros;
@@ -176,6 +176,12 @@ impl Footer {
         let version_bytes = body.get(VERSION_AT..).unwrap_or_default();
         let version = Cursor::new(version_bytes, base + VERSION_AT as u64).take_u32(Field::Version)?;
         if version > VERSION {
+            // With this version put back, the checksum tells whether only the version is damaged.
+            let body = body.strip_suffix(version_bytes).unwrap_or_default();
+            let restored = Crc32::new().with(body).with(&VERSION.to_le_bytes()).finish();
+            if tail.starts_with(&restored.to_le_bytes()) {
+                return Err(Error::Corrupt { field: Field::Version, offset: base + VERSION_AT as u64 });
+            }
             return Err(Error::Unsupported { field: Field::Version, found: u64::from(version) });
         }
         let stored = Cursor::new(tail, base + CHECKSUM_AT as u64).take_u32(Field::Checksum)?;
@@ -318,6 +324,10 @@ mod tests {
     fn a_newer_version_is_unsupported_wherever_its_checksum_lies() {
         let mut bytes = footer().encode();
         bytes[VERSION_AT] = 2;
+        assert!(matches!(decode(&bytes, 4512), Err(Error::Corrupt { field: Field::Version, .. })), "only the version");
+        bytes[CHECKSUM_AT] ^= 1;
+        let error = decode(&bytes, 4512).unwrap_err();
+        assert!(error.is_unsupported() && !error.is_damage(), "{error}");
         assert!(matches!(decode(&bytes, 4512), Err(Error::Unsupported { field: Field::Version, found: 2 })));
     }
 }

@@ -59,7 +59,7 @@ fn assert_unchanged(storage: &Memory, options: impl Fn() -> Options, is_expected
 }
 
 fn is_damage(error: &Error) -> bool {
-    error.is_damage()
+    error.is_damage() != error.is_unsupported()
 }
 
 /// Gives a log or manifest a format version that nobody reads.
@@ -158,7 +158,7 @@ fn a_manifest_that_cannot_be_made_sets_no_table_aside() {
 fn a_wrong_secret_fails_the_open_and_nothing_changes() {
     let secret = |byte: u8| Some(Secret::new(&[byte; 16]).unwrap());
     let storage = crashed(secret(1));
-    let is_refusal = |error: &Error| error.is_key();
+    let is_refusal = |error: &Error| error.is_secret_mismatch();
     assert_unchanged(&storage, || Options { secret: secret(2), ..options(&storage) }, is_refusal);
     assert_unchanged(&storage, || options(&storage), is_refusal);
     let plain = crashed(None);

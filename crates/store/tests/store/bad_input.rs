@@ -108,8 +108,10 @@ fn a_newer_version_of_any_file_is_told_from_damage() {
         bytes[44..48].copy_from_slice(&sum.to_le_bytes());
     };
     let newer_table = |bytes: &mut Vec<u8>| {
-        let version = bytes.len() - 112 + 96;
-        bytes[version..version + 4].copy_from_slice(&2u32.to_le_bytes());
+        let footer = bytes.len() - 112;
+        bytes[footer + 96..footer + 100].copy_from_slice(&2u32.to_le_bytes());
+        let sum = crc32fast::hash(&bytes[footer..footer + 100]);
+        bytes[footer + 100..footer + 104].copy_from_slice(&sum.to_le_bytes());
     };
     type Edit<'a> = &'a dyn Fn(&mut Vec<u8>);
     let cases: [(&str, Edit<'_>); 3] = [(".log", &newer_log), ("MANIFEST-", &newer_log), (".sst", &newer_table)];
@@ -120,6 +122,7 @@ fn a_newer_version_of_any_file_is_told_from_damage() {
         let before = storage.read(&path).unwrap();
         let error = open_error(&storage);
         assert!(matches!(error.root(), Error::Unsupported { field: Field::Version, found: 2 }), "{error:?}");
+        assert!(error.is_unsupported() && !error.is_damage(), "a repair would destroy sound bytes: {error}");
         assert_names(&error, &path);
         assert!(error.to_string().contains("newer"), "{error}");
         assert_eq!(storage.read(&path).unwrap(), before, "left for the newer version to read");

@@ -65,7 +65,7 @@ fn a_store_with_its_secret_answers_after_all_that_may_happen() {
         check(&Db::open("/copy", options(&storage, None, Some(1))).unwrap());
         assert!(matches!(
             Db::open("/copy", options(&storage, None, None)).unwrap_err().root(),
-            Error::Filter(FilterError::KeyNeeded { .. })
+            Error::Filter(FilterError::SecretRequired { .. })
         ));
     }
 }
@@ -92,7 +92,7 @@ fn a_store_with_another_secret_or_none_stays_untouched() {
         ];
         for (options, reason) in refused {
             let error = Db::open(DIR, options).unwrap_err();
-            assert!(error.is_key() && error.to_string().contains(reason), "{error}");
+            assert!(error.is_secret_mismatch() && error.to_string().contains(reason), "{error}");
             assert!(error.to_string().contains(&hash.to_string()), "{error} names no function");
             assert_names(&error, &manifest);
             assert!(content(&storage) == before, "{error}, but something was written");
@@ -110,7 +110,7 @@ fn a_store_without_a_secret_opens_with_none() {
         assert!(matches!(error.root(), Error::Filter(FilterError::InvalidArgument { what: "secret", .. })), "{error}");
     }
     let error = Db::open(DIR, options(&storage, Some(HashKind::SipHash13), Some(1))).unwrap_err();
-    assert!(matches!(error.root(), Error::Filter(FilterError::WrongHash { found: HashKind::Xxh3, .. })), "{error}");
+    assert!(matches!(error.root(), Error::Filter(FilterError::Unexpected { found, .. }) if found == "xxh3"), "{error}");
     check(&Db::open(DIR, options(&storage, None, None)).unwrap());
 }
 
@@ -120,7 +120,7 @@ fn a_new_store_with_a_secret_takes_siphash() {
     for hash in KEYED {
         let error = Db::open(DIR, options(&storage, Some(hash), None)).unwrap_err();
         assert!(
-            matches!(error.root(), Error::Filter(FilterError::KeyNeeded { hash: found }) if *found == hash),
+            matches!(error.root(), Error::Filter(FilterError::SecretRequired { hash: found }) if *found == hash),
             "{error}"
         );
     }
@@ -129,7 +129,10 @@ fn a_new_store_with_a_secret_takes_siphash() {
     assert!(!storage.exists(Path::new(DIR)).unwrap());
     Db::open(DIR, options(&storage, None, Some(1))).unwrap().close().unwrap();
     let error = Db::open(DIR, options(&storage, None, None)).unwrap_err();
-    assert!(matches!(error.root(), Error::Filter(FilterError::KeyNeeded { hash: HashKind::SipHash13 })), "{error}");
+    assert!(
+        matches!(error.root(), Error::Filter(FilterError::SecretRequired { hash: HashKind::SipHash13 })),
+        "{error}"
+    );
 }
 
 #[test]
@@ -187,6 +190,6 @@ fn a_filter_under_another_secret_costs_reads_and_is_reported() {
         assert_eq!(db.verify().unwrap().damage.len(), 1);
         db.close().unwrap();
         let strict = Options { strict_filters: true, ..options(&storage, None, Some(1)) };
-        assert!(matches!(Db::open(DIR, strict).unwrap_err().root(), Error::Filter(FilterError::WrongKey { .. })));
+        assert!(matches!(Db::open(DIR, strict).unwrap_err().root(), Error::Filter(FilterError::WrongSecret { .. })));
     }
 }

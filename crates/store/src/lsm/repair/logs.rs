@@ -103,7 +103,7 @@ pub(super) fn spans(
                 end,
             })),
             // Nothing of it comes back.
-            Err(error) if error.is_damage() && !matches!(error.root(), Error::Unsupported { .. }) => {}
+            Err(error) if error.is_damage() => {}
             Err(error) => return Err(error),
         }
     }
@@ -165,9 +165,7 @@ pub(super) fn look_at_logs(
         });
         let end = match (end, is_foreign) {
             (Ok(end), None) => end,
-            (Err(error), _) if !error.is_damage() || matches!(error.root(), Error::Unsupported { .. }) => {
-                return Err(error);
-            }
+            (Err(error), _) if !error.is_damage() => return Err(error),
             (Err(error), _) | (Ok(_), Some(error)) => {
                 found.lose(error.in_file(&path));
                 found.unusable.push(path);

@@ -254,7 +254,8 @@ impl Tables<'_> {
                 }
                 errors.extend(check.damage);
             }
-            Err(error) if error.is_damage() => errors.push(error),
+            // A footer that names a newer version may be damaged; `rewrite` decides.
+            Err(error) if error.is_damage() || error.is_unsupported() => errors.push(error),
             Err(error) => return Err(error),
         }
         self.rewrite(store_id, found, level, meta, errors)
@@ -311,7 +312,7 @@ impl Tables<'_> {
             writer.as_mut().map_or(Ok(()), |writer| writer.add(key, value))
         })?;
         // Nothing in it is as this version writes it: more likely written by a newer one than damaged in every block.
-        let newer = errors.iter().position(|error| matches!(error.root(), Error::Unsupported { .. }));
+        let newer = errors.iter().position(Error::is_unsupported);
         if let (0, Some(newer)) = (summary.num_entries, newer) {
             return Err(errors.into_iter().nth(newer).unwrap_or(Error::OutOfOrder));
         }

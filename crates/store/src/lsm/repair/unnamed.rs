@@ -40,7 +40,7 @@ fn is_known(shared: &Shared, path: &Path, number: u64) -> Result<bool> {
     };
     let table = match Table::open(shared.options.storage.as_ref(), path, options) {
         Ok(table) => Arc::new(table),
-        Err(error) if error.is_damage() => return Ok(false),
+        Err(error) if error.is_damage() || error.is_unsupported() => return Ok(false),
         Err(error) => return Err(error),
     };
     if !table.verify()?.is_sound() {
