@@ -175,7 +175,7 @@ impl Shared {
             level_0.num_tables += 1;
         }
         let shape = TableShape::new(num_keys, 0, false).with_levels(levels);
-        let shape = shape.with_size_ratio(self.size_ratio());
+        let shape = shape.with_size_ratio(self.options.size_ratio());
         let number = self.new_file_number();
         let mut options = self.table_options(number, &shape, sequences);
         options.filter = options.filter.filter(|_| with_filter);

@@ -29,6 +29,7 @@ mod obsolete_loom_tests;
 mod open;
 mod options;
 mod ownership;
+mod picking;
 mod read_state;
 mod recovery;
 mod removals;

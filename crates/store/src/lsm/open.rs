@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::compaction::picker;
 use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse, table_name};
 use super::log_file::LogWriter;
 use super::manifest::Manifest;
@@ -284,7 +285,7 @@ fn build(
         work: Mutex::new(Work::default()),
         changed: Condvar::new(),
         closed,
-        left_out: Mutex::default(),
+        picker: Mutex::new(picker(&options)),
         cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
         counters: Counters::new(),
         reports,

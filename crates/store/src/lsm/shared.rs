@@ -1,6 +1,5 @@
 //! What the handles and threads of one open store share, and how its state changes.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use super::log_file::{LogId, LogKind, LogWriter};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
+use super::picking::Picker;
 use super::read_state::{Published, ReadState};
 use super::removals::Removals;
 use super::reports::{Reports, lock};
@@ -73,8 +73,8 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     /// Whether the handle is gone, and what is to be removed until then.
     pub(super) closed: Arc<Mutex<Removals>>,
-    /// The numbers of tables that a compaction found to be damaged.
-    pub(super) left_out: Mutex<BTreeSet<u64>>,
+    /// Locked for a moment at a time, also by whoever has `work`.
+    pub(super) picker: Mutex<Picker>,
     pub(super) cache: Option<Arc<BlockCache>>,
     pub(super) counters: Counters,
     pub(super) reports: Reports,

@@ -117,7 +117,7 @@ impl Shared {
             manifest += 64 + (table.meta.smallest.len() + table.meta.largest.len()) as u64;
         }
         // One table of a level meets about so many of the next; level 0 is merged whole.
-        let of_one_table = self.options.table_size_bytes.saturating_mul(self.size_ratio().saturating_add(3));
+        let of_one_table = self.options.table_size_bytes.saturating_mul(self.options.size_ratio().saturating_add(3));
         let merges = bytes.windows(2).enumerate().map(|(level, pair)| {
             let both = pair.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
             if level == 0 { both } else { both.min(of_one_table) }

@@ -84,10 +84,6 @@ impl StoredTable {
     pub(super) fn is_obsolete(&self) -> bool {
         self.file.obsolete.load(Ordering::Relaxed)
     }
-
-    fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
-        self.meta.smallest.as_slice() <= largest && smallest <= self.meta.largest.as_slice()
-    }
 }
 
 impl Drop for TableFile {
@@ -213,11 +209,6 @@ impl Version {
             }
         }
         shapes
-    }
-
-    /// The tables of a level that may hold keys between two, both included.
-    pub(super) fn overlapping(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Vec<Arc<StoredTable>> {
-        self.tables(level).filter(|table| table.overlaps(smallest, largest)).cloned().collect()
     }
 
     /// The newest that tables say of a key: outside `None` if they do not know it, inside `None` if it was removed.
