@@ -8,7 +8,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{DIR, files, forget_manifest, image, key, quiet};
-use filterblock_store::lsm::{Durability, RepairMode, RepairReport};
+use filterblock_store::lsm::Durability;
+use filterblock_store::repair::{RepairMode, RepairReport};
 use filterblock_store::sstable::Loss;
 use filterblock_store::storage::Memory;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};

@@ -7,7 +7,8 @@ mod common;
 use std::path::Path;
 
 use common::{DIR, files, forget_manifest, key, quiet};
-use filterblock_store::lsm::{Durability, RepairMode};
+use filterblock_store::lsm::Durability;
+use filterblock_store::repair::RepairMode;
 
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
 use filterblock_store::{Db, Options};

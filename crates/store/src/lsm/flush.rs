@@ -221,11 +221,11 @@ impl Shared {
 }
 
 /// What a table says of where it comes from.
-pub(super) fn origin(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<TableOrigin> {
+pub(crate) fn origin(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<TableOrigin> {
     Some(TableOrigin { level: u8::try_from(level).ok()?, smallest_sequence, largest_sequence })
 }
 
-pub(super) fn table_meta(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> TableMeta {
+pub(crate) fn table_meta(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> TableMeta {
     TableMeta {
         number,
         len_bytes: summary.len_bytes,

@@ -29,11 +29,11 @@ mod obsolete_loom_tests;
 mod open;
 mod options;
 mod ownership;
+pub(crate) mod parts;
 mod picking;
 mod read_state;
 mod recovery;
 mod removals;
-mod repair;
 mod reports;
 mod scan;
 mod shared;
@@ -43,7 +43,6 @@ mod stats;
 mod verify;
 mod version;
 mod version_edit;
-
 mod write;
 
 pub use attempts::Task;
@@ -51,7 +50,6 @@ pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, Write
 pub use db::{Db, Snapshot};
 pub use log_reader::{LogRecovery, LogTail};
 pub use options::{Durability, FilterUse, Options};
-pub use repair::{LOST, RepairMode, RepairReport};
 pub use scan::Scan;
 pub use stats::{LevelStats, Retry, Stats};
 pub use verify::{Progress, VerifyReport};

@@ -63,7 +63,7 @@ fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Resu
 ///
 /// # Errors
 /// When the directory is missing or unreadable.
-pub(super) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
+pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
     let outside = Arc::clone(&options.storage);
     let storage = outside.hold(dir)?.unwrap_or_else(|| Arc::clone(&outside));
     Ok((Options { storage, ..options }, outside))
@@ -153,21 +153,21 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
 }
 
 /// Sixty-four bits of the operating system's entropy: nobody can guess them, also not from others drawn before.
-pub(super) fn random_u64() -> Result<u64> {
+pub(crate) fn random_u64() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
     Ok(u64_from(&bytes))
 }
 
 /// What is to hash the keys of a new store.
-pub(super) fn new_hasher(options: &Options) -> Result<KeyHasher> {
+pub(crate) fn new_hasher(options: &Options) -> Result<KeyHasher> {
     let by_secret = if options.secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
     let seed = options.hash_seed.map_or_else(random_u64, Ok)?;
     Ok(KeyHasher::new(options.hash.unwrap_or(by_secret), HashSeed(seed), options.secret.as_ref())?)
 }
 
 /// What hashes the keys of a store that exists.
-pub(super) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
+pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
     match options.hash {
         Some(wanted) if wanted != state.hash.kind => {
             Err(filterblock::Error::WrongHash { found: state.hash.kind, wanted }.into())
@@ -211,7 +211,7 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// `Corrupt` for numbers out of range, tables newer than all writes, and tables that overlap below level 0.
-pub(super) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
+pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;
     // Such a table would pass for newer than writes to come.

@@ -21,7 +21,7 @@ use crate::storage::Storage;
 use crate::sync::atomic::Ordering;
 
 /// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
-pub(super) const MAX_NUMBER: u64 = u64::MAX / 2;
+pub(crate) const MAX_NUMBER: u64 = u64::MAX / 2;
 
 /// Beyond this no write is taken, so that a store that was written to can be opened: what is left up to [`MAX_NUMBER`] is
 /// for what was acknowledged already, for flushes, compactions and reopening, which at a billion a second take 146 years.

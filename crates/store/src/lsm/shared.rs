@@ -266,7 +266,7 @@ impl Drop for Alarm<'_> {
     }
 }
 
-pub(super) fn table_id(store_id: &[u8; 16], number: u64) -> TableId {
+pub(crate) fn table_id(store_id: &[u8; 16], number: u64) -> TableId {
     let mut id = [0; 16];
     let (store, file) = id.split_at_mut(8);
     store.copy_from_slice(store_id.first_chunk::<8>().unwrap_or(&[0; 8]));

@@ -39,7 +39,7 @@ pub struct TableMeta {
 
 impl TableMeta {
     /// The smallest and the largest sequence number.
-    pub(super) fn sequences(&self) -> (u64, u64) {
+    pub(crate) fn sequences(&self) -> (u64, u64) {
         (self.smallest_sequence, self.largest_sequence)
     }
 }
