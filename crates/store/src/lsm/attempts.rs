@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::reports::lock;
-use super::shared::{Shared, Work};
+use super::shared::{Background, Shared, Work};
 use super::stats::Retry;
 use crate::error::{Error, Result};
 use crate::sync::MutexGuard;
@@ -104,20 +104,20 @@ impl Shared {
     /// Notes how an attempt of the background ended.
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         let Err(error) = result else {
-            lock(&self.work).attempts(task).succeed();
-            self.changed.notify_all();
+            lock(&self.background.work).attempts(task).succeed();
+            self.background.changed.notify_all();
             self.remove_left();
             self.fetch_filters();
             return;
         };
         self.judge(error);
-        let mut work = lock(&self.work);
+        let mut work = lock(&self.background.work);
         if work.failure.is_none() {
             log::warn!("{task:?} in the background fails, and is tried again: {error}");
             work.attempts(task).fail(error);
         }
         drop(work);
-        self.changed.notify_all();
+        self.background.changed.notify_all();
     }
 
     /// Fails the store where a file that could not be made puts more in doubt than itself: when its directory could not
@@ -125,9 +125,18 @@ impl Shared {
     pub(super) fn judge(&self, error: &Error) {
         // Where the directory could not even be opened, nothing was synced, and nothing was lost: ENFILE and EMFILE.
         let is_tried = |source: &Error| matches!(source, Error::Io(error) if !cfg!(unix) || !matches!(error.raw_os_error(), Some(23 | 24)));
-        if matches!(error, Error::InFile { path, source } if *path == self.dir && is_tried(source)) {
-            self.fail(error);
+        if matches!(error, Error::InFile { path, source } if *path == self.identity.dir && is_tried(source)) {
+            self.background.fail(error);
         }
+    }
+}
+
+impl Background {
+    /// Makes the next attempt of a task due, and gives how many have failed before it.
+    pub(super) fn hurry(&self, task: Task) -> u64 {
+        let num_failed = lock(&self.work).attempts(task).hurry();
+        self.changed.notify_all();
+        num_failed
     }
 
     /// Waits for a change, and for `rest` at most.

@@ -11,7 +11,7 @@ use super::options::Options;
 use super::picking::{Levels, Limits, Pick, Picker, RangePicks, TableFacts, pick_range};
 use super::reports::lock;
 use super::scan::{Direction, Merge, RunCursor, Source};
-use super::shared::{Shared, Work};
+use super::shared::{Background, Shared, Work};
 use super::version::{StoredTable, Version};
 use super::version_edit::{NUM_LEVELS, VersionEdit};
 use crate::error::{Error, Result};
@@ -88,7 +88,7 @@ impl Compaction {
 }
 
 /// The right to compact, which one thread has at a time. It ends also when that thread panics.
-struct Turn<'a>(&'a Shared);
+struct Turn<'a>(&'a Background);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -100,12 +100,12 @@ impl Drop for Turn<'_> {
 /// Compacts in the background until the store closes.
 pub(super) fn run_compactions(shared: &Shared) {
     while let Some(compaction) = next_compaction(shared) {
-        let turn = Turn(shared);
+        let turn = Turn(&shared.background);
         if let Some(last) = compaction.upper.last() {
-            lock(&shared.picker).note_begin(compaction.level, &last.meta.largest);
+            lock(&shared.background.picker).note_begin(compaction.level, &last.meta.largest);
         }
         let result = shared.compact(&compaction);
-        lock(&shared.picker).note_end(compaction.level, result.is_err());
+        lock(&shared.background.picker).note_end(compaction.level, result.is_err());
         match &result {
             // Nothing has changed, and what is sound can be read and written as before; trying again would not help.
             Err(error) if error.is_damage() => shared.leave_out(&compaction, error),
@@ -119,14 +119,14 @@ pub(super) fn run_compactions(shared: &Shared) {
 
 /// The compaction that is due; `None` when the store closes or has failed.
 fn next_compaction(shared: &Shared) -> Option<Compaction> {
-    let mut work = lock(&shared.work);
+    let mut work = lock(&shared.background.work);
     loop {
         if work.closing || work.failure.is_some() {
             return None;
         }
         let rest = work.compactions.rest();
         if !rest.is_zero() {
-            work = shared.wait_at_most(work, rest);
+            work = shared.background.wait_at_most(work, rest);
             continue;
         }
         if !work.compacting && work.callers_waiting == 0 {
@@ -137,7 +137,7 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
             // What failed is not needed any more.
             work.compactions.succeed();
         }
-        work = shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        work = shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
@@ -154,8 +154,10 @@ impl Shared {
         // Where it names none of them, what was written is damaged. Whatever it came from, the next attempt would fail.
         let numbers =
             compaction.inputs().filter(|table| !is_any_named || is_named(table)).map(|table| table.meta.number);
-        lock(&self.picker).leave_out(numbers);
-        self.reports.add(format!("{error}; left out of compactions in the background until the store is reopened"));
+        lock(&self.background.picker).leave_out(numbers);
+        self.reading
+            .reports
+            .add(format!("{error}; left out of compactions in the background until the store is reopened"));
     }
 
     /// Whether the background is to compact level 0, when it is full. Not while it fails to: writers would wait for
@@ -164,7 +166,7 @@ impl Shared {
         if !self.options.auto_compaction || work.compactions.is_failing() {
             return false;
         }
-        let picker = lock(&self.picker);
+        let picker = lock(&self.background.picker);
         picker.leaves_nothing_out() || picker.pick_level_0(&levels_of(version)).is_some()
     }
 
@@ -173,8 +175,8 @@ impl Shared {
         if !self.options.auto_compaction {
             return None;
         }
-        let version = Arc::clone(&self.state.load().version);
-        let pick = lock(&self.picker).pick(&levels_of(&version))?;
+        let version = Arc::clone(&self.reading.state.load().version);
+        let pick = lock(&self.background.picker).pick(&levels_of(&version))?;
         Compaction::of(&version, &pick)
     }
 
@@ -183,17 +185,17 @@ impl Shared {
     /// # Errors
     /// [`Error::Poisoned`] after a failure.
     fn begin_compaction(&self) -> Result<Turn<'_>> {
-        let mut work = lock(&self.work);
+        let mut work = lock(&self.background.work);
         work.callers_waiting += 1;
         while work.compacting && work.failure.is_none() {
-            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            work = self.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
         work.callers_waiting -= 1;
         if let Some(reason) = &work.failure {
             return Err(Error::Poisoned { reason: reason.clone() });
         }
         work.compacting = true;
-        Ok(Turn(self))
+        Ok(Turn(&self.background))
     }
 
     /// Merges all tables with keys of a range down to the lowest level that holds any, one level after the other.
@@ -203,7 +205,7 @@ impl Shared {
     pub(super) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
         for level in 0..NUM_LEVELS {
             let turn = self.begin_compaction()?;
-            let version = Arc::clone(&self.state.load().version);
+            let version = Arc::clone(&self.reading.state.load().version);
             let RangePicks { picks, goes_on } = pick_range(&levels_of(&version), level, from, to);
             let mut compactions: Vec<_> = picks.iter().filter_map(|pick| Compaction::of(&version, pick)).collect();
             // The lowest level may hold tombstones of what lay below once, and filters that were chosen for another store
@@ -216,7 +218,7 @@ impl Shared {
             for compaction in compactions {
                 self.compact(&compaction)?;
                 // There is room again, or whatever else was missing.
-                lock(&self.work).compactions.hurry();
+                lock(&self.background.work).compactions.hurry();
             }
             drop(turn);
             if !goes_on {
@@ -230,7 +232,7 @@ impl Shared {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
         // A filter for a small level would be too large a one for the level below.
-        let is_move = compaction.is_move() && !self.has_outdated_filter(&self.state.load().version, compaction);
+        let is_move = compaction.is_move() && !self.has_outdated_filter(&self.reading.state.load().version, compaction);
         let added = if is_move { compaction.upper.clone() } else { self.merge(compaction)? };
         let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
         let edit = VersionEdit {
@@ -240,8 +242,8 @@ impl Shared {
         };
         let written = if is_move { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
         self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})?;
-        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        self.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
+        self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
         Ok(())
     }
 
@@ -291,7 +293,7 @@ impl Shared {
     }
 
     fn merge_into(&self, compaction: &Compaction, written: &mut Vec<Arc<StoredTable>>) -> Result<()> {
-        let shape = self.result_shape(&self.state.load().version, compaction);
+        let shape = self.result_shape(&self.reading.state.load().version, compaction);
         let sequences = (
             compaction.inputs().map(|table| table.meta.smallest_sequence).min().unwrap_or(0),
             compaction.inputs().map(|table| table.meta.largest_sequence).max().unwrap_or(0),
@@ -299,7 +301,7 @@ impl Shared {
         let mut merge = Merge::new(compaction.sources(), Direction::Forward, Bound::Unbounded)?;
         let (allowance, mut len_bytes) = (self.table_allowance(), 0);
         while merge.entry().is_some() {
-            let number = self.new_file_number();
+            let number = self.catalogue.new_file_number();
             let options = self.table_options(number, &shape, sequences);
             let check = |len: u64| allowance.check(len_bytes + len);
             let table = self.make_table(number, || {
@@ -321,7 +323,7 @@ impl Shared {
         options: TableOptions,
         check_len: impl Fn(u64) -> Result<()>,
     ) -> Result<Option<TableSummary>> {
-        let path = self.dir.join(table_name(number));
+        let path = self.identity.dir.join(table_name(number));
         let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
         while let Some((key, value)) = merge.entry() {
             if value.is_some() || !drop_tombstones {

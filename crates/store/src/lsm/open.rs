@@ -12,9 +12,10 @@ use super::options::Options;
 use super::ownership::{self, Ownership};
 use super::read_state::{Published, ReadState};
 use super::recovery::{MAX_NUMBER, Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
-use super::removals::Removals;
 use super::reports::Reports;
-use super::shared::{LogState, Registry, Shared, Work, open_table};
+use super::shared::{
+    Background, Catalogue, Files, Identity, LogState, Reading, Registry, Shared, Work, Writing, open_table,
+};
 use super::stats::Counters;
 use super::version::Version;
 use super::version_edit::{StoreState, first_overlap};
@@ -86,9 +87,9 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
         create_registry(&options, dir)?
     };
     let state = &found.registry.state;
-    let closed = Arc::default();
-    let open =
-        |meta: &_| open_table(&options, dir, &state.store_id, &found.hasher, &reports, &closed, Clone::clone(meta));
+    let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher: found.hasher };
+    let files = Files { outside, closed: Arc::default() };
+    let open = |meta: &_| open_table(&options, &identity, &files, &reports, Clone::clone(meta));
     let levels: Result<Vec<Vec<_>>> = state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
     let version = Version::new(levels?);
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
@@ -96,9 +97,8 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
     // All is checked: from here on files are made.
     sweep(&site);
-    let is_torn = found.is_torn;
-    let shared = build(dir, options, outside, found, version, closed, reports);
-    bring_in(&shared, replayed, is_torn).inspect_err(|_| undo(&shared))?;
+    let shared = build(options, identity, files, found.registry, version, reports);
+    bring_in(&shared, replayed, found.is_torn).inspect_err(|_| undo(&shared))?;
     remove_leftovers(&shared);
     Ok(shared)
 }
@@ -261,35 +261,27 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
 
 /// The store without a log: [`bring_in`] creates it.
 fn build(
-    dir: &Path,
     options: Options,
-    outside: Arc<dyn Storage>,
-    found: Found,
+    identity: Identity,
+    files: Files,
+    registry: Registry,
     version: Version,
-    closed: Arc<Mutex<Removals>>,
     reports: Reports,
 ) -> Arc<Shared> {
-    let Found { registry, hasher, .. } = found;
-    let StoreState { store_id, last_sequence, next_file_number, .. } = registry.state;
+    let StoreState { last_sequence, next_file_number, .. } = registry.state;
     let memtable = Arc::new(Memtable::new(0, options.write_buffer_bytes));
     let state = ReadState { memtable, waiting: Vec::new(), version: Arc::new(version) };
+    let log = LogState { log: LogWriter::none(), last_sequence };
+    let picker = Mutex::new(picker(&options));
+    let cache = (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes)));
+    let state = Published::new(state, last_sequence);
     Arc::new(Shared {
-        dir: dir.to_path_buf(),
-        store_id,
-        hasher,
-        state: Published::new(state, last_sequence),
-        queue: WriteQueue::default(),
-        log: Mutex::new(LogState { log: LogWriter::none(), last_sequence }),
-        registry: Mutex::new(registry),
-        next_file_number: AtomicU64::new(next_file_number),
-        work: Mutex::new(Work::default()),
-        changed: Condvar::new(),
-        closed,
-        picker: Mutex::new(picker(&options)),
-        cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
-        counters: Counters::new(),
-        reports,
-        outside,
+        identity,
+        files,
+        writing: Writing { queue: WriteQueue::default(), log: Mutex::new(log) },
+        catalogue: Catalogue { registry: Mutex::new(registry), next_file_number: AtomicU64::new(next_file_number) },
+        background: Background { work: Mutex::new(Work::default()), changed: Condvar::new(), picker },
+        reading: Reading { state, cache, counters: Counters::new(), reports },
         options,
     })
 }

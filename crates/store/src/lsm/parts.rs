@@ -37,15 +37,15 @@ impl Recovered {
     /// # Errors
     /// As [`super::Db::get`].
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (state, sequence) = self.0.state.moment();
+        let (state, sequence) = self.0.reading.state.moment();
         self.0.get(&state, key, sequence)
     }
 
     /// How a file is read that says to be the store's table `number`.
     pub(crate) fn table_read_options(&self, number: u64) -> TableReadOptions {
         TableReadOptions {
-            hasher: Some(self.0.hasher.clone()),
-            table_id: Some(self.0.table_id(number)),
+            hasher: Some(self.0.identity.hasher.clone()),
+            table_id: Some(self.0.identity.table_id(number)),
             ..TableReadOptions::default()
         }
     }

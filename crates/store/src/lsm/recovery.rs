@@ -98,7 +98,7 @@ pub(super) fn replay<'a>(
 /// # Errors
 /// I/O errors.
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
-    let is_new = lock(&shared.registry).manifest.may_be_in_force();
+    let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
         // With the first table that is named, what is missing before it is given up, and no later recovery, and no repair,
         // knows that it was missing.
@@ -108,16 +108,16 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
             let added = tables.into_iter().map(|stored| (0, stored)).collect();
             state.version = Arc::new(state.version.with(&[], added));
         });
-        shared.state.make_visible(replayed.last_sequence);
+        shared.reading.state.make_visible(replayed.last_sequence);
         remove_stale(shared, &replayed.empty_logs);
     }
     // Not before the manifest is in force. The new log says that all writes below its first are known: after the end of a
     // process, or a sync that failed, the last of them may have been read from the page cache alone. Were that log to survive
     // a power failure that they do not, writes would be missing in the middle.
-    let number = shared.new_file_number();
+    let number = shared.catalogue.new_file_number();
     let first = replayed.last_sequence + 1;
-    let log = create_log(&shared.options, &shared.dir, shared.store_id, number, first)?;
-    *lock(&shared.log) = LogState { log, last_sequence: replayed.last_sequence };
+    let log = create_log(shared.options.storage.as_ref(), &shared.identity, number, first)?;
+    *lock(&shared.writing.log) = LogState { log, last_sequence: replayed.last_sequence };
     let memtable = Arc::new(Memtable::new(number, shared.options.write_buffer_bytes));
     shared.change_state(|state| state.memtable = memtable);
     // The logs before go now, and a log that the manifest names must exist.
@@ -129,7 +129,7 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
 /// writes stay until this open has succeeded: if it fails, the next one must tell again what is wrong with them.
 fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
     let (manifest, log_number) = {
-        let registry = lock(&shared.registry);
+        let registry = lock(&shared.catalogue.registry);
         (registry.manifest.number(), registry.state.log_number)
     };
     let is_empty = |number: u64| number != log_number && empty_logs.contains(&number);
@@ -143,10 +143,10 @@ fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
 /// Removes files of the store; one that cannot be removed stays until the next time.
 fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
     let storage = shared.options.storage.as_ref();
-    let Ok(names) = storage.list(&shared.dir) else { return };
+    let Ok(names) = storage.list(&shared.identity.dir) else { return };
     for name in &names {
         let Some(file) = parse(name).filter(|&file| is_stale(file)) else { continue };
-        remove_own(storage, &shared.dir.join(name), file, &shared.reports);
+        remove_own(storage, &shared.identity.dir.join(name), file, &shared.reading.reports);
     }
 }
 
@@ -167,10 +167,10 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Repo
 /// Puts the new manifest in force, with `tables` added.
 fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<StoredTable>], is_torn: bool) -> Result<()> {
     let storage = shared.options.storage.as_ref();
-    let mut registry = lock(&shared.registry);
+    let mut registry = lock(&shared.catalogue.registry);
     let before = registry.state.last_sequence;
     let edit = VersionEdit {
-        next_file_number: Some(shared.next_file_number.load(Ordering::Relaxed)),
+        next_file_number: Some(shared.catalogue.next_file_number.load(Ordering::Relaxed)),
         last_sequence: Some(replayed.last_sequence),
         added: tables.iter().map(|stored| (0, stored.meta.clone())).collect(),
         ..VersionEdit::default()
@@ -183,7 +183,7 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
         let known = if replayed.has_gap { before } else { replayed.last_sequence };
         set_aside_unnamed(shared, &state, known)?;
     }
-    registry.manifest.begin(storage, &shared.dir, &state.snapshot())?;
+    registry.manifest.begin(storage, &shared.identity.dir, &state.snapshot())?;
     registry.state = state;
     Ok(())
 }
@@ -312,7 +312,7 @@ impl<'a> Replay<'a, '_> {
 /// # Errors
 /// Those of the storage.
 fn set_aside_unnamed(shared: &Shared, state: &StoreState, known: u64) -> Result<()> {
-    let (storage, dir) = (shared.options.storage.as_ref(), shared.dir.as_path());
+    let (storage, dir) = (shared.options.storage.as_ref(), shared.identity.dir.as_path());
     for name in storage.list(dir)? {
         let Some(FileName::Table(number)) = parse(&name) else { continue };
         if state.levels.iter().flatten().any(|table| table.number == number) {
@@ -322,12 +322,19 @@ fn set_aside_unnamed(shared: &Shared, state: &StoreState, known: u64) -> Result<
         if ownership::is_of_others(storage, &path, FileName::Table(number))? {
             continue;
         }
-        if holds_only(storage, &path, shared.table_id(number), known) {
-            shared.reports.add(format!("{}: not named by the manifest; other tables hold its writes", path.display()));
+        if holds_only(storage, &path, shared.identity.table_id(number), known) {
+            shared
+                .reading
+                .reports
+                .add(format!("{}: not named by the manifest; other tables hold its writes", path.display()));
             continue;
         }
         let aside = free_name(storage, dir, &name)?;
-        shared.reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
+        shared.reading.reports.add(format!(
+            "{}: not named by the manifest; set aside as {}",
+            path.display(),
+            aside.display()
+        ));
         storage.rename(&path, &aside)?;
     }
     storage.sync_dir(dir)
@@ -357,16 +364,16 @@ fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bo
 
 /// Removes what an open made that failed, unless its manifest may be in force: then it may name any of it.
 pub(super) fn undo(shared: &Shared) {
-    let registry = lock(&shared.registry);
+    let registry = lock(&shared.catalogue.registry);
     if registry.manifest.may_be_in_force() {
         return;
     }
     let storage = shared.options.storage.as_ref();
-    let Ok(names) = storage.list(&shared.dir) else { return };
+    let Ok(names) = storage.list(&shared.identity.dir) else { return };
     // The manifest was the first to get a number, above those of all files that were there.
     let is_made = |name: &String| number_in(name).is_some_and(|number| number >= registry.manifest.number());
     for name in names.iter().filter(|name| is_made(name)) {
-        if let Err(error) = storage.remove(&shared.dir.join(name)) {
+        if let Err(error) = storage.remove(&shared.identity.dir.join(name)) {
             log::warn!("a file of an open that failed stays for now: {error}");
         }
     }
@@ -392,9 +399,9 @@ pub(super) fn sweep(site: &Site<'_>) {
 
 /// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.
 pub(super) fn remove_leftovers(shared: &Shared) {
-    let current_log = shared.state.load().memtable.log_number;
-    let manifest = lock(&shared.registry).manifest.number();
-    let version = Arc::clone(&shared.state.load().version);
+    let current_log = shared.reading.state.load().memtable.log_number;
+    let manifest = lock(&shared.catalogue.registry).manifest.number();
+    let version = Arc::clone(&shared.reading.state.load().version);
     remove_files(shared, |file| match file {
         FileName::Table(number) => version.all_tables().all(|(_, table)| table.meta.number != number),
         FileName::Temporary => true,

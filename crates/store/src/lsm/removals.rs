@@ -47,13 +47,13 @@ impl Shared {
         };
         let left: Vec<PathBuf> = paths.into_iter().filter(stays).collect();
         if !left.is_empty() {
-            lock(&self.closed).left.extend(left);
+            lock(&self.files.closed).left.extend(left);
         }
     }
 
     /// Tries again to remove what could not be removed; as [`Self::discard`].
     pub(super) fn remove_left(&self) {
-        let left = std::mem::take(&mut lock(&self.closed).left);
+        let left = std::mem::take(&mut lock(&self.files.closed).left);
         self.discard(left);
     }
 }
