@@ -46,22 +46,7 @@ const UNSAFE: [&str; 7] = [
 /// Modules of one folder that import each other in a circle, folder by folder. A new circle does not pass, and one that
 /// ends leaves this list: it can only shrink.
 const CIRCLES: [(&str, &[&str]); 11] = [
-    (
-        "crates/store/src/lsm",
-        &[
-            "attempts",
-            "batch_read",
-            "read_state",
-            "recovery",
-            "removals",
-            "reports",
-            "shared",
-            "space",
-            "stats",
-            "version",
-            "write",
-        ],
-    ),
+    ("crates/store/src/lsm", &["shared", "space", "write"]),
     ("crates/store/src/storage", &["disk", "held"]),
     ("src", &["codec", "error", "hash"]),
     ("src/block", &["locked", "partition", "reader"]),

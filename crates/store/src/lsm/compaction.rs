@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
-use super::attempts::Task;
 use super::file_name::table_name;
 use super::flush::table_meta;
 use super::options::Options;
 use super::picking::{Levels, Limits, Pick, Picker, RangePicks, TableFacts, pick_range};
-use super::reports::lock;
 use super::scan::{Direction, Merge, RunCursor, Source};
 use super::shared::{Background, Shared, Work};
+use super::stats::Task;
 use super::version::{StoredTable, Version};
 use super::version_edit::{NUM_LEVELS, VersionEdit};
 use crate::error::{Error, Result};
 use crate::sstable::{TableOptions, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
+use crate::sync::lock;
 use filterblock::FilterSpec;
 use filterblock::TableShape;
 

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use super::attempts::Task;
 use super::batch::WriteBatch;
 use super::batch_read::{BATCH, Batch, Probe};
 use super::file_name::{LOCK, table_name};
@@ -13,10 +12,11 @@ use super::manifest::Manifest;
 use super::memtable::MemtableCursor;
 use super::options::{Durability, Options};
 use super::read_state::ReadState;
-use super::reports::lock;
 use super::scan::{RunCursor, Scan, Source};
 use super::shared::Shared;
+use super::stats::Task;
 use super::stats::{LevelStats, Stats};
+use crate::sync::lock;
 
 use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};

@@ -4,17 +4,17 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::attempts::Task;
 use super::file_name::{log_name, table_name};
 use super::memtable::Memtable;
 use super::read_state::ReadState;
-use super::reports::lock;
 use super::shared::Shared;
+use super::stats::Task;
 use super::version::StoredTable;
 use super::version_edit::{TableMeta, VersionEdit};
 use crate::error::Result;
 use crate::sstable::{TableOptions, TableOrigin, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
+use crate::sync::lock;
 use filterblock::SelfCheck;
 use filterblock::TableShape;
 

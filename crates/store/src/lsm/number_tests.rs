@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use super::log_file::{LogId, LogKind, LogWriter};
 use super::manifest::Manifest;
-use super::recovery::{MAX_NUMBER, MAX_WRITTEN_NUMBER};
-use super::version_edit::StoreState;
+use super::version_edit::{MAX_NUMBER, MAX_WRITTEN_NUMBER, StoreState};
 use super::{Db, LogRecovery, Options, WriteBatch};
 use crate::error::{Error, Field};
 use crate::storage::{Memory, Storage};

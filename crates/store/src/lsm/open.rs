@@ -11,14 +11,14 @@ use super::memtable::Memtable;
 use super::options::Options;
 use super::ownership::{self, Ownership};
 use super::read_state::{Published, ReadState};
-use super::recovery::{MAX_NUMBER, Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
+use super::recovery::{Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
 use super::reports::Reports;
 use super::shared::{
     Background, Catalogue, Files, Identity, LogState, Reading, Registry, Shared, Work, Writing, open_table,
 };
 use super::stats::Counters;
 use super::version::Version;
-use super::version_edit::{StoreState, first_overlap};
+use super::version_edit::{MAX_NUMBER, StoreState, first_overlap};
 use super::write::WriteQueue;
 use crate::codec::{u64_bytes, u64_from};
 use crate::error::{Error, Field, Result};

@@ -11,21 +11,15 @@ use super::manifest::read_current;
 use super::memtable::Memtable;
 use super::options::Options;
 use super::ownership;
-use super::reports::{Reports, lock};
+use super::reports::Reports;
 use super::shared::{LogState, Shared, create_log};
 use super::version::StoredTable;
-use super::version_edit::{StoreState, VersionEdit};
+use super::version_edit::{MAX_NUMBER, StoreState, VersionEdit};
 use crate::error::{Error, Field, Result};
 use crate::sstable::{Peek, TableId};
 use crate::storage::Storage;
 use crate::sync::atomic::Ordering;
-
-/// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
-pub(crate) const MAX_NUMBER: u64 = u64::MAX / 2;
-
-/// Beyond this no write is taken, so that a store that was written to can be opened: what is left up to [`MAX_NUMBER`] is
-/// for what was acknowledged already, for flushes, compactions and reopening, which at a billion a second take 146 years.
-pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
+use crate::sync::lock;
 
 /// However small the write buffer, writes are sorted in so much memory.
 const MIN_SORTED_LEN_BYTES: usize = 64 << 10;

@@ -12,7 +12,7 @@ use super::options::Options;
 use super::picking::Picker;
 use super::read_state::{Published, ReadState};
 use super::removals::Removals;
-use super::reports::{Reports, lock};
+use super::reports::Reports;
 use super::stats::Counters;
 use super::version::{ReadContext, StoredTable};
 use super::version_edit::{StoreState, TableMeta, VersionEdit};
@@ -21,6 +21,7 @@ use crate::error::{Error, Field, Result};
 use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::lock;
 use crate::sync::{Condvar, Mutex};
 use filterblock::KeyHasher;
 
@@ -376,6 +377,6 @@ pub(super) fn open_table(
         return Err(Error::Corrupt { field: Field::Properties, offset: 0 }.in_file(&path));
     }
     let stored = StoredTable::new(meta, table, path, Arc::clone(&options.storage), Arc::clone(&files.closed));
-    reports.look_at(&stored, options.strict_filters)?;
+    stored.report_filter(reports, options.strict_filters)?;
     Ok(Arc::new(stored))
 }

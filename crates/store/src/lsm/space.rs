@@ -6,12 +6,12 @@
 
 use super::batch::WriteBatch;
 use super::log_file::RECORD_HEADER_LEN_BYTES;
-use super::reports::lock;
 use super::shared::Shared;
 use super::version::Version;
 use super::version_edit::NUM_LEVELS;
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::lock;
 
 /// For `CURRENT`, a log's header, the end of each file's last page.
 const SMALL_FILES_BYTES: u64 = 64 << 10;

@@ -9,10 +9,10 @@ use super::file_name::{CURRENT, FileName, log_name, manifest_name, parse, table_
 use super::log_file::{LogId, LogKind};
 use super::log_reader::{LogRecovery, LogTail, read_log};
 use super::manifest::Manifest;
-use super::reports::lock;
 use super::version_edit::{NUM_LEVELS, first_overlap};
 use crate::error::{Error, Field, Result};
 use crate::sstable::TableCheck;
+use crate::sync::lock;
 
 /// What [`Db::verify`] found.
 #[derive(Debug, Default)]

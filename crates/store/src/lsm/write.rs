@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use super::batch::WriteBatch;
 use super::options::Durability;
-use super::recovery::MAX_WRITTEN_NUMBER;
-use super::reports::lock;
 use super::shared::{LogState, Shared, Work};
 use super::space::Space;
+use super::version_edit::MAX_WRITTEN_NUMBER;
 use crate::error::{Error, Field, Result};
 use crate::sync::atomic::Ordering;
+use crate::sync::lock;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Batches that are written as one record have so many bytes in all, unless one alone has more.
