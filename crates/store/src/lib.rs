@@ -1,6 +1,7 @@
 //! A small log-structured key-value store whose reads consult the filter blocks of [`filterblock`].
 //!
-//! * [`Db`] is the store: a write-ahead log, a memtable, SST files on disk, compaction, recovery and repair.
+//! * [`Db`] is the store: a write-ahead log, a memtable, SST files on disk, compaction and recovery.
+//! * [`repair`] makes a store of what is sound in a damaged one.
 //! * [`sstable`] writes and reads SST files, each with a filter block.
 //! * [`storage`] is where bytes live: the disk, memory, or (feature `testing`) a file system that fails on demand.
 //!
@@ -10,6 +11,7 @@ mod checksum;
 mod codec;
 mod error;
 pub mod lsm;
+pub mod repair;
 pub mod sstable;
 pub mod storage;
 mod sync;

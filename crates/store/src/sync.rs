@@ -15,6 +15,14 @@ pub(crate) use stand_in::ArcSwap;
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
+use std::sync::PoisonError;
+
+/// The data behind a lock, also after its holder panicked. What such a panic may leave half done protects itself: a log
+/// refuses everything from then on, and a background thread or a leading writer of a store fails the store.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(loom)]
 mod stand_in {
     use std::sync::{Arc, PoisonError};

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use allocation::{LIVE, PEAK};
-use filterblock_store::lsm::{Durability, RepairMode, WriteBatch};
+use filterblock_store::lsm::{Durability, WriteBatch};
+use filterblock_store::repair::RepairMode;
 use filterblock_store::{Db, Options};
 
 const KIB: usize = 1 << 10;

@@ -10,7 +10,8 @@ use super::super::text::{count, thousands};
 use super::super::{output, progress};
 use super::FilterArguments;
 use filterblock_store::Error;
-use filterblock_store::lsm::{Db, Options, RepairMode, RepairReport};
+use filterblock_store::lsm::{Db, Options};
+use filterblock_store::repair::{RepairMode, RepairReport};
 use filterblock_store::sstable::Loss;
 
 const EXAMPLES: &str = "\

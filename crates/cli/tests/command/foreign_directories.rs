@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::shell::Shell;
-use filterblock_store::lsm::RepairMode;
+use filterblock_store::repair::RepairMode;
 use filterblock_store::{Db, Error, Options};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/foreign");

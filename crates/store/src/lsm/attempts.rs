@@ -3,14 +3,10 @@
 //! A table that cannot be made (no space, no descriptors, a file that cannot be synced) puts nothing in doubt: what was to
 //! be in it is in the log, or in the tables that were to be merged. So the store goes on, and the work is done later.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::reports::lock;
-use super::shared::{Shared, Work};
-use super::stats::Retry;
-use crate::error::{Error, Result};
-use crate::sync::MutexGuard;
+use super::stats::{Retry, Task};
+use crate::error::Error;
 
 /// From the first failure to the second attempt.
 const FIRST_REST: Duration = Duration::from_millis(100);
@@ -18,21 +14,11 @@ const FIRST_REST: Duration = Duration::from_millis(100);
 /// However often it has failed.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// What a store does in the background.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Task {
-    /// Writes a memtable to a table.
-    Flush,
-    /// Merges tables into the next level.
-    Compaction,
-}
-
 /// The attempts at one task.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     /// How many have failed since the store was opened.
-    num_failed: u64,
+    pub(super) num_failed: u64,
     trouble: Option<Trouble>,
 }
 
@@ -47,7 +33,7 @@ struct Trouble {
 }
 
 impl Attempts {
-    fn fail(&mut self, error: &Error) {
+    pub(super) fn fail(&mut self, error: &Error) {
         let now = Instant::now();
         self.num_failed += 1;
         let (since, before) = self.trouble.take().map_or((now, 0), |trouble| (trouble.since, trouble.num_failed));
@@ -84,63 +70,10 @@ impl Attempts {
         self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
     }
 
-    fn retry(&self, task: Task) -> Option<Retry> {
+    pub(super) fn retry(&self, task: Task) -> Option<Retry> {
         let trouble = self.trouble.as_ref()?;
         let seconds = trouble.since.elapsed().as_secs();
         Some(Retry { task, failures: trouble.num_failed, seconds, reason: trouble.reason.clone() })
-    }
-}
-
-impl Work {
-    pub(super) fn attempts(&mut self, task: Task) -> &mut Attempts {
-        match task {
-            Task::Flush => &mut self.flushes,
-            Task::Compaction => &mut self.compactions,
-        }
-    }
-}
-
-impl Shared {
-    /// Notes how an attempt of the background ended.
-    pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
-        let Err(error) = result else {
-            lock(&self.work).attempts(task).succeed();
-            self.changed.notify_all();
-            self.remove_left();
-            self.fetch_filters();
-            return;
-        };
-        self.judge(error);
-        let mut work = lock(&self.work);
-        if work.failure.is_none() {
-            log::warn!("{task:?} in the background fails, and is tried again: {error}");
-            work.attempts(task).fail(error);
-        }
-        drop(work);
-        self.changed.notify_all();
-    }
-
-    /// Fails the store where a file that could not be made puts more in doubt than itself: when its directory could not
-    /// be synced, the names that other threads have just made there may be lost as well, and no later sync tells so.
-    pub(super) fn judge(&self, error: &Error) {
-        // Where the directory could not even be opened, nothing was synced, and nothing was lost: ENFILE and EMFILE.
-        let is_tried = |source: &Error| matches!(source, Error::Io(error) if !cfg!(unix) || !matches!(error.raw_os_error(), Some(23 | 24)));
-        if matches!(error, Error::InFile { path, source } if *path == self.dir && is_tried(source)) {
-            self.fail(error);
-        }
-    }
-
-    /// Waits for a change, and for `rest` at most.
-    pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, rest: Duration) -> MutexGuard<'w, Work> {
-        self.changed.wait_timeout(work, rest).unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    /// How many attempts have failed since the store was opened, and the tasks that fail at present.
-    pub(super) fn retries(&self) -> (u64, Vec<Retry>) {
-        let work = lock(&self.work);
-        let all = [(Task::Flush, &work.flushes), (Task::Compaction, &work.compactions)];
-        let num_failed = all.iter().map(|(_, attempts)| attempts.num_failed).sum();
-        (num_failed, all.iter().filter_map(|(task, attempts)| attempts.retry(*task)).collect())
     }
 }
 

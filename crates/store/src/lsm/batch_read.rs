@@ -1,6 +1,5 @@
 //! Keys on their way through the tables: one, or many side by side.
 
-use super::version::Slot;
 use crate::codec::order_prefix;
 use filterblock::{KeyHash, KeyHasher};
 
@@ -99,23 +98,24 @@ impl<'a> Batch<'a> {
         Some(Probe { key: self.keys.get(place)?, prefix: *self.prefixes.get(place)?, hash: *self.hashes.get(place)? })
     }
 
-    /// Which keys, of those with a bit in `of`, a table may hold.
+    /// Which keys, of those with a bit in `of`, a table may hold whose first and last key have these prefixes; `covers`
+    /// decides for a key with one of them.
     #[inline]
-    pub(super) fn within(&self, slot: &Slot, of: u32) -> u32 {
-        if slot.smallest < self.least && self.greatest < slot.largest {
+    pub(super) fn within(&self, (smallest, largest): (u64, u64), of: u32, covers: impl Fn(&Probe<'_>) -> bool) -> u32 {
+        if smallest < self.least && self.greatest < largest {
             return of;
         }
-        if self.greatest < slot.smallest || slot.largest < self.least {
+        if self.greatest < smallest || largest < self.least {
             return 0;
         }
         let (mut inside, mut on_edge) = (0u32, 0u32);
         for (i, &prefix) in self.prefixes.iter().enumerate() {
-            inside |= u32::from((slot.smallest < prefix) & (prefix < slot.largest)) << i;
-            on_edge |= u32::from((slot.smallest == prefix) | (prefix == slot.largest)) << i;
+            inside |= u32::from((smallest < prefix) & (prefix < largest)) << i;
+            on_edge |= u32::from((smallest == prefix) | (prefix == largest)) << i;
         }
         on_edge &= of;
         while let Some(probe) = self.probe(on_edge.trailing_zeros()) {
-            inside |= u32::from(slot.covers(&probe)) << on_edge.trailing_zeros();
+            inside |= u32::from(covers(&probe)) << on_edge.trailing_zeros();
             on_edge &= on_edge - 1;
         }
         inside & of

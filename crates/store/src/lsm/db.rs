@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use super::attempts::Task;
 use super::batch::WriteBatch;
 use super::batch_read::{BATCH, Batch, Probe};
 use super::file_name::{LOCK, table_name};
@@ -13,10 +12,11 @@ use super::manifest::Manifest;
 use super::memtable::MemtableCursor;
 use super::options::{Durability, Options};
 use super::read_state::ReadState;
-use super::reports::lock;
 use super::scan::{RunCursor, Scan, Source};
 use super::shared::Shared;
+use super::stats::Task;
 use super::stats::{LevelStats, Stats};
+use crate::sync::lock;
 
 use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};
@@ -87,11 +87,11 @@ impl Db {
     fn spawn(&mut self, name: &str, work: fn(&Shared)) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let alarm = shared.alarm();
+            let alarm = shared.background.alarm();
             work(&shared);
             alarm.disarm();
         });
-        self.threads.push(thread.map_err(|error| Error::Io(error).in_file(&self.shared.dir))?);
+        self.threads.push(thread.map_err(|error| Error::Io(error).in_file(&self.shared.identity.dir))?);
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl Db {
     /// # Errors
     /// Damage of a data or index block that had to be read, and I/O errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (state, sequence) = self.shared.state.moment();
+        let (state, sequence) = self.shared.reading.state.moment();
         self.shared.get(&state, key, sequence)
     }
 
@@ -151,7 +151,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
-        let (state, sequence) = self.shared.state.moment();
+        let (state, sequence) = self.shared.reading.state.moment();
         self.shared.multi_get(&state, keys, sequence)
     }
 
@@ -159,7 +159,7 @@ impl Db {
     /// until it is dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let (state, sequence) = self.shared.state.lasting_moment();
+        let (state, sequence) = self.shared.reading.state.lasting_moment();
         Snapshot { shared: Arc::clone(&self.shared), state, sequence }
     }
 
@@ -212,20 +212,20 @@ impl Db {
     /// [`Error::Poisoned`] after a failure in the background; [`Error::BackgroundFails`] after one that may pass, and that
     /// happened again when this was called.
     pub fn wait_idle(&self) -> Result<()> {
-        let num_failed = self.shared.hurry(Task::Compaction);
+        let num_failed = self.shared.background.hurry(Task::Compaction);
         loop {
             self.shared.wait_for_flushes(|state| state.waiting.is_empty())?;
-            let mut work = lock(&self.shared.work);
+            let mut work = lock(&self.shared.background.work);
             while work.compacting && work.failure.is_none() {
-                work = self.shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+                work = self.shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
             }
             let failure = work.compactions.failure_since(num_failed);
             drop(work);
-            self.shared.check_writable()?;
+            self.shared.background.check_writable()?;
             if let Some(error) = failure {
                 return Err(error);
             }
-            if !self.shared.needs_compaction() && self.shared.state.load().waiting.is_empty() {
+            if !self.shared.needs_compaction() && self.shared.reading.state.load().waiting.is_empty() {
                 return Ok(());
             }
             // The compaction that is needed has been seen but has not begun.
@@ -244,7 +244,7 @@ impl Db {
     /// an unfinished checkpoint is no store.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
-        let (source, outside) = (self.shared.options.storage.as_ref(), self.shared.outside.as_ref());
+        let (source, outside) = (self.shared.options.storage.as_ref(), self.shared.files.outside.as_ref());
         self.shared.check_numbers()?;
         self.flush()?;
         let is_empty = |storage: &dyn Storage| Ok::<_, Error>(storage.list(dir)?.iter().all(|name| name == LOCK));
@@ -261,8 +261,8 @@ impl Db {
         }
         // The registry first, so that no table it names can go away while it is linked: the version pins them.
         let (mut state, version) = {
-            let registry = lock(&self.shared.registry);
-            (registry.state.clone(), Arc::clone(&self.shared.state.load().version))
+            let registry = lock(&self.shared.catalogue.registry);
+            (registry.state.clone(), Arc::clone(&self.shared.reading.state.load().version))
         };
         for (_, table) in version.all_tables() {
             if !source.is_named(&table.path, table.table.file())? {
@@ -282,8 +282,8 @@ impl Db {
     /// What the store holds and did since it was opened or [`Db::reset_stats`] was called.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let state = self.shared.state.load_full();
-        let (gets, memory_hits, tallies) = self.shared.counters.sum();
+        let state = self.shared.reading.state.load_full();
+        let (gets, memory_hits, tallies) = self.shared.reading.counters.sum();
         let mut levels: Vec<LevelStats> =
             tallies.iter().enumerate().map(|(level, tally)| LevelStats::of(level, tally)).collect();
         for (level, stored) in state.version.all_tables() {
@@ -302,8 +302,8 @@ impl Db {
         levels.truncate(used);
         let mut total = LevelStats::default();
         levels.iter().for_each(|level| total.add(level));
-        let counters = &self.shared.counters;
-        let (background_errors, retrying) = self.shared.retries();
+        let counters = &self.shared.reading.counters;
+        let (background_errors, retrying) = self.shared.background.retries();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             levels,
@@ -319,13 +319,13 @@ impl Db {
             compacted_bytes: read(&counters.compacted_bytes),
             background_errors,
             retrying,
-            reports: self.shared.reports.messages(),
+            reports: self.shared.reading.reports.messages(),
         }
     }
 
     /// Starts the counts of [`Db::stats`] anew; sizes and reports stay.
     pub fn reset_stats(&self) {
-        self.shared.counters.reset();
+        self.shared.reading.counters.reset();
     }
 
     /// Closes the store: what is in memory becomes a table, so that the next open has no log to read.
@@ -343,10 +343,10 @@ impl Db {
         }
         let flushed = self.flush();
         // Also after a failure: acknowledged writes may still be in the buffer.
-        let logged = lock(&self.shared.log).log.flush();
+        let logged = lock(&self.shared.writing.log).log.flush();
         self.shared.remove_left();
-        lock(&self.shared.work).closing = true;
-        self.shared.changed.notify_all();
+        lock(&self.shared.background.work).closing = true;
+        self.shared.background.changed.notify_all();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 log::error!("a background thread of the store panicked");
@@ -362,7 +362,7 @@ impl Drop for Db {
             log::error!("closing the store: {error}");
         }
         // While the directory's lock is still held: from then on its files may be another store's.
-        lock(&self.shared.closed).is_closed = true;
+        lock(&self.shared.files.closed).is_closed = true;
     }
 }
 
@@ -393,7 +393,7 @@ impl Snapshot {
 
     /// The entries of a range in key order; [`Iterator::rev`] gives them backwards.
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
-        let (state, sequence, cache) = (Arc::clone(&self.state), self.sequence, self.shared.cache.clone());
+        let (state, sequence, cache) = (Arc::clone(&self.state), self.sequence, self.shared.reading.cache.clone());
         let make_sources = move || state.sources(sequence, &cache);
         let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
         Scan::new(Box::new(make_sources), owned(range.start_bound()), owned(range.end_bound()))
@@ -416,11 +416,11 @@ impl ReadState {
 impl Shared {
     #[inline]
     pub(super) fn get(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
-        let recorder = self.counters.recorder();
+        let recorder = self.reading.counters.recorder();
         if let Some(recorder) = recorder {
             recorder.gets(1);
         }
-        let probe = Probe::new(key, &self.hasher);
+        let probe = Probe::new(key, &self.identity.hasher);
         if let Some(found) = state.get_from_memory(&probe, sequence) {
             if let Some(recorder) = recorder {
                 recorder.memory_hit();
@@ -431,14 +431,14 @@ impl Shared {
     }
 
     fn multi_get<K: AsRef<[u8]>>(&self, state: &ReadState, keys: &[K], sequence: u64) -> Result<Vec<Option<Vec<u8>>>> {
-        let recorder = self.counters.recorder();
+        let recorder = self.reading.counters.recorder();
         if let Some(recorder) = recorder {
             recorder.gets(keys.len() as u64);
         }
         let context = self.read_context();
         let mut values = vec![None; keys.len()];
         for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
-            let mut batch = Batch::new(keys, &self.hasher);
+            let mut batch = Batch::new(keys, &self.identity.hasher);
             state.get_batch_from_memory(&mut batch, values, sequence, recorder);
             state.version.get_batch(&mut batch, values, &context, recorder)?;
         }

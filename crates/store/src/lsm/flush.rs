@@ -4,18 +4,18 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::attempts::Task;
 use super::file_name::{log_name, table_name};
 use super::memtable::Memtable;
 use super::read_state::ReadState;
 use super::removals::is_taken;
-use super::reports::lock;
 use super::shared::Shared;
+use super::stats::Task;
 use super::version::StoredTable;
 use super::version_edit::{TableMeta, VersionEdit};
 use crate::error::{Error, Result};
 use crate::sstable::{TableOptions, TableOrigin, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
+use crate::sync::lock;
 use filterblock::SelfCheck;
 use filterblock::TableShape;
 
@@ -32,24 +32,24 @@ pub(super) fn run_flushes(shared: &Shared) {
 
 /// The oldest full memtable; `None` when the store closes, and nothing is left or can be brought to the disk.
 fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
-    let mut work = lock(&shared.work);
+    let mut work = lock(&shared.background.work);
     loop {
         // What cannot be flushed is in the log: closing does not wait until it can.
         let is_given_up = work.failure.is_some() || work.closing && work.flushes.is_failing();
-        let oldest = if is_given_up { None } else { shared.state.load().waiting.last().cloned() };
+        let oldest = if is_given_up { None } else { shared.reading.state.load().waiting.last().cloned() };
         if let Some(memtable) = oldest {
             let rest = work.flushes.rest();
             if rest.is_zero() {
                 return Some(memtable);
             }
             drop(memtable);
-            work = shared.wait_at_most(work, rest);
+            work = shared.background.wait_at_most(work, rest);
             continue;
         }
         if work.closing {
             return None;
         }
-        work = shared.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        work = shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
@@ -57,18 +57,18 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
 /// table, or a sync of the log, may take longer than a write may stay in the process.
 pub(super) fn run_log_flushes(shared: &Shared) {
     let mut flushed = Instant::now();
-    let mut work = lock(&shared.work);
+    let mut work = lock(&shared.background.work);
     while !work.closing {
         // By the clock: where much changes, no wait ever times out.
         let rest = LOG_FLUSH_INTERVAL.saturating_sub(flushed.elapsed());
         if !rest.is_zero() {
-            work = shared.wait_at_most(work, rest);
+            work = shared.background.wait_at_most(work, rest);
             continue;
         }
         drop(work);
         shared.flush_log();
         flushed = Instant::now();
-        work = lock(&shared.work);
+        work = lock(&shared.background.work);
     }
 }
 
@@ -78,28 +78,21 @@ impl Shared {
     /// # Errors
     /// As [`super::Db::flush`].
     pub(super) fn flush(&self) -> Result<()> {
-        self.check_writable()?;
+        self.background.check_writable()?;
         let max_waiting = self.options.max_waiting_buffers.max(1);
-        if lock(&self.work).flushes.is_failing() && self.state.load().waiting.len() >= max_waiting {
+        if lock(&self.background.work).flushes.is_failing() && self.reading.state.load().waiting.len() >= max_waiting {
             // Memory has its bound here, too.
             self.wait_for_flushes(|state| state.waiting.len() < max_waiting)?;
         }
         let log_number = {
-            let mut log = lock(&self.log);
-            if !self.state.load().memtable.is_empty() {
+            let mut log = lock(&self.writing.log);
+            if !self.reading.state.load().memtable.is_empty() {
                 self.rotate(&mut log)?;
             }
-            self.state.load().memtable.log_number
+            self.reading.state.load().memtable.log_number
         };
         // What fills up meanwhile is not waited for: under load that would have no end.
         self.wait_for_flushes(|state| state.waiting.iter().all(|memtable| memtable.log_number >= log_number))
-    }
-
-    /// Makes the next attempt of a task due, and gives how many have failed before it.
-    pub(super) fn hurry(&self, task: Task) -> u64 {
-        let num_failed = lock(&self.work).attempts(task).hurry();
-        self.changed.notify_all();
-        num_failed
     }
 
     /// Waits until flushes have come so far, or one fails.
@@ -107,25 +100,25 @@ impl Shared {
     /// # Errors
     /// [`crate::Error::BackgroundFails`], [`crate::Error::Poisoned`].
     pub(super) fn wait_for_flushes(&self, is_reached: impl Fn(&ReadState) -> bool) -> Result<()> {
-        let num_failed = self.hurry(Task::Flush);
-        let mut work = lock(&self.work);
-        while work.failure.is_none() && !is_reached(&self.state.load()) {
+        let num_failed = self.background.hurry(Task::Flush);
+        let mut work = lock(&self.background.work);
+        while work.failure.is_none() && !is_reached(&self.reading.state.load()) {
             if let Some(error) = work.flushes.failure_since(num_failed) {
                 return Err(error);
             }
-            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            work = self.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
         drop(work);
-        self.check_writable()
+        self.background.check_writable()
     }
 
     /// After a failure elsewhere too, for the sake of what was acknowledged before.
     fn flush_log(&self) {
-        let flushed = lock(&self.log).log.flush();
+        let flushed = lock(&self.writing.log).log.flush();
         if let Err(error) = flushed
-            && self.check_writable().is_ok()
+            && self.background.check_writable().is_ok()
         {
-            self.fail(&error);
+            self.background.fail(&error);
         }
     }
 
@@ -136,8 +129,8 @@ impl Shared {
             block_size_bytes: self.options.block_size_bytes,
             compression: self.options.compression,
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(shape)),
-            hasher: self.hasher.clone(),
-            table_id: self.table_id(number),
+            hasher: self.identity.hasher.clone(),
+            table_id: self.identity.table_id(number),
             self_check: SelfCheck::On,
             ..TableOptions::default()
         }
@@ -170,18 +163,18 @@ impl Shared {
         add_all: impl FnOnce(&mut TableWriter<'_>) -> Result<()>,
     ) -> Result<Arc<StoredTable>> {
         let others = others.iter().map(|other| (0, Arc::clone(other))).collect();
-        let mut levels = self.state.load().version.with(&[], others).level_shapes(&HashSet::new());
+        let mut levels = self.reading.state.load().version.with(&[], others).level_shapes(&HashSet::new());
         if let Some(level_0) = levels.first_mut() {
             level_0.num_keys = level_0.num_keys.saturating_add(num_keys);
             level_0.num_tables += 1;
         }
         let shape = TableShape::new(num_keys, 0, false).with_levels(levels);
-        let shape = shape.with_size_ratio(self.size_ratio());
-        let number = self.new_file_number();
+        let shape = shape.with_size_ratio(self.options.size_ratio());
+        let number = self.catalogue.new_file_number();
         let mut options = self.table_options(number, &shape, sequences);
         options.filter = options.filter.filter(|_| with_filter);
         self.make_table(number, || {
-            let path = self.dir.join(table_name(number));
+            let path = self.identity.dir.join(table_name(number));
             let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
             writer.reserve(usize::try_from(num_keys).unwrap_or_default());
             add_all(&mut writer)?;
@@ -192,14 +185,14 @@ impl Shared {
     /// Leaves nothing of a table that could not be made: a task that fails again and again would fill the disk.
     pub(super) fn make_table<T>(&self, number: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let name = table_name(number);
-        let path = self.dir.join(&name);
+        let path = self.identity.dir.join(&name);
         if self.options.storage.exists(&path)? {
             // The rename at the end would replace it.
             return Err(Error::Io(std::io::ErrorKind::AlreadyExists.into()).in_file(&path));
         }
         make().inspect_err(|error| {
             if !is_taken(error) {
-                self.discard([self.dir.join(format!("{name}.tmp")), path]);
+                self.discard([self.identity.dir.join(format!("{name}.tmp")), path]);
             }
         })
     }
@@ -209,7 +202,7 @@ impl Shared {
         // The next younger memtable's log is the oldest that is still needed. Let go of at once: a state held while the log
         // is removed would keep tables that were compacted away meanwhile.
         let log_number = {
-            let state = self.state.load();
+            let state = self.reading.state.load();
             let younger = state.waiting.iter().rev().find(|waiting| waiting.log_number > memtable.log_number);
             younger.unwrap_or(&state.memtable).log_number
         };
@@ -222,18 +215,18 @@ impl Shared {
         self.install(edit, vec![(0, stored)], |state| {
             state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, memtable));
         })?;
-        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.discard([self.dir.join(log_name(memtable.log_number))]);
+        self.reading.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.discard([self.identity.dir.join(log_name(memtable.log_number))]);
         Ok(())
     }
 }
 
 /// What a table says of where it comes from.
-pub(super) fn origin(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<TableOrigin> {
+pub(crate) fn origin(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<TableOrigin> {
     Some(TableOrigin { level: u8::try_from(level).ok()?, smallest_sequence, largest_sequence })
 }
 
-pub(super) fn table_meta(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> TableMeta {
+pub(crate) fn table_meta(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> TableMeta {
     TableMeta {
         number,
         len_bytes: summary.len_bytes,

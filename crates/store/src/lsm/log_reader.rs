@@ -77,7 +77,7 @@ impl LogEnd {
     }
 
     /// What is at the end of the file at `path` and is no record.
-    pub(super) fn tail(&self, path: &Path) -> Option<LogTail> {
+    pub(crate) fn tail(&self, path: &Path) -> Option<LogTail> {
         let (offset, len_bytes) = (self.valid_len_bytes, self.torn_tail_bytes);
         (len_bytes > 0).then(|| LogTail { path: path.to_path_buf(), offset, len_bytes, is_cut: self.is_tail_cut })
     }

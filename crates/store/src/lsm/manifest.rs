@@ -131,7 +131,7 @@ impl Manifest {
     ///
     /// # Errors
     /// As [`Self::recover`].
-    pub(super) fn read(
+    pub(crate) fn read(
         storage: &dyn Storage,
         dir: &Path,
         number: u64,
@@ -248,7 +248,7 @@ impl Replay<'_> {
     }
 }
 
-pub(super) fn log_id(number: u64) -> LogId {
+pub(crate) fn log_id(number: u64) -> LogId {
     LogId { kind: LogKind::Manifest, store_id: [0; 16], number }
 }
 
@@ -280,7 +280,7 @@ fn current_content(manifest: &str) -> String {
 }
 
 /// The number of the manifest in force.
-pub(super) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<u64> {
+pub(crate) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<u64> {
     let path = dir.join(CURRENT);
     let content = storage.read(&path)?;
     let name = content.split(|&byte| byte == b'\n').next().and_then(|line| std::str::from_utf8(line).ok());

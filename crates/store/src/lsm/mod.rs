@@ -8,6 +8,7 @@
 //! moment, so compaction never has to keep old versions, and nobody waits for anybody but writers for the disk.
 
 mod attempts;
+mod background;
 mod batch;
 mod batch_read;
 mod compaction;
@@ -29,10 +30,11 @@ mod obsolete_loom_tests;
 mod open;
 mod options;
 mod ownership;
+pub(crate) mod parts;
+mod picking;
 mod read_state;
 mod recovery;
 mod removals;
-mod repair;
 mod reports;
 mod scan;
 mod shared;
@@ -42,15 +44,12 @@ mod stats;
 mod verify;
 mod version;
 mod version_edit;
-
 mod write;
 
-pub use attempts::Task;
 pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 pub use db::{Db, Snapshot};
 pub use log_reader::{LogRecovery, LogTail};
 pub use options::{Durability, FilterUse, Options};
-pub use repair::{LOST, RepairMode, RepairReport};
 pub use scan::Scan;
-pub use stats::{LevelStats, Retry, Stats};
+pub use stats::{LevelStats, Retry, Stats, Task};
 pub use verify::{Progress, VerifyReport};

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use super::log_file::{LogId, LogKind, LogWriter};
 use super::manifest::Manifest;
-use super::recovery::{MAX_NUMBER, MAX_WRITTEN_NUMBER};
-use super::version_edit::StoreState;
-use super::{Db, LogRecovery, Options, RepairMode, WriteBatch};
+use super::version_edit::{MAX_NUMBER, MAX_WRITTEN_NUMBER, StoreState};
+use super::{Db, LogRecovery, Options, WriteBatch};
 use crate::error::{Error, Field};
 use crate::storage::{Memory, Storage};
 
@@ -136,15 +135,4 @@ fn a_log_that_begins_beyond_the_last_number_is_damaged() {
             assert!(named && error.to_string().starts_with("/store/000100.log"), "{error}");
         }
     }
-}
-
-#[test]
-fn a_repair_does_not_believe_numbers_that_no_store_gives_out() {
-    let storage = store(|state| (state.next_file_number, state.last_sequence) = (u64::MAX, u64::MAX - 1));
-    assert!(Db::open(DIR, options(&storage)).unwrap_err().is_damage());
-    let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
-    assert!(report.new_manifest, "{report}");
-    let db = Db::open(DIR, options(&storage)).unwrap();
-    db.put(b"more", b"").unwrap();
-    assert_eq!(keys(&db), 11);
 }

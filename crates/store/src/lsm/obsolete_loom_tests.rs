@@ -8,7 +8,6 @@ use loom::sync::Arc as Counted;
 use loom::thread;
 
 use super::removals::Removals;
-use super::reports::lock;
 use super::version::StoredTable;
 use super::version_edit::TableMeta;
 use crate::error::Result;
@@ -16,6 +15,7 @@ use crate::sstable::{Table, TableOptions, TableReadOptions, TableWriter};
 use crate::storage::{IoMode, Memory, ReadAt, Storage, WriteFile};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::lock;
 
 const PATH: &str = "1.sst";
 

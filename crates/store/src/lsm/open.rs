@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::compaction::picker;
 use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse, table_name};
 use super::log_file::LogWriter;
 use super::manifest::Manifest;
@@ -10,13 +11,14 @@ use super::memtable::Memtable;
 use super::options::Options;
 use super::ownership::{self, Ownership};
 use super::read_state::{Published, ReadState};
-use super::recovery::{MAX_NUMBER, Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
-use super::removals::Removals;
+use super::recovery::{Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
 use super::reports::Reports;
-use super::shared::{LogState, Registry, Shared, Work, open_table};
+use super::shared::{
+    Background, Catalogue, Files, Identity, LogState, Reading, Registry, Shared, Work, Writing, open_table,
+};
 use super::stats::Counters;
 use super::version::Version;
-use super::version_edit::{StoreState, first_overlap};
+use super::version_edit::{MAX_NUMBER, StoreState, first_overlap};
 use super::write::WriteQueue;
 use crate::codec::{u64_bytes, u64_from};
 use crate::error::{Error, Field, Result};
@@ -45,7 +47,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
 }
 
 /// The directory that a path stands for: no path is the working directory.
-pub(super) fn named(path: &Path) -> &Path {
+pub(crate) fn named(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
@@ -67,7 +69,7 @@ fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Resu
 ///
 /// # Errors
 /// When the directory is missing or unreadable.
-pub(super) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
+pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
     let outside = Arc::clone(&options.storage);
     let storage = outside.hold(dir)?.unwrap_or_else(|| Arc::clone(&outside));
     Ok((Options { storage, ..options }, outside))
@@ -90,9 +92,9 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
         create_registry(&options, dir)?
     };
     let state = &found.registry.state;
-    let closed = Arc::default();
-    let open =
-        |meta: &_| open_table(&options, dir, &state.store_id, &found.hasher, &reports, &closed, Clone::clone(meta));
+    let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher: found.hasher };
+    let files = Files { outside, closed: Arc::default() };
+    let open = |meta: &_| open_table(&options, &identity, &files, &reports, Clone::clone(meta));
     let levels: Result<Vec<Vec<_>>> = state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
     let version = Version::new(levels?);
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
@@ -100,9 +102,8 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
     // All is checked: from here on files are made.
     sweep(&site);
-    let is_torn = found.is_torn;
-    let shared = build(dir, options, outside, found, version, closed, reports);
-    bring_in(&shared, replayed, is_torn).inspect_err(|_| undo(&shared))?;
+    let shared = build(options, identity, files, found.registry, version, reports);
+    bring_in(&shared, replayed, found.is_torn).inspect_err(|_| undo(&shared))?;
     remove_leftovers(&shared);
     Ok(shared)
 }
@@ -157,21 +158,21 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
 }
 
 /// Sixty-four bits of the operating system's entropy: nobody can guess them, also not from others drawn before.
-pub(super) fn random_u64() -> Result<u64> {
+pub(crate) fn random_u64() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
     Ok(u64_from(&bytes))
 }
 
 /// What is to hash the keys of a new store.
-pub(super) fn new_hasher(options: &Options) -> Result<KeyHasher> {
+pub(crate) fn new_hasher(options: &Options) -> Result<KeyHasher> {
     let by_secret = if options.secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
     let seed = options.hash_seed.map_or_else(random_u64, Ok)?;
     Ok(KeyHasher::new(options.hash.unwrap_or(by_secret), HashSeed(seed), options.secret.as_ref())?)
 }
 
 /// What hashes the keys of a store that exists.
-pub(super) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
+pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
     match options.hash {
         Some(wanted) if wanted != state.hash.kind => {
             let (found, expected) = (state.hash.kind.to_string(), wanted.to_string());
@@ -216,7 +217,7 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// `Corrupt` for numbers out of range, tables newer than all writes, and tables that overlap below level 0.
-pub(super) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
+pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;
     // Such a table would pass for newer than writes to come.
@@ -266,35 +267,27 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
 
 /// The store without a log: [`bring_in`] creates it.
 fn build(
-    dir: &Path,
     options: Options,
-    outside: Arc<dyn Storage>,
-    found: Found,
+    identity: Identity,
+    files: Files,
+    registry: Registry,
     version: Version,
-    closed: Arc<Mutex<Removals>>,
     reports: Reports,
 ) -> Arc<Shared> {
-    let Found { registry, hasher, .. } = found;
-    let StoreState { store_id, last_sequence, next_file_number, .. } = registry.state;
+    let StoreState { last_sequence, next_file_number, .. } = registry.state;
     let memtable = Arc::new(Memtable::new(0, options.write_buffer_bytes));
     let state = ReadState { memtable, waiting: Vec::new(), version: Arc::new(version) };
+    let log = LogState { log: LogWriter::none(), last_sequence };
+    let picker = Mutex::new(picker(&options));
+    let cache = (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes)));
+    let state = Published::new(state, last_sequence);
     Arc::new(Shared {
-        dir: dir.to_path_buf(),
-        store_id,
-        hasher,
-        state: Published::new(state, last_sequence),
-        queue: WriteQueue::default(),
-        log: Mutex::new(LogState { log: LogWriter::none(), last_sequence }),
-        registry: Mutex::new(registry),
-        next_file_number: AtomicU64::new(next_file_number),
-        work: Mutex::new(Work::default()),
-        changed: Condvar::new(),
-        closed,
-        left_out: Mutex::default(),
-        cache: (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes))),
-        counters: Counters::new(),
-        reports,
-        outside,
+        identity,
+        files,
+        writing: Writing { queue: WriteQueue::default(), log: Mutex::new(log) },
+        catalogue: Catalogue { registry: Mutex::new(registry), next_file_number: AtomicU64::new(next_file_number) },
+        background: Background { work: Mutex::new(Work::default()), changed: Condvar::new(), picker },
+        reading: Reading { state, cache, counters: Counters::new(), reports },
         options,
     })
 }

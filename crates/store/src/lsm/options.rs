@@ -95,6 +95,13 @@ pub struct Options {
     pub recovery: LogRecovery,
 }
 
+impl Options {
+    /// How many times as large as the level above it a level may be.
+    pub(super) fn size_ratio(&self) -> u64 {
+        self.level_size_ratio.max(2)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

@@ -57,10 +57,10 @@ enum Owner {
 
 /// Who wrote the files of a directory that have the name of a store's file.
 #[derive(Debug, Default)]
-pub(super) struct Ownership {
+pub(crate) struct Ownership {
     has_store: bool,
     /// Names of files that other programs wrote, and what each file is.
-    pub(super) others: Vec<(String, &'static str)>,
+    pub(crate) others: Vec<(String, &'static str)>,
     unknown: Option<(String, &'static str)>,
     blank: Option<String>,
 }
@@ -70,7 +70,7 @@ impl Ownership {
     ///
     /// # Errors
     /// I/O errors: a file that cannot be read is not judged.
-    pub(super) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
+    pub(crate) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
         let mut judged = Self::default();
         let names: Vec<(FileName, String)> =
             storage.list(dir)?.into_iter().filter_map(|name| Some((parse(&name)?, name))).collect();
@@ -108,7 +108,7 @@ impl Ownership {
     ///
     /// # Errors
     /// [`Error::ForeignFile`], with the first file that speaks against a store. None where there is no such file.
-    pub(super) fn require_store(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn require_store(&self, dir: &Path) -> Result<()> {
         // A store's new manifest would replace both.
         let is_current = |(name, _): &&(String, &str)| [CURRENT, CURRENT_TEMPORARY].contains(&name.as_str());
         if let Some((name, what)) = self.others.iter().find(is_current) {
@@ -163,7 +163,7 @@ pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// I/O errors.
-pub(super) fn reason_to_keep(storage: &dyn Storage, path: &Path, file: FileName) -> Result<Option<&'static str>> {
+pub(crate) fn reason_to_keep(storage: &dyn Storage, path: &Path, file: FileName) -> Result<Option<&'static str>> {
     Ok(match owner_of(storage, path, file)? {
         Owner::Store | Owner::Blank => None,
         Owner::Other(what) => Some(what),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::batch::WriteBatch;
 use super::batch_read::{Batch, Probe};
 use super::memtable::Memtable;
-use super::reports::lock;
 use super::stats::Recorder;
 use super::version::Version;
 use crate::error::Result;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::lock;
 use crate::sync::{ArcSwap, Mutex};
 use filterblock::KeyHasher;
 

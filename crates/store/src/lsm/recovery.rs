@@ -11,21 +11,15 @@ use super::manifest::read_current;
 use super::memtable::Memtable;
 use super::options::Options;
 use super::ownership;
-use super::reports::{Reports, lock};
+use super::reports::Reports;
 use super::shared::{LogState, Shared, create_log};
 use super::version::StoredTable;
-use super::version_edit::{StoreState, VersionEdit};
+use super::version_edit::{MAX_NUMBER, StoreState, VersionEdit};
 use crate::error::{Error, Field, Result};
 use crate::sstable::{Peek, TableId};
 use crate::storage::Storage;
 use crate::sync::atomic::Ordering;
-
-/// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
-pub(super) const MAX_NUMBER: u64 = u64::MAX / 2;
-
-/// Beyond this no write is taken, so that a store that was written to can be opened: what is left up to [`MAX_NUMBER`] is
-/// for what was acknowledged already, for flushes, compactions and reopening, which at a billion a second take 146 years.
-pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
+use crate::sync::lock;
 
 /// However small the write buffer, writes are sorted in so much memory.
 const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
@@ -108,7 +102,7 @@ pub(super) fn replay<'a>(
 /// # Errors
 /// I/O errors.
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
-    let is_new = lock(&shared.registry).manifest.may_be_in_force();
+    let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
         // With the first table that is named, what is missing before it is given up, and no later recovery, and no repair,
         // knows that it was missing.
@@ -118,16 +112,16 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
             let added = tables.into_iter().map(|stored| (0, stored)).collect();
             state.version = Arc::new(state.version.with(&[], added));
         });
-        shared.state.make_visible(replayed.last_sequence);
+        shared.reading.state.make_visible(replayed.last_sequence);
         remove_stale(shared, &replayed.empty_logs);
     }
     // Not before the manifest is in force. The new log says that all writes below its first are known: after the end of a
     // process, or a sync that failed, the last of them may have been read from the page cache alone. Were that log to survive
     // a power failure that they do not, writes would be missing in the middle.
-    let number = shared.new_file_number();
+    let number = shared.catalogue.new_file_number();
     let first = replayed.last_sequence + 1;
-    let log = create_log(&shared.options, &shared.dir, shared.store_id, number, first)?;
-    *lock(&shared.log) = LogState { log, last_sequence: replayed.last_sequence };
+    let log = create_log(shared.options.storage.as_ref(), &shared.identity, number, first)?;
+    *lock(&shared.writing.log) = LogState { log, last_sequence: replayed.last_sequence };
     let memtable = Arc::new(Memtable::new(number, shared.options.write_buffer_bytes));
     shared.change_state(|state| state.memtable = memtable);
     // The logs before go now, and a log that the manifest names must exist.
@@ -139,7 +133,7 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
 /// writes stay until this open has succeeded: if it fails, the next one must tell again what is wrong with them.
 fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
     let (manifest, log_number) = {
-        let registry = lock(&shared.registry);
+        let registry = lock(&shared.catalogue.registry);
         (registry.manifest.number(), registry.state.log_number)
     };
     let is_empty = |number: u64| number != log_number && empty_logs.contains(&number);
@@ -153,10 +147,10 @@ fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
 /// Removes files of the store; one that cannot be removed stays until the next time.
 fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
     let storage = shared.options.storage.as_ref();
-    let Ok(names) = storage.list(&shared.dir) else { return };
+    let Ok(names) = storage.list(&shared.identity.dir) else { return };
     for name in &names {
         let Some(file) = parse(name).filter(|&file| is_stale(file)) else { continue };
-        remove_own(storage, &shared.dir.join(name), file, &shared.reports);
+        remove_own(storage, &shared.identity.dir.join(name), file, &shared.reading.reports);
     }
 }
 
@@ -177,17 +171,17 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Repo
 /// Puts the new manifest in force, with `tables` added.
 fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<StoredTable>], is_torn: bool) -> Result<()> {
     let storage = shared.options.storage.as_ref();
-    let mut registry = lock(&shared.registry);
+    let mut registry = lock(&shared.catalogue.registry);
     let before = registry.state.last_sequence;
     let edit = VersionEdit {
-        next_file_number: Some(shared.next_file_number.load(Ordering::Relaxed)),
+        next_file_number: Some(shared.catalogue.next_file_number.load(Ordering::Relaxed)),
         last_sequence: Some(replayed.last_sequence),
         added: tables.iter().map(|stored| (0, stored.meta.clone())).collect(),
         ..VersionEdit::default()
     };
     let mut state = registry.state.clone();
     state.apply(&edit, 0)?;
-    registry.manifest.prepare(storage, &shared.dir, &state.snapshot())?;
+    registry.manifest.prepare(storage, &shared.identity.dir, &state.snapshot())?;
     let mut moved = Vec::new();
     let set_aside = if is_torn || replayed.has_gap {
         // What is missing may be in a table whose naming was lost. Not before the new manifest is written, which may well
@@ -197,9 +191,9 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     } else {
         Ok(())
     };
-    let begun = set_aside.and_then(|()| registry.manifest.put_in_force(storage, &shared.dir));
+    let begun = set_aside.and_then(|()| registry.manifest.put_in_force(storage, &shared.identity.dir));
     if begun.is_err() && !registry.manifest.may_be_in_force() {
-        registry.manifest.abandon(storage, &shared.dir);
+        registry.manifest.abandon(storage, &shared.identity.dir);
         for (path, aside) in moved {
             if let Err(error) = storage.rename(&aside, &path) {
                 log::warn!("a table that was set aside stays so: {error}");
@@ -342,7 +336,7 @@ fn set_aside_unnamed(
     known: u64,
     moved: &mut Vec<(PathBuf, PathBuf)>,
 ) -> Result<()> {
-    let (storage, dir) = (shared.options.storage.as_ref(), shared.dir.as_path());
+    let (storage, dir) = (shared.options.storage.as_ref(), shared.identity.dir.as_path());
     for name in storage.list(dir)? {
         let Some(FileName::Table(number)) = parse(&name) else { continue };
         if state.levels.iter().flatten().any(|table| table.number == number) {
@@ -352,12 +346,19 @@ fn set_aside_unnamed(
         if ownership::is_of_others(storage, &path, FileName::Table(number))? {
             continue;
         }
-        if holds_only(storage, &path, shared.table_id(number), known) {
-            shared.reports.add(format!("{}: not named by the manifest; other tables hold its writes", path.display()));
+        if holds_only(storage, &path, shared.identity.table_id(number), known) {
+            shared
+                .reading
+                .reports
+                .add(format!("{}: not named by the manifest; other tables hold its writes", path.display()));
             continue;
         }
         let aside = free_name(storage, dir, &name)?;
-        shared.reports.add(format!("{}: not named by the manifest; set aside as {}", path.display(), aside.display()));
+        shared.reading.reports.add(format!(
+            "{}: not named by the manifest; set aside as {}",
+            path.display(),
+            aside.display()
+        ));
         storage.rename(&path, &aside)?;
         moved.push((path, aside));
     }
@@ -388,16 +389,16 @@ fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bo
 
 /// Removes what an open made that failed, unless its manifest may be in force: then it may name any of it.
 pub(super) fn undo(shared: &Shared) {
-    let registry = lock(&shared.registry);
+    let registry = lock(&shared.catalogue.registry);
     if registry.manifest.may_be_in_force() {
         return;
     }
     let storage = shared.options.storage.as_ref();
-    let Ok(names) = storage.list(&shared.dir) else { return };
+    let Ok(names) = storage.list(&shared.identity.dir) else { return };
     // The manifest was the first to get a number, above those of all files that were there.
     let is_made = |name: &String| number_in(name).is_some_and(|number| number >= registry.manifest.number());
     for name in names.iter().filter(|name| is_made(name)) {
-        if let Err(error) = storage.remove(&shared.dir.join(name)) {
+        if let Err(error) = storage.remove(&shared.identity.dir.join(name)) {
             log::warn!("a file of an open that failed stays for now: {error}");
         }
     }
@@ -423,9 +424,9 @@ pub(super) fn sweep(site: &Site<'_>) {
 
 /// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.
 pub(super) fn remove_leftovers(shared: &Shared) {
-    let current_log = shared.state.load().memtable.log_number;
-    let manifest = lock(&shared.registry).manifest.number();
-    let version = Arc::clone(&shared.state.load().version);
+    let current_log = shared.reading.state.load().memtable.log_number;
+    let manifest = lock(&shared.catalogue.registry).manifest.number();
+    let version = Arc::clone(&shared.reading.state.load().version);
     remove_files(shared, |file| match file {
         FileName::Table(number) => version.all_tables().all(|(_, table)| table.meta.number != number),
         FileName::Temporary => true,

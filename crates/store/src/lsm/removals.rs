@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::reports::lock;
-use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
@@ -14,7 +12,7 @@ pub(super) struct Removals {
     /// names. Snapshots may live on.
     pub(super) is_closed: bool,
     /// What could not be removed.
-    left: Vec<PathBuf>,
+    pub(super) left: Vec<PathBuf>,
 }
 
 impl Removals {
@@ -30,7 +28,7 @@ impl Removals {
     }
 }
 
-fn removed(result: Result<()>) -> Result<()> {
+pub(super) fn removed(result: Result<()>) -> Result<()> {
     let is_gone =
         |error: &Error| matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound);
     result.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
@@ -39,26 +37,4 @@ fn removed(result: Result<()>) -> Result<()> {
 /// Whether a file could not be made as another has its name: that one is not the store's to remove.
 pub(super) fn is_taken(error: &Error) -> bool {
     matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists)
-}
-
-impl Shared {
-    /// Removes files that nobody needs and that may not be there. Only for whoever keeps the store open: the lock is not
-    /// held meanwhile, since a removal may take long and a reader that lets go of a table needs it.
-    pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
-        let storage = self.options.storage.as_ref();
-        let stays = |path: &PathBuf| {
-            let result = removed(storage.remove(path));
-            result.inspect_err(|error| log::warn!("a file that nobody needs stays for now: {error}")).is_err()
-        };
-        let left: Vec<PathBuf> = paths.into_iter().filter(stays).collect();
-        if !left.is_empty() {
-            lock(&self.closed).left.extend(left);
-        }
-    }
-
-    /// Tries again to remove what could not be removed; as [`Self::discard`].
-    pub(super) fn remove_left(&self) {
-        let left = std::mem::take(&mut lock(&self.closed).left);
-        self.discard(left);
-    }
 }

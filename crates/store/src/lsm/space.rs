@@ -6,12 +6,12 @@
 
 use super::batch::WriteBatch;
 use super::log_file::RECORD_HEADER_LEN_BYTES;
-use super::reports::lock;
 use super::shared::Shared;
 use super::version::Version;
 use super::version_edit::NUM_LEVELS;
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::lock;
 
 /// For `CURRENT`, a log's header, the end of each file's last page.
 const SMALL_FILES_BYTES: u64 = 64 << 10;
@@ -62,7 +62,7 @@ impl Shared {
         if self.options.reserve_bytes == Some(0) {
             return Ok(());
         }
-        let space = &self.queue.space;
+        let space = &self.writing.queue.space;
         let len = (batch.len_bytes() + RECORD_HEADER_LEN_BYTES) as u64;
         let written = space.written.fetch_add(len, Ordering::Relaxed).saturating_add(len);
         let is_refused = || space.is_short.load(Ordering::Relaxed) && has_puts(batch);
@@ -75,23 +75,25 @@ impl Shared {
     #[cold]
     fn look_for_space(&self, batch: &WriteBatch, len: u64) -> Result<()> {
         // A better reason, if there is one.
-        self.check_writable()?;
+        self.background.check_writable()?;
         let Some(mut room) = self.room() else {
-            self.queue.space.allow(MAX_UNSEEN_BYTES, false);
+            self.writing.queue.space.allow(MAX_UNSEEN_BYTES, false);
             return Ok(());
         };
         // A full memtable would need as much again when it is too late. Not for a few bytes: each would become a table.
         let is_worth_it = room.in_memory > 0 && room.in_memory >= room.free / 32;
-        if room.free < room.needed(len) && is_worth_it && !lock(&self.work).flushes.is_failing() {
+        if room.free < room.needed(len) && is_worth_it && !lock(&self.background.work).flushes.is_failing() {
             // Deletions go on as long as the log takes them, and puts are judged by what is free then.
             let _ = self.flush();
             room = self.room().unwrap_or(room);
         }
         let is_short = room.free < room.needed(len);
         let unseen = room.free.saturating_sub(room.needed(len)) / 4;
-        self.queue.space.allow(unseen, is_short);
+        self.writing.queue.space.allow(unseen, is_short);
         if is_short && has_puts(batch) {
-            return Err(Error::NoSpace { free_bytes: room.free, kept_bytes: room.needed(len) }.in_file(&self.dir));
+            return Err(
+                Error::NoSpace { free_bytes: room.free, kept_bytes: room.needed(len) }.in_file(&self.identity.dir)
+            );
         }
         Ok(())
     }
@@ -99,8 +101,8 @@ impl Shared {
     /// `None` where the storage does not say what is free.
     fn room(&self) -> Option<Room> {
         // A system that does not answer is no reason to refuse a write: should there be no room, the write will tell.
-        let free = self.options.storage.free_bytes(&self.dir).ok()??;
-        let state = self.state.load();
+        let free = self.options.storage.free_bytes(&self.identity.dir).ok()??;
+        let state = self.reading.state.load();
         let in_memory: usize = state.waiting.iter().chain([&state.memtable]).map(|memtable| memtable.len_bytes()).sum();
         let kept = self.options.reserve_bytes.unwrap_or_else(|| self.reserve(&state.version));
         Some(Room { free, kept, in_memory: in_memory as u64 })
@@ -121,7 +123,7 @@ impl Shared {
             return manifest;
         }
         // One table of a level meets about so many of the next; level 0 is merged whole.
-        let of_one_table = self.options.table_size_bytes.saturating_mul(self.size_ratio().saturating_add(3));
+        let of_one_table = self.options.table_size_bytes.saturating_mul(self.options.size_ratio().saturating_add(3));
         let merges = bytes.windows(2).enumerate().map(|(level, pair)| {
             let both = pair.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
             if level == 0 { both } else { both.min(of_one_table) }
@@ -133,7 +135,7 @@ impl Shared {
     /// tried again, and a log that finds none refuses all writes.
     pub(super) fn table_allowance(&self) -> TableAllowance<'_> {
         let is_judged = self.options.reserve_bytes != Some(0);
-        let free = if is_judged { self.options.storage.free_bytes(&self.dir).ok().flatten() } else { None };
+        let free = if is_judged { self.options.storage.free_bytes(&self.identity.dir).ok().flatten() } else { None };
         let allowed = free.map_or(u64::MAX, |free| free - LOG_ROOM_BYTES.min(free / 4));
         TableAllowance { shared: self, free: free.unwrap_or(u64::MAX), allowed }
     }
@@ -155,7 +157,8 @@ impl TableAllowance<'_> {
             return Ok(());
         }
         let kept_bytes = self.free - self.allowed;
-        Err(Error::NoSpace { free_bytes: self.free.saturating_sub(len_bytes), kept_bytes }.in_file(&self.shared.dir))
+        Err(Error::NoSpace { free_bytes: self.free.saturating_sub(len_bytes), kept_bytes }
+            .in_file(&self.shared.identity.dir))
     }
 }
 

@@ -7,11 +7,20 @@
 use std::cell::Cell;
 use std::sync::LazyLock;
 
-use super::attempts::Task;
-use super::reports::lock;
 use super::version_edit::NUM_LEVELS;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::lock;
+
+/// What a store does in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Task {
+    /// Writes a memtable to a table.
+    Flush,
+    /// Merges tables into the next level.
+    Compaction,
+}
 
 /// The last is shared.
 const NUM_SHARDS: usize = if cfg!(loom) { 2 } else { 64 };

@@ -9,10 +9,10 @@ use super::file_name::{CURRENT, FileName, log_name, manifest_name, parse, table_
 use super::log_file::{LogId, LogKind};
 use super::log_reader::{LogRecovery, LogTail, read_log};
 use super::manifest::Manifest;
-use super::reports::lock;
 use super::version_edit::{NUM_LEVELS, first_overlap};
 use crate::error::{Error, Field, Result};
 use crate::sstable::TableCheck;
+use crate::sync::lock;
 
 /// What [`Db::verify`] found.
 #[derive(Debug, Default)]
@@ -98,8 +98,8 @@ impl Db {
     /// # Errors
     /// As there.
     pub fn verify_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
-        let version = Arc::clone(&self.shared.state.load().version);
-        let mut report = VerifyReport { tails: self.shared.reports.tails(), ..VerifyReport::default() };
+        let version = Arc::clone(&self.shared.reading.state.load().version);
+        let mut report = VerifyReport { tails: self.shared.reading.reports.tails(), ..VerifyReport::default() };
         let total_bytes = version.all_tables().map(|(_, stored)| stored.meta.len_bytes).sum();
         let mut before = 0;
         for (_, stored) in version.all_tables() {
@@ -122,7 +122,7 @@ impl Db {
         }
         for level in 1..NUM_LEVELS {
             if let Some(meta) = first_overlap(version.tables(level).map(|stored| &stored.meta)) {
-                let path = self.shared.dir.join(table_name(meta.number));
+                let path = self.shared.identity.dir.join(table_name(meta.number));
                 report.damage.push(Error::Corrupt { field: Field::Level, offset: 0 }.in_file(&path));
             }
         }
@@ -133,14 +133,14 @@ impl Db {
 
     fn verify_manifest(&self, report: &mut VerifyReport) -> Result<()> {
         // With the lock no edit is on its way.
-        let registry = lock(&self.shared.registry);
-        let found = Manifest::recover(self.shared.options.storage.as_ref(), &self.shared.dir, None);
+        let registry = lock(&self.shared.catalogue.registry);
+        let found = Manifest::recover(self.shared.options.storage.as_ref(), &self.shared.identity.dir, None);
         let Some(found) = report.note(found)? else { return Ok(()) };
         let corrupt = |field, offset| Error::Corrupt { field, offset };
         if found.number != registry.manifest.number() {
-            report.damage.push(corrupt(Field::CurrentFile, 0).in_file(&self.shared.dir.join(CURRENT)));
+            report.damage.push(corrupt(Field::CurrentFile, 0).in_file(&self.shared.identity.dir.join(CURRENT)));
         } else if !found.end.is_clean() || found.state.levels != registry.state.levels {
-            let path = self.shared.dir.join(manifest_name(found.number));
+            let path = self.shared.identity.dir.join(manifest_name(found.number));
             report.damage.push(corrupt(Field::ManifestRecord, found.end.valid_len_bytes).in_file(&path));
         }
         Ok(())
@@ -149,22 +149,22 @@ impl Db {
     fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
         let shared = &self.shared;
         let storage = shared.options.storage.as_ref();
-        let oldest = lock(&shared.registry).state.log_number;
-        let mut log = lock(&shared.log);
+        let oldest = lock(&shared.catalogue.registry).state.log_number;
+        let mut log = lock(&shared.writing.log);
         // After a failure the log's end is unknown, and every write says so.
-        let current = shared.state.load().memtable.log_number;
+        let current = shared.reading.state.load().memtable.log_number;
         if let Err(error) = log.log.flush() {
-            report.damage.push(error.in_file(&shared.dir.join(log_name(current))));
+            report.damage.push(error.in_file(&shared.identity.dir.join(log_name(current))));
             return Ok(());
         }
         let number_of = |name: &String| match parse(name) {
             Some(FileName::Log(number)) if number >= oldest && number < current => Some(number),
             _ => None,
         };
-        let older: Vec<u64> = storage.list(&shared.dir)?.iter().filter_map(number_of).collect();
+        let older: Vec<u64> = storage.list(&shared.identity.dir)?.iter().filter_map(number_of).collect();
         for number in older.into_iter().chain([current]) {
-            let path: PathBuf = shared.dir.join(log_name(number));
-            let id = LogId { kind: LogKind::WriteAhead, store_id: shared.store_id, number };
+            let path: PathBuf = shared.identity.dir.join(log_name(number));
+            let id = LogId { kind: LogKind::WriteAhead, store_id: shared.identity.store_id, number };
             let outcome = read_log(storage, &path, id, LogRecovery::Strict, &mut |record| {
                 let mut next = record.sequence;
                 for op in BatchOps::new(record.payload, record.payload_offset) {

@@ -11,15 +11,15 @@ use std::sync::Arc;
 use super::batch_read::{BATCH, Batch, Probe};
 use super::options::FilterUse;
 use super::removals::Removals;
-use super::reports::{Reports, lock};
+use super::reports::Reports;
 use super::stats::{Recorder, Tally, rate_units};
 use super::version_edit::{NUM_LEVELS, TableMeta};
 use crate::codec::order_prefix;
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
 use crate::sstable::{Answer, BlockCache, BlockReads, Lookup, Table, TableFilter};
 use crate::storage::Storage;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock};
 use filterblock::LevelShape;
 
 /// A table of the store. When the last reader of one that a compaction replaced is gone, so is its file.
@@ -32,7 +32,7 @@ pub(super) struct StoredTable {
     /// The filter's expected rate, in the units of [`Tally::expected`].
     expected: u64,
     /// Whether its filter's damage has been told.
-    pub(super) is_reported: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 /// The file of a table, which may be open more than once.
@@ -75,6 +75,44 @@ impl StoredTable {
             if matches!(error.root(), Error::Io(_) | Error::TooLarge { .. }))
     }
 
+    /// Reports the damage of the filter, once.
+    ///
+    /// # Errors
+    /// That damage, when `strict`.
+    pub(super) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
+        match self.table.filter() {
+            TableFilter::Absent => Ok(()),
+            TableFilter::Ready(filter) => {
+                let damaged_pages = filter.damaged_pages();
+                if damaged_pages == 0 {
+                    return Ok(());
+                }
+                if let (true, Some(error)) = (strict, self.table.filter_damage()) {
+                    return Err(error);
+                }
+                self.report_once(reports, || match self.table.filter_damage() {
+                    Some(error) => error.to_string(),
+                    None => format!("{}: {damaged_pages} pages of the filter were damaged", self.path.display()),
+                });
+                Ok(())
+            }
+            TableFilter::Degraded(_) if strict => {
+                Err(Error::Corrupt { field: Field::FilterBlock, offset: 0 }.in_file(&self.path))
+            }
+            TableFilter::Degraded(error) => {
+                self.report_once(reports, || error.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    fn report_once(&self, reports: &Reports, message: impl FnOnce() -> String) {
+        // Each read of such a table comes here: all but the first must cost no more than this.
+        if !self.is_reported.load(Ordering::Relaxed) && !self.is_reported.swap(true, Ordering::Relaxed) {
+            reports.add(format!("{}; reads of the table answer \"maybe\" where its filter was asked", message()));
+        }
+    }
+
     /// The file goes with the last reference.
     pub(super) fn mark_obsolete(&self) {
         self.file.obsolete.store(true, Ordering::Relaxed);
@@ -83,10 +121,6 @@ impl StoredTable {
     /// Whether a compaction has replaced it.
     pub(super) fn is_obsolete(&self) -> bool {
         self.file.obsolete.load(Ordering::Relaxed)
-    }
-
-    fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
-        self.meta.smallest.as_slice() <= largest && smallest <= self.meta.largest.as_slice()
     }
 }
 
@@ -124,6 +158,12 @@ impl Slot {
             return true;
         }
         self.smallest <= probe.prefix && probe.prefix <= self.largest && self.covers_by_bytes(probe.key)
+    }
+
+    /// Which keys of a batch, of those with a bit in `of`, the table may hold.
+    #[inline]
+    fn mask_of(&self, batch: &Batch<'_>, of: u32) -> u32 {
+        batch.within((self.smallest, self.largest), of, |probe| self.covers(probe))
     }
 
     /// Equal prefixes decide nothing.
@@ -213,11 +253,6 @@ impl Version {
             }
         }
         shapes
-    }
-
-    /// The tables of a level that may hold keys between two, both included.
-    pub(super) fn overlapping(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Vec<Arc<StoredTable>> {
-        self.tables(level).filter(|table| table.overlaps(smallest, largest)).cloned().collect()
     }
 
     /// The newest that tables say of a key: outside `None` if they do not know it, inside `None` if it was removed.
@@ -318,7 +353,7 @@ impl Level {
     ) -> Result<()> {
         if self.number == 0 {
             for slot in &self.slots {
-                let mask = batch.within(slot, batch.open);
+                let mask = slot.mask_of(batch, batch.open);
                 slot.get_batch(mask, batch, values, context, tally)?;
             }
             return Ok(());
@@ -328,7 +363,7 @@ impl Level {
         while let Some(probe) = batch.probe(left.trailing_zeros()) {
             let mut done = 1 << left.trailing_zeros();
             if let Some(slot) = self.candidates(&probe).first() {
-                let mask = batch.within(slot, left);
+                let mask = slot.mask_of(batch, left);
                 slot.get_batch(mask, batch, values, context, tally)?;
                 done |= mask;
             }
@@ -387,7 +422,7 @@ impl Slot {
         tally: &mut Tally,
     ) -> Result<Lookup> {
         if context.filter_use == FilterUse::Consult {
-            context.reports.look_at(&self.stored, context.strict)?;
+            self.stored.report_filter(context.reports, context.strict)?;
         }
         let mut reads = BlockReads::default();
         let found = self.table.find(probe.key, context.cache, &mut reads);

@@ -4,6 +4,13 @@ use crate::codec::{Cursor, put_bytes, put_u64, put_varint};
 use crate::error::{Error, Field, Result};
 use filterblock::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 
+/// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
+pub(crate) const MAX_NUMBER: u64 = u64::MAX / 2;
+
+/// Beyond this no write is taken, so that a store that was written to can be opened: what is left up to [`MAX_NUMBER`] is
+/// for what was acknowledged already, for flushes, compactions and reopening, which at a billion a second take 146 years.
+pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
+
 /// Number of levels of a store.
 pub const NUM_LEVELS: usize = 7;
 
@@ -39,7 +46,7 @@ pub struct TableMeta {
 
 impl TableMeta {
     /// The smallest and the largest sequence number.
-    pub(super) fn sequences(&self) -> (u64, u64) {
+    pub(crate) fn sequences(&self) -> (u64, u64) {
         (self.smallest_sequence, self.largest_sequence)
     }
 }

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use super::batch::WriteBatch;
 use super::options::Durability;
-use super::recovery::MAX_WRITTEN_NUMBER;
-use super::reports::lock;
 use super::shared::{LogState, Shared, Work};
 use super::space::Space;
+use super::version_edit::MAX_WRITTEN_NUMBER;
 use crate::error::{Error, Field, Result};
 use crate::sync::atomic::Ordering;
+use crate::sync::lock;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Batches that are written as one record have so many bytes in all, unless one alone has more.
@@ -65,7 +65,7 @@ struct Leader<'a> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            drop(self.shared.alarm());
+            drop(self.shared.background.alarm());
             for ticket in self.group {
                 let reason = "the thread that wrote it panicked";
                 lock(&ticket.result).get_or_insert_with(|| Err(Error::Poisoned { reason: reason.to_owned() }));
@@ -88,7 +88,7 @@ impl Shared {
         self.check_numbers()?;
         self.check_space(&batch)?;
         let sync = durability == Durability::Sync;
-        let mut queue = lock(&self.queue.inner);
+        let mut queue = lock(&self.writing.queue.inner);
         if !queue.has_leader && queue.waiting.is_empty() {
             queue.has_leader = true;
             drop(queue);
@@ -108,11 +108,11 @@ impl Shared {
                 let group = queue.take_group();
                 drop(queue);
                 self.lead(&group);
-                queue = lock(&self.queue.inner);
+                queue = lock(&self.writing.queue.inner);
                 continue;
             }
             queue.sleepers += 1;
-            queue = self.queue.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.writing.queue.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             queue.sleepers -= 1;
         }
     }
@@ -122,8 +122,8 @@ impl Shared {
     /// # Errors
     /// [`Error::OutOfNumbers`].
     pub(super) fn check_numbers(&self) -> Result<()> {
-        let last_sequence = self.state.last_visible();
-        let last_file = self.next_file_number.load(Ordering::Relaxed) - 1;
+        let last_sequence = self.reading.state.last_visible();
+        let last_file = self.catalogue.next_file_number.load(Ordering::Relaxed) - 1;
         for (field, last) in [(Field::LogSequence, last_sequence), (Field::FileNumber, last_file)] {
             if last > MAX_WRITTEN_NUMBER {
                 return Err(Error::OutOfNumbers { field, last });
@@ -144,21 +144,21 @@ impl Shared {
 
     /// Lets the next writer lead, and those whose result has come go on.
     fn hand_over(&self) {
-        let mut queue = lock(&self.queue.inner);
+        let mut queue = lock(&self.writing.queue.inner);
         queue.has_leader = false;
         if queue.sleepers > 0 {
-            self.queue.changed.notify_all();
+            self.writing.queue.changed.notify_all();
         }
     }
 
     /// Writes several batches as one record; only the leader calls this.
     fn write_group(&self, batches: &[&WriteBatch], sync: bool) -> Result<()> {
         self.make_room()?;
-        let mut log = lock(&self.log);
+        let mut log = lock(&self.writing.log);
         let first = log.last_sequence + 1;
-        self.append(&mut log, batches, first, sync).inspect_err(|error| self.fail(error))?;
-        let applied = self.state.apply(batches, first, &self.hasher);
-        log.last_sequence = applied.inspect_err(|error| self.fail(error))?;
+        self.append(&mut log, batches, first, sync).inspect_err(|error| self.background.fail(error))?;
+        let applied = self.reading.state.apply(batches, first, &self.identity.hasher);
+        log.last_sequence = applied.inspect_err(|error| self.background.fail(error))?;
         Ok(())
     }
 
@@ -175,27 +175,27 @@ impl Shared {
 
     /// Waits until the memtable has room, starting a new one when it is full.
     fn make_room(&self) -> Result<()> {
-        self.check_writable()?;
-        let state = self.state.load();
+        self.background.check_writable()?;
+        let state = self.reading.state.load();
         let has_room = !state.memtable.is_full() && state.memtable.len_bytes() < self.options.write_buffer_bytes;
         if has_room || state.memtable.is_empty() {
             return Ok(());
         }
-        let work = lock(&self.work);
+        let work = lock(&self.background.work);
         if self.must_stall(&work) {
             let start = Instant::now();
             let refused = self.stall(work);
-            self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
+            self.reading.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
             let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.counters.write_stall_nanos.fetch_add(nanos, Ordering::Relaxed);
-            self.check_writable()?;
+            self.reading.counters.write_stall_nanos.fetch_add(nanos, Ordering::Relaxed);
+            self.background.check_writable()?;
             refused?;
         } else {
             drop(work);
         }
-        let mut log = lock(&self.log);
+        let mut log = lock(&self.writing.log);
         // A flush may have come first.
-        if self.state.load().memtable.is_empty() {
+        if self.reading.state.load().memtable.is_empty() {
             return Ok(());
         }
         self.rotate(&mut log)
@@ -210,14 +210,14 @@ impl Shared {
             if let Some(error) = work.flushes.failure_since(0) {
                 return Err(error);
             }
-            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            work = self.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
     }
 
     /// Whether memory or level 0 are too full for another memtable.
     fn must_stall(&self, work: &Work) -> bool {
-        let state = self.state.load();
+        let state = self.reading.state.load();
         let l0_tables = state.version.tables(0).count();
         // Whatever the settings, nobody waits for a flush or a compaction that is not going to come.
         let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);

@@ -439,7 +439,7 @@ fn a_damaged_or_disordered_table_is_left_out_of_compactions() {
         assert!(db.scan(..).any(|pair| pair.is_err_and(|error| error.is_damage())));
         assert!(db.scan(..).rev().any(|pair| pair.is_err_and(|error| error.is_damage())));
         db.close().unwrap();
-        let report = Db::repair(DIR, quiet(&memory), filterblock_store::lsm::RepairMode::Write).unwrap();
+        let report = Db::repair(DIR, quiet(&memory), filterblock_store::repair::RepairMode::Write).unwrap();
         assert_eq!((report.tables_rewritten, report.tables_lost), (1, 0), "{report}");
         assert!(scan_all(&Db::open(DIR, quiet(&memory)).unwrap()).len() >= 1_000 - 1);
     }

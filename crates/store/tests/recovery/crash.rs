@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{self, DIR, Random, key};
-use filterblock_store::lsm::{Durability, LogRecovery, RepairMode, WriteBatch};
+use filterblock_store::lsm::{Durability, LogRecovery, WriteBatch};
+use filterblock_store::repair::RepairMode;
 use filterblock_store::storage::Storage;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Moment};
 use filterblock_store::{Db, Options, Result};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::common::{self, DIR, change, files, image, key, quiet, replace, scan_all};
 use filterblock::Secret;
-use filterblock_store::lsm::{Durability, LogRecovery, RepairMode};
+use filterblock_store::lsm::{Durability, LogRecovery};
+use filterblock_store::repair::RepairMode;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};

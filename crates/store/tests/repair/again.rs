@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::common::{self, DIR, files, forget_manifest, key, quiet};
-use filterblock_store::lsm::{Durability, RepairMode};
+use filterblock_store::lsm::Durability;
+use filterblock_store::repair::RepairMode;
 
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
 use filterblock_store::{Db, Options};

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::{DIR, files, forget_manifest, image, key, quiet};
-use filterblock_store::lsm::{Durability, RepairMode, RepairReport};
+use filterblock_store::lsm::Durability;
+use filterblock_store::repair::{RepairMode, RepairReport};
 use filterblock_store::sstable::Loss;
 use filterblock_store::storage::Memory;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};

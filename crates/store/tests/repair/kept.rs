@@ -9,7 +9,8 @@ use std::sync::{Arc, mpsc};
 
 use crate::common::{self, DIR, change, files, forget_manifest, image, key, quiet, scan_all};
 use filterblock::{FilterSpec, TableShape};
-use filterblock_store::lsm::{Durability, Progress, RepairMode, RepairReport};
+use filterblock_store::lsm::{Durability, Progress};
+use filterblock_store::repair::{RepairMode, RepairReport};
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};
 

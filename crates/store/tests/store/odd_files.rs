@@ -6,7 +6,8 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use filterblock_store::lsm::{Durability, RepairMode};
+use filterblock_store::lsm::Durability;
+use filterblock_store::repair::RepairMode;
 use filterblock_store::{Db, Error, Options};
 
 /// However busy the machine: what takes longer waits for ever.

@@ -4,14 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::super::batch::BatchOps;
-use super::super::file_name::log_name;
-use super::super::log_file::{HEADER_LEN_BYTES, LogId, LogKind};
-use super::super::log_reader::{LogEnd, LogRecovery, read_log};
 use super::evidence::missing;
 use crate::checksum::crc32;
 use crate::codec::{u32_at, u64_from};
 use crate::error::{Error, Field, Result};
+use crate::lsm::parts::{HEADER_LEN_BYTES, LogEnd, LogId, LogKind, log_name, read_log};
+use crate::lsm::{BatchOps, LogRecovery};
 use crate::sstable::{KeyRange, Loss};
 use crate::storage::Storage;
 

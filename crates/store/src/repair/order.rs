@@ -29,7 +29,7 @@
 
 use std::cmp::Reverse;
 
-use super::super::version_edit::TableMeta;
+use crate::lsm::parts::TableMeta;
 
 /// Where a table lies or lay.
 #[derive(Debug, Clone, Copy)]

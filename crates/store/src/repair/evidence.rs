@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::super::file_name::{CURRENT, FileName, manifest_name, number_in, parse, table_name};
-use super::super::log_reader::{LogRecovery, read_log};
-use super::super::manifest::{Manifest, log_id, read_current};
-use super::super::open::in_order;
-use super::super::ownership::Ownership;
-use super::super::recovery::MAX_NUMBER;
-use super::super::version_edit::{StoreState, TableMeta, VersionEdit};
 use crate::error::{Error, Result};
+use crate::lsm::LogRecovery;
+use crate::lsm::parts::{
+    CURRENT, FileName, MAX_NUMBER, Manifest, Ownership, StoreState, TableMeta, VersionEdit, in_order, log_id,
+    manifest_name, number_in, parse, read_current, read_log, table_name,
+};
 use crate::sstable::{Loss, Peek, TableOrigin};
 use crate::storage::Storage;
 

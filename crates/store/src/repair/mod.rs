@@ -14,6 +14,8 @@
 
 mod evidence;
 mod logs;
+#[cfg(test)]
+mod number_tests;
 mod order;
 mod tables;
 mod unnamed;
@@ -23,17 +25,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Db;
-use super::file_name::{CURRENT, FileName, LOCK, manifest_name, parse, table_name};
-use super::log_reader::LogRecovery;
-use super::manifest::Manifest;
-use super::open::{hold, in_order, its_hasher, named, new_hasher, open_locked, random_u64};
-use super::options::Options;
-use super::ownership::{Ownership, reason_to_keep};
-use super::verify::Progress;
-use super::version_edit::StoreState;
 use crate::codec::u64_bytes;
 use crate::error::{Error, Result};
+use crate::lsm::parts::{
+    CURRENT, FileName, LOCK, Manifest, Ownership, Recovered, StoreState, hold, in_order, its_hasher, manifest_name,
+    named, new_hasher, parse, random_u64, reason_to_keep, table_name,
+};
+use crate::lsm::{Db, LogRecovery, Options, Progress};
 use crate::sstable::Loss;
 use crate::storage::Storage;
 use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing, split_copies};
@@ -296,7 +294,7 @@ impl Plan {
         }
         let storage = Arc::clone(&options.storage);
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
-        self.report.removed = unnamed::remove_known(&*open_locked(dir, options, outside)?)?;
+        self.report.removed = unnamed::remove_known(storage.as_ref(), dir, &Recovered::open(dir, options, outside)?)?;
         for (path, _) in &self.aside {
             remove_unknown(storage.as_ref(), path)?;
         }

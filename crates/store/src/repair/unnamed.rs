@@ -3,23 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::file_name::{FileName, parse, set_aside_name};
-use super::super::shared::Shared;
 use crate::error::Result;
-use crate::sstable::{Table, TableReadOptions};
+use crate::lsm::parts::{FileName, Recovered, parse, set_aside_name};
+use crate::sstable::Table;
+use crate::storage::Storage;
 
 /// Removes those of which the store says the same about every key, and gives their names: nothing goes with them. All others
 /// stay, for a person to look at.
 ///
 /// # Errors
 /// When the directory cannot be listed.
-pub(super) fn remove_known(shared: &Shared) -> Result<Vec<PathBuf>> {
-    let storage = shared.options.storage.as_ref();
+pub(super) fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered) -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
-    for name in storage.list(&shared.dir)? {
+    for name in storage.list(dir)? {
         let Some(FileName::Table(number)) = set_aside_name(&name).and_then(parse) else { continue };
-        let path = shared.dir.join(&name);
-        let result = is_known(shared, &path, number)
+        let path = dir.join(&name);
+        let result = is_known(storage, store, &path, number)
             .and_then(|is_known| if is_known { storage.remove(&path).map(|()| true) } else { Ok(false) });
         match result {
             Ok(true) => removed.push(path),
@@ -32,13 +31,8 @@ pub(super) fn remove_known(shared: &Shared) -> Result<Vec<PathBuf>> {
 }
 
 /// Whether the table is sound, of this store, and has no entry that the store does not have.
-fn is_known(shared: &Shared, path: &Path, number: u64) -> Result<bool> {
-    let options = TableReadOptions {
-        hasher: Some(shared.hasher.clone()),
-        table_id: Some(shared.table_id(number)),
-        ..TableReadOptions::default()
-    };
-    let table = match Table::open(shared.options.storage.as_ref(), path, options) {
+fn is_known(storage: &dyn Storage, store: &Recovered, path: &Path, number: u64) -> Result<bool> {
+    let table = match Table::open(storage, path, store.table_read_options(number)) {
         Ok(table) => Arc::new(table),
         Err(error) if error.is_damage() || error.is_unsupported() => return Ok(false),
         Err(error) => return Err(error),
@@ -46,10 +40,9 @@ fn is_known(shared: &Shared, path: &Path, number: u64) -> Result<bool> {
     if !table.verify()?.is_sound() {
         return Ok(false);
     }
-    let (state, sequence) = shared.state.moment();
     for entry in table.iter() {
         let (key, value) = entry?;
-        if shared.get(&state, &key, sequence)? != value {
+        if store.get(&key)? != value {
             return Ok(false);
         }
     }

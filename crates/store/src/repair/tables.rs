@@ -4,17 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use super::super::file_name::table_name;
-use super::super::flush::{origin, table_meta};
-use super::super::options::Options;
-use super::super::shared::table_id;
-use super::super::verify::Progress;
-use super::super::version_edit::{StoreState, TableMeta};
 use super::evidence::{FoundTable, ManifestEvidence, missing};
 use super::logs::{LogSpan, earliest, unbroken};
 use super::order::{Candidate, Place, doubtful, newest_first};
 use super::{RepairMode, RepairReport};
 use crate::error::{Error, Field, Result};
+use crate::lsm::parts::{StoreState, TableMeta, origin, table_id, table_meta, table_name};
+use crate::lsm::{Options, Progress};
 use crate::sstable::{
     KeyRange, Known, Loss, Table, TableOptions, TableReadOptions, TableSummary, TableWriter, salvage,
 };

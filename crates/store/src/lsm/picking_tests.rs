@@ -1,0 +1,242 @@
+//! Picks of hand-made levels, and what every pick of any levels must keep to.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMITS: Limits = Limits { l0_trigger: 4, base_bytes: 100, size_ratio: 2 };
+
+/// Tables whose keys have one byte.
+type Store = Vec<Vec<TableMeta>>;
+
+fn table(number: u64, smallest: u8, largest: u8, len_bytes: u64) -> TableMeta {
+    TableMeta { number, smallest: vec![smallest], largest: vec![largest], len_bytes, ..TableMeta::default() }
+}
+
+fn levels(store: &Store) -> Levels<'_> {
+    Levels(store.iter().map(|tables| tables.iter().map(TableFacts::from).collect()).collect())
+}
+
+fn down(level: usize, upper: &[u64], lower: &[u64], bottommost: bool) -> Option<Pick> {
+    Some(Pick { level, to: level + 1, upper: upper.to_vec(), lower: lower.to_vec(), bottommost })
+}
+
+#[test]
+fn picks_of_hand_made_levels() {
+    let small = |number, smallest, largest| table(number, smallest, largest, 10);
+    let large = |number, smallest, largest| table(number, smallest, largest, 90);
+    let cases: [(&str, Store, Option<Pick>); 9] = [
+        ("nothing", vec![], None),
+        ("level 0 below its trigger", vec![vec![small(3, 1, 2), small(2, 1, 2), small(1, 1, 2)]], None),
+        (
+            "level 0 whole and newest first, with what lies between its tables",
+            vec![
+                vec![small(9, 8, 9), small(8, 1, 2), small(7, 1, 9), small(6, 3, 3)],
+                vec![small(1, 0, 0), small(2, 2, 3), small(3, 5, 6), small(4, 9, 12), small(5, 13, 14)],
+            ],
+            down(0, &[9, 8, 7, 6], &[2, 3, 4], true),
+        ),
+        (
+            "keys below the part of the next level that reaches further",
+            vec![
+                vec![small(9, 4, 4), small(8, 4, 4), small(7, 4, 4), small(6, 4, 4)],
+                vec![small(1, 3, 9)],
+                vec![small(2, 9, 9)],
+            ],
+            down(0, &[9, 8, 7, 6], &[1], false),
+        ),
+        ("a level at its limit", vec![vec![], vec![table(1, 1, 2, 50), table(2, 3, 4, 50)]], None),
+        ("a level over its limit", vec![vec![], vec![large(1, 1, 2), large(2, 3, 4)]], down(1, &[1], &[], true)),
+        (
+            "the deeper level has twice the limit",
+            vec![vec![], vec![], vec![large(1, 1, 2), large(2, 3, 4)], vec![]],
+            None,
+        ),
+        (
+            "the upper of two full levels",
+            vec![vec![], vec![large(1, 1, 2), large(2, 3, 4)], vec![large(3, 1, 1), large(4, 2, 4), large(5, 5, 9)]],
+            down(1, &[1], &[3, 4], true),
+        ),
+        (
+            "level 0 before a full level",
+            vec![
+                vec![small(9, 8, 9), small(8, 1, 2), small(7, 1, 9), small(6, 3, 3)],
+                vec![large(1, 1, 2), large(2, 30, 40)],
+                vec![small(3, 9, 9)],
+            ],
+            down(0, &[9, 8, 7, 6], &[1], false),
+        ),
+    ];
+    for (what, mut store, wanted) in cases {
+        store.resize(NUM_LEVELS, Vec::new());
+        assert_eq!(Picker::new(LIMITS).pick(&levels(&store)), wanted, "{what}");
+    }
+}
+
+#[test]
+fn the_lowest_level_is_never_due() {
+    let mut store: Store = vec![Vec::new(); NUM_LEVELS];
+    store[NUM_LEVELS - 1] = vec![table(1, 1, 2, u64::MAX), table(2, 3, 4, u64::MAX)];
+    assert_eq!(Picker::new(LIMITS).pick(&levels(&store)), None);
+}
+
+#[test]
+fn a_range_goes_down_to_the_lowest_level_that_holds_it() {
+    let store: Store = vec![
+        vec![table(9, 1, 2, 10), table(8, 5, 6, 10)],
+        vec![table(1, 1, 3, 10), table(2, 5, 6, 10), table(3, 7, 8, 10)],
+        vec![table(4, 1, 1, 10), table(5, 6, 7, 10)],
+    ];
+    let levels = levels(&store);
+    let range = |level, from: u8, to: u8| pick_range(&levels, level, Bound::Included(&[from]), Bound::Excluded(&[to]));
+    let in_place = |number| Pick { level: 2, to: 2, upper: vec![number], lower: vec![], bottommost: true };
+    // Level 0 whole, for the sake of one table of it; not at all where none has keys of the range.
+    assert_eq!(range(0, 2, 3).picks, Vec::from_iter(down(0, &[9, 8], &[1, 2], false)));
+    assert_eq!(range(0, 3, 5), RangePicks { picks: vec![], goes_on: true });
+    assert_eq!(range(1, 5, 8), RangePicks { picks: Vec::from_iter(down(1, &[2, 3], &[5], true)), goes_on: true });
+    assert_eq!(range(2, 0, 9), RangePicks { picks: vec![in_place(4), in_place(5)], goes_on: false });
+    // Nothing of the range lies below, but keys of the table do: it keeps its tombstones.
+    assert_eq!(range(1, 2, 4), RangePicks { picks: vec![], goes_on: false });
+    assert_eq!(pick_range(&levels, 2, Bound::Excluded(&[1]), Bound::Included(&[6])).picks, [in_place(5)]);
+}
+
+/// Levels as a store has them: anything in level 0, sorted runs below.
+fn stores() -> impl Strategy<Value = Store> {
+    let level_0 = vec((0u8..100, 0u8..30), 0..7);
+    let run = vec((0u8..8, 0u8..8, 1u64..120), 0..14);
+    (level_0, vec(run, NUM_LEVELS - 1)).prop_map(|(level_0, runs)| {
+        let mut number = 0;
+        let mut next = || {
+            number += 1;
+            number
+        };
+        let level_0 = level_0.into_iter().map(|(start, len)| table(next(), start, start + len, 10)).collect();
+        let runs = runs.into_iter().map(|run| {
+            let mut end = 0;
+            let tables = run.into_iter().map(|(gap, len, bytes)| {
+                let start = end + 1 + gap;
+                end = start + len;
+                table(next(), start, end, bytes)
+            });
+            tables.collect()
+        });
+        std::iter::once(level_0).chain(runs).collect()
+    })
+}
+
+fn find<'a>(store: &'a Store, level: usize, numbers: &[u64]) -> Vec<&'a TableMeta> {
+    numbers.iter().map(|number| store[level].iter().find(|one| one.number == *number).unwrap()).collect()
+}
+
+fn overlap(a: (u8, u8), b: (u8, u8)) -> bool {
+    a.0 <= b.1 && b.0 <= a.1
+}
+
+/// What no pick may break, however it came about.
+fn check(store: &Store, pick: &Pick) -> Result<(), TestCaseError> {
+    let upper = find(store, pick.level, &pick.upper);
+    let lower = find(store, pick.to, &pick.lower);
+    prop_assert!(!upper.is_empty());
+    let inputs: Vec<_> = upper.iter().chain(&lower).collect();
+    let hull = (
+        inputs.iter().map(|one| one.smallest[0]).min().unwrap(),
+        inputs.iter().map(|one| one.largest[0]).max().unwrap(),
+    );
+    let keys = |one: &TableMeta| (one.smallest[0], one.largest[0]);
+    // The result is a part of a sorted run: what stays there must not overlap it.
+    let stays = |one: &&TableMeta| pick.inputs().all(|number| number != one.number);
+    let overlapping = store[pick.to].iter().filter(stays).find(|one| overlap(keys(one), hull));
+    prop_assert!(overlapping.is_none(), "{overlapping:?} is left in level {}", pick.to);
+    // No table that is left above the result is older than it.
+    if pick.level == 0 {
+        let all: Vec<u64> = store[0].iter().map(|one| one.number).collect();
+        prop_assert_eq!(&pick.upper, &all, "not newest first, or not all");
+    }
+    prop_assert!(lower.windows(2).all(|pair| pair[0].largest < pair[1].smallest));
+    prop_assert!(pick.level == 0 || upper.windows(2).all(|pair| pair[0].largest < pair[1].smallest));
+    // A tombstone that is dropped hides nothing: were there keys below, they would be back.
+    let below = store.iter().skip(pick.to + 1).flatten().any(|one| overlap(keys(one), hull));
+    prop_assert_eq!(pick.bottommost, !below);
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn a_pick_leaves_sorted_runs_and_no_hidden_key(
+        store in stores(), from in any::<u8>(), to in any::<u8>(), cursor in any::<u8>(),
+    ) {
+        let levels = levels(&store);
+        let mut picker = Picker::new(LIMITS);
+        (0..NUM_LEVELS).for_each(|level| picker.note_begin(level, &[cursor]));
+        for pick in picker.pick(&levels).iter().chain(&picker.pick_level_0(&levels)) {
+            check(&store, pick)?;
+            prop_assert_eq!(pick.to, pick.level + 1);
+        }
+        for level in 0..NUM_LEVELS {
+            if let Some(pick) = picker.pick_of(&levels, level).filter(|_| level + 1 < NUM_LEVELS) {
+                check(&store, &pick)?;
+            }
+            let RangePicks { picks, goes_on } =
+                pick_range(&levels, level, Bound::Included(&[from]), Bound::Included(&[to]));
+            prop_assert!(!goes_on || level + 1 < NUM_LEVELS);
+            for pick in &picks {
+                check(&store, pick)?;
+                prop_assert!(pick.to == level + 1 || pick.upper.len() == 1 && pick.bottommost);
+            }
+        }
+    }
+
+    #[test]
+    fn cursors_go_round_a_level(store in stores(), level in 1..NUM_LEVELS - 1) {
+        let levels = levels(&store);
+        let mut picker = Picker::new(LIMITS);
+        let all: Vec<u64> = store[level].iter().map(|one| one.number).collect();
+        // Twice around, in key order, each table once a round.
+        for number in all.iter().chain(&all) {
+            let pick = picker.pick_of(&levels, level).unwrap();
+            prop_assert_eq!(&pick.upper, &[*number]);
+            let last = find(&store, level, &pick.upper)[0];
+            picker.note_begin(level, &last.largest);
+        }
+    }
+
+    #[test]
+    fn tables_that_are_left_out_are_never_picked(store in stores(), out in vec(any::<bool>(), 200)) {
+        let levels = levels(&store);
+        let mut picker = Picker::new(LIMITS);
+        prop_assert!(picker.leaves_nothing_out());
+        let numbers: BTreeSet<u64> = (0u64..).zip(&out).filter(|(_, out)| **out).map(|(number, _)| number).collect();
+        picker.leave_out(numbers.iter().copied());
+        prop_assert_eq!(picker.leaves_nothing_out(), numbers.is_empty());
+        let pick = picker.pick(&levels);
+        prop_assert!(pick.iter().flat_map(Pick::inputs).all(|number| !numbers.contains(&number)));
+        // Whatever can be compacted without them, is: the first due level with such a table.
+        let possible = |&level: &usize| {
+            let uppers: Vec<Vec<TableFacts<'_>>> = match level {
+                0 => vec![levels.tables(0).to_vec()],
+                _ => levels.tables(level).iter().map(|&one| vec![one]).collect(),
+            };
+            let is_sound = |pick: &Pick| pick.inputs().all(|number| !numbers.contains(&number));
+            uppers.iter().any(|upper| Pick::down(&levels, level, upper).as_ref().is_some_and(is_sound))
+        };
+        prop_assert_eq!(pick.map(|pick| pick.level), picker.due_levels(&levels).into_iter().find(possible));
+    }
+
+    #[test]
+    fn a_level_that_failed_comes_behind_the_others(store in stores(), failed in 0..NUM_LEVELS) {
+        let levels = levels(&store);
+        let mut picker = Picker::new(LIMITS);
+        let before = picker.due_levels(&levels);
+        prop_assert!(before.is_sorted());
+        picker.note_end(failed, true);
+        let after = picker.due_levels(&levels);
+        let others: Vec<usize> = before.iter().copied().filter(|&level| level != failed).collect();
+        prop_assert_eq!(&after[..others.len()], &others[..]);
+        prop_assert_eq!(after.len(), before.len());
+        // It is compacted all the same where nothing else is to be done, and has its place again after a success.
+        prop_assert_eq!(picker.pick(&levels).is_some(), !before.is_empty());
+        picker.note_end(failed, false);
+        prop_assert_eq!(picker.due_levels(&levels), before);
+    }
+}
