@@ -352,9 +352,8 @@ fn a_foreign_ribbon_without_memory_is_a_bloom_filter() {
 /// The test below, in a process whose threads cannot be started, since their stacks would fill no address space.
 #[test]
 fn threads_that_cannot_be_started_are_done_without() {
-    // Starting a process allocates, too.
-    let _turn = TURN.lock();
     const VARIABLE: &str = "RUST_MIN_STACK";
+    // Starting a process allocates, too.
     let _turn = TURN.lock();
     if std::env::var_os(VARIABLE).is_none() {
         let name = "threads_that_cannot_be_started_are_done_without";

@@ -84,11 +84,11 @@ fn a_store_with_another_secret_or_none_stays_untouched() {
         let before = content(&storage);
         let other = KEYED[usize::from(hash == KEYED[0])];
         let refused = [
-            (options(&storage, None, None), "under a secret, which is needed"),
-            (options(&storage, Some(hash), None), "under a secret, which is needed"),
+            (options(&storage, None, None), "under a secret; give the secret"),
+            (options(&storage, Some(hash), None), "under a secret; give the secret"),
             (options(&storage, None, Some(2)), "under another secret"),
-            (options(&storage, Some(other), Some(1)), "not by"),
-            (options(&storage, Some(HashKind::Xxh3), None), "not by xxh3"),
+            (options(&storage, Some(other), Some(1)), "is expected"),
+            (options(&storage, Some(HashKind::Xxh3), None), "but xxh3 is expected"),
         ];
         for (options, reason) in refused {
             let error = Db::open(DIR, options).unwrap_err();
