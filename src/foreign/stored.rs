@@ -91,7 +91,7 @@ impl Content {
     }
 }
 
-/// What [`verify`](super::rocksdb::Table::verify) of a table found.
+/// What [`verify`](super::rocksdb::RocksDbTable::verify) of a table found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {

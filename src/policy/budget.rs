@@ -24,7 +24,7 @@ const MAX_BITS_PER_KEY: f64 = 20.0;
 /// size that this then has (but never more than twenty bits a key on average). A table keeps its filter until a
 /// compaction writes it anew, so one that was written when the store was smaller holds more than its share. Hence:
 ///
-/// - after [`Db::compact_range`](crate::Db::compact_range) over everything, the filters take no more than the budget
+/// - after a compaction of the store over everything, the filters take no more than the budget
 ///   (binary fuse filters in tables of ten thousand keys and more; of three thousand, up to 5 % more);
 /// - in between they take somewhat more while the store grows (measured in random order: at most a tenth more), and
 ///   never more than twice the budget, one table aside that is being flushed: what lies above the budget is taken from

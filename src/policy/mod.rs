@@ -102,7 +102,7 @@ impl LevelShape {
 ///
 /// A [`FilterSpec`] is the policy that always chooses it, and so is any function of a shape. A table that was written
 /// under another policy stays readable: its filter block says what it is. It keeps that filter until a compaction writes
-/// it anew; [`Db::compact_range`](crate::Db::compact_range) does so where a policy has come to choose differently.
+/// it anew; a compaction of the store does so where a policy has come to choose differently.
 ///
 /// A policy is called by the threads that write tables. One that panics there fails the store, which then refuses writes
 /// until it is opened anew, and loses none that it has acknowledged.

@@ -71,7 +71,7 @@ impl RocksDbFilterBuilder {
     /// Gives the filter's bytes with its trailer, and leaves an empty builder of the same options.
     ///
     /// Where there is no memory to build a ribbon filter, a Bloom filter is built, as where none of the 256 seeds has a solution:
-    /// [`Filter::kind`](super::Filter::kind) tells which it is. Where there is no memory for the hashes or for a Bloom filter, the
+    /// [`RocksDbFilter::kind`](super::RocksDbFilter::kind) tells which it is. Where there is no memory for the hashes or for a Bloom filter, the
     /// process aborts, as with any `Vec`.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {

@@ -37,8 +37,8 @@ pub struct Options {
     pub storage: Arc<dyn Storage>,
     /// Create the store if the directory is missing or empty.
     pub create_if_missing: bool,
-    /// Chooses the filter of each table written ([`crate::FilterSpec`], [`ByLevel`], [`crate::Monkey`],
-    /// [`crate::MemoryBudget`], or a function of your own); `None` writes tables without filters.
+    /// Chooses the filter of each table written ([`filterblock::FilterSpec`], [`ByLevel`], [`filterblock::Monkey`],
+    /// [`filterblock::MemoryBudget`], or a function of your own); `None` writes tables without filters.
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Whether reads ask the filters.
     pub filter_use: FilterUse,

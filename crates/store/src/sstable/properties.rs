@@ -53,7 +53,7 @@ pub struct Properties {
     pub smallest: Vec<u8>,
     /// The last key.
     pub largest: Vec<u8>,
-    /// The filter that was asked for, as [`crate::FilterSpec`] prints it; empty without one.
+    /// The filter that was asked for, as [`filterblock::FilterSpec`] prints it; empty without one.
     pub filter: String,
     /// How data blocks were to be stored; each says for itself how it is.
     pub compression: Compression,
