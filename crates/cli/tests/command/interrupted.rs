@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::shell::{Run, Shell};
+use crate::shell::{Run, Shell, with_default_signals};
 
 /// Name and number of the signals that end a command, and may be caught.
 const SIGNALS: [(&str, i32); 4] = [("HUP", 1), ("INT", 2), ("TERM", 15), ("QUIT", 3)];
@@ -47,7 +47,7 @@ fn status_of(status: ExitStatus) -> i32 {
 /// Starts a command whose calls of one name each take a second, and ends it by a signal once its temporary is there.
 fn end_while_publishing(shell: &Shell, arguments: &[&str], call: &str, signal: &str) -> i32 {
     let inject = format!("inject={call}:delay_enter=1000000");
-    let mut strace = Command::new("strace");
+    let mut strace = with_default_signals("strace");
     strace.args(["-f", "-o", "trace", "-e", &format!("trace={call}"), "-e", &inject]);
     strace.arg(env!("CARGO_BIN_EXE_filterblock")).args(arguments).current_dir(shell.dir.path());
     let mut strace = strace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -94,7 +94,7 @@ fn a_signal_while_a_file_is_published_leaves_no_temporary() {
 fn a_signal_while_keys_are_read_ends_the_command() {
     for (signal, number) in SIGNALS {
         let shell = shell();
-        let mut build = Command::new(env!("CARGO_BIN_EXE_filterblock"));
+        let mut build = with_default_signals(env!("CARGO_BIN_EXE_filterblock"));
         build.args(["build", "--force", "-o", "a.filter"]).current_dir(shell.dir.path());
         let mut child = build.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -113,7 +113,7 @@ fn a_script_stops_when_a_signal_ends_the_command() {
     let shell = shell();
     // The shell and the command get the signal, as from a terminal. The shell stops only if the command dies of it.
     let script = "for i in 1 2 3; do \"$0\" build -o out$i - 2>>log; done; echo went on";
-    let mut bash = Command::new("bash");
+    let mut bash = with_default_signals("bash");
     bash.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).current_dir(shell.dir.path()).process_group(0);
     let mut bash = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // More than a pipe holds: once it is written, the command reads.
@@ -168,7 +168,7 @@ fn a_limit_on_file_sizes_is_an_error_and_leaves_nothing() {
 
 /// A benchmark that has made its first store, with its streams as they are.
 fn benchmark(shell: &Shell) -> std::process::Child {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_filterblock"));
+    let mut child = with_default_signals(env!("CARGO_BIN_EXE_filterblock"));
     child.args(["bench", "point-miss", "--dir", ".", "--json", "report.json", "--svg", "plot.svg"]);
     let child = child.current_dir(shell.dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);

@@ -13,6 +13,14 @@ pub fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_filterblock"))
 }
 
+/// A program whose signals do what they do by default. The parent of the tests may ignore some: a shell without job control
+/// ignores INT and QUIT for what it runs in the background.
+pub fn with_default_signals(program: &str) -> Command {
+    let mut env = Command::new("env");
+    env.args(["--default-signal=HUP,INT,QUIT,TERM,XCPU", program]);
+    env
+}
+
 /// A directory to work in, and the command run there.
 pub struct Shell {
     pub dir: TempDir,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::shell::{Shell, command};
+use crate::shell::{Shell, with_default_signals};
 use serde_json::Value;
 
 #[test]
@@ -214,7 +214,7 @@ fn a_log_end_that_is_no_record_is_damage_unless_it_is_cut() {
 #[test]
 fn an_interrupted_benchmark_leaves_nothing() {
     let shell = Shell::new();
-    let mut child = command();
+    let mut child = with_default_signals(env!("CARGO_BIN_EXE_filterblock"));
     child.args(["bench", "point-miss", "--dir", ".", "--json", "report.json", "--svg", "plot.svg"]);
     let mut child = child.current_dir(shell.dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while !shell.files().iter().any(|name| name.starts_with("filterblock-bench-")) {
