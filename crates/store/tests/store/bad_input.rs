@@ -281,8 +281,8 @@ fn fill_the_disk(disk: &Path) {
         for i in 0..acknowledged {
             assert_eq!(db.get(&key(i)).unwrap(), Some(value(i)), "readable after the failure");
         }
-        assert!(db.put(b"x", &vec![b'y'; 4096]).is_err());
-        // What was acknowledged may be in the log alone, which is as good.
+        // A merge may make room again, so nothing is said of the next write. What was acknowledged may be in the log alone,
+        // which is as good.
         drop(db.close());
         // Whether it opens on the full disk or says that there is no space: nothing is lost by trying.
         for _ in 0..2 {
