@@ -65,6 +65,11 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
     for number in numbers {
         let path = site.dir.join(log_name(number));
         if number != oldest_needed && ownership::is_of_others(storage, &path, FileName::Log(number))? {
+            if site.options.recovery == LogRecovery::Strict {
+                // It may stand in the place of the store's last log: nothing else would show that writes are missing.
+                let what = "a log of another program; move it away, or salvage the store without it";
+                return Err(Error::ForeignFile { what }.in_file(&path));
+            }
             site.reports.add(format!("{}: another program wrote it; left as it is", path.display()));
         } else {
             own.push(number);

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use filterblock_store::lsm::Durability;
+use filterblock_store::lsm::{Durability, LogRecovery};
 use filterblock_store::repair::RepairMode;
 use filterblock_store::{Db, Error, Options};
 
@@ -75,7 +75,7 @@ fn a_text_as_current_tmp_is_kept_and_named() {
 }
 
 #[test]
-fn a_log_of_another_program_does_not_keep_a_store_shut() {
+fn a_log_of_another_program_is_named_and_salvage_passes_it_over() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path().join("store");
     make_store(&dir);
@@ -83,7 +83,10 @@ fn a_log_of_another_program_does_not_keep_a_store_shut() {
     for (name, content) in [("000098.log", diary.as_str()), ("000099.log", "short")] {
         fs::write(dir.join(name), content).unwrap();
     }
-    let db = Db::open(&dir, options()).unwrap();
+    // It might stand in the place of the store's last log.
+    let error = Db::open(&dir, options()).map(drop).unwrap_err();
+    assert!(matches!(error.root(), Error::ForeignFile { .. }) && error.to_string().contains("000098.log"), "{error}");
+    let db = Db::open(&dir, Options { recovery: LogRecovery::Salvage, ..options() }).unwrap();
     assert_eq!(db.get(b"key").unwrap().unwrap(), b"value");
     assert!(db.stats().reports.iter().any(|report| report.contains("000098.log")), "{:?}", db.stats().reports);
     assert!(db.verify().unwrap().is_sound());
