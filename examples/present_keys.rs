@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use filterblock::{FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, Result, SelfCheck};
+use filterblock::{FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, Result, SelfCheck, Verify};
 
 const SPECS: [&str; 16] = [
     "bumped-ribbon:8",
@@ -63,9 +63,9 @@ impl SplitMix {
 fn ask(spec: FilterSpec, keys: &[KeyHash]) -> Result<(FilterKind, Count)> {
     let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off);
     keys.iter().for_each(|&key| builder.add_hash(key));
-    let block = FilterBlock::open(builder.finish()?)?;
+    let block = FilterBlock::open_any(builder.finish()?, Verify::AtOpen)?;
     let (singly, batched) = keys.split_at(keys.len() / 2);
-    let mut denied = singly.iter().filter(|&&key| !block.may_contain(key)).count();
+    let mut denied = singly.iter().filter(|&&key| !block.may_contain_hash(key)).count();
     let mut answers = [false; BATCH];
     for keys in batched.chunks(BATCH) {
         answers.fill(false);

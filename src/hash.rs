@@ -4,11 +4,13 @@ mod hasher;
 mod secret;
 mod sort;
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
 pub use hasher::{HashIdentity, HashKind, KeyHasher};
 pub use secret::{FINGERPRINT_LEN_BYTES, Fingerprint, Secret};
 
 pub(crate) use sort::sort;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The seed under which a store hashes its keys; it is kept in every filter block, for all to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -16,41 +18,84 @@ pub struct HashSeed(pub u64);
 
 /// The 64-bit hash of a key by a [`KeyHasher`].
 ///
-/// Computed once per key and good for every filter whose block names the same function, seed and secret. Asking a
-/// filter with a hash made otherwise would answer about another key, so [`crate::FilterBlock::hasher`] gives the hasher
-/// that is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(transparent)]
-pub struct KeyHash(u64);
+/// A store computes it once per key. It is good for every filter whose block names the same function, seed and secret. Asking
+/// a filter with another hasher's hash would answer about another key, so debug builds keep beside each hash which hasher made
+/// it, and filters check it. Release builds keep the eight bytes of the hash alone.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(debug_assertions), repr(transparent))]
+pub struct KeyHash {
+    raw: u64,
+    #[cfg(debug_assertions)]
+    made_by: HasherTag,
+}
+
+/// Tells hashers apart in debug builds; 0 stands for a hash that no [`KeyHasher`] made.
+#[cfg(debug_assertions)]
+type HasherTag = u64;
 
 impl KeyHash {
     /// Hashes `key` by XXH3-64 under `seed`, without a secret: short for [`KeyHasher::xxh3`] and [`KeyHasher::of`].
     #[must_use]
     #[inline]
     pub fn of(key: &[u8], seed: HashSeed) -> Self {
-        Self(xxh3_64_with_seed(key, seed.0))
+        KeyHasher::xxh3(seed).of(key)
     }
 
-    /// Takes over a hash computed elsewhere, which must be by the function that the block names where others are to
-    /// read the filter.
+    /// Takes over a hash that was computed elsewhere. It must be by the function that the block names, if others are to read
+    /// the filter. Debug builds cannot check such a hash.
     #[must_use]
     #[inline]
     pub const fn from_raw(hash: u64) -> Self {
-        Self(hash)
+        Self {
+            raw: hash,
+            #[cfg(debug_assertions)]
+            made_by: 0,
+        }
     }
 
     /// The hash as an integer.
     #[must_use]
     #[inline]
     pub const fn raw(self) -> u64 {
-        self.0
+        self.raw
     }
 
     /// Maps the hash to `0..range`: a shard, a bucket or a word for the key.
     #[must_use]
     #[inline]
     pub const fn reduce(self, range: u64) -> u64 {
-        reduce(self.0, range)
+        reduce(self.raw, range)
+    }
+}
+
+// By the hash alone, in every build.
+impl PartialEq for KeyHash {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.raw == other.raw
+    }
+}
+
+impl Eq for KeyHash {}
+
+impl PartialOrd for KeyHash {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for KeyHash {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.raw.cmp(&other.raw)
+    }
+}
+
+impl Hash for KeyHash {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.raw.hash(state);
     }
 }
 

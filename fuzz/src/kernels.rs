@@ -21,7 +21,7 @@ pub fn kernels(data: &[u8]) -> Vec<bool> {
     let front = block.iter_mut().take(len);
     front.zip(input.0.iter().cycle().enumerate()).for_each(|(byte, (i, new))| *byte = new.wrapping_mul(i as u8 | 1));
     block_support::repair_pages(&mut block);
-    let filter = FilterBlock::open_with(block.as_slice(), Verify::AtOpen).unwrap();
+    let filter = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();
     let hashes: Vec<KeyHash> = (0..num_keys + 300).map(block_support::hash).collect();
     let mut answers = vec![false; hashes.len()];
     filter.may_contain_batch(&hashes, &mut answers);

@@ -31,14 +31,14 @@ use filterblock::{Error, FilterBlock, KeyHash, LockedBlock, Result, Secret, Veri
 pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {
-        if let Ok(partition) = FilterBlock::open_partition(data, number, Verify::AtOpen) {
+        if let Ok(partition) = LockedBlock::open_partition(data, number, Verify::AtOpen).and_then(|block| block.unlock(None)) {
             query(&partition);
             check_info(&partition);
         }
     }
     for bytes in [data, data.get(1..).unwrap_or_default()] {
         for hash in hashes() {
-            let _ = compact::may_contain(bytes, hash);
+            let _ = compact::may_contain_hash(bytes, hash);
         }
     }
 }
@@ -50,11 +50,11 @@ pub(crate) fn secret() -> Secret {
 
 /// Opens `data`, with the secret where one is needed: without it, that is the only error.
 fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
-    let opened = FilterBlock::open_with(data, verify);
+    let opened = FilterBlock::open_any(data, verify);
     let Err(Error::SecretRequired { hash }) = opened else { return opened };
     let locked = LockedBlock::open(data, verify).unwrap();
-    assert_eq!(locked.hash().kind, hash);
-    let _ = (locked.info(), locked.added(), locked.extractor());
+    assert_eq!(locked.metadata().hash.kind, hash);
+    let _ = (locked.metadata(), locked.metadata().added, locked.metadata().extractor);
     locked.unlock(Some(&secret()))
 }
 
@@ -99,15 +99,15 @@ fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     }
     hashes.iter().for_each(|&hash| block.prefetch(hash));
     for key in [b"".as_slice(), b"key-00000007", &[0xff; 40]] {
-        answers.push(block.may_contain_key(key));
+        answers.push(block.may_contain(key));
     }
-    let _ = (block.seed(), block.table_id(), block.added(), block.extractor());
+    let _ = (block.hasher().seed(), block.metadata().table_id, block.metadata().added, block.metadata().extractor);
     answers
 }
 
 /// Apart from [`query`], because expected rates are the slowest part of all.
 fn check_info(block: &FilterBlock<&[u8]>) {
-    let info = block.info();
+    let info = block.metadata();
     assert!((0.0..=1.0).contains(&info.expected_false_positive_rate), "{info:?}");
     assert!((0.0..=1.0).contains(&info.fill), "{info:?}");
     assert_eq!(info.block_len_bytes, block.as_bytes().len() as u64);

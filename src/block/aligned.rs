@@ -15,13 +15,14 @@ const ALIGNMENT_BYTES: usize = 64;
 /// then a query touches two lines. The copy also stays as it is, whatever becomes of the file.
 ///
 /// ```
-/// use filterblock::{AlignedBytes, FilterBlock, FilterBuilder, HashSeed, KeyHasher};
+/// use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
 ///
-/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, KeyHasher::xxh3(HashSeed(7)));
+/// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(7)));
+/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
 /// builder.add(b"apple");
 /// let bytes = AlignedBytes::copy_of(&builder.finish()?)?;
 /// assert!(bytes.as_ref().as_ptr().addr() % 64 == 0);
-/// let block = FilterBlock::open(bytes)?;
+/// let block = FilterBlock::open(bytes, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 pub struct AlignedBytes {

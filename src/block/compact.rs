@@ -28,11 +28,11 @@ const VERSION: u8 = 1;
 /// let mut builder = FilterBuilder::new("bloom:fpr=0.01".parse()?, HashSeed(0));
 /// builder.add(b"apple");
 /// let bytes = builder.finish_compact()?;
-/// assert!(compact::may_contain(&bytes, KeyHash::of(b"apple", HashSeed(0))));
+/// assert!(compact::may_contain_hash(&bytes, KeyHash::of(b"apple", HashSeed(0))));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[must_use]
-pub fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
+pub fn may_contain_hash(bytes: &[u8], hash: KeyHash) -> bool {
     let Some((payload, &[probes, tag])) = bytes.split_last_chunk::<TRAILER_LEN_BYTES>() else { return true };
     if tag >> 4 != VERSION {
         return true;
@@ -43,7 +43,7 @@ pub fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
     let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64);
     let Ok(geometry) = geometry else { return true };
     FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), payload, payload.len())
-        .may_contain(hash)
+        .may_contain_hash(hash)
 }
 
 /// Appends the trailer; `false` for a shape that does not fit in it.

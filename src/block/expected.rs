@@ -1,111 +1,157 @@
-//! What a reader knows of a block before it opens it.
+//! What a host knows of a block before it opens it.
 
-use super::layout::Added;
+use super::layout::{Added, checksum_of};
 use super::locked::LockedBlock;
-use super::reader::{FilterBlock, Verify};
+use super::reader::FilterBlock;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHasher;
 
-/// What a block must be, for [`FilterBlock::open_expecting`] to open it: the filter of this table, which may be asked for
-/// whole keys.
+/// What a block must be, for [`FilterBlock::open`] to open it.
 ///
-/// A block that is sound and belongs to another table denies the keys of this one. Only its reader can know: it states the
-/// table id that the writer gave to [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id).
+/// A sound block denies keys of the host if it belongs to another table, to another state of the same table, or to another
+/// hasher. Only the host can know, so the host states what it expects. Each thing stated is one more mistake found:
+///
+/// | Stated by | Finds |
+/// |---|---|
+/// | [`of_table`](Self::of_table) | a block of another table, or under another hash function, seed or secret |
+/// | [`with_num_entries`](Self::with_num_entries) | a block of more keys than the table has, or of none |
+/// | [`with_checksum`](Self::with_checksum) | a stale block: sound, of the same table, but not the one that was written last |
+/// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with those of another extractor |
+/// | [`at_offset`](Self::at_offset) | nothing; errors count offsets from the start of the host's file |
 ///
 /// ```
-/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, Verify};
+/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify, layout};
 ///
-/// let mut builder = FilterBuilder::new("bloom:10".parse()?, HashSeed(1)).with_table_id(*b"table 0000000012");
+/// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(1)));
+/// let mut builder = FilterBuilder::new("bloom:10".parse()?, &hasher).with_table_id(table_id);
 /// builder.add(b"apple");
 /// let bytes = builder.finish()?;
-/// let open = |id| FilterBlock::open_expecting(&bytes, &Expected::of_table(id), Verify::AtOpen);
-/// assert!(open(*b"table 0000000012")?.may_contain_key(b"apple"));
-/// assert!(open(*b"table 0000000013").is_err());
+/// // The host keeps the checksum where it keeps the block's offset and length.
+/// let checksum = layout::checksum_of(&bytes).unwrap();
+///
+/// let open = |expected: Expected| FilterBlock::open(&bytes, &expected, Verify::AtOpen);
+/// let expected = Expected::of_table(table_id, &hasher).with_num_entries(1).with_checksum(checksum);
+/// assert!(open(expected)?.may_contain(b"apple"));
+/// assert!(open(Expected::of_table(*b"table 0000000013", &hasher)).is_err());
+/// assert!(open(expected.with_num_entries(0)).is_err());
+/// assert!(open(expected.with_checksum(checksum ^ 1)).is_err());
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
     table_id: [u8; 16],
-    hasher: Option<&'a KeyHasher>,
+    hasher: &'a KeyHasher,
+    num_entries: Option<u64>,
+    checksum: Option<u32>,
     prefixes_by: Option<&'a str>,
+    offset: u64,
 }
 
 impl<'a> Expected<'a> {
-    /// The filter of this table, of whole keys.
+    /// The filter of the whole keys of this table, hashed by this hasher: by the same function, under the same seed and secret.
     ///
-    /// Zeros are the id of no table: every block whose writer gave no id has them, so opening is an error
+    /// `table_id` is what the writer gave to [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). Zeros are
+    /// the id of no table, since every block whose writer gave no id has them: opening is an error
     /// ([`Error::InvalidArgument`]).
-    ///
-    /// The block's own hash function and seed are believed, as keys that [`FilterBlock::may_contain_key`] hashes cannot be
-    /// hashed otherwise. A reader that hashes keys itself states its hasher: [`with_hasher`](Self::with_hasher).
     #[must_use]
-    pub fn of_table(table_id: [u8; 16]) -> Self {
-        Self { table_id, hasher: None, prefixes_by: None }
+    pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
+        Self { table_id, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
     }
 
-    /// Of keys that this hasher hashed: by the same function, under the same seed and secret. It unlocks a block whose keys were
-    /// hashed under a secret.
+    /// The table has this number of entries. A filter of whole keys has at most as many distinct keys, and none only if the
+    /// table has none. Fewer are no mistake: entries may be versions of one key.
     #[must_use]
-    pub fn with_hasher(self, hasher: &'a KeyHasher) -> Self {
-        Self { hasher: Some(hasher), ..self }
+    pub fn with_num_entries(self, num_entries: u64) -> Self {
+        Self { num_entries: Some(num_entries), ..self }
     }
 
-    /// Of prefixes that this function took, whether or not of whole keys too.
+    /// The block has this checksum: [`layout::checksum_of`](super::layout::checksum_of) of the bytes that were written.
+    #[must_use]
+    pub fn with_checksum(self, checksum: u32) -> Self {
+        Self { checksum: Some(checksum), ..self }
+    }
+
+    /// The filter holds prefixes that this extractor took, whether or not it holds whole keys too.
     #[must_use]
     pub fn with_prefixes(self, extractor: &'a str) -> Self {
         Self { prefixes_by: Some(extractor), ..self }
     }
 
+    /// The block begins at this offset of the host's file, in bytes.
+    #[must_use]
+    pub fn at_offset(self, offset: u64) -> Self {
+        Self { offset, ..self }
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// # Errors
-    /// [`Error::InvalidArgument`] where no table is named; [`Error::Unexpected`], naming what is not as expected.
+    /// [`Error::InvalidArgument`] if no table is named; [`Error::Unexpected`] with the first field that is not as expected.
     fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
         if self.table_id == [0; 16] {
             let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id";
             return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
         }
-        let added = block.added();
-        let unexpected =
-            |field, found, expected: &str| Err(Error::Unexpected { field, found, expected: expected.into() });
-        if block.table_id() != self.table_id {
-            return unexpected(Field::TableId, hex(block.table_id()), &hex(self.table_id));
+        let metadata = block.metadata();
+        if metadata.table_id != self.table_id {
+            return unexpected(Field::TableId, hex(metadata.table_id), hex(self.table_id));
         }
+        if let (Some(found), Some(expected)) = (checksum_of(block.as_bytes()), self.checksum)
+            && found != expected
+        {
+            return unexpected(Field::Checksum, format!("{found:#010x}"), format!("{expected:#010x}"));
+        }
+        let found = || format!("{:?}", metadata.added);
         match self.prefixes_by {
-            None if !added.whole_keys() => unexpected(Field::Flags, format!("{added:?}"), "WholeKeys or Both"),
-            Some(_) if added == Added::WholeKeys => unexpected(Field::Flags, format!("{added:?}"), "Prefixes or Both"),
-            Some(extractor) if block.extractor() != Some(extractor) => {
-                unexpected(Field::Extension, block.extractor().unwrap_or_default().into(), extractor)
+            None if !metadata.added.whole_keys() => {
+                return unexpected(Field::Flags, found(), "WholeKeys or Both".to_owned());
             }
-            _ => Ok(()),
+            Some(_) if metadata.added == Added::WholeKeys => {
+                return unexpected(Field::Flags, found(), "Prefixes or Both".to_owned());
+            }
+            Some(extractor) if metadata.extractor != Some(extractor) => {
+                let found = metadata.extractor.unwrap_or_default().to_owned();
+                return unexpected(Field::Extension, found, extractor.to_owned());
+            }
+            None | Some(_) => {}
         }
+        self.check_num_keys(metadata.num_keys, metadata.added)
     }
+
+    /// Keys may share a hash, so there may be fewer hashes than entries. Of one key, an extractor may take several prefixes or
+    /// none.
+    fn check_num_keys(&self, num_keys: u64, added: Added) -> Result<()> {
+        let Some(num_entries) = self.num_entries else { return Ok(()) };
+        let (least, most) = match added {
+            Added::WholeKeys => (num_entries.min(1), num_entries),
+            Added::Both => (num_entries.min(1), if num_entries == 0 { 0 } else { u64::MAX }),
+            Added::Prefixes => (0, if num_entries == 0 { 0 } else { u64::MAX }),
+        };
+        if (least..=most).contains(&num_keys) {
+            return Ok(());
+        }
+        unexpected(Field::NumKeys, num_keys.to_string(), format!("at least {least} and at most {most}"))
+    }
+}
+
+fn unexpected(field: Field, found: String, expected: String) -> Result<()> {
+    Err(Error::Unexpected { field, found, expected })
 }
 
 fn hex(id: [u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block that must be as it is expected: another table's filter, or one of prefixes only, denies keys.
-    ///
-    /// # Errors
-    /// As [`FilterBlock::open_with`]; [`Error::InvalidArgument`] for an expected table id of zeros; [`Error::Unexpected`] naming the table id, the flags (what was added), the extension
-    /// (the prefix function), the hash function or the seed of a sound block that is another than expected;
-    /// [`Error::WrongSecret`] for keys that were hashed under another secret.
-    pub fn open_expecting(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
-        LockedBlock::open(data, verify)?.unlock_expecting(expected)
-    }
-}
-
 impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// The block, ready to be asked, if it is as expected; also for a partition that was opened alone.
+    /// The block, ready to be asked, if it is as expected; also a partition that was opened alone.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_expecting`].
+    /// As [`FilterBlock::open`].
     pub fn unlock_expecting(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
         expected.check(&self)?;
-        match expected.hasher {
-            Some(hasher) => self.unlock_with(hasher),
-            None => self.unlock(None),
-        }
+        let block = self.unlock_with(expected.hasher)?;
+        Ok(FilterBlock { offset: expected.offset, ..block })
     }
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use super::layout::Content;
 #[cfg(feature = "variants")]
 use super::layout::Trailer;
-use super::layout::{Added, Content};
-use super::reader::{FilterBlock, FilterInfo, Verify};
+use super::reader::{FilterBlock, Verify};
 use crate::error::{Error, Field, Result};
-use crate::hash::{HashIdentity, KeyHasher, Secret};
+use crate::hash::{KeyHasher, Secret};
 use crate::kinds::Geometry;
 #[cfg(feature = "variants")]
 use crate::kinds::Shape;
@@ -16,7 +16,7 @@ use crate::kinds::Shape;
 ///
 /// A hash made by another function, or under another secret, would be denied, so there is no way to ask before
 /// [`LockedBlock::unlock`]. A block whose keys were hashed without a secret unlocks without one.
-pub struct LockedBlock<D>(FilterBlock<D>);
+pub struct LockedBlock<D>(pub(super) FilterBlock<D>);
 
 /// Without the bytes, which may be gigabytes.
 impl<D> fmt::Debug for LockedBlock<D> {
@@ -29,15 +29,15 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// Checks a block, its pages when `verify` says.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_with`], but for a missing secret.
+    /// As [`FilterBlock::open_any`], but for a missing secret.
     pub fn open(data: D, verify: Verify) -> Result<Self> {
         FilterBlock::open_at(data, 0, verify).map(Self)
     }
 
-    /// Checks one partition, alone; see [`FilterBlock::open_partition`].
+    /// Checks one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_partition`], but for a missing secret.
+    /// As [`LockedBlock::open`]; another partition, or a block that is none, is [`Error::Corrupt`].
     pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
         let place = number.checked_add(1).ok_or(Error::Corrupt { field: Field::PartitionNumber, offset: 0 })?;
         FilterBlock::open_at(data, place, verify).map(Self)
@@ -49,7 +49,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// [`Error::SecretRequired`] without the secret that it takes, [`Error::WrongSecret`] for another one,
     /// [`Error::InvalidArgument`] for one where none is taken.
     pub fn unlock(self, secret: Option<&Secret>) -> Result<FilterBlock<D>> {
-        let hasher = self.hash().hasher(secret)?;
+        let hasher = self.0.trailer.hash.hasher(secret)?;
         Ok(FilterBlock { hasher, ..self.0 })
     }
 
@@ -60,20 +60,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// [`Error::Unexpected`] for a block of another hash function or seed, [`Error::WrongSecret`] for one under another
     /// secret.
     pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
-        self.hash().check(hasher)?;
+        self.0.trailer.hash.check(hasher)?;
         Ok(FilterBlock { hasher: hasher.clone(), ..self.0 })
-    }
-
-    /// How its keys were hashed.
-    #[must_use]
-    pub fn hash(&self) -> HashIdentity {
-        self.0.trailer.hash
-    }
-
-    /// See [`FilterBlock::info`].
-    #[must_use]
-    pub fn info(&self) -> FilterInfo {
-        self.0.info()
     }
 
     /// What the kind's parameters mean, as a line of text; `None` for an index of partitions, which has none.
@@ -116,12 +104,6 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.trailer.place
     }
 
-    /// The number of distinct keys, as the trailer says; takes constant time.
-    #[must_use]
-    pub fn num_keys(&self) -> u64 {
-        self.0.trailer.num_keys
-    }
-
     /// A block of this one's `shape` that says the same but for its keys and bits, and belongs to no table.
     ///
     /// # Errors
@@ -133,24 +115,6 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         let trailer = Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ..Trailer::clone(&self.0.trailer) };
         trailer.append_to(&mut payload).map_err(crate::bits::NoMemory::of("a filter block"))?;
         Ok(payload)
-    }
-
-    /// See [`FilterBlock::table_id`].
-    #[must_use]
-    pub fn table_id(&self) -> [u8; 16] {
-        self.0.table_id()
-    }
-
-    /// See [`FilterBlock::added`].
-    #[must_use]
-    pub fn added(&self) -> Added {
-        self.0.added()
-    }
-
-    /// See [`FilterBlock::extractor`].
-    #[must_use]
-    pub fn extractor(&self) -> Option<&str> {
-        self.0.extractor()
     }
 
     /// See [`FilterBlock::verify_pages`].

@@ -13,9 +13,11 @@ pub mod layout;
 mod locked;
 #[cfg(feature = "mmap")]
 mod mapped;
+mod metadata;
 mod pages;
 mod partition;
 mod reader;
+mod table_filter;
 mod writer;
 
 pub use aligned::AlignedBytes;
@@ -24,6 +26,9 @@ pub use layout::Added;
 pub use locked::LockedBlock;
 #[cfg(feature = "mmap")]
 pub use mapped::{Mapped, Populate};
+pub use metadata::{Metadata, Statistics};
+pub use pages::DamageHandler;
 pub use partition::PartitionedBuilder;
-pub use reader::{FilterBlock, FilterInfo, Verify};
+pub use reader::{FilterBlock, Verify};
+pub use table_filter::{Answer, TableFilter};
 pub use writer::{FilterBuilder, SelfCheck};

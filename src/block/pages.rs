@@ -1,5 +1,8 @@
 //! Which pages of a payload have been compared with their checksums.
 
+use std::fmt;
+use std::sync::Arc;
+
 use super::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, page_checksum, page_count, page_identity};
 use crate::bits::{NoMemory, try_collect};
 use crate::checksum::Crc32;
@@ -8,15 +11,27 @@ use crate::error::{Error, Field, Result};
 use crate::kinds::Guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
+/// What a host does when a query finds a damaged page: it is called once for each damaged page, by the thread that touches
+/// the page first, with an [`Error::ChecksumMismatch`] whose offset counts from the start of the host's file. It should only
+/// take a note, since a read waits for it.
+pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
+
 /// Two bits for each page, set on its first touch: looked at, and found bad.
 ///
 /// All accesses are relaxed: the bits only tell what any thread may find out again from bytes that do not change, so
 /// a thread that misses another's bit just sums the page itself.
-#[derive(Debug)]
 pub(super) struct PageStates {
     good: Box<[AtomicU64]>,
     bad: Box<[AtomicU64]>,
     identity: Crc32,
+    /// Who is told of a damaged page, and where the payload begins in the host's file.
+    on_damage: Option<(DamageHandler, u64)>,
+}
+
+impl fmt::Debug for PageStates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageStates").field("num_bad", &self.num_bad()).finish_non_exhaustive()
+    }
 }
 
 impl PageStates {
@@ -28,7 +43,12 @@ impl PageStates {
             let words = try_collect((0..words).map(|_| AtomicU64::new(0)));
             words.map(Vec::into_boxed_slice).map_err(NoMemory::of("the states of a filter's pages"))
         };
-        Ok(Self { good: none()?, bad: none()?, identity: page_identity(table_id, place) })
+        Ok(Self { good: none()?, bad: none()?, identity: page_identity(table_id, place), on_damage: None })
+    }
+
+    /// From now on `handler` is told of each page that is found damaged; the payload begins at `offset` of the host's file.
+    pub(super) fn report_to(&mut self, handler: DamageHandler, offset: u64) {
+        self.on_damage = Some((handler, offset));
     }
 
     pub(super) fn num_bad(&self) -> u64 {
@@ -50,11 +70,15 @@ impl PageStates {
         if bad.load(Ordering::Relaxed) & bit != 0 {
             return false;
         }
-        if check_page(&self.identity, page, payload, sums).is_ok() {
+        let Err(error) = check_page(&self.identity, page, payload, sums) else {
             good.fetch_or(bit, Ordering::Relaxed);
             return true;
+        };
+        // Several threads may find the same page damaged at once: the first to set the bit reports it.
+        let is_first = bad.fetch_or(bit, Ordering::Relaxed) & bit == 0;
+        if let (true, Some((handler, offset))) = (is_first, &self.on_damage) {
+            handler(error.moved_by(*offset));
         }
-        bad.fetch_or(bit, Ordering::Relaxed);
         false
     }
 }

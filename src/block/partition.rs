@@ -170,6 +170,7 @@ pub(super) struct Partitions {
     entries: Vec<Entry>,
     /// Where the index begins.
     index: usize,
+    payload_len_bytes: u64,
     expected_rate: f64,
 }
 
@@ -204,7 +205,7 @@ impl Partitions {
         let mut entries: Vec<Entry> = Vec::new();
         let num_entries = count_entries(cursor.clone())?.min(most_partitions);
         entries.try_reserve_exact(num_entries).map_err(|_| Error::TooLarge { what: "an index of partitions" })?;
-        let (mut start, mut num_keys, mut weighted_rate) = (0usize, 0u64, 0.0);
+        let (mut start, mut num_keys, mut payload_len_bytes, mut weighted_rate) = (0usize, 0u64, 0u64, 0.0);
         while !cursor.is_empty() {
             let len = cursor.take_varint_usize(Field::PartitionIndex)?;
             let key = cursor.take_bytes(Field::PartitionIndex)?;
@@ -230,6 +231,7 @@ impl Partitions {
             // The payload of a filter begins where its block does.
             let part = Part::new(bytes, start, &trailer, verify)?;
             num_keys = num_keys.checked_add(trailer.num_keys).ok_or_else(corrupt)?;
+            payload_len_bytes += part.len as u64;
             weighted_rate +=
                 part.geometry.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
             try_push(&mut entries, Entry { part, last_key }).map_err(NoMemory::of("an index of partitions"))?;
@@ -238,7 +240,8 @@ impl Partitions {
         if start != index.start || num_keys != outer.num_keys {
             return Err(Error::Corrupt { field: Field::PartitionIndex, offset: index.start as u64 });
         }
-        Ok(Self { entries, index: index.start, expected_rate: weighted_rate / (num_keys.max(1)) as f64 })
+        let expected_rate = weighted_rate / num_keys.max(1) as f64;
+        Ok(Self { entries, index: index.start, payload_len_bytes, expected_rate })
     }
 
     /// Asks the partition whose range holds `key`; a key beyond the last range asks the last.
@@ -255,6 +258,19 @@ impl Partitions {
 
     pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
         self.entries.iter().map(|entry| &entry.part)
+    }
+
+    pub(super) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.entries.iter_mut().map(|entry| &mut entry.part)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of all filters together.
+    pub(super) fn payload_len_bytes(&self) -> u64 {
+        self.payload_len_bytes
     }
 
     /// The mean over the partitions, by keys.
@@ -292,9 +308,9 @@ mod tests {
             PartitionedBuilder::new("bloom:10".parse().unwrap(), hasher.clone(), 4).with_self_check(SelfCheck::On);
         (b'0'..=b'9').for_each(|key| builder.add(&[key]).unwrap());
         let inner = builder.finish().unwrap();
-        assert!(FilterBlock::open(inner.as_slice()).is_ok());
+        assert!(FilterBlock::open_any(inner.as_slice(), Verify::AtOpen).is_ok());
         let outer = Trailer { content: Content::PartitionIndex, ..trailer(10) };
-        let error = FilterBlock::open(indexed(&[inner], outer)).unwrap_err();
+        let error = FilterBlock::open_any(indexed(&[inner], outer), Verify::AtOpen).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 0 }), "{error}");
     }
 
@@ -311,7 +327,7 @@ mod tests {
         };
         // Their sum is 0 in 64 bits.
         let outer = Trailer { content: Content::PartitionIndex, ..trailer(0) };
-        let error = FilterBlock::open(indexed(&[partition(1), partition(2)], outer)).unwrap_err();
+        let error = FilterBlock::open_any(indexed(&[partition(1), partition(2)], outer), Verify::AtOpen).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 64 }), "{error}");
     }
 

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use super::layout::{Added, Content, PAGE_CHECKSUM_LEN_BYTES, TRAILER_LEN_BYTES, Trailer, offset_of, page_count};
+use super::expected::Expected;
+use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, TRAILER_LEN_BYTES, Trailer, offset_of, page_count};
 use super::locked::LockedBlock;
-use super::pages::{self, FirstTouch, PageStates};
+use super::pages::{self, DamageHandler, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
-use crate::hash::{HashSeed, KeyHash, KeyHasher, Secret};
-use crate::kinds::{Ask, Columns, FilterKind, FilterView, Geometry, Isa};
+use crate::hash::{KeyHash, KeyHasher};
+use crate::kinds::{Ask, Columns, FilterView, Geometry, Isa};
 
 /// When the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -26,14 +27,17 @@ pub enum Verify {
 /// Opening checks everything that queries rely on, so a query cannot fail.
 ///
 /// ```
-/// use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash};
+/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
 ///
-/// let seed = HashSeed(42);
-/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, seed);
+/// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
+/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
 /// builder.add(b"apple");
 /// builder.add(b"pear");
-/// let block = FilterBlock::open(builder.finish()?)?;
-/// assert!(block.may_contain(KeyHash::of(b"apple", seed)));
+/// let bytes = builder.finish()?;
+///
+/// let block = FilterBlock::open(bytes, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
+/// assert!(block.may_contain(b"apple"));
+/// assert!(block.may_contain_hash(hasher.of(b"pear")));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 // A store has thousands, none of which is in the processor's cache: what a query needs is in the first line, but for where
@@ -45,6 +49,8 @@ pub struct FilterBlock<D> {
     pub(super) data: D,
     pub(super) trailer: Box<Trailer>,
     pub(super) hasher: KeyHasher,
+    /// Where the block begins in the host's file.
+    pub(super) offset: u64,
 }
 
 const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Rare>>>() <= 64);
@@ -68,34 +74,6 @@ pub(super) struct Part {
     states: Option<Box<PageStates>>,
 }
 
-/// What a block says about itself.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct FilterInfo {
-    /// The kind of filter; of the first partition, if there are any. A partition may be of another kind than its
-    /// neighbours, where its keys could not be placed in a filter of the kind that was asked for.
-    pub kind: FilterKind,
-    /// Distinct keys.
-    pub num_keys: u64,
-    /// Bytes of the filters themselves.
-    pub payload_len_bytes: u64,
-    /// Bytes of the whole block, sums and trailer included.
-    pub block_len_bytes: u64,
-    /// Bits of the whole block per distinct key; 0 without keys.
-    pub bits_per_key: f64,
-    /// Bits asked per query; in the first partition, if there are any.
-    pub probes: u32,
-    /// The share of absent keys that is expected to be answered "maybe", by the exact formula of the kind.
-    pub expected_false_positive_rate: f64,
-    /// The share of bits that are set.
-    pub fill: f64,
-    /// The number of distinct keys, guessed from the fill alone; `None` where the bits do not tell, or partitions are of
-    /// several kinds.
-    pub estimated_keys: Option<f64>,
-    /// The number of partitions; 0 for a filter in one piece.
-    pub partitions: usize,
-}
-
 /// Without the bytes, which may be gigabytes.
 impl<D> fmt::Debug for FilterBlock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,39 +82,31 @@ impl<D> fmt::Debug for FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block and compares all its pages with their checksums.
+    /// Opens a block that must be what the host expects: see [`Expected`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes,
-    /// [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension;
-    /// [`Error::SecretRequired`] for a sound block whose keys were hashed under a secret.
-    pub fn open(data: D) -> Result<Self> {
-        Self::open_with(data, Verify::AtOpen)
+    /// * [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes. With
+    ///   [`Verify::OnFirstTouch`] a damaged page is no error.
+    /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
+    /// * [`Error::Unexpected`] for a sound block of another table, another state of the table, other keys or another hasher;
+    ///   [`Error::WrongSecret`] for keys that were hashed under another secret.
+    /// * [`Error::InvalidArgument`] for an expected table id of zeros.
+    ///
+    /// Offsets count from the start of the host's file, if [`Expected::at_offset`] names the block's offset in it.
+    pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
+        let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
+        block.unlock_expecting(expected)
     }
 
-    /// Opens a block and compares its pages with their checksums when `verify` says.
+    /// Opens any block and believes what it says about its table and its hasher: for tools that inspect files.
+    ///
+    /// A store must use [`FilterBlock::open`]: a sound block of another table denies the keys of this one.
     ///
     /// # Errors
-    /// As [`FilterBlock::open`], but with [`Verify::OnFirstTouch`] a damaged page is no error.
-    pub fn open_with(data: D, verify: Verify) -> Result<Self> {
+    /// As [`FilterBlock::open`]; [`Error::SecretRequired`] for keys that were hashed under a secret: open such a block by
+    /// [`LockedBlock::unlock`].
+    pub fn open_any(data: D, verify: Verify) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock(None)
-    }
-
-    /// Opens a block whose keys were hashed under a secret.
-    ///
-    /// # Errors
-    /// As [`FilterBlock::open_with`]; [`Error::WrongSecret`] for another secret, [`Error::InvalidArgument`] for a block that
-    /// was made without one.
-    pub fn open_with_secret(data: D, verify: Verify, secret: &Secret) -> Result<Self> {
-        LockedBlock::open(data, verify)?.unlock(Some(secret))
-    }
-
-    /// Opens one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0.
-    ///
-    /// # Errors
-    /// As [`FilterBlock::open_with`]; another partition, or a block that is none, is `Corrupt`.
-    pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
-        LockedBlock::open_partition(data, number, verify)?.unlock(None)
     }
 
     /// Hashes keys without a secret, whatever the trailer says: nobody but [`LockedBlock`] may have it like that.
@@ -163,30 +133,35 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let is_of_prefixes_only = !trailer.added.whole_keys();
         let is_rare = partitions.is_some() || is_of_prefixes_only;
         let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only }));
-        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare })
+        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, offset: 0 })
     }
 
-    fn partitions(&self) -> Option<&Partitions> {
+    pub(super) fn partitions(&self) -> Option<&Partitions> {
         self.rare.as_ref()?.partitions.as_ref()
     }
 
     /// `false` if the key was certainly not added; `true` if it may have been.
     ///
-    /// A filter in partitions is asked in all of them; [`FilterBlock::may_contain_key`] asks the right one.
+    /// Hashes `key`, a whole key, by the block's hasher. A block of prefixes only answers `true`.
+    #[must_use]
+    #[inline]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.may_contain_hashed_key(key, self.hasher.of(key))
+    }
+
+    /// Asks for a whole key by its hash, for hosts that hash a key once and ask many filters.
     ///
-    /// The hash must be made by the block's hasher, of what was added: a hash does not tell whether it is that of a key or of a
-    /// prefix. [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`] cannot be mixed up.
-    ///
-    /// Caution: in a block of prefixes only ([`FilterBlock::added`]), the hash of a whole key is "absent" although the key was
-    /// there. Ask by [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`], or by their `hashed` forms.
+    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic. A block of prefixes
+    /// only answers `true`. A filter in partitions is asked in all of them; [`FilterBlock::may_contain_hashed_key`] asks one.
     ///
     /// Inlined always: a query of a line takes less time than a call.
     #[must_use]
     #[inline(always)]
-    pub fn may_contain(&self, hash: KeyHash) -> bool {
+    pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
+        self.hasher.debug_check(hash);
         match &self.rare {
             None => self.filter.may_contain(self.data.as_ref(), hash),
-            Some(rare) => self.any_may_contain(rare, hash),
+            Some(rare) => rare.is_of_prefixes_only || self.any_may_contain(rare, hash),
         }
     }
 
@@ -198,33 +173,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Like [`FilterBlock::may_contain`], from some of the filter's columns: those of a bumped ribbon lie in groups of eight,
-    /// one after the other, and with [`Columns::First`] a query touches nothing of the second and later groups. Other
-    /// kinds have no columns, and are asked as a whole.
+    /// Asks for a whole key whose hash is at hand; `key` chooses the partition, if the filter has partitions.
     ///
-    /// Caution: in a block of prefixes only ([`FilterBlock::added`]), the hash of a whole key is "absent" although the key was
-    /// there. Ask by [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`], or by their `hashed` forms.
-    #[must_use]
-    #[inline]
-    pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
-        match self.partitions() {
-            None => self.filter.may_contain_with(self.data.as_ref(), hash, columns),
-            Some(partitions) => partitions.parts().any(|part| part.may_contain_with(self.data.as_ref(), hash, columns)),
-        }
-    }
-
-    /// Hashes `key`, a whole key, by the block's hasher and asks for it; `true` where only prefixes were added. A prefix is
-    /// asked for by its hash.
-    #[must_use]
-    pub fn may_contain_key(&self, key: &[u8]) -> bool {
-        self.may_contain_hashed_key(key, self.hasher.of(key))
-    }
-
-    /// Asks for a whole key whose hash is at hand; the key itself chooses the partition, where there are any. `true` where only
-    /// prefixes were added.
+    /// The hash must be that of `key`, by [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic. A block of
+    /// prefixes only answers `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
+        self.hasher.debug_check(hash);
         let Some(rare) = &self.rare else { return self.filter.may_contain(self.data.as_ref(), hash) };
         rare.is_of_prefixes_only
             || match &rare.partitions {
@@ -233,24 +189,50 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             }
     }
 
-    /// Hashes `prefix`, which the function of that name took of a key, by the block's hasher and asks for it; `true` where no
-    /// prefixes were added, or another function took them.
+    /// Asks for a whole key by its hash in some of the filter's columns. The columns of a bumped ribbon lie in groups of eight,
+    /// one after the other: with [`Columns::First`] a query touches nothing of the second and later groups. Other kinds have no
+    /// columns, and are asked as a whole. Otherwise like [`FilterBlock::may_contain_hash`].
+    #[must_use]
+    #[inline]
+    pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
+        self.hasher.debug_check(hash);
+        let data = self.data.as_ref();
+        match &self.rare {
+            None => self.filter.may_contain_with(data, hash, columns),
+            Some(rare) if rare.is_of_prefixes_only => true,
+            Some(rare) => match &rare.partitions {
+                None => self.filter.may_contain_with(data, hash, columns),
+                Some(partitions) => partitions.parts().any(|part| part.may_contain_with(data, hash, columns)),
+            },
+        }
+    }
+
+    /// Hashes `prefix`, which the extractor of that name took from a key, and asks for it. `true` if the block holds no
+    /// prefixes, or those of another extractor.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         self.may_contain_hashed_prefix(extractor, self.hasher.of(prefix))
     }
 
-    /// The same of a prefix whose hash is at hand.
+    /// Asks for a prefix by its hash; otherwise like [`FilterBlock::may_contain_prefix`].
+    ///
+    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
-        self.extractor() != Some(extractor) || self.may_contain(hash)
+        self.hasher.debug_check(hash);
+        if self.trailer.extractor.as_deref() != Some(extractor) {
+            return true;
+        }
+        match &self.rare {
+            None => self.filter.may_contain(self.data.as_ref(), hash),
+            Some(rare) => self.any_may_contain(rare, hash),
+        }
     }
 
-    /// Answers for many keys at once: `answers[i]` belongs to `hashes[i]`; those beyond the shorter slice are left.
-    ///
-    /// Caution: in a block of prefixes only ([`FilterBlock::added`]), the hash of a whole key is "absent" although the key was
-    /// there. Ask by [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`], or by their `hashed` forms.
+    /// Asks for many whole keys by their hashes: `answers[i]` belongs to `hashes[i]`. Answers beyond the shorter slice stay as
+    /// they are. Otherwise like [`FilterBlock::may_contain_hash`].
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+        hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         if let Some(view) = self.view() {
             return view.may_contain_batch(hashes, answers);
         }
@@ -258,7 +240,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             self.prefetch(hash);
         }
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            *answer = self.may_contain(hash);
+            *answer = self.may_contain_hash(hash);
         }
     }
 
@@ -270,45 +252,19 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// The filter as a borrow that can be copied; `None` if it is in partitions or its pages are checked on first
-    /// touch.
+    /// The filter of whole keys as a borrow that can be copied. `None` if the block holds prefixes only, is in partitions, or
+    /// verifies its pages on first touch.
     ///
-    /// Caution: in a block of prefixes only ([`FilterBlock::added`]), the hash of a whole key is "absent" although the key was
-    /// there. Ask by [`FilterBlock::may_contain_key`] and [`FilterBlock::may_contain_prefix`], or by their `hashed` forms.
+    /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check it.
     #[must_use]
     pub fn view(&self) -> Option<FilterView<'_>> {
-        (self.partitions().is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
+        (self.rare.is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
     }
 
     /// What keys must be hashed by to ask this filter.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
-    }
-
-    /// The seed under which keys must be hashed to ask this filter; where they were hashed under a secret too, it takes
-    /// [`FilterBlock::hasher`] to hash them.
-    #[must_use]
-    pub fn seed(&self) -> HashSeed {
-        self.trailer.hash.seed
-    }
-
-    /// The table that the writer said the filter belongs to; zeros if it said none.
-    #[must_use]
-    pub fn table_id(&self) -> [u8; 16] {
-        self.trailer.table_id
-    }
-
-    /// What was hashed into the filter, and so what may be asked.
-    #[must_use]
-    pub fn added(&self) -> Added {
-        self.trailer.added
-    }
-
-    /// The name of the function that took the prefixes, if prefixes were added.
-    #[must_use]
-    pub fn extractor(&self) -> Option<&str> {
-        self.trailer.extractor.as_deref()
     }
 
     /// The share of absent keys that is expected to be answered "maybe".
@@ -327,45 +283,32 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.partitions().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum())
     }
 
+    /// From now on tells `handler` of each page that a query finds damaged, once a page. Only pages of
+    /// [`Verify::OnFirstTouch`] can be found damaged by a query.
+    #[must_use]
+    pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
+        let offset = self.offset;
+        let report = |part: &mut Part| {
+            if let Some(states) = &mut part.states {
+                states.report_to(handler.clone(), offset.saturating_add(part.start as u64));
+            }
+        };
+        match self.rare.as_mut().and_then(|rare| rare.partitions.as_mut()) {
+            None => report(&mut self.filter),
+            Some(partitions) => partitions.parts_mut().for_each(report),
+        }
+        self
+    }
+
     /// Compares all pages with their checksums, now.
     ///
     /// # Errors
     /// [`Error::ChecksumMismatch`] for the first page that differs.
     pub fn verify_pages(&self) -> Result<()> {
         let bytes = self.data.as_ref();
-        self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.place)?;
-        self.partitions().map_or(Ok(()), |partitions| partitions.verify_pages(bytes, &self.trailer))
-    }
-
-    /// Everything the block says about itself. Counts the bits that are set, so it reads the whole filter.
-    #[must_use]
-    pub fn info(&self) -> FilterInfo {
-        let bytes = self.data.as_ref();
-        let parts: Vec<&Part> = match self.partitions() {
-            None => vec![&self.filter],
-            Some(partitions) => partitions.parts().collect(),
-        };
-        let payload_len_bytes: u64 = parts.iter().map(|part| part.len as u64).sum();
-        let set_bits: u64 = parts.iter().map(|part| count_ones(part.payload(bytes))).sum();
-        let first = parts.first();
-        let bits = payload_len_bytes.saturating_mul(8);
-        let num_keys = self.trailer.num_keys;
-        FilterInfo {
-            kind: first.map_or(FilterKind::Empty, |part| part.geometry.kind()),
-            num_keys,
-            payload_len_bytes,
-            block_len_bytes: bytes.len() as u64,
-            bits_per_key: if num_keys == 0 { 0.0 } else { bytes.len() as f64 * 8.0 / num_keys as f64 },
-            probes: first.map_or(0, |part| part.geometry.probes()),
-            expected_false_positive_rate: self.expected_false_positive_rate(),
-            fill: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },
-            estimated_keys: match first {
-                None => Some(0.0),
-                Some(first) if parts.iter().any(|part| part.geometry.kind() != first.geometry.kind()) => None,
-                Some(first) => first.geometry.estimated_keys(set_bits, bits),
-            },
-            partitions: self.partitions().map_or(0, |partitions| partitions.parts().count()),
-        }
+        let own = self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.place);
+        let all = own.and_then(|()| self.partitions().map_or(Ok(()), |parts| parts.verify_pages(bytes, &self.trailer)));
+        all.map_err(|error| error.moved_by(self.offset))
     }
 
     /// The bytes of the whole block.
@@ -450,8 +393,4 @@ impl Part {
         pages::check_all(table_id, place, self.payload(bytes), self.sums(bytes))
             .map_err(|error| error.moved_by(self.start as u64))
     }
-}
-
-fn count_ones(bytes: &[u8]) -> u64 {
-    bytes.iter().map(|byte| u64::from(byte.count_ones())).sum()
 }

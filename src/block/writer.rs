@@ -57,7 +57,7 @@ impl FilterBuilder {
     }
 
     /// Binds the block and each of its pages to a table. A page of another table's filter is always noticed; whether a whole
-    /// block is another table's, [`FilterBlock::open_expecting`](super::FilterBlock::open_expecting) checks.
+    /// block is another table's, [`FilterBlock::open`](super::FilterBlock::open) checks.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.table_id = table_id;
@@ -111,9 +111,10 @@ impl FilterBuilder {
         self.add_hash(self.hasher.of(key));
     }
 
-    /// Adds a key by its hash, made by the builder's hasher.
+    /// Adds a key by its hash. The hash must come from the builder's hasher or an equal one; debug builds check it and panic.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
+        self.hasher.debug_check(hash);
         // Sorted files often add a key and its prefix or version in turn: the same hash twice in a row costs nothing.
         if self.hashes.last() != Some(&hash) {
             self.is_short_of_memory |= try_push(&mut self.hashes, hash).is_err();

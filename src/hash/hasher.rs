@@ -76,16 +76,17 @@ impl FromStr for HashKind {
 /// Made once for a store and shared; it never prints what is secret, and `Clone` is cheap.
 ///
 /// ```
-/// use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHasher, Secret, Verify};
+/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Secret, Verify};
 ///
-/// let secret = Secret::new(&[7; 16])?;                    // in earnest: 16 random bytes
-/// let hasher = KeyHasher::sip13(HashSeed(42), &secret);
-/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, hasher.clone());
+/// let secret = Secret::new(&[7; 16])?; // a real secret is 16 random bytes
+/// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::sip13(HashSeed(42), &secret));
+/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
 /// builder.add(b"apple");
 /// let bytes = builder.finish()?;
-/// assert!(FilterBlock::open(&bytes).is_err());            // not without the secret
-/// let block = FilterBlock::open_with_secret(&bytes, Verify::AtOpen, &secret)?;
-/// assert!(block.may_contain(hasher.of(b"apple")));
+///
+/// let open = |hasher| FilterBlock::open(&bytes, &Expected::of_table(table_id, hasher), Verify::AtOpen);
+/// assert!(open(&KeyHasher::xxh3(HashSeed(42))).is_err()); // not without the secret
+/// assert!(open(&hasher)?.may_contain(b"apple"));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Clone)]
@@ -149,12 +150,41 @@ impl KeyHasher {
     #[must_use]
     #[inline]
     pub fn of(&self, key: &[u8]) -> KeyHash {
-        KeyHash::from_raw(match &self.function {
+        let raw = match &self.function {
             Function::Xxh3 => xxh3_64_with_seed(key, self.seed.0),
             Function::Xxh3Secret(secret, _) => xxh3_64_with_secret(key, &secret[..]),
             Function::SipHash13((k0, k1), _) => SipHasher13::new_with_keys(*k0, *k1).hash(key),
-        })
+        };
+        KeyHash {
+            raw,
+            #[cfg(debug_assertions)]
+            made_by: self.tag(),
+        }
     }
+
+    /// Never 0.
+    #[cfg(debug_assertions)]
+    fn tag(&self) -> u64 {
+        let (kind, secret) = match &self.function {
+            Function::Xxh3 => (HashKind::Xxh3, 0),
+            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
+            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
+        };
+        // An odd factor keeps two seeds apart; the lowest bit is set.
+        (self.seed.0 ^ secret.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(kind as u64) << 1 | 1
+    }
+
+    /// Panics for a hash that another hasher made: a filter would deny keys that it holds. Release builds check nothing.
+    #[cfg(debug_assertions)]
+    pub(crate) fn debug_check(&self, hash: KeyHash) {
+        let is_ours = hash.made_by == 0 || hash.made_by == self.tag();
+        assert!(is_ours, "another hasher than {self:?} made the hash; hash keys by the hasher of the filter");
+    }
+
+    #[cfg(not(debug_assertions))]
+    #[inline(always)]
+    #[expect(clippy::unused_self, reason = "debug builds use it")]
+    pub(crate) fn debug_check(&self, _: KeyHash) {}
 
     /// What may be told of it, and is enough to tell it from any other.
     #[must_use]
@@ -177,6 +207,12 @@ impl KeyHasher {
 impl fmt::Debug for KeyHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("KeyHasher").field(&self.identity()).finish()
+    }
+}
+
+impl From<&KeyHasher> for KeyHasher {
+    fn from(hasher: &KeyHasher) -> Self {
+        hasher.clone()
     }
 }
 

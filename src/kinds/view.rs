@@ -33,7 +33,7 @@ impl<'a> FilterView<'a> {
     /// `false` if the key was certainly not added; `true` if it may have been.
     #[must_use]
     #[inline]
-    pub fn may_contain(&self, hash: KeyHash) -> bool {
+    pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
         self.ask.may_contain(self.geometry, self.padded, self.payload.len(), hash)
     }
 
@@ -42,7 +42,7 @@ impl<'a> FilterView<'a> {
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
         match columns {
-            Columns::All => self.may_contain(hash),
+            Columns::All => self.may_contain_hash(hash),
             Columns::First => self.may_contain_with_guarded(hash, columns, &Checked),
         }
     }
@@ -104,7 +104,7 @@ impl<'a> FilterView<'a> {
             self.prefetch(hash);
         }
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            *answer = self.may_contain(hash);
+            *answer = self.may_contain_hash(hash);
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         for (geometry, answer) in [(Geometry::Empty, false), (Geometry::Full, true)] {
             let view = FilterView::new(&geometry, Ask::new(&geometry, Isa::PORTABLE), Isa::PORTABLE, &[], 0);
             let hash = KeyHash::from_raw(7);
-            assert_eq!((view.may_contain(hash), view.may_contain_guarded(hash, &Checked)), (answer, answer));
+            assert_eq!((view.may_contain_hash(hash), view.may_contain_guarded(hash, &Checked)), (answer, answer));
         }
     }
 }

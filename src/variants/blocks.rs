@@ -52,7 +52,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
         |fingerprint: Option<crate::hash::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
     let extractor = |name: Option<&str>| name.unwrap_or("none").to_owned();
     let place = |place: u32| place.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
-    let (l, r) = (left.hash(), right.hash());
+    let (l, r) = (left.metadata().hash, right.metadata().hash);
     let (l_shape, r_shape) = (left.shape(), right.shape());
     let bits = |payload: &[u8]| payload.len() as u64 * 8;
     // Parameters of two kinds do not compare.
@@ -61,8 +61,16 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
         Difference::between("hash function", l.kind, r.kind),
         Difference::between("hash seed", l.seed.0, r.seed.0),
         Difference::between("fingerprint of the secret", secret(l.fingerprint), secret(r.fingerprint)),
-        Difference::between("what was added", format!("{:?}", left.added()), format!("{:?}", right.added())),
-        Difference::between("prefix function", extractor(left.extractor()), extractor(right.extractor())),
+        Difference::between(
+            "what was added",
+            format!("{:?}", left.metadata().added),
+            format!("{:?}", right.metadata().added),
+        ),
+        Difference::between(
+            "prefix function",
+            extractor(left.metadata().extractor),
+            extractor(right.metadata().extractor),
+        ),
         Difference::between("partition", place(left.place()), place(right.place())),
         Difference::between("filter kind", kind(l_shape), kind(r_shape)),
         Difference::between("number of bits", bits(left.payload()), bits(right.payload())),
@@ -101,7 +109,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
         let mut found = differences(first, block);
         found.retain(|difference| shape_matters || !SHAPE.contains(&difference.what));
         refuse(&found.into_iter().next())?;
-        num_keys = num_keys.saturating_add(block.num_keys());
+        num_keys = num_keys.saturating_add(block.metadata().num_keys);
         payload.iter_mut().zip(block.payload()).for_each(|(byte, other)| *byte |= other);
     }
     if !payload.is_empty() {

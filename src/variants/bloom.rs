@@ -33,7 +33,7 @@ use crate::kinds::{self, FilterKind, bloom, math};
 /// assert!(seen.insert(b"first"));
 /// assert!(seen.may_contain(b"first"));
 /// let block = seen.freeze()?;
-/// assert!(FilterBlock::open(block.as_slice())?.may_contain_key(b"first"));
+/// assert!(FilterBlock::open_any(block.as_slice(), Verify::AtOpen)?.may_contain(b"first"));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Debug)]
@@ -222,7 +222,7 @@ impl Clone for Bloom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::FilterBlock;
+    use crate::block::{FilterBlock, Verify};
 
     fn key(i: u64) -> [u8; 8] {
         codec::u64_bytes(i)
@@ -235,10 +235,13 @@ mod tests {
             let bloom = Bloom::with_shape(bits, probes, HashSeed(5)).unwrap();
             (0..keys).for_each(|i| _ = bloom.insert(&key(i)));
             let bytes = bloom.freeze().unwrap();
-            let block = FilterBlock::open(bytes.as_slice()).unwrap();
+            let block = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
             let hash = |i| KeyHash::of(&key(i), HashSeed(5));
-            assert!((0..keys).all(|i| block.may_contain(hash(i))), "{bits} bits");
-            assert!((0..10_000).all(|i| block.may_contain(hash(i)) == bloom.may_contain_hash(hash(i))), "{bits} bits");
+            assert!((0..keys).all(|i| block.may_contain_hash(hash(i))), "{bits} bits");
+            assert!(
+                (0..10_000).all(|i| block.may_contain_hash(hash(i)) == bloom.may_contain_hash(hash(i))),
+                "{bits} bits"
+            );
         }
     }
 
@@ -248,7 +251,7 @@ mod tests {
         bloom.set(9);
         assert!(bloom.estimated_keys() < 0.5);
         let bytes = bloom.freeze().unwrap();
-        assert_eq!(FilterBlock::open(bytes.as_slice()).unwrap().info().num_keys, 1);
+        assert_eq!(FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap().metadata().num_keys, 1);
     }
 
     #[test]

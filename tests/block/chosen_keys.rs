@@ -30,7 +30,7 @@ fn build(spec_text: &str, hasher: &KeyHasher, keys: impl IntoIterator<Item = Vec
 /// Keys that look like the honest ones, were never added, and pass the attacker's own copy of the filter.
 fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
     let candidates = (HONEST_KEYS..).map(|i| format!("user{i:012}").into_bytes());
-    candidates.filter(|key| copy.may_contain(KeyHash::of(key, SEED))).take(count).collect()
+    candidates.filter(|key| copy.may_contain_hash(KeyHash::of(key, SEED))).take(count).collect()
 }
 
 /// Hashers under secrets that the attacker does not have: both functions, [`SECRETS`] of each.
@@ -43,7 +43,7 @@ fn keyed_hashers() -> [Vec<KeyHasher>; 2] {
 }
 
 fn share_let_through(block: &FilterBlock<Vec<u8>>, keys: &[Vec<u8>]) -> f64 {
-    keys.iter().filter(|key| block.may_contain_key(key)).count() as f64 / keys.len() as f64
+    keys.iter().filter(|key| block.may_contain(key)).count() as f64 / keys.len() as f64
 }
 
 /// Asserts that filters under secrets let through as many of the chosen keys as of any others.
@@ -144,10 +144,10 @@ fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
                 honest_keys().take(honest).for_each(|key| builder.add(&key));
                 chosen.iter().for_each(|&hash| builder.add_hash(hash));
                 let block = builder.finish().unwrap_or_else(|error| panic!("{spec_text}, {name}: {error}"));
-                let block = FilterBlock::open(block).unwrap();
-                assert!(chosen.iter().all(|&hash| block.may_contain(hash)), "{spec_text}, {name}");
-                let bits = block.info().bits_per_key;
-                println!("{spec_text}, {name}, {honest} others: {bits:.2} bits a key, {}", block.info().kind);
+                let block = FilterBlock::open_any(block, Verify::AtOpen).unwrap();
+                assert!(chosen.iter().all(|&hash| block.may_contain_hash(hash)), "{spec_text}, {name}");
+                let bits = block.metadata().bits_per_key();
+                println!("{spec_text}, {name}, {honest} others: {bits:.2} bits a key, {}", block.metadata().kind);
                 assert!(bits < 16.0, "{spec_text}, {name}: {bits} bits a key");
             }
         }
@@ -170,12 +170,16 @@ fn a_filter_with_a_partition_of_another_kind_denies_no_key() {
         keys.iter().for_each(|key| builder.add(key).unwrap());
         let bytes = builder.finish().unwrap();
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            let block = FilterBlock::open_with(&bytes, verify).unwrap();
-            assert!(keys.iter().all(|key| block.may_contain_key(key)), "{spec_text}");
-            let info = block.info();
-            assert_eq!((info.kind, info.partitions), (FilterKind::BlockedBloom, 2), "{spec_text}: the first fell back");
-            assert!((0.003..0.006).contains(&info.expected_false_positive_rate), "{spec_text}: {info:?}");
-            assert_eq!(info.estimated_keys, None, "{spec_text}: half of the bits tell nothing");
+            let block = FilterBlock::open_any(&bytes, verify).unwrap();
+            assert!(keys.iter().all(|key| block.may_contain(key)), "{spec_text}");
+            let info = block.metadata();
+            assert_eq!(
+                (info.kind, info.num_partitions),
+                (FilterKind::BlockedBloom, 2),
+                "{spec_text}: the first fell back"
+            );
+            assert!((0.003..0.006).contains(&block.expected_false_positive_rate()), "{spec_text}: {info:?}");
+            assert_eq!(block.statistics().estimated_keys, None, "{spec_text}: half of the bits tell nothing");
         }
     }
 }
@@ -186,7 +190,7 @@ fn a_false_positive_found_by_trying_stays_one_under_any_hash() {
     for hasher in keyed_hashers().iter().map(|hashers| &hashers[0]).chain([&SEED.into()]) {
         let block = build("blocked-bloom:10", hasher, honest_keys());
         // What the time of an answer tells: which keys passed.
-        let passed: Vec<Vec<u8>> = candidates.iter().filter(|key| block.may_contain_key(key)).cloned().collect();
+        let passed: Vec<Vec<u8>> = candidates.iter().filter(|key| block.may_contain(key)).cloned().collect();
         assert!((100..400).contains(&passed.len()), "{}", passed.len());
         assert!(share_let_through(&block, &passed) == 1.0);
     }

@@ -21,7 +21,7 @@ fn a_filter_of_33_keys_takes_at_most_4_bits_above_the_bound() {
         let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), SEED);
         (0..33).for_each(|i| builder.add_hash(hash(seed * 100_000 + i)));
         let bytes = builder.finish_compact().unwrap();
-        (1_000..11_000).filter(|i| compact::may_contain(&bytes, hash(seed * 100_000 + i))).count()
+        (1_000..11_000).filter(|i| compact::may_contain_hash(&bytes, hash(seed * 100_000 + i))).count()
     });
     let rate = positives.sum::<usize>() as f64 / 1e6;
     assert!((0.008..0.011).contains(&rate), "{rate}");
@@ -36,7 +36,10 @@ fn every_key_is_found_at_every_alignment() {
             for shift in 0..64 {
                 let shifted = [vec![0xaa; shift].as_slice(), &bytes, &[0xaa; 3]].concat();
                 let view = &shifted[shift..shift + bytes.len()];
-                assert!((0..n).all(|i| compact::may_contain(view, hash(i))), "{spec}, {n} keys, shifted by {shift}");
+                assert!(
+                    (0..n).all(|i| compact::may_contain_hash(view, hash(i))),
+                    "{spec}, {n} keys, shifted by {shift}"
+                );
             }
         }
     }
@@ -47,7 +50,7 @@ fn a_filter_of_no_keys_takes_two_bytes_and_denies_everything() {
     for spec in ["bloom:10", "blocked-bloom:10"] {
         let bytes = compact_of(spec, 0);
         assert_eq!(bytes, [0, 0x11]);
-        assert!((0..100).all(|i| !compact::may_contain(&bytes, hash(i))));
+        assert!((0..100).all(|i| !compact::may_contain_hash(&bytes, hash(i))));
     }
 }
 
@@ -55,7 +58,7 @@ fn a_filter_of_no_keys_takes_two_bytes_and_denies_everything() {
 fn bytes_of_an_unknown_version_kind_or_shape_say_maybe() {
     let bytes = compact_of("bloom:20", 100);
     let absent: Vec<KeyHash> = (1_000..1_100).map(hash).collect();
-    let denied = |bytes: &[u8]| absent.iter().filter(|&&hash| !compact::may_contain(bytes, hash)).count();
+    let denied = |bytes: &[u8]| absent.iter().filter(|&&hash| !compact::may_contain_hash(bytes, hash)).count();
     assert!(denied(&bytes) > 90);
     assert_eq!(denied(&[]), 0, "nothing");
     assert_eq!(denied(&bytes[..1]), 0, "one byte");
@@ -95,7 +98,7 @@ fn kinds_whose_shape_the_length_does_not_tell_are_refused() {
     for payload in [32, 64, 128] {
         for (probes, kind) in (0..20).flat_map(|probes| (5..16).map(move |kind| (probes, kind))) {
             let bytes = [vec![0; payload], vec![probes, 0x10 | kind]].concat();
-            assert!((0..9).all(|i| compact::may_contain(&bytes, hash(i))), "kind {kind} of {probes} probes");
+            assert!((0..9).all(|i| compact::may_contain_hash(&bytes, hash(i))), "kind {kind} of {probes} probes");
         }
     }
 }
@@ -124,7 +127,7 @@ proptest! {
         }
         let mut random = SplitMix(seed);
         for raw in [0, u64::MAX, 1 << 63, random.next(), random.next()] {
-            let _ = compact::may_contain(&bytes, KeyHash::from_raw(raw));
+            let _ = compact::may_contain_hash(&bytes, KeyHash::from_raw(raw));
         }
     }
 }

@@ -29,10 +29,10 @@ fn stride() -> usize {
 ///
 /// Gives the number of bad pages that asking for all `keys` met, or `None` where opening for later refused.
 fn is_noticed(bytes: &[u8], keys: impl IntoIterator<Item = usize>, what: impl Fn() -> String) -> Option<u64> {
-    assert!(FilterBlock::open(bytes).is_err(), "opened: {}", what());
-    let block = FilterBlock::open_with(bytes, Verify::OnFirstTouch).ok()?;
+    assert!(FilterBlock::open_any(bytes, Verify::AtOpen).is_err(), "opened: {}", what());
+    let block = FilterBlock::open_any(bytes, Verify::OnFirstTouch).ok()?;
     for i in keys {
-        assert!(block.may_contain(hash(i)), "key {i} denied: {}", what());
+        assert!(block.may_contain_hash(hash(i)), "key {i} denied: {}", what());
     }
     assert!(block.verify_pages().is_err(), "verified: {}", what());
     Some(block.damaged_pages())
@@ -115,7 +115,7 @@ fn every_pair_of_bits_of_a_block_of_1_kib() {
         bytes[a / 8] ^= 1 << (a % 8);
         for b in (a + 1..bits).step_by(stride()) {
             bytes[b / 8] ^= 1 << (b % 8);
-            assert!(FilterBlock::open(bytes.as_slice()).is_err(), "bits {a} and {b}");
+            assert!(FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).is_err(), "bits {a} and {b}");
             bytes[b / 8] ^= 1 << (b % 8);
         }
         bytes[a / 8] ^= 1 << (a % 8);
@@ -162,7 +162,7 @@ fn every_truncation_at_either_end() {
                 .into_iter()
                 .flat_map(|v| [(v, &original[..len]), (v, &original[original.len() - len..])])
             {
-                assert!(FilterBlock::open_with(bytes, verify).is_err(), "{len} of {} bytes", original.len());
+                assert!(FilterBlock::open_any(bytes, verify).is_err(), "{len} of {} bytes", original.len());
             }
         }
     }
@@ -172,7 +172,7 @@ fn every_truncation_at_either_end() {
 fn bytes_or_blocks_before_behind_or_between_are_refused() {
     let refused = |bytes: &[u8], what: &str| {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            assert!(FilterBlock::open_with(bytes, verify).is_err(), "{what}");
+            assert!(FilterBlock::open_any(bytes, verify).is_err(), "{what}");
         }
     };
     let blocks = small_blocks();
@@ -197,7 +197,7 @@ fn zeros_of_every_length_are_no_block() {
     for len in (0..5_000).chain([65_536, 1 << 20]) {
         let zeros = vec![0; len];
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            assert!(FilterBlock::open_with(zeros.as_slice(), verify).is_err(), "{len}");
+            assert!(FilterBlock::open_any(zeros.as_slice(), verify).is_err(), "{len}");
         }
     }
 }
@@ -248,8 +248,9 @@ fn pages_zeroed_swapped_stale_or_of_another_table() {
         put_number(&mut bytes, Field::TableId, 7);
         repair_trailer(&mut bytes);
         assert_eq!(is_noticed(&bytes, 0..n, || "another table id".into()), Some(0));
-        let absent = (n..2 * n)
-            .filter(|&i| !FilterBlock::open_with(bytes.as_slice(), Verify::OnFirstTouch).unwrap().may_contain(hash(i)));
+        let absent = (n..2 * n).filter(|&i| {
+            !FilterBlock::open_any(bytes.as_slice(), Verify::OnFirstTouch).unwrap().may_contain_hash(hash(i))
+        });
         assert_eq!(absent.count(), 0, "no page is believed, so nothing is denied");
     }
 }
@@ -275,7 +276,7 @@ fn contradicting_fields_are_corrupt_even_under_right_checksums() {
     for (what, mut bytes, name, number, wanted) in edits {
         put_number(&mut bytes, name, number);
         repair_trailer(&mut bytes);
-        let error = FilterBlock::open(bytes.as_slice()).unwrap_err();
+        let error = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{what}: {error}");
     }
     let extended = [
@@ -287,14 +288,17 @@ fn contradicting_fields_are_corrupt_even_under_right_checksums() {
         (2, b"\x02\x01\xff"),
     ];
     for (flags, extension) in extended {
-        let error = FilterBlock::open(with_extension(bloom(), flags, extension)).unwrap_err();
+        let error = FilterBlock::open_any(with_extension(bloom(), flags, extension), Verify::AtOpen).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field: Field::Extension, .. }), "{extension:?}: {error}");
     }
-    assert_eq!(FilterBlock::open(with_extension(bloom(), 2, b"\x02\x01a")).unwrap().extractor(), Some("a"));
+    assert_eq!(
+        FilterBlock::open_any(with_extension(bloom(), 2, b"\x02\x01a"), Verify::AtOpen).unwrap().metadata().extractor,
+        Some("a")
+    );
     // The error names the place behind the record.
     let named = with_extension(bloom(), 2, b"\x02\x01\xff");
     let end = (named.len() - TRAILER_LEN_BYTES) as u64;
-    let error = FilterBlock::open(named).unwrap_err();
+    let error = FilterBlock::open_any(named, Verify::AtOpen).unwrap_err();
     assert!(matches!(error, Error::Corrupt { offset, .. } if offset == end), "{error:?}, wanted {end}");
     // Layers twice, although the same, or none of them.
     let ribbon = block("ribbon:8", 100);
@@ -305,7 +309,7 @@ fn contradicting_fields_are_corrupt_even_under_right_checksums() {
     put_number(&mut twice, Field::ExtensionLen, 6);
     repair_trailer(&mut twice);
     for bytes in [twice, with_extension(bloom(), 1, &[3, 0])] {
-        let error = FilterBlock::open(bytes).unwrap_err();
+        let error = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field: Field::Extension, .. }), "{error}");
     }
 }
@@ -317,12 +321,13 @@ fn pages_that_are_sound_at_first_touch_are_believed() {
     for text in KINDS.into_iter().chain(others).chain(["bumped-ribbon:8", "bumped-ribbon:12.3"]) {
         for n in [1_000, 200_000] {
             let bytes = block(text, n);
-            let at_open = FilterBlock::open(bytes.as_slice()).unwrap();
+            let at_open = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
             let absent: Vec<KeyHash> = (n..n + 1_000).map(hash).collect();
-            let maybes = |block: &FilterBlock<&[u8]>| absent.iter().filter(|&&hash| block.may_contain(hash)).count();
-            let first_touch = FilterBlock::open_with(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+            let maybes =
+                |block: &FilterBlock<&[u8]>| absent.iter().filter(|&&hash| block.may_contain_hash(hash)).count();
+            let first_touch = FilterBlock::open_any(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
             for &hash in &absent {
-                assert_eq!(first_touch.may_contain(hash), at_open.may_contain(hash), "{text}, {n} keys");
+                assert_eq!(first_touch.may_contain_hash(hash), at_open.may_contain_hash(hash), "{text}, {n} keys");
             }
             assert_eq!((first_touch.damaged_pages(), first_touch.verify_pages().is_ok()), (0, true));
             assert!(first_touch.view().is_none() && at_open.view().is_some());
@@ -331,12 +336,12 @@ fn pages_that_are_sound_at_first_touch_are_believed() {
             for page in [0, pages / 2, pages - 1] {
                 let mut damaged = bytes.clone();
                 damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
-                let block = FilterBlock::open_with(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
+                let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
                 let more = maybes(&block).saturating_sub(maybes(&at_open));
                 // A query reads a few places, seldom eight. One page of a bumped ribbon tells all keys that were bumped.
                 let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
                 assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
-                assert!((0..n).step_by(7).all(|i| block.may_contain(hash(i))), "{text}, page {page}");
+                assert!((0..n).step_by(7).all(|i| block.may_contain_hash(hash(i))), "{text}, page {page}");
                 assert!(block.damaged_pages() <= 1);
             }
         }
@@ -363,11 +368,12 @@ fn blocks_of_a_newer_writer_are_unsupported_and_not_corrupt() {
         }
         put_number(&mut bytes, name, number);
         repair_pages(&mut bytes);
-        let error = FilterBlock::open(bytes.as_slice()).unwrap_err();
+        let error = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap_err();
         assert!(matches!(error, Error::Unsupported { field, found } if (field, found) == (name, number)), "{error}");
         assert!(error.is_unsupported() && !error.is_damage(), "{error}");
     }
-    let error = FilterBlock::open(with_extension(block("bloom:10", 100), 1, b"\x07\x01a")).unwrap_err();
+    let error =
+        FilterBlock::open_any(with_extension(block("bloom:10", 100), 1, b"\x07\x01a"), Verify::AtOpen).unwrap_err();
     assert!(matches!(error, Error::Unsupported { field: Field::Extension, found: 7 }), "{error}");
 }
 
@@ -375,20 +381,23 @@ fn blocks_of_a_newer_writer_are_unsupported_and_not_corrupt() {
 fn exercise(bytes: &[u8]) -> bool {
     let mut opened = false;
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        let Ok(block) = FilterBlock::open_with(bytes, verify) else { continue };
+        let Ok(block) = FilterBlock::open_any(bytes, verify) else { continue };
         opened = true;
         let hashes: Vec<KeyHash> =
             [0, 1, u64::MAX, 1 << 63, 1 << 31].map(KeyHash::from_raw).into_iter().chain((0..40).map(hash)).collect();
         let mut answers = vec![false; hashes.len()];
         block.may_contain_batch(&hashes, &mut answers);
         for (i, &hash) in hashes.iter().enumerate() {
-            assert_eq!(block.may_contain(hash), answers[i]);
+            assert_eq!(block.may_contain_hash(hash), answers[i]);
             let _ = block.may_contain_hashed_key(&key(i), hash);
         }
-        let _ = (block.may_contain_key(b""), block.may_contain_key(&[0xff; 9]), block.verify_pages());
-        let info = block.info();
-        assert!((0.0..=1.0).contains(&info.expected_false_positive_rate), "{info:?}");
-        assert!((0.0..=1.0).contains(&info.fill) && info.estimated_keys.is_none_or(|keys| keys >= 0.0), "{info:?}");
+        let _ = (block.may_contain(b""), block.may_contain(&[0xff; 9]), block.verify_pages());
+        let found = block.statistics();
+        assert!((0.0..=1.0).contains(&block.expected_false_positive_rate()));
+        assert!(
+            (0.0..=1.0).contains(&found.fill_ratio) && found.estimated_keys.is_none_or(|keys| keys >= 0.0),
+            "{found:?}"
+        );
         let _ = format!("{block:?} {:?}", block.view());
     }
     opened

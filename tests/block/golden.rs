@@ -152,10 +152,10 @@ fn written(name: &str) -> Vec<u8> {
 fn answers(name: &str, bytes: &[u8]) -> String {
     let absent = |i: u32| format!("absent-{i}").into_bytes();
     let let_through: Vec<u32> = if name.ends_with(".compact") {
-        (0..10_000).filter(|&i| compact::may_contain(bytes, KeyHash::of(&absent(i), SEED))).collect()
+        (0..10_000).filter(|&i| compact::may_contain_hash(bytes, KeyHash::of(&absent(i), SEED))).collect()
     } else {
         let block = open(name, bytes, Verify::AtOpen);
-        let ask = |key: &[u8]| match block.added() {
+        let ask = |key: &[u8]| match block.metadata().added {
             Added::Prefixes => block.may_contain_hashed_prefix("first-10-bytes", hasher(name).of(key)),
             _ => block.may_contain_hashed_key(key, hasher(name).of(key)),
         };
@@ -171,15 +171,15 @@ fn blocks_of_version_1_open_and_hold_their_keys() {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let block = open(name, &bytes, verify);
             assert_eq!(block.hasher().identity(), hasher(name).identity(), "{name}");
-            assert_eq!((block.seed(), block.table_id()), (SEED, TABLE), "{name}");
+            assert_eq!((block.hasher().seed(), block.metadata().table_id), (SEED, TABLE), "{name}");
             let keys = (0..num_keys(name)).map(key);
-            match block.added() {
-                Added::WholeKeys => assert_eq!(block.extractor(), None),
-                Added::Prefixes | Added::Both => assert_eq!(block.extractor(), Some("first-10-bytes")),
+            match block.metadata().added {
+                Added::WholeKeys => assert_eq!(block.metadata().extractor, None),
+                Added::Prefixes | Added::Both => assert_eq!(block.metadata().extractor, Some("first-10-bytes")),
             }
             // Also by a block of prefixes only, which cannot know.
-            assert!(keys.clone().all(|key| block.may_contain_key(&key)), "{name}: a key is denied");
-            let prefixes = block.added() != Added::WholeKeys;
+            assert!(keys.clone().all(|key| block.may_contain(&key)), "{name}: a key is denied");
+            let prefixes = block.metadata().added != Added::WholeKeys;
             assert!(
                 keys.clone().all(|key| !prefixes || block.may_contain_prefix("first-10-bytes", &key[..10])),
                 "{name}: a prefix is denied"
@@ -187,8 +187,14 @@ fn blocks_of_version_1_open_and_hold_their_keys() {
             block.verify_pages().unwrap();
         }
     }
-    assert_eq!(FilterBlock::open(golden("v1-bloom-0.fb")).unwrap().info().kind, FilterKind::Empty);
-    assert_eq!(FilterBlock::open(golden("v1-partitioned-bloom.fb")).unwrap().info().partitions, 4);
+    assert_eq!(
+        FilterBlock::open_any(golden("v1-bloom-0.fb"), Verify::AtOpen).unwrap().metadata().kind,
+        FilterKind::Empty
+    );
+    assert_eq!(
+        FilterBlock::open_any(golden("v1-partitioned-bloom.fb"), Verify::AtOpen).unwrap().metadata().num_partitions,
+        4
+    );
 }
 
 #[test]
@@ -196,7 +202,7 @@ fn compact_filters_of_version_1_hold_their_keys() {
     for name in COMPACT {
         let bytes = golden(name);
         let hash = |i| KeyHash::of(&key(i), SEED);
-        assert!((0..num_keys(name)).all(|i| compact::may_contain(&bytes, hash(i))), "{name}: a key is denied");
+        assert!((0..num_keys(name)).all(|i| compact::may_contain_hash(&bytes, hash(i))), "{name}: a key is denied");
     }
 }
 
@@ -216,7 +222,7 @@ fn answers_about_absent_keys_stay() {
 /// What a block says of itself, with seven digits of what is reckoned in floating point.
 fn described(name: &str, bytes: &[u8]) -> String {
     let block = open(name, bytes, Verify::AtOpen);
-    let info = block.info();
+    let (info, found) = (block.metadata(), block.statistics());
     let digits = |number: f64| format!("{number:.6e}");
     format!(
         "{name}: {}, keys {}, bytes {} of {}, bits a key {}, probes {}, rate {}, fill {}, estimated {}, partitions {}",
@@ -224,12 +230,12 @@ fn described(name: &str, bytes: &[u8]) -> String {
         info.num_keys,
         info.payload_len_bytes,
         info.block_len_bytes,
-        digits(info.bits_per_key),
+        digits(info.bits_per_key()),
         info.probes,
-        digits(info.expected_false_positive_rate),
-        digits(info.fill),
-        info.estimated_keys.map_or("unknown".to_owned(), digits),
-        info.partitions
+        digits(block.expected_false_positive_rate()),
+        digits(found.fill_ratio),
+        found.estimated_keys.map_or("unknown".to_owned(), digits),
+        info.num_partitions
     )
 }
 

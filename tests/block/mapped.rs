@@ -16,12 +16,12 @@ fn a_mapped_block_answers_as_one_on_the_heap_does() {
     let path = dir.path().join("filter");
     let bytes = block();
     fs::write(&path, &bytes).unwrap();
-    let heap = FilterBlock::open(bytes.as_slice()).unwrap();
+    let heap = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        let mapped = FilterBlock::open_with(Mapped::open(&path).unwrap(), verify).unwrap();
+        let mapped = FilterBlock::open_any(Mapped::open(&path).unwrap(), verify).unwrap();
         for i in 0..60_000u32 {
             let key = i.to_string();
-            assert_eq!(mapped.may_contain_key(key.as_bytes()), heap.may_contain_key(key.as_bytes()), "{key}");
+            assert_eq!(mapped.may_contain(key.as_bytes()), heap.may_contain(key.as_bytes()), "{key}");
         }
     }
 }
@@ -33,7 +33,7 @@ fn a_cut_file_is_an_error_at_open_for_every_length() {
     let bytes = block();
     for len in (0..bytes.len()).step_by(97).chain([1, 59, 60, 61, bytes.len() - 1]) {
         fs::write(&path, bytes.get(..len).unwrap()).unwrap();
-        let error = FilterBlock::open(Mapped::open(&path).unwrap()).unwrap_err();
+        let error = FilterBlock::open_any(Mapped::open(&path).unwrap(), Verify::AtOpen).unwrap_err();
         assert!(error.is_damage(), "{len} bytes: {error}");
     }
 }
@@ -62,9 +62,9 @@ fn a_missing_file_and_a_directory_are_named_in_the_error() {
     // What a file loses after it was renamed over or removed is only its name.
     let path = dir.path().join("filter");
     fs::write(&path, block()).unwrap();
-    let mapped = FilterBlock::open(Mapped::open(&path).unwrap()).unwrap();
+    let mapped = FilterBlock::open_any(Mapped::open(&path).unwrap(), Verify::AtOpen).unwrap();
     fs::write(dir.path().join("other"), b"short").unwrap();
     fs::rename(dir.path().join("other"), &path).unwrap();
-    assert!(mapped.may_contain_key(b"7") && mapped.verify_pages().is_ok());
+    assert!(mapped.may_contain(b"7") && mapped.verify_pages().is_ok());
     assert_eq!(File::open(&path).unwrap().metadata().unwrap().len(), 5);
 }

@@ -2,11 +2,19 @@
 //! another hasher.
 
 use crate::support::{self, SEED, TABLE, key, spec};
+use filterblock::layout::checksum_of;
 use filterblock::{
-    Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, LockedBlock, Secret, Verify,
+    Answer, Columns, DamageHandler, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher,
+    LockedBlock, Secret, TableFilter, Verify,
 };
+use std::sync::{Arc, Mutex};
 
 const N: usize = 300;
+static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
+
+fn of_table(table_id: [u8; 16]) -> Expected<'static> {
+    Expected::of_table(table_id, &HASHER)
+}
 
 fn builder() -> FilterBuilder {
     FilterBuilder::new(spec("bloom:10"), SEED).with_table_id(TABLE)
@@ -34,10 +42,15 @@ fn of_keys() -> Vec<u8> {
 fn whole_keys_are_not_denied_by_blocks_of_prefixes() {
     let bytes = of_prefixes(false);
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
+        let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
         for key in (0..N).map(key) {
-            assert!(block.may_contain_key(&key), "{key:?}");
-            assert!(block.may_contain_hashed_key(&key, block.hasher().of(&key)), "{key:?}");
+            assert!(block.may_contain(&key), "{key:?}");
+            let hash = block.hasher().of(&key);
+            assert!(block.may_contain_hashed_key(&key, hash) && block.may_contain_hash(hash), "{key:?}");
+            assert!(block.may_contain_with(hash, Columns::First) && block.may_contain_with(hash, Columns::All));
+            let mut answers = [false; 2];
+            block.may_contain_batch(&[hash, hash], &mut answers);
+            assert!(answers == [true; 2] && block.view().is_none(), "{key:?}");
         }
         // It is still a filter of prefixes.
         assert!((0..N).all(|i| block.may_contain_prefix("first-7", &key(i)[..7])));
@@ -49,13 +62,13 @@ fn whole_keys_are_not_denied_by_blocks_of_prefixes() {
 
 #[test]
 fn prefixes_are_not_denied_by_blocks_that_know_none_of_them() {
-    let whole = FilterBlock::open(of_keys()).unwrap();
-    let both = FilterBlock::open(of_prefixes(true)).unwrap();
+    let whole = FilterBlock::open_any(of_keys(), Verify::AtOpen).unwrap();
+    let both = FilterBlock::open_any(of_prefixes(true), Verify::AtOpen).unwrap();
     for i in 0..N {
         let key = key(i);
         let prefix = &key[..7];
         assert!(whole.may_contain_prefix("first-7", prefix), "a block of whole keys knows no prefix");
-        assert!(both.may_contain_prefix("first-7", prefix) && both.may_contain_key(&key));
+        assert!(both.may_contain_prefix("first-7", prefix) && both.may_contain(&key));
         // Of another function, other prefixes were added.
         assert!(both.may_contain_prefix("first-5", &key[..5]));
         assert!(both.may_contain_hashed_prefix("first-5", both.hasher().of(&key[..5])));
@@ -64,7 +77,7 @@ fn prefixes_are_not_denied_by_blocks_that_know_none_of_them() {
 }
 
 fn refused(bytes: &[u8], expected: &Expected<'_>) -> Field {
-    match FilterBlock::open_expecting(bytes, expected, Verify::AtOpen) {
+    match FilterBlock::open(bytes, expected, Verify::AtOpen) {
         Err(error) if error.is_damage() => panic!("a sound block of another table is not damaged: {error}"),
         Err(Error::Unexpected { field, .. }) => field,
         other => panic!("{other:?}"),
@@ -74,22 +87,21 @@ fn refused(bytes: &[u8], expected: &Expected<'_>) -> Field {
 #[test]
 fn blocks_of_another_table_do_not_open() {
     let bytes = of_keys();
-    let block =
-        FilterBlock::open_expecting(bytes.as_slice(), &Expected::of_table(TABLE), Verify::OnFirstTouch).unwrap();
-    assert!((0..N).all(|i| block.may_contain_key(&key(i))));
+    let block = FilterBlock::open(bytes.as_slice(), &of_table(TABLE), Verify::OnFirstTouch).unwrap();
+    assert!((0..N).all(|i| block.may_contain(&key(i))));
     let mut other = TABLE;
     for byte in 0..16 {
         other[byte] ^= 1;
-        assert_eq!(refused(&bytes, &Expected::of_table(other)), Field::TableId);
+        assert_eq!(refused(&bytes, &of_table(other)), Field::TableId);
         other[byte] ^= 1;
     }
     // A block that says no table belongs to none.
     let nobodys = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
-    assert_eq!(refused(&nobodys, &Expected::of_table(TABLE)), Field::TableId);
+    assert_eq!(refused(&nobodys, &of_table(TABLE)), Field::TableId);
     // In partitions: the index, and below each partition alone.
     let parts = support::partitioned("bloom:10", N, 100);
-    assert!(FilterBlock::open_expecting(parts.as_slice(), &Expected::of_table(TABLE), Verify::AtOpen).is_ok());
-    assert_eq!(refused(&parts, &Expected::of_table(other.map(|byte| byte ^ 1))), Field::TableId);
+    assert!(FilterBlock::open(parts.as_slice(), &of_table(TABLE), Verify::AtOpen).is_ok());
+    assert_eq!(refused(&parts, &of_table(other.map(|byte| byte ^ 1))), Field::TableId);
 }
 
 #[test]
@@ -101,10 +113,10 @@ fn partitions_of_another_table_do_not_open_alone() {
         let mut ranges = starts.by_ref().flat_map(|start| (start..parts.len()).map(move |end| start..end + 1));
         let opens = |bytes| LockedBlock::open_partition(bytes, number, Verify::AtOpen);
         let range = ranges.find(|range| opens(&parts[range.clone()]).is_ok()).unwrap();
-        let open = |table_id| opens(&parts[range.clone()]).unwrap().unlock_expecting(&Expected::of_table(table_id));
+        let open = |table_id| opens(&parts[range.clone()]).unwrap().unlock_expecting(&of_table(table_id));
         let part = open(TABLE).unwrap();
         let first = number as usize * 100;
-        assert!((first..first + 100).all(|i| part.may_contain_key(&key(i))), "{number}");
+        assert!((first..first + 100).all(|i| part.may_contain(&key(i))), "{number}");
         let refused = open(TABLE.map(|byte| byte ^ 1));
         assert!(matches!(refused, Err(Error::Unexpected { field: Field::TableId, .. })), "{number}: {refused:?}");
     }
@@ -114,14 +126,14 @@ fn partitions_of_another_table_do_not_open_alone() {
 fn no_table_id_is_not_one_to_expect() {
     let nobodys = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
     for bytes in [nobodys, of_keys()] {
-        let opened = FilterBlock::open_expecting(bytes, &Expected::of_table([0; 16]), Verify::AtOpen);
+        let opened = FilterBlock::open(bytes, &of_table([0; 16]), Verify::AtOpen);
         assert!(matches!(opened, Err(Error::InvalidArgument { what: "expected table id", .. })), "{opened:?}");
     }
 }
 
 #[test]
 fn blocks_of_other_things_than_expected_do_not_open() {
-    let of_table = Expected::of_table(TABLE);
+    let of_table = of_table(TABLE);
     let (prefixes, both, keys) = (of_prefixes(false), of_prefixes(true), of_keys());
     assert_eq!(refused(&prefixes, &of_table), Field::Flags);
     assert_eq!(refused(&keys, &of_table.with_prefixes("first-7")), Field::Flags);
@@ -132,24 +144,143 @@ fn blocks_of_other_things_than_expected_do_not_open() {
         (&both, of_table.with_prefixes("first-7")),
         (&prefixes, of_table.with_prefixes("first-7")),
     ] {
-        assert!(FilterBlock::open_expecting(bytes, &expected, Verify::AtOpen).is_ok(), "{expected:?}");
+        assert!(FilterBlock::open(bytes, &expected, Verify::AtOpen).is_ok(), "{expected:?}");
     }
 }
 
 #[test]
 fn blocks_of_another_hasher_do_not_open() {
     let bytes = of_keys();
-    let (own, other) = (KeyHasher::xxh3(SEED), KeyHasher::xxh3(HashSeed(SEED.0 + 1)));
-    let secret = Secret::new(&[7; 16]).unwrap();
-    let keyed = KeyHasher::sip13(SEED, &secret);
-    let open = |hasher: &KeyHasher| {
-        let expected = Expected::of_table(TABLE).with_hasher(hasher);
-        LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap().unlock_expecting(&expected)
-    };
-    assert!(open(&own).unwrap().may_contain(own.of(&key(1))));
+    let keyed = KeyHasher::sip13(SEED, &Secret::new(&[7; 16]).unwrap());
+    let open =
+        |hasher: &KeyHasher| FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, hasher), Verify::AtOpen);
+    assert!(open(&HASHER).unwrap().may_contain_hash(HASHER.of(&key(1))));
+    let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
     assert!(matches!(open(&other), Err(Error::Unexpected { field: Field::Seed, .. })));
     assert!(matches!(open(&keyed), Err(Error::Unexpected { field: Field::HashId, .. })));
-    // What remains unnoticed: a hash says nothing of its hasher.
-    let block = open(&own).unwrap();
-    assert!((0..N).any(|i| !block.may_contain(KeyHash::of(&key(i), HashSeed(SEED.0 + 1)))));
+}
+
+#[test]
+fn stale_blocks_do_not_open() {
+    let (old, new) = (support::block("bloom:10", N), support::block("bloom:10", N + 1));
+    let expected = of_table(TABLE).with_checksum(checksum_of(&new).unwrap());
+    assert!(FilterBlock::open(new.as_slice(), &expected, Verify::OnFirstTouch).is_ok());
+    assert_eq!(refused(&old, &expected), Field::Checksum);
+    // Of the same keys, but of a later write with another budget: the checksum tells them apart, too.
+    assert_eq!(refused(&support::block("bloom:11", N + 1), &expected), Field::Checksum);
+}
+
+#[test]
+fn blocks_of_too_many_keys_or_of_none_do_not_open() {
+    let (keys, none) = (of_keys(), FilterBuilder::new(spec("bloom:10"), SEED).with_table_id(TABLE).finish().unwrap());
+    let entries = |num_entries| of_table(TABLE).with_num_entries(num_entries);
+    let opens = |bytes: &[u8], num_entries| FilterBlock::open(bytes, &entries(num_entries), Verify::AtOpen).is_ok();
+    let n = N as u64;
+    // Entries may be versions of one key, or share a hash.
+    assert!(opens(&keys, n) && opens(&keys, n + 1) && opens(&keys, u64::MAX) && opens(&none, 0));
+    for (bytes, num_entries) in [(&keys, n - 1), (&keys, 0), (&none, 1), (&none, u64::MAX)] {
+        assert_eq!(refused(bytes, &entries(num_entries)), Field::NumKeys, "{num_entries}");
+    }
+    // Of one key, an extractor takes any number of prefixes.
+    let prefixes = FilterBuilder::new(spec("bloom:10"), SEED).with_table_id(TABLE).with_prefixes("first-7", false);
+    let prefixes = prefixes.unwrap().finish().unwrap();
+    let expected = |num_entries| entries(num_entries).with_prefixes("first-7");
+    assert!(FilterBlock::open(&prefixes, &expected(n), Verify::AtOpen).is_ok());
+    assert!(FilterBlock::open(of_prefixes(true), &expected(1), Verify::AtOpen).is_ok());
+    for of in [of_prefixes(true), of_prefixes(false)] {
+        assert_eq!(refused(&of, &expected(0)), Field::NumKeys);
+    }
+}
+
+#[test]
+fn errors_count_offsets_from_the_start_of_the_hosts_file() {
+    let sound = of_keys();
+    let mut bytes = sound.clone();
+    bytes[9] ^= 1;
+    let expected = of_table(TABLE).at_offset(1 << 40);
+    let at_page = |error: &Error| matches!(error, Error::ChecksumMismatch { field: Field::Page, offset, .. } if *offset == 1 << 40);
+    assert!(at_page(&FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen).unwrap_err()));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let handler: DamageHandler = {
+        let told = told.clone();
+        Arc::new(move |error| told.lock().unwrap().push(error))
+    };
+    let block = FilterBlock::open(bytes.as_slice(), &expected, Verify::OnFirstTouch).unwrap().on_damage(&handler);
+    for _ in 0..2 {
+        assert!((0..N).all(|i| block.may_contain(&key(i))));
+    }
+    assert!(at_page(&block.verify_pages().unwrap_err()));
+    // Once for each damaged page, however often it is touched.
+    let told = told.lock().unwrap();
+    assert!(told.len() == 1 && at_page(&told[0]) && block.damaged_pages() == 1, "{told:?}");
+    let last = sound.len() - 1;
+    bytes[last] ^= 1;
+    let Err(Error::Corrupt { offset, .. }) = FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen) else {
+        panic!("the magic at the end is damaged")
+    };
+    assert!(offset > 1 << 40);
+}
+
+#[test]
+fn unusable_filters_answer_maybe_and_say_why() {
+    let bytes = of_keys();
+    let open = |bytes, expected| TableFilter::from(FilterBlock::open(bytes, expected, Verify::AtOpen));
+    let expected = of_table(TABLE);
+    let ready = open(bytes.as_slice(), &expected);
+    assert!(ready.ready().is_some() && ready.reason().is_none());
+    assert_eq!(
+        (ready.ask(&key(1)), ready.ask(b"no such key"), ready.may_contain(&key(1))),
+        (Answer::Maybe, Answer::No, true)
+    );
+    assert_eq!(
+        (ready.ask_hash(HASHER.of(&key(1))), ready.ask_hash(HASHER.of(b"no such key"))),
+        (Answer::Maybe, Answer::No)
+    );
+    assert!(!ready.may_contain(b"no such key") && Answer::Unfiltered.may_contain());
+    let degraded = open(&bytes[1..], &expected);
+    assert!(degraded.reason().unwrap().is_damage());
+    let absent = TableFilter::from(Ok::<Option<FilterBlock<&[u8]>>, Error>(None));
+    assert!(matches!(absent, TableFilter::Absent) && absent.reason().is_none());
+    for filter in [degraded, absent] {
+        assert!(filter.may_contain(b"no such key") && filter.ready().is_none());
+        assert_eq!((filter.ask(&key(1)), filter.ask_hash(HASHER.of(b"no"))), (Answer::Unfiltered, Answer::Unfiltered));
+    }
+}
+
+/// In debug builds a hash keeps which hasher made it.
+#[cfg(debug_assertions)]
+#[test]
+fn hashes_of_another_hasher_panic_in_debug_builds() {
+    let secret = Secret::new(&[7; 16]).unwrap();
+    let others = [
+        KeyHasher::xxh3(HashSeed(SEED.0 + 1)),
+        KeyHasher::sip13(SEED, &secret),
+        KeyHasher::xxh3_with_secret(SEED, &secret),
+    ];
+    let block = FilterBlock::open(of_keys(), &of_table(TABLE), Verify::AtOpen).unwrap();
+    for other in &others {
+        let hash = other.of(&key(1));
+        let asks: [&dyn Fn() -> bool; 6] = [
+            &|| block.may_contain_hash(hash),
+            &|| block.may_contain_hashed_key(&key(1), hash),
+            &|| block.may_contain_with(hash, Columns::All),
+            &|| block.may_contain_hashed_prefix("first-7", hash),
+            &|| {
+                block.may_contain_batch(&[HASHER.of(b""), hash], &mut [false; 2]);
+                true
+            },
+            &|| {
+                builder().add_hash(hash);
+                true
+            },
+        ];
+        for (number, ask) in asks.iter().enumerate() {
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
+            let message = caught.expect_err("a hash of another hasher passed");
+            let message = message.downcast_ref::<String>().unwrap();
+            assert!(message.contains("another hasher"), "{number}: {message}");
+        }
+    }
+    // A hash that was computed elsewhere passes: nobody knows its hasher.
+    assert!(block.may_contain_hash(KeyHash::from_raw(HASHER.of(&key(1)).raw())));
 }

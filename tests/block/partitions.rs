@@ -4,7 +4,7 @@ use crate::support::{
     self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
 };
 use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Error, Field, FilterBlock, FilterKind, PartitionedBuilder, SelfCheck, Verify};
+use filterblock::{Error, Field, FilterBlock, FilterKind, LockedBlock, PartitionedBuilder, SelfCheck, Verify};
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
@@ -44,12 +44,12 @@ fn every_key_is_found_whatever_the_size_of_the_partitions() {
             for partition_keys in [1, 2, 3, 50, 99, 100, 101, 1_000] {
                 let bytes = partitioned(spec_text, n, partition_keys);
                 for verify in BOTH {
-                    let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
+                    let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
                     let what = format!("{spec_text}, {n} keys by {partition_keys}, {verify:?}");
-                    assert!((0..n).all(|i| block.may_contain_key(&key(i))), "{what}");
-                    assert!((0..n).all(|i| block.may_contain(support::hash(i))), "{what}, without the key");
-                    assert_eq!(block.info().partitions, n.div_ceil(partition_keys), "{what}");
-                    assert_eq!(block.info().num_keys, n as u64, "{what}");
+                    assert!((0..n).all(|i| block.may_contain(&key(i))), "{what}");
+                    assert!((0..n).all(|i| block.may_contain_hash(support::hash(i))), "{what}, without the key");
+                    assert_eq!(block.metadata().num_partitions, n.div_ceil(partition_keys), "{what}");
+                    assert_eq!(block.metadata().num_keys, n as u64, "{what}");
                 }
             }
         }
@@ -59,19 +59,19 @@ fn every_key_is_found_whatever_the_size_of_the_partitions() {
 #[test]
 fn keys_between_and_beyond_cuts_are_absent_at_the_expected_rate() {
     let bytes = partitioned("blocked-bloom:12", 10_000, 100);
-    let block = FilterBlock::open(bytes).unwrap();
+    let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     // Between neighbours, before the first and beyond the last key: the same partition as a neighbour's, other bits.
     let absent = (0..10_000).map(|i| [key(i), b"x".to_vec()].concat());
     let outside = (0..1_000).flat_map(|i| [format!("a{i}").into_bytes(), format!("z{i}").into_bytes()]);
     let (mut asked, mut maybe) = (0u32, 0u32);
     for key in absent.chain(outside) {
         asked += 1;
-        maybe += u32::from(block.may_contain_key(&key));
+        maybe += u32::from(block.may_contain(&key));
     }
     let expected = f64::from(asked) * block.expected_false_positive_rate();
     assert!((f64::from(maybe) - expected).abs() < 5.0 * expected.sqrt(), "{maybe} of {asked}, expected {expected}");
     // Without the key all hundred partitions are asked.
-    let denied = (10_000..11_000).filter(|&i| !block.may_contain(support::hash(i))).count() as f64 / 1_000.0;
+    let denied = (10_000..11_000).filter(|&i| !block.may_contain_hash(support::hash(i))).count() as f64 / 1_000.0;
     let expected = (1.0 - block.expected_false_positive_rate()).powi(100);
     assert!((denied - expected).abs() < 0.1, "{denied}, expected {expected}");
 }
@@ -82,18 +82,18 @@ fn partitions_of_several_kinds_answer_each_by_its_own() {
     let second = ranges(&bytes)[1].clone();
     assert_eq!(ranges(&other)[1], second);
     bytes[second.clone()].copy_from_slice(&other[second]);
-    let block = FilterBlock::open(bytes).unwrap();
-    assert!((0..102).all(|i| block.may_contain_key(&key(i))));
-    let info = block.info();
-    assert_eq!((info.kind, info.partitions, info.num_keys), (FilterKind::Bloom, 2, 102));
+    let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
+    assert!((0..102).all(|i| block.may_contain(&key(i))));
+    let info = block.metadata();
+    assert_eq!((info.kind, info.num_partitions, info.num_keys), (FilterKind::Bloom, 2, 102));
     // Their fill together says nothing of the number of keys.
-    assert_eq!(info.estimated_keys, None);
-    assert!(FilterBlock::open(other).unwrap().info().estimated_keys.is_some());
+    assert_eq!(block.statistics().estimated_keys, None);
+    assert!(FilterBlock::open_any(other, Verify::AtOpen).unwrap().statistics().estimated_keys.is_some());
 }
 
 #[test]
 fn a_key_beyond_the_last_is_asked_of_the_last_partition() {
-    let block = FilterBlock::open(partitioned("blocked-bloom:12", 1_000, 100)).unwrap();
+    let block = FilterBlock::open_any(partitioned("blocked-bloom:12", 1_000, 100), Verify::AtOpen).unwrap();
     // A hash that only the last partition has, with keys that belong elsewhere.
     let hash = support::hash(999);
     assert!(block.may_contain_hashed_key(b"z", hash));
@@ -115,7 +115,7 @@ fn a_key_repeated_at_a_cut_counts_once_and_changes_no_byte() {
         };
         let bytes = build(1);
         assert!(build(4) == bytes, "partitions of {partition_keys}");
-        assert_eq!(FilterBlock::open(bytes).unwrap().info().num_keys, 6);
+        assert_eq!(FilterBlock::open_any(bytes, Verify::AtOpen).unwrap().metadata().num_keys, 6);
     }
 }
 
@@ -135,10 +135,10 @@ fn no_keys_give_an_empty_index_that_denies_everything() {
     let bytes = partitioned("blocked-bloom:10", 0, 10);
     assert_eq!(bytes.len(), TRAILER_LEN_BYTES);
     for verify in BOTH {
-        let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
-        assert!(!block.may_contain_key(b""));
-        assert!(!block.may_contain_key(b"a"));
-        assert_eq!(block.info().num_keys, 0);
+        let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
+        assert!(!block.may_contain(b""));
+        assert!(!block.may_contain(b"a"));
+        assert_eq!(block.metadata().num_keys, 0);
     }
 }
 
@@ -150,9 +150,11 @@ fn each_partition_opens_alone_from_its_bytes() {
     for (i, range) in ranges.iter().enumerate() {
         assert_eq!(range.start % 64, 0);
         let number = u32::try_from(i).unwrap();
-        let block = FilterBlock::open_partition(&bytes[range.clone()], number, Verify::AtOpen).unwrap();
-        assert_eq!(block.table_id(), TABLE);
-        assert!((i * 300..1_000.min(i * 300 + 300)).all(|k| block.may_contain_key(&key(k))));
+        let block = LockedBlock::open_partition(&bytes[range.clone()], number, Verify::AtOpen)
+            .and_then(|block| block.unlock(None))
+            .unwrap();
+        assert_eq!(block.metadata().table_id, TABLE);
+        assert!((i * 300..1_000.min(i * 300 + 300)).all(|k| block.may_contain(&key(k))));
     }
 }
 
@@ -163,11 +165,13 @@ fn a_partition_passes_for_neither_the_filter_nor_another() {
     for verify in BOTH {
         let is_place =
             |result: Result<_, _>| matches!(result, Err(Error::Corrupt { field: Field::PartitionNumber, .. }));
-        assert!(is_place(FilterBlock::open_with(first, verify)), "it would deny the keys of the other partitions");
-        assert!(is_place(FilterBlock::open_partition(first, 1, verify)));
-        assert!(is_place(FilterBlock::open_partition(first, u32::MAX, verify)));
-        assert!(is_place(FilterBlock::open_partition(bytes.as_slice(), 0, verify)));
-        let error = FilterBlock::open_with(first, verify).unwrap_err();
+        assert!(is_place(FilterBlock::open_any(first, verify)), "it would deny the keys of the other partitions");
+        assert!(is_place(LockedBlock::open_partition(first, 1, verify).and_then(|block| block.unlock(None))));
+        assert!(is_place(LockedBlock::open_partition(first, u32::MAX, verify).and_then(|block| block.unlock(None))));
+        assert!(is_place(
+            LockedBlock::open_partition(bytes.as_slice(), 0, verify).and_then(|block| block.unlock(None))
+        ));
+        let error = FilterBlock::open_any(first, verify).unwrap_err();
         let place = (first.len() - TRAILER_LEN_BYTES + offset_of(Field::PartitionNumber)) as u64;
         assert!(matches!(error, Error::Corrupt { offset, .. } if offset == place), "{error:?}");
     }
@@ -183,7 +187,7 @@ fn swapped_partitions_are_refused() {
     swapped[first.clone()].copy_from_slice(&bytes[second.clone()]);
     swapped[second].copy_from_slice(&bytes[first]);
     for verify in BOTH {
-        let error = FilterBlock::open_with(swapped.as_slice(), verify).unwrap_err();
+        let error = FilterBlock::open_any(swapped.as_slice(), verify).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field: Field::Partition, .. }), "{error}");
     }
 }
@@ -194,27 +198,27 @@ fn damage_in_one_partition_stays_in_it_and_is_named_by_offset() {
     let ranges = ranges(&bytes);
     let mut damaged = bytes.clone();
     damaged[ranges[2].start..ranges[2].start + 500].fill(0);
-    let error = FilterBlock::open(damaged.as_slice()).unwrap_err();
+    let error = FilterBlock::open_any(damaged.as_slice(), Verify::AtOpen).unwrap_err();
     let wanted = ranges[2].start as u64;
     assert!(
         matches!(error, Error::ChecksumMismatch { field: Field::Page, offset, .. } if offset == wanted),
         "{error:?}, wanted offset {wanted}"
     );
 
-    let block = FilterBlock::open_with(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
-    assert!((0..4_000).all(|i| block.may_contain_key(&key(i))));
+    let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
+    assert!((0..4_000).all(|i| block.may_contain(&key(i))));
     assert_eq!(block.damaged_pages(), 1);
     let error = block.verify_pages().unwrap_err();
     assert!(matches!(error, Error::ChecksumMismatch { offset, .. } if offset == wanted), "{error:?}");
     // The other partitions still deny what they do not hold.
-    let denied = (0..1_000).filter(|&i| !block.may_contain_key(&[key(i), b"x".to_vec()].concat())).count();
+    let denied = (0..1_000).filter(|&i| !block.may_contain(&[key(i), b"x".to_vec()].concat())).count();
     assert!(denied > 900, "{denied}");
 
     let mut damaged = bytes;
     let trailer = ranges[1].end - TRAILER_LEN_BYTES;
     damaged[trailer] ^= 1;
     for verify in BOTH {
-        let error = FilterBlock::open_with(damaged.as_slice(), verify).unwrap_err();
+        let error = FilterBlock::open_any(damaged.as_slice(), verify).unwrap_err();
         let at = (trailer + offset_of(Field::Checksum)) as u64;
         assert!(
             matches!(error, Error::ChecksumMismatch { field: Field::Checksum, offset, .. } if offset == at),
@@ -231,13 +235,16 @@ fn an_index_with_filter_parameters_or_a_place_is_refused() {
         put_number(&mut bytes, field, 1);
         repair_pages(&mut bytes);
         // With the place of a partition, the index does not open as that partition either.
-        for result in [FilterBlock::open(bytes.as_slice()), FilterBlock::open_partition(&bytes, 0, Verify::AtOpen)] {
+        for result in [
+            FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen),
+            LockedBlock::open_partition(bytes.as_slice(), 0, Verify::AtOpen).and_then(|block| block.unlock(None)),
+        ] {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{error}");
         }
     }
     let layers = with_extension(partitioned("bloom:10", 10, 4), 1, &[3, 1, 1]);
-    let error = FilterBlock::open(layers).unwrap_err();
+    let error = FilterBlock::open_any(layers, Verify::AtOpen).unwrap_err();
     assert!(matches!(error, Error::Corrupt { field: Field::Extension, .. }), "{error}");
 }
 
@@ -245,9 +252,9 @@ fn an_index_with_filter_parameters_or_a_place_is_refused() {
 fn an_index_that_leaves_out_bytes_or_keys_is_refused() {
     let bytes = partitioned("bloom:10", 10, 4);
     let longer = [&[0; 64], bytes.as_slice()].concat();
-    assert!(FilterBlock::open(longer).is_err());
+    assert!(FilterBlock::open_any(longer, Verify::AtOpen).is_err());
     let mut miscounted = bytes;
     put_number(&mut miscounted, Field::NumKeys, 11);
     repair_trailer(&mut miscounted);
-    assert!(FilterBlock::open(miscounted).is_err());
+    assert!(FilterBlock::open_any(miscounted, Verify::AtOpen).is_err());
 }

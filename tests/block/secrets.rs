@@ -34,14 +34,15 @@ fn partitioned(kind: HashKind, fill: u8) -> Vec<u8> {
 fn a_block_with_its_secret_finds_every_key_and_few_others() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            let block = FilterBlock::open_with_secret(bytes.as_slice(), verify, &secret(1)).unwrap();
-            assert_eq!((block.hasher().identity().kind, block.seed()), (kind, SEED));
+            let block =
+                LockedBlock::open(bytes.as_slice(), verify).and_then(|block| block.unlock(Some(&secret(1)))).unwrap();
+            assert_eq!((block.hasher().identity().kind, block.hasher().seed()), (kind, SEED));
             for i in 0..1_000 {
                 let hash = block.hasher().of(&key(i));
-                assert!(block.may_contain(hash) && block.may_contain_hashed_key(&key(i), hash));
-                assert!(block.may_contain_key(&key(i)));
+                assert!(block.may_contain_hash(hash) && block.may_contain_hashed_key(&key(i), hash));
+                assert!(block.may_contain(&key(i)));
             }
-            let let_through = (1_000..11_000).filter(|&i| block.may_contain_key(&key(i))).count();
+            let let_through = (1_000..11_000).filter(|&i| block.may_contain(&key(i))).count();
             assert!((40..250).contains(&let_through), "{kind}: {let_through} of 10,000");
             block.verify_pages().unwrap();
         }
@@ -52,13 +53,15 @@ fn a_block_with_its_secret_finds_every_key_and_few_others() {
 fn a_block_without_its_secret_names_the_hash_function() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            let error = FilterBlock::open_with(bytes.as_slice(), verify).unwrap_err();
+            let error = FilterBlock::open_any(bytes.as_slice(), verify).unwrap_err();
             assert!(matches!(error, Error::SecretRequired { hash } if hash == kind), "{error}");
             assert!(
                 error.to_string().contains(&kind.to_string()) && error.is_secret_mismatch() && !error.is_damage(),
                 "{error}"
             );
-            let error = FilterBlock::open_with_secret(bytes.as_slice(), verify, &secret(2)).unwrap_err();
+            let error = LockedBlock::open(bytes.as_slice(), verify)
+                .and_then(|block| block.unlock(Some(&secret(2))))
+                .unwrap_err();
             let given = hasher(kind, 2).identity().fingerprint.unwrap();
             assert!(matches!(error, Error::WrongSecret { hash, given: found, .. } if (hash, found) == (kind, given)));
             assert!(error.to_string().contains(&kind.to_string()), "{error}");
@@ -80,7 +83,7 @@ fn a_block_without_its_secret_names_the_hash_function() {
     }
     // Whoever gives a secret believes that it protects.
     let plain = support::block("bloom:10", 10);
-    let error = FilterBlock::open_with_secret(&plain, Verify::AtOpen, &secret(1)).unwrap_err();
+    let error = LockedBlock::open(&plain, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { what: "secret", .. }), "{error}");
 }
 
@@ -89,10 +92,12 @@ fn a_block_without_its_secret_tells_everything_but_its_keys() {
     for kind in KEYED {
         let bytes = block(kind, 1);
         let locked = LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
-        let open = FilterBlock::open_with_secret(bytes.as_slice(), Verify::AtOpen, &secret(1)).unwrap();
-        assert_eq!(locked.hash(), hasher(kind, 1).identity());
-        assert_eq!((locked.info(), locked.table_id()), (open.info(), TABLE));
-        assert_eq!((locked.added(), locked.extractor()), (open.added(), None));
+        let open = LockedBlock::open(bytes.as_slice(), Verify::AtOpen)
+            .and_then(|block| block.unlock(Some(&secret(1))))
+            .unwrap();
+        assert_eq!(locked.metadata().hash, hasher(kind, 1).identity());
+        assert_eq!((locked.metadata(), locked.metadata().table_id), (open.metadata(), TABLE));
+        assert_eq!((locked.metadata().added, locked.metadata().extractor), (open.metadata().added, None));
         locked.verify_pages().unwrap();
         assert_eq!((locked.as_bytes(), open.as_bytes()), (bytes.as_slice(), bytes.as_slice()));
         // The trailer, and neither the secret nor the bytes.
@@ -113,7 +118,7 @@ fn a_block_without_its_secret_tells_its_prefixes_and_damage() {
     let mut bytes = builder.finish().unwrap();
     bytes[7] ^= 1;
     let locked = LockedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
-    assert_eq!((locked.added(), locked.extractor()), (Added::Both, Some("first-4-bytes")));
+    assert_eq!((locked.metadata().added, locked.metadata().extractor), (Added::Both, Some("first-4-bytes")));
     assert!(matches!(locked.verify_pages(), Err(Error::ChecksumMismatch { field: Field::Page, offset: 0, .. })));
 }
 
@@ -131,13 +136,17 @@ fn a_partition_under_another_secret_function_or_seed_is_noticed() {
                 (0..1_000).find(|&len| LockedBlock::open_partition(&other[..len], 0, Verify::AtOpen).is_ok());
             let first_len = first_len.unwrap();
             mixed[..first_len].copy_from_slice(&other[..first_len]);
-            let error = FilterBlock::open_with_secret(&mixed, Verify::AtOpen, &secret(1)).unwrap_err();
+            let error =
+                LockedBlock::open(&mixed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
             assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex | Field::Partition, .. }), "{error}");
             // Alone, it opens with its own secret.
             let part = &bytes[..first_len];
-            assert!(matches!(FilterBlock::open_partition(part, 0, Verify::AtOpen), Err(Error::SecretRequired { .. })));
+            assert!(matches!(
+                LockedBlock::open_partition(part, 0, Verify::AtOpen).and_then(|block| block.unlock(None)),
+                Err(Error::SecretRequired { .. })
+            ));
             let part = LockedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().unlock(Some(&secret(1))).unwrap();
-            assert!((0..300).all(|i| part.may_contain_key(&key(i))));
+            assert!((0..300).all(|i| part.may_contain(&key(i))));
         }
     }
 }
@@ -181,10 +190,11 @@ fn no_bit_of_a_fingerprint_can_change_unnoticed() {
     for bit in start * 8..(bytes.len() - TRAILER_LEN_BYTES) * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        let error = FilterBlock::open_with_secret(&changed, Verify::AtOpen, &secret(1)).unwrap_err();
+        let error =
+            LockedBlock::open(&changed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
         assert!(matches!(error, Error::ChecksumMismatch { .. }), "{error}");
         // A forger repairs the checksum.
         repair_trailer(&mut changed);
-        assert!(FilterBlock::open_with_secret(&changed, Verify::AtOpen, &secret(1)).is_err());
+        assert!(LockedBlock::open(&changed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).is_err());
     }
 }

@@ -8,7 +8,7 @@ use crate::text::{DOCUMENT, constant, numbers, table};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
 use filterblock::{
     Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
-    SelfCheck, compact,
+    SelfCheck, Verify, compact,
 };
 use siphasher::sip::{SipHasher13, SipHasher24};
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
@@ -139,7 +139,8 @@ fn probes_step_where_the_step_tables_say() {
             for (millibits, probes) in [(step - 1, i + 1), (step, i + 2)] {
                 let mut builder = builder_of(kind, millibits);
                 (1..=n as u64 * 8).for_each(|i| builder.add_hash(KeyHash::from_raw(i << 40)));
-                let info = FilterBlock::open(builder.finish().unwrap()).unwrap().info();
+                let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+                let info = block.metadata();
                 assert_eq!(info.probes as usize, probes, "{kind} at {millibits}");
             }
         }
@@ -296,8 +297,8 @@ fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
 #[test]
 fn the_overhead_is_what_it_says() {
     let overhead = |spec_text: &str, n: usize| {
-        let block = FilterBlock::open(support::block(spec_text, n)).unwrap();
-        let info = block.info();
+        let block = FilterBlock::open_any(support::block(spec_text, n), Verify::AtOpen).unwrap();
+        let info = block.metadata();
         (info.payload_len_bytes, info.block_len_bytes - info.payload_len_bytes)
     };
     assert_eq!(overhead("bloom:10", 0), (0, 60));
@@ -356,7 +357,7 @@ fn a_name_for_prefixes_has_1_to_100_bytes() {
         builder.add(b"key");
         let block = builder.finish().unwrap();
         assert_eq!(support::get_number(&block, Field::ExtensionLen) as usize, 2 + len);
-        assert_eq!(FilterBlock::open(block).unwrap().extractor(), Some(name.as_str()));
+        assert_eq!(FilterBlock::open_any(block, Verify::AtOpen).unwrap().metadata().extractor, Some(name.as_str()));
     }
 }
 
@@ -418,11 +419,13 @@ fn the_limits_of_the_document_hold() {
         builder.add_hash(KeyHash::from_raw(7 << 32));
         builder.add_hash(KeyHash::from_raw(7));
     }
-    assert_eq!(FilterBlock::open(builder.finish().unwrap()).unwrap().info().num_keys, 2);
+    assert_eq!(FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap().metadata().num_keys, 2);
     // All in one line: the line fills up, its keys are found, and the others' lines deny.
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), HashSeed(0));
     (0..5_000u64).for_each(|i| builder.add_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)));
-    let block = FilterBlock::open(builder.finish().unwrap()).unwrap();
-    assert!((0..5_000u64).all(|i| block.may_contain(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16))));
-    assert!(!block.may_contain(KeyHash::from_raw(u64::MAX)));
+    let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+    assert!(
+        (0..5_000u64).all(|i| block.may_contain_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)))
+    );
+    assert!(!block.may_contain_hash(KeyHash::from_raw(u64::MAX)));
 }

@@ -4,7 +4,7 @@
 use crate::support;
 use crate::text::{constant, table};
 use filterblock::layout::TRAILER_LEN_BYTES;
-use filterblock::{Field, FilterBlock, KeyHash};
+use filterblock::{Field, FilterBlock, KeyHash, Verify};
 
 fn reduce(x: u64, n: u64) -> u64 {
     ((u128::from(x) * u128::from(n)) >> 64) as u64
@@ -28,14 +28,14 @@ fn a_stranger_reads_binary_fuse_filters_by_it() {
                 .fold((0, 0), |(value, j), p| (value | u64::from(payload[p as usize / 8] >> (p % 8) & 1) << j, j + 1))
                 .0
         };
-        let opened = FilterBlock::open(block.as_slice()).unwrap();
+        let opened = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();
         for h in (0..n + 30_000).map(|i| support::hash(i).raw()) {
             let p = (h ^ seed.wrapping_mul(spread)).wrapping_mul(mix);
             let a = ((u128::from(h) * u128::from(slots - 2 * segment)) >> 64) as u64;
             let b = (a + segment) ^ ((p >> 46) % segment);
             let c = (a + 2 * segment) ^ ((p >> 28) % segment);
             let fits = slot(a) ^ slot(b) ^ slot(c) == (p ^ (p >> 32)) % (1 << w);
-            assert_eq!(fits, opened.may_contain(KeyHash::from_raw(h)), "{text}, {n} keys");
+            assert_eq!(fits, opened.may_contain_hash(KeyHash::from_raw(h)), "{text}, {n} keys");
         }
     }
 }
@@ -60,7 +60,7 @@ fn a_stranger_reads_ribbons_by_it() {
             let word = c * (slot / 128) - narrow.min(slot / 128) + column;
             payload[(16 * word + slot % 128 / 8) as usize] >> (slot % 8) & 1
         };
-        let opened = FilterBlock::open(block.as_slice()).unwrap();
+        let opened = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();
         for h in (0..n + 3_000).map(|i| support::hash(i).raw()) {
             let starts = 128 * blocks - 127;
             let reduced = ((u128::from(h) * u128::from(starts + 64)) >> 64) as u64;
@@ -76,7 +76,7 @@ fn a_stranger_reads_ribbons_by_it() {
                 let xor = picked.fold(0, |xor, t| xor ^ bit(start + t, column));
                 u64::from(xor) == fingerprint >> column & 1
             });
-            assert_eq!(fits, opened.may_contain(KeyHash::from_raw(h)), "{text}, {n} keys");
+            assert_eq!(fits, opened.may_contain_hash(KeyHash::from_raw(h)), "{text}, {n} keys");
         }
     }
 }
@@ -252,14 +252,14 @@ fn a_stranger_reads_bumped_ribbons_by_it() {
             let stranger = Bumped::read(&block);
             with_layers += stranger.layers.len();
             with_fewer += stranger.layers.iter().filter(|layer| layer.fewer > 0).count();
-            let opened = FilterBlock::open(block.as_slice()).unwrap();
-            assert_eq!(opened.info().kind.name(), "bumped-ribbon");
+            let opened = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();
+            assert_eq!(opened.metadata().kind.name(), "bumped-ribbon");
             // Of many keys some, and about as many that were not added.
             for i in (0..n).step_by(n / 400 + 1).chain(n..n + 400) {
                 let hash = support::hash(i);
                 let found = stranger.may_contain(hash.raw());
                 assert!(found || i >= n, "{text}, {n} keys: the stranger denies one");
-                assert_eq!(found, opened.may_contain(hash), "{text}, {n} keys");
+                assert_eq!(found, opened.may_contain_hash(hash), "{text}, {n} keys");
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
-use filterblock::{Error, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash};
+use filterblock::{Error, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, Verify};
 
 const KINDS: [FilterKind; 7] = [
     FilterKind::Bloom,
@@ -60,7 +60,7 @@ fn of_equal_fold(hash: KeyHash, random: &mut SplitMix) -> KeyHash {
 fn block(text: &str, hashes: &[KeyHash]) -> FilterBlock<Vec<u8>> {
     let mut builder = FilterBuilder::new(spec(text), HashSeed(1));
     hashes.iter().for_each(|&hash| builder.add_hash(hash));
-    FilterBlock::open(builder.finish().unwrap()).unwrap()
+    FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap()
 }
 
 #[test]
@@ -88,10 +88,11 @@ fn built_filters_announce_the_rates_that_were_planned() {
             let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };
             for keys in [1, 2, 5, 6, 64, 1_000, 20_000] {
                 let hashes: Vec<_> = (0..keys).map(|_| KeyHash::from_raw(random.next())).collect();
-                let info = block(&spec.to_string(), &hashes).info();
+                let block = block(&spec.to_string(), &hashes);
+                let info = block.metadata();
                 let floor = floor(kind, keys, info.payload_len_bytes);
                 let (announced, planned) =
-                    (info.expected_false_positive_rate, Plan::new(spec, keys).unwrap().expected_rate());
+                    (block.expected_false_positive_rate(), Plan::new(spec, keys).unwrap().expected_rate());
                 assert!(announced >= floor * 0.999_999, "{spec}, {keys} keys: {announced:e} for {floor:e}");
                 assert!((0.97..1.03).contains(&(announced / planned)), "{spec}, {keys}: {announced:e}, {planned:e}");
             }
@@ -106,7 +107,7 @@ fn one_key_in_a_line_passes_for_one_hash_in_2_to_the_32() {
         for _ in 0..20 {
             let key = KeyHash::from_raw(random.next());
             let block = block(&format!("{kind}:100"), &[key]);
-            assert!((0..1_000).all(|_| block.may_contain(of_equal_fold(key, &mut random))), "{kind}: {key:?}");
+            assert!((0..1_000).all(|_| block.may_contain_hash(of_equal_fold(key, &mut random))), "{kind}: {key:?}");
             let announced = block.expected_false_positive_rate() * 2f64.powi(32);
             // Eight lanes of 64 bits let one hash in 2^48 through besides.
             assert!((0.999_999..1.001).contains(&announced), "{kind}: {announced} of 2^32 announced");
@@ -142,16 +143,18 @@ fn equal_folds_pass_as_often_as_is_announced() {
             let block = block(&format!("{kind}:{bits_per_key}"), &hashes);
             let passed: u64 = hashes
                 .iter()
-                .map(|&key| (0..ASKED_PER_KEY).filter(|_| block.may_contain(of_equal_fold(key, &mut random))).count())
+                .map(|&key| {
+                    (0..ASKED_PER_KEY).filter(|_| block.may_contain_hash(of_equal_fold(key, &mut random))).count()
+                })
                 .sum::<usize>() as u64;
             let share = passed as f64 / (keys * ASKED_PER_KEY) as f64;
             let deviation = (share / (keys * ASKED_PER_KEY) as f64).sqrt();
             let stratum = keys as f64 * 2f64.powi(-32);
             let (counted, slack) = (stratum * share, 5.0 * stratum * deviation);
-            let info = block.info();
+            let info = block.metadata();
             let lines = info.payload_len_bytes / line_len_bytes(kind).unwrap();
             let bits = textbook_rate(kind, info.probes, keys as f64 / lines as f64);
-            let announced = info.expected_false_positive_rate;
+            let announced = block.expected_false_positive_rate();
             let what = format!("{kind}:{bits_per_key}, {keys} keys: {announced:e} announced, {counted:e} and {bits:e}");
             // Few lines are filled more evenly than the average over many.
             let least = counted - slack + if lines < 10 { 0.0 } else { bits * 0.5 };

@@ -7,7 +7,7 @@ use filterblock::planning::{
     MAX_KEYS, Plan, Variant, VariantPlan, best_probes, bits_for, exact_rate, ideal_probes, least_rate, least_rate_in,
     rate_exponent, shortest, simplified_rate,
 };
-use filterblock::{Error, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed};
+use filterblock::{Error, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, Verify};
 
 const KEYS: u64 = 1_000_000;
 const KINDS: [FilterKind; 7] = [
@@ -138,7 +138,8 @@ fn a_plan_is_what_is_then_built() {
                 let plan = Plan::new(spec, keys).unwrap();
                 let mut builder = FilterBuilder::new(spec, HashSeed(0));
                 (0..keys).for_each(|key| builder.add(&key.to_string().into_bytes()));
-                let info = FilterBlock::open(builder.finish().unwrap()).unwrap().info();
+                let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+                let info = block.metadata();
                 let built = info.block_len_bytes as f64;
                 let planned = block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).unwrap() as f64;
                 let off = built / planned - 1.0;
@@ -151,7 +152,7 @@ fn a_plan_is_what_is_then_built() {
                 };
                 off_most = off_most.max(off.abs());
                 assert!(bounds.contains(&off), "{spec}, {keys} keys: {built} bytes, {planned} planned, {off:.4}");
-                let rates = info.expected_false_positive_rate / plan.expected_rate();
+                let rates = block.expected_false_positive_rate() / plan.expected_rate();
                 assert!((0.97..1.03).contains(&rates), "{spec}, {keys} keys: rate {rates} of the one planned");
             }
         }

@@ -75,7 +75,7 @@ fn a_batch_writes_no_answer_that_was_not_asked_for() {
         let mut builder = builder(spec, []);
         let hashes: Vec<_> = (1..=3_000u64).map(|i| KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
         hashes.iter().for_each(|&hash| builder.add_hash(hash));
-        let block = FilterBlock::open(builder.finish().unwrap()).unwrap();
+        let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
         for len in [0, 1, 7, 8, 9, 20, 31, 32, 33, 50, 63, 64, 65] {
             for (before, spare) in [(false, 40), (true, 40), (false, 0), (true, 0)] {
                 let mut answers = vec![before; len + spare];
@@ -92,7 +92,10 @@ fn a_batch_writes_no_answer_that_was_not_asked_for() {
             let mut answers = vec![true; len + 40];
             block.may_contain_batch(&absent, &mut answers);
             assert!(answers[len..].iter().all(|&answer| answer), "{spec}, {len} absent keys");
-            assert!(absent.iter().zip(&answers).all(|(&hash, &answer)| answer == block.may_contain(hash)), "{spec}");
+            assert!(
+                absent.iter().zip(&answers).all(|(&hash, &answer)| answer == block.may_contain_hash(hash)),
+                "{spec}"
+            );
         }
     }
 }
@@ -119,12 +122,12 @@ fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
 
 /// Asks for all keys: in a batch and, of a large filter, for some one by one.
 fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
-    let block = FilterBlock::open(bytes).unwrap();
+    let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     let mut answers = vec![false; hashes.len()];
     block.may_contain_batch(hashes, &mut answers);
     assert!(answers.iter().all(|&answer| answer), "{what}, {} keys, batch", hashes.len());
     let step = 1 + hashes.len() / 20_000;
-    assert!(hashes.iter().step_by(step).all(|&hash| block.may_contain(hash)), "{what}, {} keys", hashes.len());
+    assert!(hashes.iter().step_by(step).all(|&hash| block.may_contain_hash(hash)), "{what}, {} keys", hashes.len());
 }
 
 /// Every size up to 4,096 with every kind; every budget with every 23rd of them.
@@ -143,12 +146,15 @@ fn every_number_of_keys_up_to_4096_with_every_kind_and_budget() {
                 hashes.iter().for_each(|&hash| builder.add_hash(hash));
                 let compact = builder.finish_compact().unwrap();
                 assert!(!compact.is_empty());
-                assert!(hashes.iter().all(|&hash| compact::may_contain(&compact, hash)), "{spec}, {n} keys, compact");
+                assert!(
+                    hashes.iter().all(|&hash| compact::may_contain_hash(&compact, hash)),
+                    "{spec}, {n} keys, compact"
+                );
             }
             let bytes = build(parsed, &hashes, 1);
             holds_all(&bytes, &hashes, spec);
-            let block = FilterBlock::open_with(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
-            assert!(hashes.iter().all(|&hash| block.may_contain(hash)), "{spec}, {n} keys, on first touch");
+            let block = FilterBlock::open_any(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+            assert!(hashes.iter().all(|&hash| block.may_contain_hash(hash)), "{spec}, {n} keys, on first touch");
         }
     }
 }
@@ -187,7 +193,7 @@ fn keys_around_every_step_of_size_with_twenty_seeds() {
             let hashes = hashes(n, seed);
             let bytes = build("binary-fuse:8".parse().unwrap(), &hashes, 1);
             holds_all(&bytes, &hashes, "binary-fuse:8");
-            assert_eq!(FilterBlock::open(bytes).unwrap().info().kind, FilterKind::BinaryFuse);
+            assert_eq!(FilterBlock::open_any(bytes, Verify::AtOpen).unwrap().metadata().kind, FilterKind::BinaryFuse);
         }
     }
 }
@@ -235,8 +241,8 @@ fn the_number_of_threads_changes_no_byte() {
 fn keys_of_every_length_and_byte_value() {
     let keys: Vec<Vec<u8>> = (0..=255).flat_map(|byte| (0..=64).map(move |len| vec![byte; len])).collect();
     for spec in SPECS {
-        let block = FilterBlock::open(builder(spec, keys.clone()).finish().unwrap()).unwrap();
-        assert!(keys.iter().all(|key| block.may_contain_key(key)), "{spec}");
+        let block = FilterBlock::open_any(builder(spec, keys.clone()).finish().unwrap(), Verify::AtOpen).unwrap();
+        assert!(keys.iter().all(|key| block.may_contain(key)), "{spec}");
     }
 }
 
@@ -246,8 +252,8 @@ fn batches_of_every_length_agree_with_single_queries() {
         let bytes = builder(spec, (0..1000u32).map(|i| i.to_string().into_bytes())).finish().unwrap();
         let hashes: Vec<_> = (0..70_000u32).map(|i| KeyHash::of(i.to_string().as_bytes(), HashSeed(7))).collect();
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-            let block = FilterBlock::open_with(bytes.as_slice(), verify).unwrap();
-            let singly: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
+            let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
+            let singly: Vec<bool> = hashes.iter().map(|&hash| block.may_contain_hash(hash)).collect();
             for len in (0..100).chain([4_095, 4_096, 4_097, 65_535, 65_536, 65_537, 70_000]) {
                 let mut answers = vec![false; len];
                 block.may_contain_batch(&hashes[..len], &mut answers);
@@ -260,9 +266,9 @@ fn batches_of_every_length_agree_with_single_queries() {
 #[test]
 fn equal_keys_a_million_times_count_once() {
     let bytes = builder("blocked-bloom:10", (0..1_000_000).map(|_| b"same".to_vec())).finish().unwrap();
-    let block = FilterBlock::open(bytes).unwrap();
-    assert_eq!(block.info().num_keys, 1);
-    assert!(block.may_contain_key(b"same"));
+    let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
+    assert_eq!(block.metadata().num_keys, 1);
+    assert!(block.may_contain(b"same"));
 }
 
 /// Bytes that become fewer behind the block's back, as a file does that is cut.
@@ -281,7 +287,7 @@ fn bytes_that_are_gone_since_the_block_was_opened_deny_no_key() {
         let hashes: Vec<_> = (0..3000u32).map(|i| KeyHash::of(i.to_string().as_bytes(), HashSeed(7))).collect();
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let len = std::cell::Cell::new(usize::MAX);
-            let block = FilterBlock::open_with(Shrinking(&bytes, &len), verify).unwrap();
+            let block = FilterBlock::open_any(Shrinking(&bytes, &len), verify).unwrap();
             for left in [0, 1, 63, 64, 128, 1000, bytes.len() / 2, bytes.len().saturating_sub(100)] {
                 len.set(left);
                 let mut answers = vec![false; hashes.len()];
@@ -290,9 +296,9 @@ fn bytes_that_are_gone_since_the_block_was_opened_deny_no_key() {
                 for (&hash, batched) in hashes.iter().zip(answers) {
                     let all = block.may_contain_with(hash, Columns::All);
                     let first = block.may_contain_with(hash, Columns::First);
-                    let viewed = view.is_none_or(|view| view.may_contain(hash));
+                    let viewed = view.is_none_or(|view| view.may_contain_hash(hash));
                     let what = format!("{spec}, {verify:?}, {left} bytes");
-                    assert_eq!([block.may_contain(hash), batched, all, first, viewed], [true; 5], "{what}");
+                    assert_eq!([block.may_contain_hash(hash), batched, all, first, viewed], [true; 5], "{what}");
                 }
             }
         }
@@ -307,9 +313,9 @@ proptest! {
         rotation in any::<prop::sample::Index>(),
     ) {
         let bytes = builder(spec, keys.clone()).finish().unwrap();
-        let block = FilterBlock::open(bytes.as_slice()).unwrap();
+        let block = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
         for key in &keys {
-            prop_assert!(block.may_contain_key(key));
+            prop_assert!(block.may_contain(key));
         }
         let mut other = keys.clone();
         if !other.is_empty() {

@@ -1,7 +1,7 @@
 //! The filters of filterblock.
 
 use aligned_vec::{AVec, ConstAlign};
-use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, SelfCheck};
+use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, SelfCheck, Verify};
 
 use crate::contender::{BATCH, Contender, Input, Probe};
 
@@ -74,5 +74,5 @@ fn build(spec: FilterSpec, input: Input<'_>) -> Result<Block, String> {
         builder.add_hash(KeyHash::from_raw(hash));
     }
     let bytes = builder.finish().map_err(|error| error.to_string())?;
-    FilterBlock::open(AVec::from_slice(64, &bytes)).map(Block).map_err(|error| error.to_string())
+    FilterBlock::open_any(AVec::from_slice(64, &bytes), Verify::AtOpen).map(Block).map_err(|error| error.to_string())
 }

@@ -105,7 +105,7 @@ pub fn unlock(
 /// Refuses questions that the filter cannot answer: asked for a whole key, a filter of prefixes would deny it.
 pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes: bool) -> Outcome<()> {
     let path = path.display();
-    match (prefixes, filter.added()) {
+    match (prefixes, filter.metadata().added) {
         (false, Added::Prefixes) => Err(Failure::Message(format!(
             "{path}: the filter holds prefixes of keys and knows no whole key; give prefixes, with --prefixes"
         ))),

@@ -110,7 +110,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
 fn open(path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
     let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
     match block_file::open(path, &FileArguments::default())? {
-        FilterFile::Native(block) if block.info().partitions > 0 => refused("a filter in partitions is not compared"),
+        FilterFile::Native(block) if block.metadata().num_partitions > 0 => {
+            refused("a filter in partitions is not compared")
+        }
         FilterFile::Native(block) => Ok(block),
         FilterFile::Foreign(_) => refused("not a filter block"),
     }

@@ -127,8 +127,9 @@ fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -
 
 fn export_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Outcome {
     let path = &arguments.file;
-    let (info, hash) = (block.info(), block.hash());
-    if info.partitions > 0 || arguments.number.is_some_and(|number| number > 0) {
+    let info = block.metadata();
+    let hash = info.hash;
+    if info.num_partitions > 0 || arguments.number.is_some_and(|number| number > 0) {
         let path = path.display();
         return Err(Failure::Message(format!("{path}: a block's filter is exported whole, and an index not at all")));
     }
@@ -143,8 +144,8 @@ fn export_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Out
         len_bytes: info.payload_len_bytes,
         keys: info.num_keys,
         probes: info.probes,
-        fill: info.fill,
-        expected_false_positive_rate: info.expected_false_positive_rate,
+        fill: block.statistics().fill_ratio,
+        expected_false_positive_rate: block.expected_false_positive_rate(),
         hash: hash.kind.to_string(),
         hash_seed: hash.seed.0,
         secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),

@@ -14,7 +14,7 @@ use super::{block_file, output};
 use filterblock::AlignedBytes;
 use filterblock::HashIdentity;
 use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Added, FilterInfo, LockedBlock};
+use filterblock::{Added, LockedBlock, Metadata};
 use filterblock::{Error, Field};
 
 const EXAMPLES: &str = "\
@@ -123,31 +123,32 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
 
 fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Outcome {
     let in_file = |error: Error| error.in_file(&arguments.file);
-    let (info, hash) = (block.info(), block.hash());
+    let (info, found) = (block.metadata(), block.statistics());
+    let (hash, expected_rate) = (info.hash, block.expected_false_positive_rate());
     let present = Present {
         kind: info.kind.to_string(),
         keys: info.num_keys,
         blocks: 1,
         len_bytes: info.block_len_bytes,
-        expected_rate: Some(info.expected_false_positive_rate),
+        expected_rate: Some(expected_rate),
     };
     let what_if = if arguments.what_if { compare(arguments, Some(present))? } else { None };
     let report = Report {
         file: arguments.file.display().to_string(),
         kind: info.kind.to_string(),
         keys: info.num_keys,
-        estimated_keys: info.estimated_keys,
-        bits_per_key: info.bits_per_key,
+        estimated_keys: found.estimated_keys,
+        bits_per_key: info.bits_per_key(),
         probes: info.probes,
-        fill: info.fill,
-        expected_false_positive_rate: info.expected_false_positive_rate,
+        fill: found.fill_ratio,
+        expected_false_positive_rate: expected_rate,
         payload_len_bytes: info.payload_len_bytes,
         block_len_bytes: info.block_len_bytes,
-        partitions: info.partitions,
+        partitions: info.num_partitions,
         hash: hash.kind.to_string(),
         hash_seed: hash.seed.0,
         secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
-        table_id: text::hex(&block.table_id()),
+        table_id: text::hex(&info.table_id),
         fields: fields(block, &info).map_err(in_file)?,
         what_if,
     };
@@ -159,7 +160,7 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Ou
 }
 
 /// Every field of the trailer, in the order of the file.
-fn fields(block: &LockedBlock<AlignedBytes>, info: &FilterInfo) -> Result<Vec<FieldReport>, Error> {
+fn fields(block: &LockedBlock<AlignedBytes>, info: &Metadata<'_>) -> Result<Vec<FieldReport>, Error> {
     let bytes = block.as_bytes();
     let start = bytes.len().saturating_sub(TRAILER_LEN_BYTES);
     let mut fields = Vec::new();
@@ -178,7 +179,7 @@ fn integer(raw: &[u8]) -> u64 {
     raw.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-fn explain(field: Field, raw: &[u8], block: &LockedBlock<AlignedBytes>, info: &FilterInfo) -> Result<String, Error> {
+fn explain(field: Field, raw: &[u8], block: &LockedBlock<AlignedBytes>, info: &Metadata<'_>) -> Result<String, Error> {
     let value = integer(raw.get(..8).unwrap_or(raw));
     Ok(match field {
         Field::TableId if raw.iter().all(|&byte| byte == 0) => "no table named by the writer".into(),
@@ -195,23 +196,23 @@ fn explain(field: Field, raw: &[u8], block: &LockedBlock<AlignedBytes>, info: &F
         Field::ExtensionLen if value == 0 => "no extension".into(),
         Field::ExtensionLen => {
             let records = [
-                block.hash().fingerprint.map(|_| "; the secret's fingerprint".to_owned()),
-                block.extractor().map(|name| format!("; prefixes taken by {name}")),
+                block.metadata().hash.fingerprint.map(|_| "; the secret's fingerprint".to_owned()),
+                block.metadata().extractor.map(|name| format!("; prefixes taken by {name}")),
                 block.has_layers().then(|| "; the filter's layers".to_owned()),
             ];
             format!("{} of extension{}", count(value, "byte"), records.into_iter().flatten().collect::<String>())
         }
-        Field::Kind if info.partitions > 0 => {
-            format!("index of {} of {}", count(info.partitions as u64, "partition"), info.kind)
+        Field::Kind if info.num_partitions > 0 => {
+            format!("index of {} of {}", count(info.num_partitions as u64, "partition"), info.kind)
         }
         Field::Kind => format!("{} ({})", info.kind, info.kind.description()),
-        Field::HashId => match block.hash() {
+        Field::HashId => match block.metadata().hash {
             HashIdentity { kind, fingerprint: Some(fingerprint), .. } => {
                 format!("{kind} under the secret with the fingerprint {fingerprint}")
             }
             HashIdentity { kind, .. } => format!("{kind} under the seed, without a secret"),
         },
-        Field::Flags => format!("{} were added", added(block.added())),
+        Field::Flags => format!("{} were added", added(block.metadata().added)),
         Field::Version => format!("format version {value}"),
         Field::Checksum => "CRC-32 of everything between the payload and this field".into(),
         Field::Magic => "marks the end of a filter block".into(),

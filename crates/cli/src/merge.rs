@@ -76,16 +76,17 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     let blocks = arguments.files.iter().map(open).collect::<Outcome<Vec<_>>>()?;
     let merged = merge_blocks(&blocks).map_err(|error| explain(error, arguments, &blocks))?;
-    let info = LockedBlock::open(&merged, Verify::AtOpen)?.info();
+    let block = LockedBlock::open(&merged, Verify::AtOpen)?;
+    let (info, found) = (block.metadata(), block.statistics());
     let report = Report {
         file: arguments.output.display().to_string(),
         merged: blocks.len(),
         kind: info.kind.to_string(),
         keys: info.num_keys,
-        estimated_keys: info.estimated_keys,
-        fill: info.fill,
+        estimated_keys: found.estimated_keys,
+        fill: found.fill_ratio,
         block_len_bytes: info.block_len_bytes,
-        expected_false_positive_rate: info.expected_false_positive_rate,
+        expected_false_positive_rate: block.expected_false_positive_rate(),
     };
     if info.num_keys == 0 {
         file.judge_empty("the blocks have no keys", arguments.allow_empty)?;

@@ -66,7 +66,8 @@ impl BlockArguments {
         let mut builder = FilterBuilder::new(self.filter, hasher);
         let keys_read = add_keys(&mut builder)?;
         let block = builder.finish()?;
-        let info = LockedBlock::open(&block, Verify::AtOpen)?.info();
+        let opened = LockedBlock::open(&block, Verify::AtOpen)?;
+        let info = opened.metadata();
         let report = Report {
             file: self.output.display().to_string(),
             filter: self.filter.to_string(),
@@ -75,8 +76,8 @@ impl BlockArguments {
             keys_read,
             distinct_keys: info.num_keys,
             block_len_bytes: block.len() as u64,
-            bits_per_key: info.bits_per_key,
-            expected_false_positive_rate: info.expected_false_positive_rate,
+            bits_per_key: info.bits_per_key(),
+            expected_false_positive_rate: opened.expected_false_positive_rate(),
         };
         if info.num_keys == 0 {
             match &file {

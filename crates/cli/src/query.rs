@@ -289,7 +289,7 @@ fn answer_native(filter: &FilterBlock<AlignedBytes>, prefixes: bool, hashes: &[K
     if !prefixes {
         return filter.may_contain_batch(hashes, answers);
     }
-    let extractor = filter.extractor().unwrap_or_default();
+    let extractor = filter.metadata().extractor.unwrap_or_default();
     hashes.iter().for_each(|&hash| filter.prefetch(hash));
     for (answer, &hash) in answers.iter_mut().zip(hashes) {
         *answer = filter.may_contain_hashed_prefix(extractor, hash);

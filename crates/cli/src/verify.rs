@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             if let Some(keys) = &arguments.against {
                 let filter = block_file::unlock(path, filter, &arguments.secret)?;
                 block_file::check_question(path, &filter, arguments.prefixes)?;
-                report.ask_every_key(keys, arguments.format, |key| Ok(filter.may_contain_key(key)))?;
+                report.ask_every_key(keys, arguments.format, |key| Ok(filter.may_contain(key)))?;
             }
         }
         BlockFile::Foreign(file) => {

@@ -119,10 +119,10 @@ fn size(spec: FilterSpec, keys: u64, blocks: u64) -> Outcome<(u64, f64)> {
     for number in 0..built {
         builder.add(&number.to_le_bytes());
     }
-    let info = LockedBlock::open(builder.finish()?, Verify::AtOpen)?.info();
+    let block = LockedBlock::open(builder.finish()?, Verify::AtOpen)?;
     let scale = of_block as f64 / built as f64 * blocks as f64;
-    let len_bytes = super::text::whole(info.block_len_bytes as f64 * scale);
-    Ok((len_bytes, info.expected_false_positive_rate))
+    let len_bytes = super::text::whole(block.metadata().block_len_bytes as f64 * scale);
+    Ok((len_bytes, block.expected_false_positive_rate()))
 }
 
 impl fmt::Display for WhatIf {

@@ -147,7 +147,8 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         match self.root() {
             Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
-            Self::Filter(error) => error.is_damage(),
+            // The filter of a table lies in the table's own file: another table's filter there is damage of the file.
+            Self::Filter(error) => error.is_damage() || (error.is_unexpected() && !error.is_secret_mismatch()),
             _ => false,
         }
     }

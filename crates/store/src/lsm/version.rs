@@ -16,11 +16,11 @@ use super::stats::{Recorder, Tally, rate_units};
 use super::version_edit::{NUM_LEVELS, TableMeta};
 use crate::codec::order_prefix;
 use crate::error::{Error, Field, Result};
-use crate::sstable::{Answer, BlockCache, BlockReads, Lookup, Table, TableFilter};
+use crate::sstable::{BlockCache, BlockReads, Lookup, Table, TableFilter};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
-use filterblock::LevelShape;
+use filterblock::{Answer, LevelShape};
 
 /// A table of the store. When the last reader of one that a compaction replaced is gone, so is its file.
 #[derive(Debug)]
@@ -328,7 +328,7 @@ impl Level {
             // The branch on a filter's answer is what lets the processor run ahead to the next table while this one's
             // cache line is still on its way: keep it a branch.
             let answer = match context.filter_use {
-                FilterUse::Consult => slot.table.filter().ask(probe.hash),
+                FilterUse::Consult => slot.table.filter().ask_hash(probe.hash),
                 FilterUse::Ignore => Answer::Unfiltered,
             };
             if answer == Answer::No {

@@ -1,14 +1,11 @@
-//! The filter of a sorted file, and the one place where damage becomes "maybe".
+//! Opens the filter of an SST file.
 
 use std::path::Path;
 
 use super::layout::Footer;
-use crate::error::{Error, Field, Result};
+use crate::error::{Error, Result};
 use crate::storage::ReadAt;
-use filterblock::AlignedBytes;
-use filterblock::layout::checksum_of;
-use filterblock::{FilterBlock, LockedBlock, Mapped, Populate, Verify};
-use filterblock::{KeyHash, KeyHasher};
+use filterblock::{AlignedBytes, Expected, FilterBlock, KeyHasher, LockedBlock, Mapped, Populate, Verify};
 
 /// Where the filter of an open table lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,49 +37,8 @@ impl AsRef<[u8]> for FilterBytes {
     }
 }
 
-/// What a table can say about a key without reading data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// The key is not in the table.
-    No,
-    /// The key may be in the table.
-    Maybe,
-    /// There is no filter to ask, or it is damaged: the key may be in the table.
-    Unfiltered,
-}
-
-/// The filter of an open table.
-#[derive(Debug)]
-pub enum TableFilter {
-    /// The file has none.
-    Absent,
-    /// It has one that cannot be used; every answer is [`Answer::Unfiltered`].
-    Degraded(Error),
-    /// It has one.
-    Ready(FilterBlock<FilterBytes>),
-}
-
-impl TableFilter {
-    /// Whether the table may hold a key; `hash` must be made by the filter's hasher.
-    #[must_use]
-    #[inline]
-    pub fn ask(&self, hash: KeyHash) -> Answer {
-        match self {
-            Self::Ready(filter) if filter.may_contain(hash) => Answer::Maybe,
-            Self::Ready(_) => Answer::No,
-            Self::Absent | Self::Degraded(_) => Answer::Unfiltered,
-        }
-    }
-
-    /// Like [`Self::ask`], for a key that is not hashed yet: hashes it by the filter's own hasher.
-    #[must_use]
-    pub fn ask_key(&self, key: &[u8]) -> Answer {
-        match self {
-            Self::Ready(filter) => self.ask(filter.hasher().of(key)),
-            Self::Absent | Self::Degraded(_) => Answer::Unfiltered,
-        }
-    }
-}
+/// The filter of an open table; an error names the file.
+pub type TableFilter = filterblock::TableFilter<FilterBytes, Error>;
 
 /// How to open a filter.
 #[derive(Debug, Clone, Copy)]
@@ -125,29 +81,20 @@ fn open_present(
         }
         _ => FilterBytes::Heap(AlignedBytes::filled_by(len, |bytes| file.read_exact_at(bytes, offset))?),
     };
-    let computed = footer.filter_checksum;
-    let stored = checksum_of(bytes.as_ref()).ok_or(Error::Corrupt { field: Field::FilterBlock, offset })?;
-    if stored != computed {
-        return Err(Error::ChecksumMismatch { field: Field::FilterBlock, offset, stored, computed });
-    }
-    let locked = LockedBlock::open(bytes, how.verify).map_err(|error| Error::from(error.moved_by(offset)))?;
-    let num_keys = locked.num_keys();
-    // A filter of prefixes only cannot be asked for a key. Keys may share a hash, so there may be fewer hashes than
-    // entries, but neither more nor none.
-    let field = match () {
-        () if locked.table_id() != footer.table_id => Some(Field::TableId),
-        () if !locked.added().whole_keys() => Some(Field::Flags),
-        () if num_keys > num_entries || (num_keys == 0) != (num_entries == 0) => Some(Field::NumKeys),
-        () => None,
+    let locked = LockedBlock::open(bytes, how.verify).map_err(|error| error.moved_by(offset))?;
+    let own_hasher;
+    let hasher = match how.hasher {
+        Some(hasher) => hasher,
+        None => {
+            own_hasher = locked.metadata().hash.hasher(None)?;
+            &own_hasher
+        }
     };
-    if let Some(field) = field {
-        return Err(Error::Corrupt { field, offset });
-    }
-    let filter = match how.hasher {
-        None => locked.unlock(None),
-        Some(hasher) => locked.unlock_with(hasher),
-    };
-    filter.map_err(|error| error.moved_by(offset).into())
+    let expected = Expected::of_table(footer.table_id, hasher)
+        .with_num_entries(num_entries)
+        .with_checksum(footer.filter_checksum)
+        .at_offset(offset);
+    Ok(locked.unlock_expecting(&expected)?)
 }
 
 #[cfg(test)]
@@ -155,8 +102,8 @@ mod tests {
     use super::super::layout::Handle;
     use super::*;
     use crate::storage::{IoMode, Memory, Storage};
-    use filterblock::FilterBuilder;
-    use filterblock::HashSeed;
+    use filterblock::layout::checksum_of;
+    use filterblock::{Field, FilterBuilder, HashSeed};
 
     #[test]
     fn a_filter_that_would_deny_keys_of_its_table_is_not_asked() {
@@ -195,10 +142,12 @@ mod tests {
             let how = FilterUse { verify: Verify::AtOpen, memory: FilterMemory::Heap, hasher: None };
             let file = memory.open(path, IoMode::default()).unwrap();
             match (open(file.as_ref(), path, &footer, entries, how), refused) {
-                (Ok(filter), None) => assert_eq!(filter.unwrap().info().num_keys, entries.min(10)),
+                (Ok(filter), None) => assert_eq!(filter.unwrap().metadata().num_keys, entries.min(10)),
                 (Err(error), Some(wanted)) => {
-                    let found = matches!(error.root(), Error::Corrupt { field, offset: 0 } if *field == wanted);
-                    assert!(found, "{error} for {wanted:?}");
+                    let Error::Filter(filterblock::Error::Unexpected { field, .. }) = error.root() else {
+                        panic!("{error} for {wanted:?}")
+                    };
+                    assert!(*field == wanted && error.is_damage(), "{error} for {wanted:?}");
                 }
                 (outcome, _) => panic!("{outcome:?} for {refused:?}"),
             }

@@ -6,7 +6,8 @@
 //!
 //! ```
 //! use std::{path::Path, sync::Arc};
-//! use filterblock_store::sstable::{Answer, Lookup, Table, TableOptions, TableReadOptions, TableWriter};
+//! use filterblock::Answer;
+//! use filterblock_store::sstable::{Lookup, Table, TableOptions, TableReadOptions, TableWriter};
 //! use filterblock_store::storage::Memory;
 //!
 //! # fn main() -> filterblock_store::Result<()> {
@@ -19,7 +20,7 @@
 //! let table = Arc::new(Table::open(&storage, Path::new("fruit.sst"), TableReadOptions::default())?);
 //! assert_eq!(table.get(b"apple")?, Lookup::Value(b"red".to_vec()));
 //! assert_eq!(table.get(b"plum")?, Lookup::Tombstone);
-//! assert_eq!(table.filter().ask_key(b"apple"), Answer::Maybe);
+//! assert_eq!(table.filter().ask(b"apple"), Answer::Maybe);
 //! assert_eq!(table.iter().count(), 2);
 //! # Ok(())
 //! # }
@@ -42,7 +43,7 @@ pub use block_cache::BlockCache;
 pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
-pub use filter::{Answer, FilterBytes, FilterMemory, TableFilter};
+pub use filter::{FilterBytes, FilterMemory, TableFilter};
 pub(crate) use layout::is_footer;
 pub use layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,

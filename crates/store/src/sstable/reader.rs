@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::block_cache::{BlockCache, BlockContent};
 use super::block_trailer;
 use super::data_block::Block;
-use super::filter::{self, Answer, FilterMemory, FilterUse, TableFilter};
+use super::filter::{self, FilterMemory, FilterUse, TableFilter};
 use super::index_block::IndexBlock;
 use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId};
 use super::properties::Properties;
@@ -105,10 +105,8 @@ impl Table {
         let properties = read_properties(file.as_ref(), &footer)?;
         let how = FilterUse { verify: options.verify, memory: options.filter_memory, hasher: options.hasher.as_ref() };
         let filter = match filter::open(file.as_ref(), path, &footer, properties.num_entries, how) {
-            Ok(None) => TableFilter::Absent,
-            Ok(Some(filter)) => TableFilter::Ready(filter),
             Err(error) if options.strict => return Err(error),
-            Err(error) => TableFilter::Degraded(error),
+            opened => TableFilter::from(opened),
         };
         Ok(Self {
             path: path.to_path_buf(),
@@ -137,9 +135,8 @@ impl Table {
     /// The first page of the filter that is damaged, of all its pages.
     #[must_use]
     pub fn filter_damage(&self) -> Option<Error> {
-        let TableFilter::Ready(filter) = &self.filter else { return None };
-        let error = filter.verify_pages().err()?;
-        Some(Error::from(error.moved_by(self.footer.filter.offset)).in_file(&self.path))
+        let error = self.filter.ready()?.verify_pages().err()?;
+        Some(Error::from(error).in_file(&self.path))
     }
 
     /// What the file says about itself.
@@ -186,7 +183,7 @@ impl Table {
     /// I/O errors, and damage of the index or of the data block; never of the filter.
     pub fn get(&self, key: &[u8]) -> Result<Lookup> {
         let outside = key < self.smallest() || key > self.largest();
-        if outside || self.filter.ask_key(key) == Answer::No {
+        if outside || !self.filter.may_contain(key) {
             return Ok(Lookup::NotFound);
         }
         self.find(key, None, &mut BlockReads::default())

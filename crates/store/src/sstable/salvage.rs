@@ -129,7 +129,9 @@ impl Peek {
         Self {
             table_id: sound.map(|footer| footer.table_id),
             properties: properties.and_then(|content| Properties::decode(content, footer.properties.offset).ok()),
-            hash: filter.filter(|filter| filter.table_id() == footer.table_id).map(|filter| filter.hash()),
+            hash: filter
+                .filter(|filter| filter.metadata().table_id == footer.table_id)
+                .map(|filter| filter.metadata().hash),
         }
     }
 }

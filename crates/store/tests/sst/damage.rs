@@ -7,7 +7,7 @@ use std::sync::Arc;
 use filterblock::Error as FilterError;
 use filterblock::{FilterSpec, HashSeed, Verify};
 use filterblock_store::sstable::{
-    Answer, Compression, FOOTER_LEN_BYTES, FilterMemory, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
+    Compression, FOOTER_LEN_BYTES, FilterMemory, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
     TableWriter,
 };
 use filterblock_store::storage::{Disk, Memory, Storage};
@@ -71,7 +71,7 @@ fn read_all(table: &Arc<Table>, model: &Model) -> bool {
             Ok(found) => assert!(right(model, &key, &found), "{key:?}: {found:?}"),
             Err(error) => failed |= is_named_damage(&error),
         }
-        assert!(!model.contains_key(&key) || table.filter().ask_key(&key) != Answer::No);
+        assert!(!model.contains_key(&key) || table.filter().ask(&key) != filterblock::Answer::No);
     }
     let mut wanted = model.iter();
     for entry in table.iter() {

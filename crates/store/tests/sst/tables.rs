@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use filterblock::{HashSeed, KeyHasher, Secret, Verify};
 use filterblock_store::sstable::{
-    Answer, BlockCache, BlockReads, Compression, FilterMemory, Lookup, Table, TableCursor, TableFilter, TableOptions,
+    BlockCache, BlockReads, Compression, FilterMemory, Lookup, Table, TableCursor, TableFilter, TableOptions,
     TableReadOptions, TableWriter,
 };
 use filterblock_store::storage::{Disk, IoMode, Memory, Storage};
@@ -108,7 +108,7 @@ fn check_gets(table: &Arc<Table>, model: &Model, probes: &[Vec<u8>]) {
         }
         assert!(reads.blocks <= 2, "the second look at a block comes from the cache");
         if model.contains_key(key) {
-            assert_ne!(table.filter().ask_key(key), Answer::No);
+            assert_ne!(table.filter().ask(key), filterblock::Answer::No);
         }
     }
 }
@@ -189,7 +189,7 @@ fn mapped_and_copied_filters_answer_alike_however_verified() {
                 assert_eq!(table.get(key).unwrap(), Lookup::Value(value.clone().unwrap()));
             }
             let denied = (0..10_000u32)
-                .filter(|i| table.filter().ask_key(format!("key{i:08}x").as_bytes()) == Answer::No)
+                .filter(|i| table.filter().ask(format!("key{i:08}x").as_bytes()) == filterblock::Answer::No)
                 .count();
             assert!(denied > 9_700, "the filter is used: {denied}");
             assert!(table.verify().unwrap().is_sound());

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use filterblock::{FilterBlock, FilterBuilder, FilterPolicy, FilterSpec, HashKind, HashSeed, KeyHash, Secret};
+use filterblock::{FilterBlock, FilterBuilder, FilterPolicy, FilterSpec, HashKind, HashSeed, KeyHash, Secret, Verify};
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
 
@@ -23,13 +23,13 @@ fn honest_keys() -> impl Iterator<Item = Vec<u8>> {
 fn build(keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBlock<Vec<u8>> {
     let mut builder = FilterBuilder::new(spec(), SEED);
     keys.into_iter().for_each(|key| builder.add(&key));
-    FilterBlock::open(builder.finish().unwrap()).unwrap()
+    FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap()
 }
 
 /// Keys that look like the honest ones, were never added, and pass the attacker's own copy of the filter.
 fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
     let candidates = (HONEST_KEYS..).map(|i| format!("user{i:012}").into_bytes());
-    candidates.filter(|key| copy.may_contain(KeyHash::of(key, SEED))).take(count).collect()
+    candidates.filter(|key| copy.may_contain_hash(KeyHash::of(key, SEED))).take(count).collect()
 }
 
 /// Block reads a get of absent keys, of a store with the honest keys in one table.

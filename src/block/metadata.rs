@@ -1,0 +1,121 @@
+//! What a block says about itself: its trailer at once, and what only counting its bits tells.
+
+use super::layout::Added;
+use super::locked::LockedBlock;
+use super::reader::{FilterBlock, Part};
+use crate::hash::HashIdentity;
+use crate::kinds::FilterKind;
+
+/// What the trailer of a block says. Reading it takes constant time and touches no page of the filter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Metadata<'a> {
+    /// The kind of filter; of the first partition, if there are any. A partition whose keys have no filter of the kind that
+    /// was asked for has another kind.
+    pub kind: FilterKind,
+    /// The number of distinct keys.
+    pub num_keys: u64,
+    /// The table that the writer named; zeros if the writer named none.
+    pub table_id: [u8; 16],
+    /// How the keys were hashed.
+    pub hash: HashIdentity,
+    /// What was added, and so what the filter may be asked for.
+    pub added: Added,
+    /// The name of the function that took the prefixes, if prefixes were added.
+    pub extractor: Option<&'a str>,
+    /// The number of partitions; 0 for a filter in one piece.
+    pub num_partitions: usize,
+    /// Bytes of the filters themselves.
+    pub payload_len_bytes: u64,
+    /// Bytes of the whole block, page checksums and trailer included.
+    pub block_len_bytes: u64,
+    /// Bits that a query asks; in the first partition, if there are any.
+    pub probes: u32,
+}
+
+impl Metadata<'_> {
+    /// Bits of the whole block per distinct key; 0 without keys.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        if self.num_keys == 0 { 0.0 } else { self.block_len_bytes as f64 * 8.0 / self.num_keys as f64 }
+    }
+}
+
+/// What the bits of a filter tell. Counting them reads the whole filter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// The share of bits that are set.
+    pub fill_ratio: f64,
+    /// The number of distinct keys, estimated from the fill ratio alone. `None` where the bits do not tell, or partitions are
+    /// of several kinds.
+    pub estimated_keys: Option<f64>,
+}
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// What the trailer says, in constant time.
+    #[must_use]
+    pub fn metadata(&self) -> Metadata<'_> {
+        let trailer = &self.trailer;
+        let (first, num_partitions, payload_len_bytes) = match self.partitions() {
+            None => (Some(&self.filter), 0, self.filter.len as u64),
+            Some(partitions) => (partitions.parts().next(), partitions.len(), partitions.payload_len_bytes()),
+        };
+        Metadata {
+            kind: first.map_or(FilterKind::Empty, |part| part.geometry.kind()),
+            num_keys: trailer.num_keys,
+            table_id: trailer.table_id,
+            hash: trailer.hash,
+            added: trailer.added,
+            extractor: trailer.extractor.as_deref(),
+            num_partitions,
+            payload_len_bytes,
+            block_len_bytes: self.as_bytes().len() as u64,
+            probes: first.map_or(0, |part| part.geometry.probes()),
+        }
+    }
+
+    /// What the bits tell. Reads the whole filter.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let bytes = self.as_bytes();
+        let parts: Vec<&Part> = match self.partitions() {
+            None => vec![&self.filter],
+            Some(partitions) => partitions.parts().collect(),
+        };
+        let set_bits: u64 = parts.iter().map(|part| count_ones(part.payload(bytes))).sum();
+        let bits = self.metadata().payload_len_bytes.saturating_mul(8);
+        Statistics {
+            fill_ratio: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },
+            estimated_keys: match parts.first() {
+                None => Some(0.0),
+                Some(first) if parts.iter().any(|part| part.geometry.kind() != first.geometry.kind()) => None,
+                Some(first) => first.geometry.estimated_keys(set_bits, bits),
+            },
+        }
+    }
+}
+
+impl<D: AsRef<[u8]>> LockedBlock<D> {
+    /// See [`FilterBlock::metadata`].
+    #[must_use]
+    pub fn metadata(&self) -> Metadata<'_> {
+        self.0.metadata()
+    }
+
+    /// See [`FilterBlock::statistics`].
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+
+    /// See [`FilterBlock::expected_false_positive_rate`].
+    #[must_use]
+    pub fn expected_false_positive_rate(&self) -> f64 {
+        self.0.expected_false_positive_rate()
+    }
+}
+
+fn count_ones(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(byte.count_ones())).sum()
+}

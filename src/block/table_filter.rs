@@ -1,0 +1,116 @@
+//! The filter of one table as a host keeps it: ready, degraded or absent. Doubt answers "maybe".
+
+use super::reader::FilterBlock;
+use crate::error::Error;
+use crate::hash::KeyHash;
+
+/// What a filter says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// The key is not in the table.
+    No,
+    /// The key may be in the table.
+    Maybe,
+    /// No usable filter was asked, so the key may be in the table. Hosts count these answers apart: each one costs a read that
+    /// a sound filter might have saved.
+    Unfiltered,
+}
+
+impl Answer {
+    /// Whether the host must read the table: everything but [`Answer::No`].
+    #[must_use]
+    #[inline]
+    pub fn may_contain(self) -> bool {
+        self != Self::No
+    }
+}
+
+impl From<bool> for Answer {
+    /// The answer of a usable filter.
+    #[inline]
+    fn from(may_contain: bool) -> Self {
+        if may_contain { Self::Maybe } else { Self::No }
+    }
+}
+
+/// The filter of a table, in any state. Only [`TableFilter::Ready`] ever answers [`Answer::No`].
+///
+/// ```
+/// use filterblock::{Answer, Expected, FilterBlock, HashSeed, KeyHasher, TableFilter, Verify};
+///
+/// let hasher = KeyHasher::xxh3(HashSeed(1));
+/// let expected = Expected::of_table(*b"table 0000000012", &hasher);
+/// let damaged = [0; 100];
+/// let filter = TableFilter::from(FilterBlock::open(&damaged, &expected, Verify::AtOpen));
+/// assert!(matches!(filter, TableFilter::Degraded(_)));
+/// assert_eq!(filter.ask(b"apple"), Answer::Unfiltered);
+/// assert!(filter.may_contain(b"apple"));
+/// ```
+#[derive(Debug)]
+pub enum TableFilter<D, E = Error> {
+    /// The table has a filter that is as the host expects.
+    Ready(FilterBlock<D>),
+    /// The table has a filter that cannot be used, for this reason. Every answer is [`Answer::Unfiltered`].
+    Degraded(E),
+    /// The table has no filter. Every answer is [`Answer::Unfiltered`].
+    Absent,
+}
+
+impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
+    /// Asks for a whole key, hashed by the filter's own hasher.
+    #[must_use]
+    #[inline]
+    pub fn ask(&self, key: &[u8]) -> Answer {
+        match self {
+            Self::Ready(filter) => filter.may_contain(key).into(),
+            Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
+        }
+    }
+
+    /// Asks for a whole key by its hash: see [`FilterBlock::may_contain_hash`].
+    #[must_use]
+    #[inline]
+    pub fn ask_hash(&self, hash: KeyHash) -> Answer {
+        match self {
+            Self::Ready(filter) => filter.may_contain_hash(hash).into(),
+            Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
+        }
+    }
+
+    /// `false` if the key is certainly not in the table.
+    #[must_use]
+    #[inline]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.ask(key).may_contain()
+    }
+
+    /// The filter, if it can be asked.
+    #[must_use]
+    pub fn ready(&self) -> Option<&FilterBlock<D>> {
+        match self {
+            Self::Ready(filter) => Some(filter),
+            Self::Degraded(_) | Self::Absent => None,
+        }
+    }
+
+    /// Why the filter cannot be used.
+    #[must_use]
+    pub fn reason(&self) -> Option<&E> {
+        match self {
+            Self::Degraded(reason) => Some(reason),
+            Self::Ready(_) | Self::Absent => None,
+        }
+    }
+}
+
+impl<D, E> From<Result<FilterBlock<D>, E>> for TableFilter<D, E> {
+    fn from(opened: Result<FilterBlock<D>, E>) -> Self {
+        opened.map_or_else(Self::Degraded, Self::Ready)
+    }
+}
+
+impl<D, E> From<Result<Option<FilterBlock<D>>, E>> for TableFilter<D, E> {
+    fn from(opened: Result<Option<FilterBlock<D>>, E>) -> Self {
+        opened.map_or_else(Self::Degraded, |filter| filter.map_or(Self::Absent, Self::Ready))
+    }
+}
