@@ -25,7 +25,7 @@ pub fn kernels(data: &[u8]) -> Vec<bool> {
     let hashes: Vec<KeyHash> = (0..num_keys + 300).map(block_support::hash).collect();
     let mut answers = vec![false; hashes.len()];
     filter.may_contain_batch(&hashes, &mut answers);
-    let singly: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain(hash)).collect();
+    let singly: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain_hash(hash)).collect();
     assert_eq!(answers, singly, "a batch is answered otherwise than its keys one by one");
     answers.extend(hashes.iter().map(|&hash| filter.may_contain_with(hash, Columns::First)));
     answers

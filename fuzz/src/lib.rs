@@ -90,12 +90,12 @@ fn hashes() -> impl Iterator<Item = KeyHash> {
 /// Asks a block in every way that there is; gives the answers.
 fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     let hashes: Vec<KeyHash> = hashes().collect();
-    let mut answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
+    let mut answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain_hash(hash)).collect();
     let mut batch = vec![false; hashes.len()];
     block.may_contain_batch(&hashes, &mut batch);
     assert_eq!(batch, answers, "a batch is answered otherwise than its keys one by one");
     if let Some(view) = block.view() {
-        assert!(hashes.iter().zip(&answers).all(|(&hash, &answer)| view.may_contain(hash) == answer));
+        assert!(hashes.iter().zip(&answers).all(|(&hash, &answer)| view.may_contain_hash(hash) == answer));
     }
     hashes.iter().for_each(|&hash| block.prefetch(hash));
     for key in [b"".as_slice(), b"key-00000007", &[0xff; 40]] {
@@ -107,9 +107,9 @@ fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
 
 /// Apart from [`query`], because expected rates are the slowest part of all.
 fn check_info(block: &FilterBlock<&[u8]>) {
-    let info = block.metadata();
-    assert!((0.0..=1.0).contains(&info.expected_false_positive_rate), "{info:?}");
-    assert!((0.0..=1.0).contains(&info.fill), "{info:?}");
+    let (info, found) = (block.metadata(), block.statistics());
+    assert!((0.0..=1.0).contains(&block.expected_false_positive_rate()), "{info:?}");
+    assert!((0.0..=1.0).contains(&found.fill_ratio), "{found:?}");
     assert_eq!(info.block_len_bytes, block.as_bytes().len() as u64);
 }
 

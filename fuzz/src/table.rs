@@ -7,7 +7,7 @@ use std::sync::Arc;
 use filterblock::{HashSeed, KeyHasher, Verify};
 use filterblock_store::Error;
 use filterblock_store::sstable::{
-    Answer, BlockCache, BlockReads, Compression, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
+    BlockCache, BlockReads, Compression, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
     TableWriter,
 };
 use filterblock_store::storage::{Memory, Storage};
@@ -125,7 +125,7 @@ fn check_any(file: &[u8]) {
         let forward = walk(&table, false);
         let mut backward = walk(&table, true);
         for key in [b"".as_slice(), b"p", b"key-1", &[0xff; 70], table.smallest(), table.largest()] {
-            let _ = (ok(table.get(key)), table.filter().ask_key(key));
+            let _ = (ok(table.get(key)), table.filter().ask(key));
             let mut cursor = table.cursor(None);
             let _ = (ok(cursor.seek(key)), cursor.value().is_some(), ok(cursor.prev()), ok(cursor.next()));
             let _ = (ok(cursor.seek_for_prev(key)), cursor.key().len(), ok(cursor.next()));
@@ -195,7 +195,7 @@ fn check_keys(file: &[u8], entries: &Entries, forged: &Forged, block_of: impl Fn
             let got = ok(table.get(key));
             let may_be_missing = forged.index || forged.filter || forged.properties;
             assert!(got.is_none_or(|got| is_right(&got, may_be_missing)), "get({key:?}) is wrong, {forged:?}");
-            let is_denied = table.filter().ask_key(key) == Answer::No;
+            let is_denied = table.filter().ask(key) == filterblock::Answer::No;
             assert!(!is_denied || forged.filter, "the filter denies {key:?}, {forged:?}");
         }
     }

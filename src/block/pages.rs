@@ -21,11 +21,18 @@ pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 /// All accesses are relaxed: the bits only tell what any thread may find out again from bytes that do not change, so
 /// a thread that misses another's bit just sums the page itself.
 pub(super) struct PageStates {
-    good: Box<[AtomicU64]>,
-    bad: Box<[AtomicU64]>,
+    /// The words of the pages found good, then as many of those found bad: each partition has one of these, so that two boxes
+    /// would be one too many.
+    words: Box<[AtomicU64]>,
     identity: Crc32,
-    /// Who is told of a damaged page, and where the payload begins in the host's file.
-    on_damage: Option<(DamageHandler, u64)>,
+    on_damage: Option<Box<Report>>,
+}
+
+/// Who is told of a damaged page.
+struct Report {
+    handler: DamageHandler,
+    /// Where the payload begins in the host's file.
+    offset: u64,
 }
 
 impl fmt::Debug for PageStates {
@@ -38,35 +45,38 @@ impl PageStates {
     /// # Errors
     /// [`Error::TooLarge`] where there is no memory for the bits.
     pub(super) fn new(table_id: &[u8; 16], place: u32, payload_len: usize) -> Result<Self> {
-        let words = page_count(payload_len).div_ceil(64);
-        let none = || {
-            let words = try_collect((0..words).map(|_| AtomicU64::new(0)));
-            words.map(Vec::into_boxed_slice).map_err(NoMemory::of("the states of a filter's pages"))
-        };
-        Ok(Self { good: none()?, bad: none()?, identity: page_identity(table_id, place), on_damage: None })
+        let num_words = 2 * page_count(payload_len).div_ceil(64);
+        let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));
+        let words = words.map_err(NoMemory::of("the states of a filter's pages"))?.into_boxed_slice();
+        Ok(Self { words, identity: page_identity(table_id, place), on_damage: None })
+    }
+
+    fn good_and_bad(&self) -> (&[AtomicU64], &[AtomicU64]) {
+        self.words.split_at(self.words.len() / 2)
     }
 
     /// From now on `handler` is told of each page that is found damaged; the payload begins at `offset` of the host's file.
     pub(super) fn report_to(&mut self, handler: DamageHandler, offset: u64) {
-        self.on_damage = Some((handler, offset));
+        self.on_damage = Some(Box::new(Report { handler, offset }));
     }
 
     pub(super) fn num_bad(&self) -> u64 {
-        self.bad.iter().map(|bad| u64::from(bad.load(Ordering::Relaxed).count_ones())).sum()
+        self.good_and_bad().1.iter().map(|bad| u64::from(bad.load(Ordering::Relaxed).count_ones())).sum()
     }
 
     /// Whether a page holds what the writer wrote; sums it if nobody has yet.
     #[inline]
     fn is_sound(&self, page: usize, payload: &[u8], sums: &[u8]) -> bool {
         let (word, bit) = (page / 64, 1u64 << (page % 64));
-        let known_good = self.good.get(word).is_some_and(|good| good.load(Ordering::Relaxed) & bit != 0);
+        let known_good = self.good_and_bad().0.get(word).is_some_and(|good| good.load(Ordering::Relaxed) & bit != 0);
         known_good || self.look_at(page, payload, sums)
     }
 
     #[cold]
     fn look_at(&self, page: usize, payload: &[u8], sums: &[u8]) -> bool {
         let (word, bit) = (page / 64, 1u64 << (page % 64));
-        let (Some(good), Some(bad)) = (self.good.get(word), self.bad.get(word)) else { return false };
+        let (good, bad) = self.good_and_bad();
+        let (Some(good), Some(bad)) = (good.get(word), bad.get(word)) else { return false };
         if bad.load(Ordering::Relaxed) & bit != 0 {
             return false;
         }
@@ -76,8 +86,8 @@ impl PageStates {
         };
         // Several threads may find the same page damaged at once: the first to set the bit reports it.
         let is_first = bad.fetch_or(bit, Ordering::Relaxed) & bit == 0;
-        if let (true, Some((handler, offset))) = (is_first, &self.on_damage) {
-            handler(error.moved_by(*offset));
+        if let (true, Some(report)) = (is_first, &self.on_damage) {
+            (report.handler)(error.moved_by(report.offset));
         }
         false
     }
@@ -204,7 +214,7 @@ mod loom_tests {
                 .collect();
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(states.num_bad(), 2);
-            assert_eq!(states.good[0].load(Ordering::Relaxed), 1);
+            assert_eq!(states.words[0].load(Ordering::Relaxed), 1);
         });
     }
 }

@@ -33,7 +33,7 @@ impl Probe for Block {
 
     #[inline(always)]
     fn hash(&self, hash: u64) -> bool {
-        self.0.may_contain(KeyHash::from_raw(hash))
+        self.0.may_contain_hash(KeyHash::from_raw(hash))
     }
 
     #[inline(always)]
