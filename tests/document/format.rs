@@ -164,7 +164,7 @@ fn a_stranger_builds_the_same_compact_filters_from_it() {
     assert_eq!(compact::TRAILER_LEN_BYTES, 2);
     assert!(DOCUMENT.contains("it takes 42 bytes, 10.18 bits a key: 3.54 above log2(1 / 0.01) = 6.64"));
     let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), HashSeed(0));
-    (0..33).for_each(|i| builder.add_hash(support::hash(i)));
+    (0..33).for_each(|i| builder.add_hash(KeyHash::from_raw(support::hash(i).raw())));
     let len = builder.finish_compact().unwrap().len();
     assert_eq!((len, format!("{:.2}", len as f64 * 8.0 / 33.0)), (42, "10.18".into()));
 }
@@ -283,7 +283,7 @@ fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
         let mut plain = FilterBuilder::new(spec("bloom:10"), HashSeed(42));
         for i in 0..100 {
             keyed.add(&support::key(i));
-            plain.add_hash(hasher.of(&support::key(i)));
+            plain.add_hash(KeyHash::from_raw(hasher.of(&support::key(i)).raw()));
         }
         // A block of the same hashes, with the record between page sums and trailer, and the function's id.
         let record = [&[1, 8][..], &words(&secret, function, 42, 0..1)].concat();
