@@ -28,8 +28,9 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, LockedBlock, Metadata,
-    PartitionedBuilder, SelfCheck, Statistics, TableFilter, Verify, compact, layout,
+    Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSetCounts,
+    FilterSlot, LockedBlock, Metadata, PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Statistics, TableFilter,
+    Verify, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

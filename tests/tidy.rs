@@ -36,8 +36,9 @@ const FLOORS: [(&str, u8); 19] = [
 const DOORS: [(&str, &str); 3] = [("storage", "error"), ("error", "hash"), ("variants", "block")];
 
 /// The only files with `unsafe`, each block argued.
-const UNSAFE: [&str; 7] = [
+const UNSAFE: [&str; 8] = [
     "src/block/mapped.rs",
+    "src/block/shared_bytes.rs",
     "src/kinds/arch/ask.rs",
     "src/kinds/arch/avx2.rs",
     "src/kinds/arch/avx512.rs",

@@ -17,6 +17,8 @@ mod metadata;
 mod pages;
 mod partition;
 mod reader;
+mod set;
+mod shared_bytes;
 mod table_filter;
 mod writer;
 
@@ -30,5 +32,7 @@ pub use metadata::{Metadata, Statistics};
 pub use pages::DamageHandler;
 pub use partition::PartitionedBuilder;
 pub use reader::{FilterBlock, Verify};
+pub use set::{FilterSet, FilterSetCounts, FilterSlot};
+pub use shared_bytes::{Reclaimer, SharedBytes};
 pub use table_filter::{Answer, TableFilter};
 pub use writer::{FilterBuilder, SelfCheck};

@@ -69,7 +69,7 @@ pub(super) struct Part {
     pub(super) start: usize,
     pub(super) len: usize,
     pub(super) geometry: Geometry,
-    ask: Ask,
+    pub(super) ask: Ask,
     /// `None` when all pages were checked at open.
     states: Option<Box<PageStates>>,
 }
@@ -134,6 +134,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let is_rare = partitions.is_some() || is_of_prefixes_only;
         let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only }));
         Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, offset: 0 })
+    }
+
+    /// The bytes and the filter in them, if a query needs nothing else: the filter is of whole keys, in one piece and verified.
+    pub(super) fn whole_filter(&self) -> Option<(&D, &Part)> {
+        (self.rare.is_none() && self.filter.states.is_none()).then_some((&self.data, &self.filter))
     }
 
     pub(super) fn partitions(&self) -> Option<&Partitions> {

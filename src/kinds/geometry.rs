@@ -1,6 +1,7 @@
 //! The geometry of a filter: its shape, read and found to fit its payload.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::binary_fuse::{self, BinaryFuse};
 use super::blocked_bloom::{self, BlockedBloom};
@@ -17,7 +18,8 @@ use crate::error::Result;
 
 /// A shape read and found to fit its payload: after that, no query can fail.
 ///
-/// Small, as every partition of an open filter has one; what is long, or asked slowly anyway, is in a box.
+/// Small, as every partition of an open filter has one; what is long, or asked slowly anyway, is shared by the
+/// clones.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Geometry {
     Empty,
@@ -25,8 +27,8 @@ pub(crate) enum Geometry {
     Bloom { probes: u32 },
     BlockedBloom { probes: u32 },
     SplitBlock { lanes: Lanes },
-    Ribbon(Box<ribbon::Geometry>),
-    BumpedRibbon(Option<bumped_ribbon::Plain>, Box<bumped_ribbon::Geometry>),
+    Ribbon(Arc<ribbon::Geometry>),
+    BumpedRibbon(Option<bumped_ribbon::Plain>, Arc<bumped_ribbon::Geometry>),
     BinaryFuse(binary_fuse::Geometry),
 }
 
@@ -52,14 +54,14 @@ impl Geometry {
             FilterKind::BlockedBloom => Self::BlockedBloom { probes: BlockedBloom::parse(shape, num_keys, len_bytes)? },
             FilterKind::SplitBlock => Self::SplitBlock { lanes: SplitBlock::parse(shape, num_keys, len_bytes)? },
             FilterKind::SplitBlock512 => Self::SplitBlock { lanes: SplitBlock512::parse(shape, num_keys, len_bytes)? },
-            FilterKind::Ribbon => Self::Ribbon(Box::new(Ribbon::parse(shape, num_keys, len_bytes)?)),
+            FilterKind::Ribbon => Self::Ribbon(Arc::new(Ribbon::parse(shape, num_keys, len_bytes)?)),
             FilterKind::BumpedRibbon => Self::from_ribbon(BumpedRibbon::parse(shape, num_keys, len_bytes)?),
             FilterKind::BinaryFuse => Self::BinaryFuse(BinaryFuse::parse(shape, num_keys, len_bytes)?),
         })
     }
 
     pub(super) fn from_ribbon(ribbon: bumped_ribbon::Geometry) -> Self {
-        Self::BumpedRibbon(ribbon.plain(), Box::new(ribbon))
+        Self::BumpedRibbon(ribbon.plain(), Arc::new(ribbon))
     }
 
     /// The rate at which absent keys are expected to be answered "maybe".

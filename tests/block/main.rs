@@ -13,4 +13,5 @@ mod misuse;
 mod open_memory;
 mod partitions;
 mod secrets;
+mod set;
 mod support;

@@ -27,6 +27,7 @@ impl Shared {
             lock(&self.background.work).attempts(task).succeed();
             self.background.changed.notify_all();
             self.remove_left();
+            self.files.reclaimer.reclaim();
             self.fetch_filters();
             return;
         };

@@ -26,6 +26,7 @@ use crate::sstable::BlockCache;
 use crate::storage::Storage;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Condvar, Mutex};
+use filterblock::Reclaimer;
 use filterblock::{HashKind, HashSeed, KeyHasher};
 
 /// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
@@ -93,10 +94,10 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     };
     let state = &found.registry.state;
     let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher: found.hasher };
-    let files = Files { outside, closed: Arc::default() };
+    let files = Files { outside, closed: Arc::default(), reclaimer: Reclaimer::default() };
     let open = |meta: &_| open_table(&options, &identity, &files, &reports, Clone::clone(meta));
     let levels: Result<Vec<Vec<_>>> = state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
-    let version = Version::new(levels?);
+    let version = Version::new(levels?, &identity.hasher);
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
     let logs = read_logs(&site, state.log_number)?;
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;

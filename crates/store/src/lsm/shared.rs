@@ -23,7 +23,7 @@ use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::lock;
 use crate::sync::{Condvar, Mutex};
-use filterblock::KeyHasher;
+use filterblock::{KeyHasher, Reclaimer};
 
 /// The log that is written, and what belongs to it.
 #[derive(Debug)]
@@ -77,6 +77,8 @@ pub(super) struct Files {
     pub(super) outside: Arc<dyn Storage>,
     /// Whether the handle is gone, and what is to be removed until then.
     pub(super) closed: Arc<Mutex<Removals>>,
+    /// Keeps the bytes of filters that no read needs, until a background thread frees them.
+    pub(super) reclaimer: Reclaimer,
 }
 
 /// For writers.
@@ -370,6 +372,7 @@ pub(super) fn open_table(
         strict: options.strict_filters,
         hasher: Some(identity.hasher.clone()),
         table_id: Some(identity.table_id(meta.number)),
+        reclaimer: Some(files.reclaimer.clone()),
     };
     let table = Table::open(options.storage.as_ref(), &path, read_options)?;
     // The manifest decides which reads come to a table: it must speak of this very file.

@@ -20,7 +20,7 @@ use crate::sstable::{BlockCache, BlockReads, Lookup, Table, TableFilter};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
-use filterblock::{Answer, LevelShape};
+use filterblock::{Answer, FilterSet, FilterSlot, HashSeed, KeyHasher, LevelShape};
 
 /// A table of the store. When the last reader of one that a compaction replaced is gone, so is its file.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl Drop for TableFile {
     }
 }
 
-/// What a read looks at first: less than a cache line for each table, and from there one step to its filter.
+/// What a read looks at first: a cache line for each table. Its filter has another in [`Version::filters`].
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     /// [`order_prefix`] of the first and of the last key.
@@ -142,14 +142,18 @@ pub(super) struct Slot {
     pub(super) largest: u64,
     /// The filter's expected rate, in the units of [`Tally::expected`].
     expected: u64,
+    filter: FilterSlot,
     table: Arc<Table>,
     stored: Arc<StoredTable>,
 }
 
+const _: () = assert!(size_of::<Slot>() <= 64);
+
 impl Slot {
-    fn new(stored: Arc<StoredTable>) -> Self {
+    fn new(stored: Arc<StoredTable>, filters: &mut FilterSet<Error>) -> Self {
+        let filter = filters.insert(Arc::clone(stored.table.shared_filter()));
         let (smallest, largest) = (order_prefix(&stored.meta.smallest), order_prefix(&stored.meta.largest));
-        Self { smallest, largest, expected: stored.expected, table: Arc::clone(&stored.table), stored }
+        Self { smallest, largest, expected: stored.expected, filter, table: Arc::clone(&stored.table), stored }
     }
 
     #[inline]
@@ -194,25 +198,36 @@ pub(super) struct ReadContext<'a> {
 }
 
 /// The tables of a store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Version {
     /// Levels that hold tables, in the order of reading.
     levels: Vec<Level>,
+    hasher: KeyHasher,
+    /// The filters of all tables.
+    filters: FilterSet<Error>,
+}
+
+/// Without tables.
+impl Default for Version {
+    fn default() -> Self {
+        Self::new(Vec::new(), &HashSeed::default().into())
+    }
 }
 
 impl Version {
     /// `levels[0]` in any order, `levels[i]` without overlaps.
-    pub(super) fn new(levels: Vec<Vec<Arc<StoredTable>>>) -> Self {
+    pub(super) fn new(levels: Vec<Vec<Arc<StoredTable>>>, hasher: &KeyHasher) -> Self {
+        let mut filters = FilterSet::new(hasher);
         let order = |(number, mut tables): (usize, Vec<Arc<StoredTable>>)| {
             if number == 0 {
                 tables.sort_by_key(|table| std::cmp::Reverse((table.meta.largest_sequence, table.meta.number)));
             } else {
                 tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
             }
-            Level { number, slots: tables.into_iter().map(Slot::new).collect() }
+            Level { number, slots: tables.into_iter().map(|table| Slot::new(table, &mut filters)).collect() }
         };
         let levels = levels.into_iter().enumerate().map(order).filter(|level| !level.slots.is_empty()).collect();
-        Self { levels }
+        Self { levels, hasher: hasher.clone(), filters }
     }
 
     /// The version without some tables and with others, given with their levels.
@@ -228,7 +243,7 @@ impl Version {
                 tables.push(table);
             }
         }
-        Self::new(levels)
+        Self::new(levels, &self.hasher)
     }
 
     /// The tables of a level, in the order of reading.
@@ -268,7 +283,7 @@ impl Version {
     ) -> Result<Option<Option<Vec<u8>>>> {
         for level in &self.levels {
             let mut tally = Tally::default();
-            let found = level.get(probe, context, &mut tally);
+            let found = level.get(&self.filters, probe, context, &mut tally);
             if let Some(recorder) = recorder {
                 recorder.level(level.number, &tally);
             }
@@ -298,7 +313,7 @@ impl Version {
     ) -> Result<()> {
         for level in &self.levels {
             let mut tally = Tally::default();
-            let result = level.get_batch(batch, values, context, &mut tally);
+            let result = level.get_batch(&self.filters, batch, values, context, &mut tally);
             if let Some(recorder) = recorder {
                 recorder.level(level.number, &tally);
             }
@@ -320,7 +335,13 @@ impl Level {
     }
 
     #[inline]
-    fn get(&self, probe: &Probe<'_>, context: &ReadContext<'_>, tally: &mut Tally) -> Result<Lookup> {
+    fn get(
+        &self,
+        filters: &FilterSet<Error>,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        tally: &mut Tally,
+    ) -> Result<Lookup> {
         for slot in self.candidates(probe) {
             if !slot.covers(probe) {
                 continue;
@@ -328,7 +349,7 @@ impl Level {
             // The branch on a filter's answer is what lets the processor run ahead to the next table while this one's
             // cache line is still on its way: keep it a branch.
             let answer = match context.filter_use {
-                FilterUse::Consult => slot.table.filter().ask_hash(probe.hash),
+                FilterUse::Consult => filters.ask(slot.filter, probe.hash),
                 FilterUse::Ignore => Answer::Unfiltered,
             };
             if answer == Answer::No {
@@ -346,6 +367,7 @@ impl Level {
 
     fn get_batch(
         &self,
+        filters: &FilterSet<Error>,
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
@@ -354,7 +376,7 @@ impl Level {
         if self.number == 0 {
             for slot in &self.slots {
                 let mask = slot.mask_of(batch, batch.open);
-                slot.get_batch(mask, batch, values, context, tally)?;
+                slot.get_batch(filters, mask, batch, values, context, tally)?;
             }
             return Ok(());
         }
@@ -364,7 +386,7 @@ impl Level {
             let mut done = 1 << left.trailing_zeros();
             if let Some(slot) = self.candidates(&probe).first() {
                 let mask = slot.mask_of(batch, left);
-                slot.get_batch(mask, batch, values, context, tally)?;
+                slot.get_batch(filters, mask, batch, values, context, tally)?;
                 done |= mask;
             }
             left &= !done;
@@ -377,6 +399,7 @@ impl Slot {
     /// Asks the filter for the keys with a bit in `mask`, and searches the table for those that it does not deny.
     fn get_batch(
         &self,
+        filters: &FilterSet<Error>,
         mask: u32,
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
@@ -385,14 +408,12 @@ impl Slot {
     ) -> Result<()> {
         let group = batch.gather(mask);
         let len = group.hashes().len();
-        let mut answers = [true; BATCH];
-        let mut answer = Answer::Unfiltered;
-        if let (FilterUse::Consult, TableFilter::Ready(filter)) = (context.filter_use, self.table.filter()) {
-            filter.may_contain_batch(group.hashes(), &mut answers);
-            answer = Answer::Maybe;
+        let mut answers = [Answer::Unfiltered; BATCH];
+        if context.filter_use == FilterUse::Consult {
+            filters.ask_batch(self.filter, group.hashes(), &mut answers);
         }
         let mut answered = 0;
-        for (i, _) in answers.iter().enumerate().take(len).filter(|&(_, &may_contain)| may_contain) {
+        for (i, &answer) in answers.iter().enumerate().take(len).filter(|(_, answer)| answer.may_contain()) {
             let Some((place, probe)) = group.place(i).and_then(|place| Some((place, batch.probe(place)?))) else {
                 continue;
             };
@@ -406,7 +427,7 @@ impl Slot {
                 *to = value;
             }
         }
-        let denied = answers.iter().take(len).filter(|&&may_contain| !may_contain).count() as u64;
+        let denied = answers.iter().take(len).filter(|&&answer| answer == Answer::No).count() as u64;
         tally.true_negatives += denied;
         tally.expected += denied * self.expected;
         batch.open &= !answered;

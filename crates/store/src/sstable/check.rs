@@ -70,7 +70,7 @@ impl Table {
         let properties = read_properties(self.file.as_ref(), &self.footer);
         let properties = self.note(&mut check, properties)?;
         let hasher = self.options.hasher.as_ref();
-        let how = FilterUse { verify: Verify::AtOpen, memory: self.options.filter_memory, hasher };
+        let how = FilterUse { verify: Verify::AtOpen, memory: self.options.filter_memory, hasher, reclaimer: None };
         let entries = self.properties().num_entries;
         let filter = filter::open(self.file.as_ref(), &self.path, &self.footer, entries, how);
         let filter = match self.note(&mut check, filter)? {

@@ -5,7 +5,9 @@ use std::path::Path;
 use super::layout::Footer;
 use crate::error::{Error, Result};
 use crate::storage::ReadAt;
-use filterblock::{AlignedBytes, Expected, FilterBlock, KeyHasher, LockedBlock, Mapped, Populate, Verify};
+use filterblock::{
+    AlignedBytes, Expected, FilterBlock, KeyHasher, LockedBlock, Mapped, Populate, Reclaimer, SharedBytes, Verify,
+};
 
 /// Where the filter of an open table lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -18,27 +20,8 @@ pub enum FilterMemory {
     Heap,
 }
 
-/// The bytes of a filter block, mapped or copied.
-#[derive(Debug)]
-pub enum FilterBytes {
-    /// A map of the file.
-    Mapped(Mapped),
-    /// A copy.
-    Heap(AlignedBytes),
-}
-
-impl AsRef<[u8]> for FilterBytes {
-    #[inline]
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map.as_ref(),
-            Self::Heap(bytes) => bytes.as_ref(),
-        }
-    }
-}
-
 /// The filter of an open table; an error names the file.
-pub type TableFilter = filterblock::TableFilter<FilterBytes, Error>;
+pub type TableFilter = filterblock::TableFilter<SharedBytes, Error>;
 
 /// How to open a filter.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +30,8 @@ pub(super) struct FilterUse<'h> {
     pub(super) memory: FilterMemory,
     /// `None`: a hasher of the filter's own, which then must take no secret.
     pub(super) hasher: Option<&'h KeyHasher>,
+    /// Frees the filter's bytes, if given.
+    pub(super) reclaimer: Option<&'h Reclaimer>,
 }
 
 /// Opens the filter of a file with `num_entries` keys; `None` where the file has none.
@@ -59,7 +44,7 @@ pub(super) fn open(
     footer: &Footer,
     num_entries: u64,
     how: FilterUse<'_>,
-) -> Result<Option<FilterBlock<FilterBytes>>> {
+) -> Result<Option<FilterBlock<SharedBytes>>> {
     if footer.filter.len_bytes == 0 {
         return Ok(None);
     }
@@ -71,15 +56,19 @@ fn open_present(
     footer: &Footer,
     num_entries: u64,
     how: FilterUse<'_>,
-) -> Result<FilterBlock<FilterBytes>> {
+) -> Result<FilterBlock<SharedBytes>> {
     let offset = footer.filter.offset;
     let len = footer.filter.len_in_memory()?;
     let bytes = match (how.memory, file.as_file()) {
         (FilterMemory::Mapped, Some(os_file)) => {
             let populate = if how.verify == Verify::AtOpen { Populate::Yes } else { Populate::No };
-            FilterBytes::Mapped(Mapped::region(os_file, offset, len, populate)?)
+            SharedBytes::from(Mapped::region(os_file, offset, len, populate)?)
         }
-        _ => FilterBytes::Heap(AlignedBytes::filled_by(len, |bytes| file.read_exact_at(bytes, offset))?),
+        _ => SharedBytes::from(AlignedBytes::filled_by(len, |bytes| file.read_exact_at(bytes, offset))?),
+    };
+    let bytes = match how.reclaimer {
+        Some(reclaimer) => bytes.freed_by(reclaimer),
+        None => bytes,
     };
     let locked = LockedBlock::open(bytes, how.verify).map_err(|error| error.moved_by(offset))?;
     let own_hasher;
@@ -139,7 +128,7 @@ mod tests {
                 index_checksum: 0,
                 properties_checksum: 0,
             };
-            let how = FilterUse { verify: Verify::AtOpen, memory: FilterMemory::Heap, hasher: None };
+            let how = FilterUse { verify: Verify::AtOpen, memory: FilterMemory::Heap, hasher: None, reclaimer: None };
             let file = memory.open(path, IoMode::default()).unwrap();
             match (open(file.as_ref(), path, &footer, entries, how), refused) {
                 (Ok(filter), None) => assert_eq!(filter.unwrap().metadata().num_keys, entries.min(10)),

@@ -43,7 +43,7 @@ pub use block_cache::BlockCache;
 pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
-pub use filter::{FilterBytes, FilterMemory, TableFilter};
+pub use filter::{FilterMemory, TableFilter};
 pub(crate) use layout::is_footer;
 pub use layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,

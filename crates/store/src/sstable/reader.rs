@@ -16,8 +16,7 @@ use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
-use filterblock::KeyHasher;
-use filterblock::Verify;
+use filterblock::{KeyHasher, Reclaimer, Verify};
 
 /// How a sorted file is to be read.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +34,8 @@ pub struct TableReadOptions {
     pub hasher: Option<KeyHasher>,
     /// If given, a file with another identity is refused.
     pub table_id: Option<TableId>,
+    /// If given, the filter's bytes are freed by it, and not by the thread that drops the last reference.
+    pub reclaimer: Option<Reclaimer>,
 }
 
 /// What a table says about a key.
@@ -64,7 +65,7 @@ pub struct Table {
     pub(super) footer: Footer,
     pub(super) options: TableReadOptions,
     properties: Properties,
-    filter: TableFilter,
+    filter: Arc<TableFilter>,
     /// Read when it is first needed. A failure is not kept: it may have been the disk's.
     index: OnceLock<IndexBlock>,
     /// Names the table in a block cache.
@@ -103,7 +104,12 @@ impl Table {
             return Err(Error::Corrupt { field: Field::TableId, offset });
         }
         let properties = read_properties(file.as_ref(), &footer)?;
-        let how = FilterUse { verify: options.verify, memory: options.filter_memory, hasher: options.hasher.as_ref() };
+        let how = FilterUse {
+            verify: options.verify,
+            memory: options.filter_memory,
+            hasher: options.hasher.as_ref(),
+            reclaimer: options.reclaimer.as_ref(),
+        };
         let filter = match filter::open(file.as_ref(), path, &footer, properties.num_entries, how) {
             Err(error) if options.strict => return Err(error),
             opened => TableFilter::from(opened),
@@ -114,7 +120,7 @@ impl Table {
             footer,
             options,
             properties,
-            filter,
+            filter: Arc::new(filter),
             index: OnceLock::new(),
             number: TABLES_OPENED.fetch_add(1, Ordering::Relaxed),
         })
@@ -129,6 +135,11 @@ impl Table {
     #[must_use]
     #[inline]
     pub fn filter(&self) -> &TableFilter {
+        &self.filter
+    }
+
+    /// The file's filter, for sets of filters.
+    pub(crate) fn shared_filter(&self) -> &Arc<TableFilter> {
         &self.filter
     }
 

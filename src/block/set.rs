@@ -1,0 +1,296 @@
+//! Many filters at once: what a store asks on its way through its SSTs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::reader::Part;
+use super::shared_bytes::SharedBytes;
+use super::table_filter::{Answer, TableFilter};
+use crate::error::Error;
+use crate::hash::{KeyHash, KeyHasher};
+use crate::kinds::{Ask, FilterView, Geometry, Isa};
+
+/// The filters of many tables under one hasher: one cache line a filter with all that a query needs, so that only the payload
+/// is one step away.
+///
+/// A host fills a set and then shares it: a full set is an immutable snapshot that is `Send` and `Sync`. A new state of the
+/// store is a new set, whose filters share their bytes with the old one: inserting a filter allocates nothing but its line.
+/// [`Reclaimer`](super::Reclaimer) keeps readers from freeing bytes.
+///
+/// Whatever is in doubt is [`Answer::Unfiltered`], and counted: a filter that is degraded, absent, or under another hasher, and a
+/// slot of another set. In debug builds a hash of another hasher panics.
+///
+/// ```
+/// use std::sync::Arc;
+/// use filterblock::{
+///     Answer, Expected, FilterBlock, FilterBuilder, FilterSet, HashSeed, KeyHasher, SharedBytes, TableFilter, Verify,
+/// };
+///
+/// let hasher = KeyHasher::xxh3(HashSeed(1));
+/// let mut set = FilterSet::new(&hasher);
+/// let mut slots = Vec::new();
+/// for (table_id, key) in [(*b"table 0000000012", b"apple"), (*b"table 0000000013", b"peach")] {
+///     let mut builder = FilterBuilder::new("blocked-bloom:16".parse()?, &hasher).with_table_id(table_id);
+///     builder.add(key);
+///     let bytes = SharedBytes::from(builder.finish()?);
+///     let opened = FilterBlock::open(bytes, &Expected::of_table(table_id, &hasher), Verify::AtOpen);
+///     slots.push(set.insert(Arc::new(TableFilter::from(opened))));
+/// }
+/// slots.push(set.insert(Arc::new(TableFilter::Absent)));
+///
+/// // One key, all tables: a table that answers `No` needs no read.
+/// let hash = hasher.of(b"apple");
+/// let mut answers = [Answer::Unfiltered; 3];
+/// set.ask_all(hash, &slots, &mut answers);
+/// assert_eq!(answers, [Answer::Maybe, Answer::No, Answer::Unfiltered]);
+/// assert_eq!(set.counts().unfiltered_answers, 1);
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FilterSet<E = Error> {
+    /// Of all sets of the process.
+    number: u64,
+    hasher: KeyHasher,
+    lines: Vec<Line>,
+    /// The whole of each filter, for all that its line does not answer.
+    filters: Vec<Entry<E>>,
+    /// How often it was asked for slots of other sets.
+    asked_outside: AtomicU64,
+}
+
+/// Where a set keeps a filter. It is good for this set alone: another set may have another table's filter there, and answers
+/// [`Answer::Unfiltered`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FilterSlot {
+    set: u64,
+    index: usize,
+}
+
+/// What a query of one filter needs.
+#[derive(Debug, Clone)]
+#[repr(C, align(64))]
+struct Line {
+    bytes: SharedBytes,
+    geometry: Geometry,
+    ask: Ask,
+    /// [`ASK_ENTRY`], which no payload reaches, if the line does not answer.
+    payload_len: usize,
+}
+
+const _: () = assert!(size_of::<Line>() == 64);
+
+/// The filter is in partitions, of prefixes only, verified on first touch, or not there.
+const ASK_ENTRY: usize = usize::MAX;
+
+#[derive(Debug)]
+struct Entry<E> {
+    filter: Arc<TableFilter<SharedBytes, E>>,
+    has_other_hasher: bool,
+    /// How often the answer was [`Answer::Unfiltered`].
+    unfiltered: AtomicU64,
+}
+
+/// What a set holds, and what its filters could not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterSetCounts {
+    /// Filters that answer.
+    pub ready: usize,
+    /// Filters that cannot be used; [`TableFilter::reason`] tells why.
+    pub degraded: usize,
+    /// Tables without a filter.
+    pub absent: usize,
+    /// Filters under another hasher than the set's.
+    pub other_hasher: usize,
+    /// Pages that queries found damaged.
+    pub damaged_pages: u64,
+    /// Answers of [`Answer::Unfiltered`] so far.
+    pub unfiltered_answers: u64,
+}
+
+impl<E> FilterSet<E> {
+    /// An empty set of filters whose keys `hasher` hashes.
+    #[must_use]
+    pub fn new(hasher: &KeyHasher) -> Self {
+        static SETS_MADE: AtomicU64 = AtomicU64::new(0);
+        let number = SETS_MADE.fetch_add(1, Ordering::Relaxed);
+        let hasher = hasher.clone();
+        Self { number, hasher, lines: Vec::new(), filters: Vec::new(), asked_outside: AtomicU64::new(0) }
+    }
+
+    /// Adds a filter and returns its slot.
+    ///
+    /// A filter under another hasher than the set's would deny keys, so it is never asked.
+    pub fn insert(&mut self, filter: Arc<TableFilter<SharedBytes, E>>) -> FilterSlot {
+        let identity = self.hasher.identity();
+        let has_other_hasher = filter.ready().is_some_and(|block| block.hasher().identity() != identity);
+        let line = filter.ready().filter(|_| !has_other_hasher).and_then(|block| block.whole_filter().map(Line::new));
+        self.lines.push(line.unwrap_or_else(Line::of_entry));
+        self.filters.push(Entry { filter, has_other_hasher, unfiltered: AtomicU64::new(0) });
+        FilterSlot { set: self.number, index: self.lines.len() - 1 }
+    }
+
+    /// The number of slots.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether the set has no slot.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// What was inserted at a slot.
+    #[must_use]
+    pub fn filter(&self, slot: FilterSlot) -> Option<&Arc<TableFilter<SharedBytes, E>>> {
+        Some(&self.entry(slot)?.filter)
+    }
+
+    fn entry(&self, slot: FilterSlot) -> Option<&Entry<E>> {
+        if slot.set == self.number { self.filters.get(slot.index) } else { None }
+    }
+
+    #[inline(always)]
+    fn line(&self, slot: FilterSlot) -> Option<&Line> {
+        if slot.set != self.number {
+            return None;
+        }
+        self.lines.get(slot.index).filter(|line| line.payload_len != ASK_ENTRY)
+    }
+
+    /// Asks one filter for a whole key by its hash.
+    #[must_use]
+    #[inline(always)]
+    pub fn ask(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
+        self.hasher.debug_check(hash);
+        match self.line(slot) {
+            Some(line) => line.may_contain(hash).into(),
+            None => self.ask_entry(slot, None, hash),
+        }
+    }
+
+    /// Asks one filter for a whole key whose hash is at hand; the key chooses the partition, if the filter has partitions.
+    #[must_use]
+    #[inline]
+    pub fn ask_hashed_key(&self, slot: FilterSlot, key: &[u8], hash: KeyHash) -> Answer {
+        self.hasher.debug_check(hash);
+        match self.line(slot) {
+            Some(line) => line.may_contain(hash).into(),
+            None => self.ask_entry(slot, Some(key), hash),
+        }
+    }
+
+    /// A call of its own, so that the loops over lines keep their registers.
+    #[cold]
+    #[inline(never)]
+    fn ask_entry(&self, slot: FilterSlot, key: Option<&[u8]>, hash: KeyHash) -> Answer {
+        let Some(entry) = self.entry(slot) else {
+            self.asked_outside.fetch_add(1, Ordering::Relaxed);
+            return Answer::Unfiltered;
+        };
+        match (entry.filter.as_ref(), key) {
+            (TableFilter::Ready(block), Some(key)) if !entry.has_other_hasher => {
+                block.may_contain_hashed_key(key, hash).into()
+            }
+            (TableFilter::Ready(block), None) if !entry.has_other_hasher => block.may_contain_hash(hash).into(),
+            (TableFilter::Ready(_) | TableFilter::Degraded(_) | TableFilter::Absent, _) => {
+                entry.unfiltered.fetch_add(1, Ordering::Relaxed);
+                Answer::Unfiltered
+            }
+        }
+    }
+
+    /// Asks many filters for one key: `answers[i]` is that of `slots[i]`. Answers beyond the shorter slice stay as they are.
+    pub fn ask_all(&self, hash: KeyHash, slots: &[FilterSlot], answers: &mut [Answer]) {
+        for (answer, &slot) in answers.iter_mut().zip(slots) {
+            *answer = self.ask(slot, hash);
+        }
+    }
+
+    /// Asks one filter for many keys: `answers[i]` is that of `hashes[i]`. Answers beyond the shorter slice stay as they are.
+    pub fn ask_batch(&self, slot: FilterSlot, hashes: &[KeyHash], answers: &mut [Answer]) {
+        hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
+        let line = self.line(slot);
+        let block = self.entry(slot).filter(|entry| !entry.has_other_hasher).and_then(|entry| entry.filter.ready());
+        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            let mut found = [true; BATCH];
+            match (line, block) {
+                (Some(line), _) => line.view().may_contain_batch(hashes, &mut found),
+                (None, Some(block)) => block.may_contain_batch(hashes, &mut found),
+                (None, None) => {
+                    answers.iter_mut().zip(hashes).for_each(|(to, &hash)| *to = self.ask_entry(slot, None, hash));
+                    continue;
+                }
+            }
+            for ((answer, _), may_contain) in answers.iter_mut().zip(hashes).zip(found) {
+                *answer = may_contain.into();
+            }
+        }
+    }
+
+    /// Asks many filters for many keys: `answers[i]` is that of filter and key `queries[i]`. The first cache line of each of 32
+    /// queries is on its way before the first is answered. Answers beyond the shorter slice stay as they are.
+    pub fn ask_pairs(&self, queries: &[(FilterSlot, KeyHash)], answers: &mut [Answer]) {
+        for (queries, answers) in queries.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            queries.iter().for_each(|&(slot, hash)| self.prefetch(slot, hash));
+            for (answer, &(slot, hash)) in answers.iter_mut().zip(queries) {
+                *answer = self.ask(slot, hash);
+            }
+        }
+    }
+
+    /// Starts to bring the first cache line that a query reads into the processor's cache.
+    #[inline]
+    pub fn prefetch(&self, slot: FilterSlot, hash: KeyHash) {
+        if let Some(line) = self.line(slot) {
+            line.view().prefetch(hash);
+        }
+    }
+
+    /// What the set holds, and what its filters could not answer so far. Takes time linear in the number of filters.
+    #[must_use]
+    pub fn counts(&self) -> FilterSetCounts {
+        let outside = self.asked_outside.load(Ordering::Relaxed);
+        let mut counts = FilterSetCounts { unfiltered_answers: outside, ..FilterSetCounts::default() };
+        for entry in &self.filters {
+            counts.unfiltered_answers += entry.unfiltered.load(Ordering::Relaxed);
+            match entry.filter.as_ref() {
+                TableFilter::Ready(_) if entry.has_other_hasher => counts.other_hasher += 1,
+                TableFilter::Ready(block) => {
+                    counts.ready += 1;
+                    counts.damaged_pages += block.damaged_pages();
+                }
+                TableFilter::Degraded(_) => counts.degraded += 1,
+                TableFilter::Absent => counts.absent += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// Queries under way at once where memory is waited for.
+const BATCH: usize = 32;
+
+impl Line {
+    fn new((bytes, part): (&SharedBytes, &Part)) -> Self {
+        Self { bytes: bytes.clone(), geometry: part.geometry.clone(), ask: part.ask, payload_len: part.len }
+    }
+
+    fn of_entry() -> Self {
+        let geometry = Geometry::Full;
+        let ask = Ask::new(&geometry, Isa::PORTABLE);
+        Self { bytes: SharedBytes::from(&[][..]), geometry, ask, payload_len: ASK_ENTRY }
+    }
+
+    #[inline(always)]
+    fn may_contain(&self, hash: KeyHash) -> bool {
+        self.ask.may_contain(&self.geometry, self.bytes.as_ref(), self.payload_len, hash)
+    }
+
+    #[inline]
+    fn view(&self) -> FilterView<'_> {
+        FilterView::new(&self.geometry, self.ask, Isa::detect(), self.bytes.as_ref(), self.payload_len)
+    }
+}

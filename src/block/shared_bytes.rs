@@ -1,0 +1,161 @@
+//! Bytes of filter blocks that many threads share, and that are freed where the host wants it.
+#![expect(unsafe_code, reason = "a slice of bytes whose owner lies behind a shared pointer; see the blocks")]
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::aligned::AlignedBytes;
+#[cfg(feature = "mmap")]
+use super::mapped::Mapped;
+
+/// The bytes of a filter block, shared: a clone is one more reference, and the address never changes.
+///
+/// Made from [`AlignedBytes`], a map of a file, a vector or a static slice. Copying the bytes to [`AlignedBytes`] is the safe
+/// choice: what was verified is what is asked, and most kinds touch one cache line a query.
+#[derive(Clone)]
+pub struct SharedBytes {
+    /// What `owner` holds, from its first to its last byte.
+    start: *const u8,
+    len: usize,
+    owner: Arc<Owner>,
+}
+
+// SAFETY: the bytes are only ever read, and their owners may be sent to and dropped by any thread.
+unsafe impl Send for SharedBytes {}
+// SAFETY: as above.
+unsafe impl Sync for SharedBytes {}
+
+/// What holds the bytes. None of these moves its bytes when it moves, or changes them while it is borrowed as shared; nobody
+/// borrows it otherwise.
+enum Held {
+    Aligned(AlignedBytes),
+    #[cfg(feature = "mmap")]
+    Mapped(Mapped),
+    Vec(Vec<u8>),
+    Static(&'static [u8]),
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Aligned(bytes) => bytes.as_ref(),
+            #[cfg(feature = "mmap")]
+            Self::Mapped(map) => map.as_ref(),
+            Self::Vec(bytes) => bytes,
+            Self::Static(bytes) => bytes,
+        }
+    }
+}
+
+struct Owner {
+    /// `None` only while it is dropped.
+    held: Option<Held>,
+    reclaimer: Option<Reclaimer>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let (Some(held), Some(reclaimer)) = (self.held.take(), &self.reclaimer) {
+            reclaimer.take(held);
+        }
+    }
+}
+
+impl SharedBytes {
+    fn new(held: Held, reclaimer: Option<Reclaimer>) -> Self {
+        let owner = Arc::new(Owner { held: Some(held), reclaimer });
+        let bytes = owner.held.as_ref().map_or(&[][..], Held::as_ref);
+        Self { start: bytes.as_ptr(), len: bytes.len(), owner: Arc::clone(&owner) }
+    }
+
+    /// The same bytes, to be freed by the thread that calls [`Reclaimer::reclaim`]: freeing gigabytes or unmapping a file takes
+    /// milliseconds, and the last reference may be a reader's. Bytes that were cloned before stay as they are.
+    #[must_use]
+    pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
+        let Self { start, len, owner } = self;
+        match Arc::try_unwrap(owner) {
+            Ok(mut owner) => match owner.held.take() {
+                Some(held) => Self::new(held, Some(reclaimer.clone())),
+                None => Self { start, len, owner: Arc::new(owner) },
+            },
+            Err(owner) => Self { start, len, owner },
+        }
+    }
+}
+
+impl AsRef<[u8]> for SharedBytes {
+    #[inline(always)]
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `start` and `len` are the slice of what `owner` holds. The owner lives as long as `self`, gives nobody a
+        // mutable borrow, and does not move its bytes: see `Held`.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let references = Arc::strong_count(&self.owner);
+        f.debug_struct("SharedBytes").field("len", &self.len).field("references", &references).finish_non_exhaustive()
+    }
+}
+
+impl From<AlignedBytes> for SharedBytes {
+    fn from(bytes: AlignedBytes) -> Self {
+        Self::new(Held::Aligned(bytes), None)
+    }
+}
+
+#[cfg(feature = "mmap")]
+impl From<Mapped> for SharedBytes {
+    fn from(map: Mapped) -> Self {
+        Self::new(Held::Mapped(map), None)
+    }
+}
+
+impl From<Vec<u8>> for SharedBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::new(Held::Vec(bytes), None)
+    }
+}
+
+impl From<&'static [u8]> for SharedBytes {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self::new(Held::Static(bytes), None)
+    }
+}
+
+/// Keeps bytes whose last reference is gone, until a thread of the host's choice frees them.
+///
+/// ```
+/// use filterblock::{Reclaimer, SharedBytes};
+///
+/// let reclaimer = Reclaimer::default();
+/// let bytes = SharedBytes::from(vec![0; 1_000]).freed_by(&reclaimer);
+/// drop(bytes);                            // by a reader: takes no time
+/// assert_eq!(reclaimer.reclaim(), 1);     // by a background thread
+/// ```
+#[derive(Clone, Default)]
+pub struct Reclaimer(Arc<Mutex<Vec<Held>>>);
+
+impl Reclaimer {
+    fn take(&self, held: Held) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without memory for the list, the bytes are freed here and now.
+        if waiting.try_reserve(1).is_ok() {
+            waiting.push(held);
+        }
+    }
+
+    /// Frees what waits, and returns how many filters that were.
+    pub fn reclaim(&self) -> usize {
+        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.len()
+    }
+}
+
+impl fmt::Debug for Reclaimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).len();
+        f.debug_struct("Reclaimer").field("waiting", &waiting).finish()
+    }
+}

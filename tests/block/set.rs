@@ -1,0 +1,227 @@
+//! A set of filters answers as each of its filters does, and doubt is "maybe", counted.
+
+use crate::support::{SEED, SplitMix, TABLE, block, key, partitioned, spec};
+use filterblock::{
+    AlignedBytes, Answer, Error, Expected, FilterBlock, FilterBuilder, FilterSet, HashSeed, KeyHash, KeyHasher, Mapped,
+    Populate, Reclaimer, SharedBytes, TableFilter, Verify,
+};
+use std::sync::Arc;
+
+const N: usize = 700;
+static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
+
+type Filter = Arc<TableFilter<SharedBytes>>;
+
+fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
+    Arc::new(FilterBlock::open(bytes.into(), &Expected::of_table(TABLE, &HASHER), verify).into())
+}
+
+/// A filter of every kind and of every state in which it answers.
+fn filters() -> Vec<Filter> {
+    let kinds = [
+        "full",
+        "bloom:10",
+        "blocked-bloom:10",
+        "split-block:10",
+        "split-block-512:10",
+        "ribbon:8",
+        "bumped-ribbon:8",
+        "bumped-ribbon:fpr=0.01",
+        "bumped-ribbon:20",
+        "binary-fuse:8",
+        "binary-fuse:12",
+    ];
+    let mut filters = vec![opened(block("bloom:10", 0), Verify::AtOpen)];
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        filters.extend(kinds.iter().map(|kind| opened(block(kind, N), verify)));
+        filters.push(opened(partitioned("blocked-bloom:10", N, 100), verify));
+        let both = FilterBuilder::new(spec("blocked-bloom:10"), SEED).with_table_id(TABLE);
+        let mut both = both.with_prefixes("first-7", true).unwrap();
+        (0..N).for_each(|i| both.add(&key(i)));
+        filters.push(opened(both.finish().unwrap(), verify));
+    }
+    filters
+}
+
+fn hashes() -> Vec<KeyHash> {
+    (0..3 * N).map(|i| HASHER.of(&key(i))).collect()
+}
+
+#[test]
+fn sets_answer_as_their_filters_do() {
+    let filters = filters();
+    let mut set = FilterSet::new(&HASHER);
+    assert!(set.is_empty());
+    let slots: Vec<_> = filters.iter().map(|filter| set.insert(filter.clone())).collect();
+    assert_eq!((set.len(), set.counts().ready), (filters.len(), filters.len()));
+    let hashes = hashes();
+    let mut pairs = Vec::new();
+    let mut expected = Vec::new();
+    for (&slot, filter) in slots.iter().zip(&filters) {
+        assert!(Arc::ptr_eq(set.filter(slot).unwrap(), filter));
+        let alone: Vec<Answer> = hashes.iter().map(|&hash| filter.ask_hash(hash)).collect();
+        assert!(
+            filter.ready().unwrap().metadata().num_keys == 0
+                || alone[..N].iter().all(|&answer| answer == Answer::Maybe)
+        );
+        assert_eq!(hashes.iter().map(|&hash| set.ask(slot, hash)).collect::<Vec<_>>(), alone);
+        let mut answers = vec![Answer::Unfiltered; hashes.len() + 1];
+        set.ask_batch(slot, &hashes, &mut answers);
+        assert_eq!((&answers[..hashes.len()], answers[hashes.len()]), (&alone[..], Answer::Unfiltered));
+        for (i, &hash) in hashes.iter().enumerate() {
+            let by_key = set.ask_hashed_key(slot, &key(i), hash);
+            assert_eq!(by_key, filter.ready().unwrap().may_contain_hashed_key(&key(i), hash).into());
+        }
+        pairs.extend(hashes.iter().map(|&hash| (slot, hash)));
+        expected.extend(alone);
+    }
+    // In any order.
+    let mut random = SplitMix(5);
+    for i in (1..pairs.len()).rev() {
+        let other = random.below(i + 1);
+        pairs.swap(i, other);
+        expected.swap(i, other);
+    }
+    let mut answers = vec![Answer::Unfiltered; pairs.len()];
+    set.ask_pairs(&pairs, &mut answers);
+    assert_eq!(answers, expected);
+    for &hash in &hashes[N - 20..N + 20] {
+        let mut answers = vec![Answer::Unfiltered; slots.len()];
+        set.ask_all(hash, &slots, &mut answers);
+        let alone: Vec<_> = filters.iter().map(|filter| filter.ask_hash(hash)).collect();
+        assert_eq!(answers, alone);
+    }
+    assert_eq!(set.counts().unfiltered_answers, 0);
+}
+
+#[test]
+fn sets_count_what_they_cannot_answer() {
+    let mut set = FilterSet::new(&HASHER);
+    let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
+    let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), &other).with_table_id(TABLE);
+    builder.add(&key(1));
+    let foreign =
+        FilterBlock::open(builder.finish().unwrap().into(), &Expected::of_table(TABLE, &other), Verify::AtOpen);
+    let damaged = opened(vec![0; 100], Verify::AtOpen);
+    assert!(damaged.reason().is_some_and(Error::is_damage));
+    let slots = [Arc::new(foreign.into()), damaged, Arc::new(TableFilter::Absent)].map(|filter| set.insert(filter));
+    for (i, &slot) in slots.iter().enumerate() {
+        let hash = HASHER.of(&key(i));
+        assert_eq!(
+            (set.ask(slot, hash), set.ask_hashed_key(slot, &key(i), hash)),
+            (Answer::Unfiltered, Answer::Unfiltered)
+        );
+        let mut answers = [Answer::No; 2];
+        set.ask_batch(slot, &[hash, hash], &mut answers);
+        assert_eq!(answers, [Answer::Unfiltered; 2]);
+    }
+    let counts = set.counts();
+    assert_eq!((counts.ready, counts.degraded, counts.absent, counts.other_hasher), (0, 1, 1, 1));
+    assert_eq!(counts.unfiltered_answers, 3 * 4);
+}
+
+#[test]
+fn slots_of_another_set_are_unfiltered() {
+    // The other set has another table's filter at the same place, which denies the key.
+    let [mut first, mut second] = [FilterSet::new(&HASHER), FilterSet::new(&HASHER)];
+    let slot = first.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
+    second.insert(opened(block("blocked-bloom:10", 0), Verify::AtOpen));
+    let hash = HASHER.of(&key(1));
+    assert_eq!((first.ask(slot, hash), second.ask(slot, hash)), (Answer::Maybe, Answer::Unfiltered));
+    assert_eq!(second.ask_hashed_key(slot, &key(1), hash), Answer::Unfiltered);
+    let (mut of_batch, mut of_pairs, mut of_all) = ([Answer::No], [Answer::No], [Answer::No]);
+    second.ask_batch(slot, &[hash], &mut of_batch);
+    second.ask_pairs(&[(slot, hash)], &mut of_pairs);
+    second.ask_all(hash, &[slot], &mut of_all);
+    assert_eq!([of_batch, of_pairs, of_all], [[Answer::Unfiltered]; 3]);
+    assert!(second.filter(slot).is_none());
+    assert_eq!((first.counts().unfiltered_answers, second.counts().unfiltered_answers), (0, 5));
+}
+
+#[test]
+fn sets_count_damaged_pages_of_first_touch() {
+    let mut bytes = block("blocked-bloom:10", N);
+    bytes[70] ^= 1;
+    let mut set = FilterSet::new(&HASHER);
+    let slot = set.insert(opened(bytes, Verify::OnFirstTouch));
+    assert!(hashes().iter().all(|&hash| set.ask(slot, hash) == Answer::Maybe));
+    assert_eq!((set.counts().ready, set.counts().damaged_pages), (1, 1));
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn sets_check_the_hasher_in_debug_builds() {
+    let mut set = FilterSet::new(&HASHER);
+    let slot = set.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
+    let hash = KeyHash::of(&key(1), HashSeed(SEED.0 + 1));
+    let asks: [&dyn Fn() -> Answer; 3] =
+        [&|| set.ask(slot, hash), &|| set.ask_hashed_key(slot, &key(1), hash), &|| {
+            set.ask_batch(slot, &[hash], &mut [Answer::No]);
+            Answer::Maybe
+        }];
+    for ask in asks {
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
+    }
+}
+
+#[test]
+fn shared_bytes_keep_their_address_in_every_holder() {
+    let bytes = block("blocked-bloom:10", N);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("block");
+    std::fs::write(&path, &bytes).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    let holders = [
+        SharedBytes::from(bytes.clone()),
+        SharedBytes::from(AlignedBytes::copy_of(&bytes).unwrap()),
+        SharedBytes::from(Mapped::region(&file, 0, bytes.len(), Populate::Yes).unwrap()),
+        SharedBytes::from(&*Vec::leak(bytes.clone())),
+        SharedBytes::from(Vec::new()),
+    ];
+    let reclaimer = Reclaimer::default();
+    for (i, shared) in holders.into_iter().enumerate() {
+        let address = shared.as_ref().as_ptr();
+        let clone = shared.clone();
+        // A clone keeps the bytes as they are, so nobody else may become their owner.
+        let boxed = Box::new(shared.freed_by(&reclaimer));
+        assert_eq!((boxed.as_ref().as_ref().as_ptr(), clone.as_ref().as_ptr()), (address, address), "{i}");
+        assert!(i == 4 || clone.as_ref() == bytes);
+        drop(clone);
+        let alone = boxed.freed_by(&reclaimer);
+        assert!(i == 4 || alone.as_ref() == bytes);
+        assert_eq!((alone.as_ref().as_ptr(), reclaimer.reclaim()), (address, 0), "{i}");
+        drop(alone);
+        assert_eq!((reclaimer.reclaim(), reclaimer.reclaim()), (1, 0), "{i}");
+    }
+}
+
+#[test]
+fn readers_free_no_bytes_while_sets_are_replaced() {
+    let reclaimer = Reclaimer::default();
+    let current = std::sync::Mutex::new(Arc::new(FilterSet::<Error>::new(&HASHER)));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let freed: usize = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let set = current.lock().unwrap().clone();
+                    assert!(set.counts().ready < 2);
+                }
+            });
+        }
+        let freed = (0..200)
+            .map(|_| {
+                let bytes = SharedBytes::from(block("blocked-bloom:10", 50)).freed_by(&reclaimer);
+                let mut next = FilterSet::new(&HASHER);
+                let slot = next.insert(opened(bytes, Verify::AtOpen));
+                assert_eq!(next.ask(slot, HASHER.of(&key(7))), Answer::Maybe);
+                *current.lock().unwrap() = Arc::new(next);
+                reclaimer.reclaim()
+            })
+            .sum();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        freed
+    });
+    drop(current);
+    assert_eq!(freed + reclaimer.reclaim(), 200, "each filter is freed once, by this thread");
+}
