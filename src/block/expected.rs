@@ -1,8 +1,8 @@
-//! What a host knows of a block before it opens it.
+//! Opens blocks: what a host expects of a block, and tools that expect nothing.
 
 use super::layout::{Added, checksum_of};
 use super::locked::LockedBlock;
-use super::reader::FilterBlock;
+use super::reader::{FilterBlock, Verify};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHasher;
 
@@ -142,6 +142,35 @@ fn unexpected(field: Field, found: String, expected: String) -> Result<()> {
 
 fn hex(id: [u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// Opens a block that must be what the host expects: see [`Expected`].
+    ///
+    /// # Errors
+    /// * [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes. With
+    ///   [`Verify::OnFirstTouch`] a damaged page is no error.
+    /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
+    /// * [`Error::Unexpected`] for a sound block of another table, another state of the table, other keys or another hasher;
+    ///   [`Error::WrongSecret`] for keys that were hashed under another secret.
+    /// * [`Error::InvalidArgument`] for an expected table id of zeros.
+    ///
+    /// Offsets count from the start of the host's file, if [`Expected::at_offset`] names the block's offset in it.
+    pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
+        let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
+        block.unlock_expecting(expected)
+    }
+
+    /// Opens any block and believes what it says about its table and its hasher: for tools that inspect files.
+    ///
+    /// A store must use [`FilterBlock::open`]: a sound block of another table denies the keys of this one.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open`]; [`Error::SecretRequired`] for keys that were hashed under a secret: open such a block by
+    /// [`LockedBlock::unlock`].
+    pub fn open_any(data: D, verify: Verify) -> Result<Self> {
+        LockedBlock::open(data, verify)?.unlock(None)
+    }
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {
