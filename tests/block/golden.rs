@@ -251,7 +251,7 @@ fn the_present_code_writes_the_same_bytes() {
 /// Numbers of keys on both sides of where a builder decides anew, and some in between.
 const BORDERS: [usize; 34] = [
     1, 2, 3, 8, 9, 27, 64, 65, 66, 128, 300, 304, 999, 1_000, 1_009, 1_010, 1_200, 1_500, 1_501, 2_047, 2_560, 2_561,
-    3_000, 4_096, 4_097, 4_500, 9_727, 9_728, 10_239, 10_240, 30_000, 59_999, 60_000, 140_000,
+    3_000, 4_096, 4_097, 4_500, 9_727, 9_728, 20_479, 20_480, 30_000, 59_999, 60_000, 140_000,
 ];
 const SPECS: [&str; 16] = [
     "bloom:10",
