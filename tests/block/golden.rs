@@ -1,6 +1,7 @@
-//! What version 1 wrote stays readable for ever, and is still what is written.
+//! The golden files hold what the present code writes and reads.
 //!
-//! A file here is never made anew: where this test fails, the code is wrong, or a version 2 is due.
+//! They are made anew with each change of layout until range filters are in. Then version 1 is frozen: from there on, where
+//! this test fails, the code is wrong, or a version 2 is due. docs/TESTING.md has the commands.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -285,7 +286,7 @@ fn sums(spec_text: &str) -> String {
     line
 }
 
-/// A builder that decides better from some version on may change these lines; the bytes stay readable.
+/// A builder that decides better may change these lines also after the freeze; the bytes stay readable.
 #[test]
 fn equal_keys_give_equal_bytes_wherever_a_builder_decides_anew() {
     let recorded = String::from_utf8(golden("v1-sums.txt")).unwrap();
