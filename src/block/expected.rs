@@ -52,7 +52,7 @@ impl<'a> Expected<'a> {
     ///
     /// `table_id` is what the writer gave to [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). Zeros are
     /// the id of no table, since every block whose writer gave no id has them: opening is an error
-    /// ([`Error::InvalidArgument`]).
+    /// ([`Error::InvalidArgument`]), unless the block's checksum is stated too.
     #[must_use]
     pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
         Self { table_id, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
@@ -88,10 +88,11 @@ impl<'a> Expected<'a> {
     }
 
     /// # Errors
-    /// [`Error::InvalidArgument`] if no table is named; [`Error::Unexpected`] with the first field that is not as expected.
+    /// [`Error::InvalidArgument`] if nothing names the block; [`Error::Unexpected`] with the first field that is not as expected.
     fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
-        if self.table_id == [0; 16] {
-            let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id";
+        if self.table_id == [0; 16] && self.checksum.is_none() {
+            let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id, or \
+                          the block's checksum";
             return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
         }
         let metadata = block.metadata();
@@ -153,7 +154,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
     /// * [`Error::Unexpected`] for a sound block of another table, another state of the table, other keys or another hasher;
     ///   [`Error::WrongSecret`] for keys that were hashed under another secret.
-    /// * [`Error::InvalidArgument`] for an expected table id of zeros.
+    /// * [`Error::InvalidArgument`] for an expected table id of zeros without a checksum.
     ///
     /// Offsets count from the start of the host's file, if [`Expected::at_offset`] names the block's offset in it.
     pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
