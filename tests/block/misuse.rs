@@ -133,7 +133,9 @@ fn no_table_id_is_not_one_to_expect() {
     let expected = of_table([0; 16]).with_checksum(checksum_of(&nobodys).unwrap());
     assert!(FilterBlock::open(nobodys.as_slice(), &expected, Verify::AtOpen).is_ok());
     assert_eq!(refused(&of_keys(), &expected), Field::TableId);
-    let others = FilterBuilder::new(spec("bloom:11"), SEED).finish().unwrap();
+    let mut others = FilterBuilder::new(spec("bloom:11"), SEED);
+    others.add(b"a key");
+    let others = others.finish().unwrap();
     assert_eq!(refused(&others, &expected), Field::Checksum);
 }
 
