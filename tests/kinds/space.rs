@@ -2,7 +2,7 @@
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, SelfCheck};
+use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, SelfCheck, Verify};
 
 /// The shares of the bound that a filter takes above it, in per cent.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,9 +19,10 @@ impl Overhead {
         let spec = spec(&format!("bumped-ribbon:fpr={}", 0.5f64.powi(columns.cast_signed())));
         let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off);
         (0..num_keys).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
-        let info = FilterBlock::open(builder.finish().unwrap()).unwrap().info();
+        let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+        let info = block.metadata();
         assert_eq!(info.num_keys, num_keys as u64);
-        let bits_per_key = -info.expected_false_positive_rate.log2();
+        let bits_per_key = -block.expected_false_positive_rate().log2();
         assert!((bits_per_key - f64::from(columns)).abs() < 1e-3, "{columns} columns, {bits_per_key} bits");
         let planned = Plan::new(spec, num_keys as u64).unwrap().payload_len_bytes();
         let [payload, block, planned] = [info.payload_len_bytes, info.block_len_bytes, planned]
