@@ -7,15 +7,14 @@
 //! for the one in 25 that was bumped.
 
 use super::BLOCK_SLOTS;
-use super::equation::Parities;
 use super::hashes::{coefficients, column_group, fingerprint};
 use super::layer::{FirstGroup, bump_byte, is_bumped};
 use super::read::Geometry;
 use crate::hash::KeyHash;
-use crate::simd::{RESIDENT_LEN_BYTES, prefetch};
+use crate::simd::{RESIDENT_LEN_BYTES, Simd, prefetch};
 
 /// Most keys of a call.
-const KEYS: usize = 32;
+pub(super) const KEYS: usize = 32;
 
 impl Geometry {
     /// Answers for as many keys as there are answers, at most 32. There are no more answers than keys: those beyond would
@@ -23,13 +22,7 @@ impl Geometry {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "starts are places of slots in memory")]
     #[expect(clippy::indexing_slicing, reason = "arrays of KEYS elements, at places below KEYS")]
-    pub(in crate::kinds) fn ask_batch(
-        &self,
-        kernel: impl Parities,
-        bytes: &[u8],
-        hashes: &[KeyHash],
-        answers: &mut [bool],
-    ) {
+    pub(super) fn ask_batch(&self, simd: impl Simd, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
         let groups = self.groups();
         let mut raw = [0; KEYS];
         raw.iter_mut().zip(hashes).for_each(|(raw, hash)| *raw = hash.raw());
@@ -37,7 +30,7 @@ impl Geometry {
             self.layers.first().and_then(|layer| Some((layer.asked, layer.asked.starts.of_many(&raw)?)));
         let Some((asked, starts)) = asked_and_starts.filter(|_| self.is_worth_it(hashes.len(), bytes)) else {
             for (answer, &hash) in answers.iter_mut().zip(hashes) {
-                *answer = self.ask(kernel, bytes, hash, groups);
+                *answer = self.ask(simd, bytes, hash, groups);
             }
             return;
         };
@@ -66,12 +59,12 @@ impl Geometry {
             Some(lines) => {
                 for (answer, ((block, (low, high)), sum)) in answers.iter_mut().zip(columns) {
                     let pair = lines.get(block..).and_then(<[_]>::first_chunk);
-                    *answer = pair.is_none_or(|[first, second]| kernel.of_blocks(first, second, low, high) == sum);
+                    *answer = pair.is_none_or(|[first, second]| simd.parities_of_64(first, second, low, high) == sum);
                 }
             }
             None => {
                 for (answer, ((block, split), sum)) in answers.iter_mut().zip(columns) {
-                    *answer = group.holds_split(kernel, bytes, block, split, sum);
+                    *answer = group.holds_split(simd, bytes, block, split, sum);
                 }
             }
         }
@@ -84,7 +77,7 @@ impl Geometry {
             let i = bumped.trailing_zeros() as usize;
             bumped &= bumped - 1;
             if let Some(answer) = answers.get_mut(i) {
-                *answer = self.ask_slowly(kernel, bytes, KeyHash::from_raw(raw[i]), groups);
+                *answer = self.ask_slowly(simd, bytes, KeyHash::from_raw(raw[i]), groups);
             }
         }
     }

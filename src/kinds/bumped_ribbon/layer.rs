@@ -1,9 +1,10 @@
 //! One layer as a reader sees it: where a hash starts, whether its key was bumped, and where its columns lie.
 
-use super::equation::{Equation, Parities};
+use super::equation::Equation;
 use super::hashes::column_group;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
 use crate::hash::reduce;
+use crate::simd::Simd;
 
 /// Columns and where they change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,16 +89,16 @@ impl FirstGroup {
 
     /// Whether an equation holds in these columns. Both its blocks must be whole.
     #[inline(always)]
-    pub(super) fn holds(self, kernel: impl Parities, bytes: &[u8], equation: Equation) -> bool {
+    pub(super) fn holds(self, simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
         let (low, high) = equation.split();
-        self.holds_split(kernel, bytes, equation.start / BLOCK_SLOTS, (low, high), column_group(equation.sum, 0))
+        self.holds_split(simd, bytes, equation.start / BLOCK_SLOTS, (low, high), column_group(equation.sum, 0))
     }
 
     /// The same for coefficients that are split between the start's block and the one behind it.
     #[inline(always)]
     pub(super) fn holds_split(
         self,
-        kernel: impl Parities,
+        simd: impl Simd,
         bytes: &[u8],
         block: usize,
         (low, high): (u64, u64),
@@ -108,14 +109,14 @@ impl FirstGroup {
             let lines = bytes.get(self.from + 64 * block..).and_then(<[u8]>::first_chunk::<128>);
             let Some((first, second)) = lines.and_then(|lines| lines.split_first_chunk()) else { return true };
             let Some(second) = second.first_chunk() else { return true };
-            return kernel.of_blocks(first, second, low, high) == sum;
+            return simd.parities_of_64(first, second, low, high) == sum;
         }
         let words = block * self.columns - block.min(self.fewer);
         let used = self.columns - usize::from(block < self.fewer);
         let Some(from) = bytes.get(self.from + 8 * words..) else { return true };
         let Some(second) = from.get(8 * used..) else { return true };
         let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
-        let differ = kernel.of_blocks(first, second, low, high) ^ sum;
+        let differ = simd.parities_of_64(first, second, low, high) ^ sum;
         differ & ((1 << used) - 1) == 0
     }
 
