@@ -84,15 +84,23 @@ impl<'a> FilterView<'a> {
     }
 
     /// The same over a payload that is not wholly checked: what `guard` does not vouch for cannot deny a key.
-    #[inline]
+    ///
+    /// A call of its own: what it needs would otherwise take registers from the queries of a checked payload.
+    #[inline(never)]
     pub(crate) fn may_contain_with_guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
-        let ask = || self.may_contain_with(hash, columns);
-        of_kind!(self.geometry, may_contain_guarded(ask; self.padded, self.len, hash, columns, guard))
+        self.guarded(hash, columns, guard)
     }
 
     /// The same of all columns.
+    #[inline]
     pub(crate) fn may_contain_guarded(&self, hash: KeyHash, guard: &impl Guard) -> bool {
-        self.may_contain_with_guarded(hash, Columns::All, guard)
+        self.guarded(hash, Columns::All, guard)
+    }
+
+    #[inline(always)]
+    fn guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
+        let ask = || self.may_contain_with(hash, columns);
+        of_kind!(self.geometry, may_contain_guarded(ask; self.padded, self.len, hash, columns, guard))
     }
 
     /// Answers for many keys at once, faster than one by one: cache misses overlap, and what the keys have in common is

@@ -35,13 +35,13 @@ impl Geometry {
             return;
         };
         let group = asked.group;
-        let all = raw.map(coefficients);
-        let sums = raw.map(|hash| column_group(fingerprint(hash), 0));
-        let (mut low, mut high) = ([0; KEYS], [0; KEYS]);
+        // Loops: `map` of an array this long is a function of its own, compiled without the instruction set.
+        let (mut low, mut high, mut sums) = ([0; KEYS], [0; KEYS], [0; KEYS]);
         for i in 0..KEYS {
-            let shift = starts[i] % BLOCK_SLOTS as u64;
-            low[i] = all[i] << shift;
-            high[i] = (all[i] >> 1) >> (BLOCK_SLOTS as u64 - 1 - shift);
+            let (all, shift) = (coefficients(raw[i]), starts[i] % BLOCK_SLOTS as u64);
+            low[i] = all << shift;
+            high[i] = (all >> 1) >> (BLOCK_SLOTS as u64 - 1 - shift);
+            sums[i] = column_group(fingerprint(raw[i]), 0);
         }
         prefetch_blocks(bytes, group, starts.iter().take(hashes.len()));
         let mut bumps = [0; KEYS];
@@ -53,24 +53,26 @@ impl Geometry {
             bumped |= u32::from(is_bumped(bumps[i], starts[i] as usize)) << i;
         }
         let mut bumped = bumped & (u32::MAX >> KEYS.saturating_sub(hashes.len()));
-        let columns =
-            starts.map(|start| start as usize / BLOCK_SLOTS).into_iter().zip(low.into_iter().zip(high)).zip(sums);
+        let block = |i: usize| starts[i] as usize / BLOCK_SLOTS;
         match group.lines(bytes) {
             Some(lines) => {
-                for (answer, ((block, (low, high)), sum)) in answers.iter_mut().zip(columns) {
-                    let pair = lines.get(block..).and_then(<[_]>::first_chunk);
-                    *answer = pair.is_none_or(|[first, second]| simd.parities_of_64(first, second, low, high) == sum);
+                for (i, answer) in answers.iter_mut().enumerate().take(KEYS) {
+                    let Some([first, second]) = lines.get(block(i)..).and_then(<[_]>::first_chunk) else {
+                        *answer = true;
+                        continue;
+                    };
+                    *answer = simd.parities_of_64(first, second, low[i], high[i]) == sums[i];
                 }
             }
             None => {
-                for (answer, ((block, split), sum)) in answers.iter_mut().zip(columns) {
-                    *answer = group.holds_split(simd, bytes, block, split, sum);
+                for (i, answer) in answers.iter_mut().enumerate().take(KEYS) {
+                    *answer = group.holds_split(simd, bytes, block(i), (low[i], high[i]), sums[i]);
                 }
             }
         }
         if groups > 1 {
             for (i, answer) in answers.iter_mut().take(KEYS).enumerate().filter(|(_, answer)| **answer) {
-                *answer = self.others_hold(bytes, KeyHash::from_raw(raw[i]), groups);
+                *answer = self.others_hold(simd, bytes, KeyHash::from_raw(raw[i]), groups);
             }
         }
         while bumped != 0 {

@@ -167,11 +167,14 @@ impl Starts {
     pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
         let range = u64::from(u32::try_from(self.range).ok()?);
         let last = self.last;
-        Some(hashes.map(|hash| {
+        let mut starts = [0; N];
+        // A loop: `map` of a long array is a function of its own, compiled without the instruction set.
+        for (start, hash) in starts.iter_mut().zip(hashes) {
             // Neither product nor their sum is above (2^32 - 1)^2 + 2^32.
             let reduced = ((hash >> 32) * range + (((hash & u64::from(u32::MAX)) * range) >> 32)) >> 32;
-            (reduced.max(LEFT) - LEFT).min(last)
-        }))
+            *start = (reduced.max(LEFT) - LEFT).min(last);
+        }
+        Some(starts)
     }
 
     /// The least hash with this start or a greater one; `None` where there is none.

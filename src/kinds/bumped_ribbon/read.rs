@@ -13,7 +13,7 @@ use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::kinds::Shape;
 use crate::kinds::guard::Guard;
-use crate::simd::{Portable, Simd};
+use crate::simd::Simd;
 
 /// Most layers that bump keys: a layer bumps one key in 25, so that 2^36 keys need six.
 pub(super) const MAX_LAYERS: usize = 12;
@@ -258,7 +258,7 @@ impl Geometry {
         if groups == 1 {
             return holds;
         }
-        if holds { self.others_hold(bytes, hash, groups) } else { false }
+        if holds { self.others_hold(simd, bytes, hash, groups) } else { false }
     }
 
     /// [`Geometry::ask`] for a key that the first layer bumped, and where there is no layer.
@@ -273,7 +273,7 @@ impl Geometry {
                 Some(true) => hash = remix(hash),
                 Some(false) => {
                     return layer.asked.group.holds(simd, bytes, Equation::new(start, hash))
-                        && (groups == 1 || layer.others_hold(self.columns, bytes, start, hash, groups));
+                        && (groups == 1 || layer.others_hold(simd, self.columns, bytes, start, hash, groups));
                 }
             }
         }
@@ -283,10 +283,10 @@ impl Geometry {
     /// Whether the equation of a key that the first layer did not bump holds in the groups behind the first: one absent
     /// key in 256 comes here.
     #[inline(never)]
-    pub(super) fn others_hold(&self, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    pub(super) fn others_hold(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         self.layers.first().is_none_or(|layer| {
             let start = layer.asked.starts.of(hash.raw());
-            layer.others_hold(self.columns, bytes, start, hash.raw(), groups)
+            layer.others_hold(simd, self.columns, bytes, start, hash.raw(), groups)
         })
     }
 
@@ -346,7 +346,16 @@ impl Layer {
     }
 
     /// Whether the equation holds in the groups behind the first.
-    fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
+    #[inline]
+    fn others_hold(
+        &self,
+        simd: impl Simd,
+        columns: Columns,
+        bytes: &[u8],
+        start: usize,
+        hash: u64,
+        groups: usize,
+    ) -> bool {
         let equation = Equation::new(start, hash);
         let (low, high) = equation.split();
         self.groups.iter().enumerate().take(groups).skip(1).all(|group| {
@@ -354,7 +363,7 @@ impl Layer {
             let Some(from) = bytes.get(from..) else { return true };
             let Some(second) = from.get(8 * used..) else { return true };
             let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
-            let differ = Portable.parities_of_64(first, second, low, high) ^ column_group(equation.sum, group.0);
+            let differ = simd.parities_of_64(first, second, low, high) ^ column_group(equation.sum, group.0);
             differ & ((1 << used) - 1) == 0
         })
     }
