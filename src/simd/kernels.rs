@@ -13,8 +13,8 @@
 /// - `Kernels::new::<K>(isa)`, a private function, gives the table of an instruction set. Nothing is decided after that: a
 ///   match over instruction sets in front of each query, with the loop around it, was 29 % of the samples of a blocked
 ///   Bloom query (10,000 keys, AVX-512).
-/// - `kernels.may_contain(line, hash)` is one indirect call. A table is kept by value: a reference to a table took 5 % more
-///   time for a blocked Bloom query, as each call loads one pointer more.
+/// - `kernels.may_contain(line, hash)` is one indirect call. A table is kept by value: through a reference, each call would
+///   load one pointer more.
 ///
 /// What a body calls must be `#[inline(always)]`, or it is compiled without the vector instructions. The table's fields are
 /// private to the module that invokes the macro, and the module never writes them.
