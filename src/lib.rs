@@ -43,7 +43,7 @@ pub use spec::FilterSpec;
 /// The vector instructions that probes use on this processor: `"avx512"`, `"avx2"`, `"neon"` or `"portable"`.
 #[must_use]
 pub fn instruction_set() -> &'static str {
-    kinds::Isa::detect().name()
+    simd::Isa::detect().name()
 }
 
 #[cfg(all(doctest, feature = "foreign", feature = "mmap"))]

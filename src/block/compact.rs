@@ -10,7 +10,7 @@
 //! filters of more than a few hundred keys.
 
 use crate::hash::KeyHash;
-use crate::kinds::{Ask, FilterKind, FilterView, Geometry, Isa, Shape};
+use crate::kinds::{FilterKind, FilterView, Geometry, Kernel, Shape};
 
 /// Bytes behind the payload.
 pub const TRAILER_LEN_BYTES: usize = 2;
@@ -42,8 +42,7 @@ pub fn may_contain_hash(bytes: &[u8], hash: KeyHash) -> bool {
     // The number of keys is not kept: one for each byte, none for none, is a number that the kinds take.
     let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64);
     let Ok(geometry) = geometry else { return true };
-    FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), payload, payload.len())
-        .may_contain_hash(hash)
+    FilterView::new(&geometry, Kernel::of(&geometry), payload, payload.len()).may_contain_hash(hash)
 }
 
 /// Appends the trailer; `false` for a shape that does not fit in it.

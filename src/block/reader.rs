@@ -7,7 +7,7 @@ use super::pages::{self, DamageHandler, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::{Ask, Columns, FilterView, Geometry, Isa};
+use crate::kinds::{Columns, FilterView, Geometry, Kernel};
 
 /// When the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -67,7 +67,7 @@ pub(super) struct Part {
     pub(super) start: usize,
     pub(super) len: usize,
     pub(super) geometry: Geometry,
-    pub(super) ask: Ask,
+    pub(super) kernel: Kernel,
     /// `None` when all pages were checked at open.
     states: Option<Box<PageStates>>,
 }
@@ -304,8 +304,8 @@ impl Part {
             Content::Filter { geometry, .. } => geometry.clone(),
             Content::PartitionIndex => Geometry::Full,
         };
-        let ask = Ask::new(&geometry, Isa::detect());
-        let mut part = Self { start, len, geometry, ask, states: None };
+        let kernel = Kernel::of(&geometry);
+        let mut part = Self { start, len, geometry, kernel, states: None };
         match verify {
             Verify::AtOpen => part.check_pages(bytes, &trailer.table_id, trailer.place)?,
             // Nothing to look at, so nothing to remember: a million constants in partitions cost no memory.
@@ -334,13 +334,13 @@ impl Part {
 
     #[inline]
     fn view<'a>(&'a self, bytes: &'a [u8]) -> FilterView<'a> {
-        FilterView::new(&self.geometry, self.ask, Isa::detect(), self.padded(bytes), self.len)
+        FilterView::new(&self.geometry, self.kernel, self.padded(bytes), self.len)
     }
 
     #[inline(always)]
     pub(super) fn may_contain(&self, bytes: &[u8], hash: KeyHash) -> bool {
         match &self.states {
-            None => self.ask.may_contain(&self.geometry, self.padded(bytes), self.len, hash),
+            None => self.kernel.may_contain(&self.geometry, self.padded(bytes), self.len, hash),
             Some(states) => self.may_contain_on_first_touch(bytes, hash, states),
         }
     }

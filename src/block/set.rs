@@ -8,7 +8,7 @@ use super::shared_bytes::SharedBytes;
 use super::table_filter::{Answer, TableFilter};
 use crate::error::Error;
 use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::{Ask, FilterView, Geometry, Isa};
+use crate::kinds::{FilterView, Geometry, Kernel};
 
 /// The filters of many tables under one hasher: one cache line a filter with all that a query needs, so that only the payload
 /// is one step away.
@@ -72,7 +72,7 @@ pub struct FilterSlot {
 struct Line {
     bytes: SharedBytes,
     geometry: Geometry,
-    ask: Ask,
+    kernel: Kernel,
     /// [`ASK_ENTRY`], which no payload reaches, if the line does not answer.
     payload_len: usize,
 }
@@ -275,22 +275,22 @@ const BATCH: usize = 32;
 
 impl Line {
     fn new((bytes, part): (&SharedBytes, &Part)) -> Self {
-        Self { bytes: bytes.clone(), geometry: part.geometry.clone(), ask: part.ask, payload_len: part.len }
+        Self { bytes: bytes.clone(), geometry: part.geometry.clone(), kernel: part.kernel, payload_len: part.len }
     }
 
     fn of_entry() -> Self {
         let geometry = Geometry::Full;
-        let ask = Ask::new(&geometry, Isa::PORTABLE);
-        Self { bytes: SharedBytes::from(&[][..]), geometry, ask, payload_len: ASK_ENTRY }
+        let kernel = Kernel::of(&geometry);
+        Self { bytes: SharedBytes::from(&[][..]), geometry, kernel, payload_len: ASK_ENTRY }
     }
 
     #[inline(always)]
     fn may_contain(&self, hash: KeyHash) -> bool {
-        self.ask.may_contain(&self.geometry, self.bytes.as_ref(), self.payload_len, hash)
+        self.kernel.may_contain(&self.geometry, self.bytes.as_ref(), self.payload_len, hash)
     }
 
     #[inline]
     fn view(&self) -> FilterView<'_> {
-        FilterView::new(&self.geometry, self.ask, Isa::detect(), self.bytes.as_ref(), self.payload_len)
+        FilterView::new(&self.geometry, self.kernel, self.bytes.as_ref(), self.payload_len)
     }
 }

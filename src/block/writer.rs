@@ -6,7 +6,7 @@ use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Tra
 use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
 use crate::hash::{KeyHash, KeyHasher, sort};
-use crate::kinds::{Ask, Effort, FilterView, Geometry, Isa, Rounding, Shape};
+use crate::kinds::{Effort, FilterView, Geometry, Kernel, Rounding, Shape};
 use crate::spec::{self, FilterSpec};
 
 /// Whether a new filter is asked for every key that was added to it before it is handed out.
@@ -222,7 +222,7 @@ impl FilterBuilder {
             // As in the block, vector loads find bytes behind the payload.
             payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
-            let view = FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), &payload, len);
+            let view = FilterView::new(&geometry, Kernel::of(&geometry), &payload, len);
             let mut answers = [false; 256];
             let denied: usize = hashes
                 .chunks(answers.len())

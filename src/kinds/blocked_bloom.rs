@@ -8,16 +8,17 @@
 //! A line is sixteen little-endian 32-bit words. The rate at ten bits a key is 0.966 %, where the same bits spread
 //! over the whole filter would give 0.819 %: the price of the single line.
 
-use super::arch::{self, Isa};
+use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
+use super::query::{Query, in_batches, payload_of};
 use super::shape::{Effort, Shape};
 use super::{math, plain};
 use crate::bits::NoMemory;
-use crate::codec::u32_from;
 use crate::error::Result;
 use crate::hash::{KeyHash, reduce};
+use crate::simd::{Simd, prefetch};
 
 /// Bytes in a line.
 pub(crate) const LINE_LEN_BYTES: usize = 64;
@@ -56,6 +57,52 @@ impl Kind for BlockedBloom {
 
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<u32> {
         plain::parse(shape, num_keys, len_bytes, 1..=math::MAX_LINE_PROBES, LINE_LEN_BYTES as u64)
+    }
+}
+
+/// Keys under way at once where memory is waited for: enough to hide a miss, few enough for the line-fill buffers and
+/// the first-level cache.
+pub(super) const BATCH: usize = 32;
+
+impl Query for BlockedBloom {
+    /// The probes.
+    type Asked<'a> = u32;
+
+    #[inline(always)]
+    fn may_contain(simd: impl Simd, probes: u32, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        // The number of probes as a constant would save five of thirty instructions, and no time.
+        let Some(line) = line_within(padded, len, hash) else { return true };
+        simd.all_set_in_line(line, fold(hash), &MULTIPLIERS, probes)
+    }
+
+    #[inline(always)]
+    fn may_contain_batch(
+        simd: impl Simd,
+        probes: u32,
+        padded: &[u8],
+        len: usize,
+        hashes: &[KeyHash],
+        answers: &mut [bool],
+    ) {
+        in_batches::<Self, BATCH>(simd, probes, payload_of(padded, len), hashes, answers);
+    }
+
+    #[inline(always)]
+    fn prefetch(_: u32, padded: &[u8], len: usize, hash: KeyHash) {
+        prefetch(padded, line_offset::<LINE_LEN_BYTES>(len, hash));
+    }
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        _: u32,
+        _: &[u8],
+        len: usize,
+        hash: KeyHash,
+        _: Columns,
+        guard: &impl Guard,
+    ) -> bool {
+        or_maybe(ask(), guard, || guard.sound(line_offset::<LINE_LEN_BYTES>(len, hash), LINE_LEN_BYTES))
     }
 }
 
@@ -100,19 +147,13 @@ fn line_number(lines: usize, hash: KeyHash) -> usize {
     reduce(hash.raw(), lines as u64) as usize
 }
 
-/// Where the line of a key begins, in a payload of lines of `LEN` bytes.
+/// Where the line of a key begins, in a payload of `len` bytes in lines of `LEN`.
 #[inline]
-pub(super) fn line_offset<const LEN: usize>(payload: &[u8], hash: KeyHash) -> usize {
-    line_number(payload.len() / LEN, hash) * LEN
+pub(super) fn line_offset<const LEN: usize>(len: usize, hash: KeyHash) -> usize {
+    line_number(len / LEN, hash) * LEN
 }
 
-/// The line of a key; `None` only where the payload is shorter than a line.
-#[inline]
-pub(super) fn line_of<const LEN: usize>(payload: &[u8], hash: KeyHash) -> Option<&[u8; LEN]> {
-    line_within(payload, payload.len(), hash)
-}
-
-/// The same of a payload of `len` bytes with others behind it.
+/// The line of a key in a payload of `len` bytes with others behind it; `None` only where the payload is shorter than a line.
 #[inline]
 pub(super) fn line_within<const LEN: usize>(padded: &[u8], len: usize, hash: KeyHash) -> Option<&[u8; LEN]> {
     // Counted in lines, the check of the bound is one comparison.
@@ -121,12 +162,8 @@ pub(super) fn line_within<const LEN: usize>(padded: &[u8], len: usize, hash: Key
 
 /// The word and the bit within it of each probe.
 fn positions(hash: KeyHash, probes: u32) -> impl Iterator<Item = (usize, u32)> {
-    positions_of(fold(hash), &MULTIPLIERS, probes)
-}
-
-/// The same for any number and multipliers.
-fn positions_of(folded: u32, multipliers: &[u32; 16], probes: u32) -> impl Iterator<Item = (usize, u32)> {
-    multipliers.iter().take(probes as usize).map(move |&multiplier| {
+    let folded = fold(hash);
+    MULTIPLIERS.iter().take(probes as usize).map(move |&multiplier| {
         let product = folded.wrapping_mul(multiplier);
         ((product >> 28) as usize, product >> 23 & 31)
     })
@@ -136,39 +173,12 @@ fn positions_of(folded: u32, multipliers: &[u32; 16], probes: u32) -> impl Itera
 #[expect(clippy::indexing_slicing, reason = "a line of the payload, which has at least one, and sixteen words of it")]
 fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
     for &hash in hashes {
-        let offset = line_offset::<LINE_LEN_BYTES>(payload, hash);
+        let offset = line_offset::<LINE_LEN_BYTES>(payload.len(), hash);
         let line = &mut payload[offset..offset + LINE_LEN_BYTES];
         for (word, bit) in positions(hash, probes) {
             line[word * 4 + bit as usize / 8] |= 1 << (bit % 8);
         }
     }
-}
-
-/// Whether all bits of a key are set in its line. An unsound line counts as all set.
-#[inline(always)]
-pub(super) fn may_contain(isa: Isa, payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
-    or_maybe(arch::line_may_contain(isa, payload, probes, hash), guard, || {
-        guard.sound(line_offset::<LINE_LEN_BYTES>(payload, hash), LINE_LEN_BYTES)
-    })
-}
-
-/// The reference for every kernel: one probe after the other, in safe code.
-#[inline]
-pub(super) fn all_set(line: &[u8; LINE_LEN_BYTES], probes: u32, hash: KeyHash) -> bool {
-    products_set(line, probes, fold(hash), &MULTIPLIERS)
-}
-
-/// The same for any number and multipliers.
-#[inline(always)]
-pub(super) fn products_set(
-    line: &[u8; LINE_LEN_BYTES],
-    probes: u32,
-    folded: u32,
-    multipliers: &[u32; MULTIPLIERS.len()],
-) -> bool {
-    let (words, _) = line.as_chunks::<4>();
-    positions_of(folded, multipliers, probes)
-        .all(|(word, bit)| words.get(word).is_none_or(|word| u32_from(word) >> bit & 1 == 1))
 }
 
 #[cfg(test)]

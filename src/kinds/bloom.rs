@@ -5,15 +5,18 @@
 //! rejected: at ten bits a key it raises the rate from 0.82 % to about 1.1 % when `h2` is short, and it degenerates
 //! when `h2` is zero. Bit `i` is bit `i % 8` of byte `i / 8`.
 
+use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
-use super::guard::Guard;
+use super::guard::{Checked, Guard};
 use super::kind::FilterKind;
 use super::lines::scattered_lines;
+use super::query::{Query, payload_of};
 use super::shape::{Effort, Rounding, Shape};
 use super::{math, plain};
 use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::{KeyHash, reduce};
+use crate::simd::{Simd, prefetch};
 
 /// See [`FilterKind::Bloom`].
 pub(super) struct Bloom;
@@ -67,6 +70,36 @@ impl Kind for Bloom {
     }
 }
 
+impl Query for Bloom {
+    /// The probes.
+    type Asked<'a> = u32;
+
+    #[inline(always)]
+    fn may_contain(_: impl Simd, probes: u32, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        may_contain(payload_of(padded, len), probes, hash, &Checked)
+    }
+
+    #[inline(always)]
+    fn prefetch(_: u32, padded: &[u8], len: usize, hash: KeyHash) {
+        // The first position's byte: below the length, which is a usize.
+        prefetch(padded, (reduce(hash.raw(), len as u64 * 8) / 8) as usize);
+    }
+
+    /// One sound byte with a zero bit is enough: the guard takes part in the query itself.
+    #[inline]
+    fn may_contain_guarded(
+        _: impl FnOnce() -> bool,
+        probes: u32,
+        padded: &[u8],
+        len: usize,
+        hash: KeyHash,
+        _: Columns,
+        guard: &impl Guard,
+    ) -> bool {
+        may_contain(payload_of(padded, len), probes, hash, guard)
+    }
+}
+
 /// The rate of so many keys in a payload.
 pub(super) fn expected_rate(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::with_equal_hashes(math::bloom_rate(num_keys, len_bytes.saturating_mul(8), probes), num_keys)
@@ -105,7 +138,7 @@ fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
 
 /// Whether all bits of a key are set. A byte that is not sound counts as set.
 #[inline]
-pub(super) fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
+fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
     let bits = payload.len() as u64 * 8;
     let mut x = hash.raw();
     for _ in 0..probes {
@@ -119,10 +152,4 @@ pub(super) fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, guard: &im
         x = mix(x);
     }
     true
-}
-
-/// The byte that a query of `hash` reads first.
-#[inline]
-pub(super) fn first_byte(payload: &[u8], hash: KeyHash) -> u64 {
-    reduce(hash.raw(), payload.len() as u64 * 8) / 8
 }

@@ -1,11 +1,15 @@
 //! The filters without bits: `empty`, which answers "absent", and `full`, which answers "maybe".
 
+use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
+use super::guard::Guard;
 use super::kind::FilterKind;
+use super::query::Query;
 use super::shape::{Effort, Shape};
 use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
+use crate::simd::Simd;
 
 /// See [`FilterKind::Empty`].
 pub(super) struct Empty;
@@ -79,5 +83,55 @@ impl Kind for Full {
 
     fn parse(shape: &Shape, _: u64, len_bytes: u64) -> Result<()> {
         check_shape(shape, len_bytes)
+    }
+}
+
+impl Query for Empty {
+    type Asked<'a> = ();
+
+    #[inline(always)]
+    fn may_contain(_: impl Simd, (): (), _: &[u8], _: usize, _: KeyHash) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        (): (),
+        _: &[u8],
+        _: usize,
+        _: KeyHash,
+        _: Columns,
+        _: &impl Guard,
+    ) -> bool {
+        ask()
+    }
+}
+
+impl Query for Full {
+    type Asked<'a> = ();
+
+    #[inline(always)]
+    fn may_contain(_: impl Simd, (): (), _: &[u8], _: usize, _: KeyHash) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        (): (),
+        _: &[u8],
+        _: usize,
+        _: KeyHash,
+        _: Columns,
+        _: &impl Guard,
+    ) -> bool {
+        ask()
     }
 }

@@ -39,7 +39,6 @@ macro_rules! kinds {
     };
 }
 
-mod arch;
 mod binary_fuse;
 mod blocked_bloom;
 pub(crate) mod bloom;
@@ -51,10 +50,12 @@ mod contract;
 mod facts;
 mod geometry;
 mod guard;
+mod kernels;
 mod kind;
 mod lines;
 pub(crate) mod math;
 mod plain;
+mod query;
 mod ribbon;
 mod shape;
 mod split_block;
@@ -62,17 +63,13 @@ mod split_block;
 mod statistics;
 mod view;
 
-pub(crate) use arch::{Ask, Isa};
-#[cfg(feature = "foreign")]
-pub(crate) use arch::{products_in_block, products_in_line};
-#[cfg(any(feature = "foreign", test))]
-pub(crate) use blocked_bloom::LINE_LEN_BYTES;
 pub use bumped_ribbon::Columns;
 pub(crate) use contract::{Budget, Budgets, MILLIBITS, Planned, TOO_LARGE};
 pub(crate) use geometry::Geometry;
-#[cfg(any(feature = "foreign", test))]
+#[cfg(test)]
 pub(crate) use guard::Checked;
 pub(crate) use guard::Guard;
+pub(crate) use kernels::Kernel;
 pub use kind::FilterKind;
 pub(crate) use lines::scattered_lines;
 #[cfg(feature = "foreign")]
@@ -81,6 +78,3 @@ pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as sol
 pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
 pub(crate) use shape::{Effort, MAX_LAYERS_LEN_BYTES, Rounding, Shape};
 pub use view::FilterView;
-
-#[cfg(feature = "foreign")]
-pub(crate) use crate::simd::prefetch;

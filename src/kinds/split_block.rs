@@ -12,16 +12,18 @@
 //! The form with 32-bit lanes is that of Apache Parquet, Impala and Kudu (Apple, "Stretching your data with Taffy
 //! filters", 2022, describes it), with multipliers of our own: it is not their format.
 
-use super::arch::{self, Isa};
-use super::blocked_bloom::{MULTIPLIERS, fold, line_offset};
+use super::Columns;
+use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_offset, line_within};
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
+use super::query::{Query, in_batches, payload_of};
 use super::shape::{Effort, Shape};
 use super::{math, plain};
 use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
+use crate::simd::{Simd, prefetch};
 
 /// See [`FilterKind::SplitBlock`].
 pub(super) struct SplitBlock;
@@ -86,6 +88,72 @@ impl Kind for SplitBlock512 {
     }
 }
 
+impl Query for SplitBlock {
+    type Asked<'a> = ();
+
+    #[inline(always)]
+    fn may_contain(simd: impl Simd, (): (), padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        let Some(block) = line_within(padded, len, hash) else { return true };
+        simd.all_set_in_lanes_of_32(block, fold(hash), multipliers())
+    }
+
+    #[inline(always)]
+    fn may_contain_batch(simd: impl Simd, (): (), padded: &[u8], len: usize, hashes: &[KeyHash], answers: &mut [bool]) {
+        in_batches::<Self, BATCH>(simd, (), payload_of(padded, len), hashes, answers);
+    }
+
+    #[inline(always)]
+    fn prefetch((): (), padded: &[u8], len: usize, hash: KeyHash) {
+        prefetch(padded, Lanes::Narrow.block_offset(len, hash));
+    }
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        (): (),
+        _: &[u8],
+        len: usize,
+        hash: KeyHash,
+        _: Columns,
+        guard: &impl Guard,
+    ) -> bool {
+        or_maybe(ask(), guard, || Lanes::Narrow.is_sound(len, hash, guard))
+    }
+}
+
+impl Query for SplitBlock512 {
+    type Asked<'a> = ();
+
+    #[inline(always)]
+    fn may_contain(simd: impl Simd, (): (), padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        let Some(block) = line_within(padded, len, hash) else { return true };
+        simd.all_set_in_lanes_of_64(block, fold(hash), multipliers())
+    }
+
+    #[inline(always)]
+    fn may_contain_batch(simd: impl Simd, (): (), padded: &[u8], len: usize, hashes: &[KeyHash], answers: &mut [bool]) {
+        in_batches::<Self, BATCH>(simd, (), payload_of(padded, len), hashes, answers);
+    }
+
+    #[inline(always)]
+    fn prefetch((): (), padded: &[u8], len: usize, hash: KeyHash) {
+        prefetch(padded, Lanes::Wide.block_offset(len, hash));
+    }
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        (): (),
+        _: &[u8],
+        len: usize,
+        hash: KeyHash,
+        _: Columns,
+        guard: &impl Guard,
+    ) -> bool {
+        or_maybe(ask(), guard, || Lanes::Wide.is_sound(len, hash, guard))
+    }
+}
+
 fn rate_of_many(lanes: Lanes, millibits: u32) -> f64 {
     let blocks = MANY_KEYS / 1000 * u64::from(millibits) / (u64::from(math::LANES) * u64::from(lanes.bits()));
     math::split_block_rate(MANY_KEYS, blocks, lanes.bits())
@@ -116,9 +184,9 @@ pub(super) fn expected_rate(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 
 /// Lanes of a block, and so bits of a key.
 const LANES: usize = math::LANES as usize;
 /// Bytes of a block of narrow lanes.
-pub(super) const NARROW_LEN_BYTES: usize = LANES * 4;
+const NARROW_LEN_BYTES: usize = LANES * 4;
 /// Bytes of a block of wide lanes: a cache line.
-pub(super) const WIDE_LEN_BYTES: usize = LANES * 8;
+const WIDE_LEN_BYTES: usize = LANES * 8;
 
 /// How wide the lanes of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,33 +214,33 @@ impl Lanes {
         }
     }
 
-    /// Where the block of a key begins.
+    /// Where the block of a key begins, in a payload of `len` bytes.
     #[inline]
-    pub(super) fn block_offset(self, payload: &[u8], hash: KeyHash) -> usize {
+    fn block_offset(self, len: usize, hash: KeyHash) -> usize {
         match self {
-            Self::Narrow => line_offset::<NARROW_LEN_BYTES>(payload, hash),
-            Self::Wide => line_offset::<WIDE_LEN_BYTES>(payload, hash),
+            Self::Narrow => line_offset::<NARROW_LEN_BYTES>(len, hash),
+            Self::Wide => line_offset::<WIDE_LEN_BYTES>(len, hash),
         }
+    }
+
+    /// Whether the block of a key is sound.
+    #[inline]
+    fn is_sound(self, len: usize, hash: KeyHash, guard: &impl Guard) -> bool {
+        guard.sound(self.block_offset(len, hash), self.block_len_bytes())
     }
 }
 
 /// One multiplier for each lane: the first eight of the blocked Bloom filter's.
 #[inline]
-pub(super) fn multipliers() -> &'static [u32; LANES] {
+fn multipliers() -> &'static [u32; LANES] {
     const { MULTIPLIERS.first_chunk().expect("sixteen are more than eight") }
 }
 
 /// The byte of the block and the bit within it of each lane.
 #[inline]
 fn positions(lanes: Lanes, hash: KeyHash) -> impl Iterator<Item = (usize, u32)> {
-    positions_of(lanes, fold(hash), multipliers())
-}
-
-/// The same for any number and multipliers.
-#[inline]
-fn positions_of(lanes: Lanes, folded: u32, multipliers: &[u32; LANES]) -> impl Iterator<Item = (usize, u32)> {
-    let width = lanes.bits();
-    multipliers.iter().enumerate().map(move |(lane, &multiplier)| {
+    let (width, folded) = (lanes.bits(), fold(hash));
+    multipliers().iter().enumerate().map(move |(lane, &multiplier)| {
         let bit = folded.wrapping_mul(multiplier) >> (32 - width.ilog2());
         (lane * (width / 8) as usize + (bit / 8) as usize, bit % 8)
     })
@@ -182,47 +250,10 @@ fn positions_of(lanes: Lanes, folded: u32, multipliers: &[u32; LANES]) -> impl I
 #[expect(clippy::indexing_slicing, reason = "a block of the payload, which has at least one, and the lanes of it")]
 fn fill(lanes: Lanes, payload: &mut [u8], hashes: &[KeyHash]) {
     for &hash in hashes {
-        let offset = lanes.block_offset(payload, hash);
+        let offset = lanes.block_offset(payload.len(), hash);
         let block = &mut payload[offset..offset + lanes.block_len_bytes()];
         for (byte, bit) in positions(lanes, hash) {
             block[byte] |= 1 << bit;
         }
     }
-}
-
-/// Whether all bits of a key are set in its block. An unsound block counts as all set.
-#[inline(always)]
-pub(super) fn may_contain(isa: Isa, lanes: Lanes, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
-    or_maybe(arch::block_may_contain(isa, lanes, payload, hash), guard, || {
-        guard.sound(lanes.block_offset(payload, hash), lanes.block_len_bytes())
-    })
-}
-
-/// The reference for every kernel of narrow lanes.
-#[inline]
-pub(super) fn narrow_all_set(block: &[u8; NARROW_LEN_BYTES], hash: KeyHash) -> bool {
-    all_set(Lanes::Narrow, block, hash)
-}
-
-/// The same for any number and multipliers.
-#[cfg(feature = "foreign")]
-#[inline]
-pub(super) fn narrow_products_set(block: &[u8; NARROW_LEN_BYTES], folded: u32, multipliers: &[u32; LANES]) -> bool {
-    are_set(block, positions_of(Lanes::Narrow, folded, multipliers))
-}
-
-/// The reference for every kernel of wide lanes.
-#[inline]
-pub(super) fn wide_all_set(block: &[u8; WIDE_LEN_BYTES], hash: KeyHash) -> bool {
-    all_set(Lanes::Wide, block, hash)
-}
-
-#[inline]
-fn all_set(lanes: Lanes, block: &[u8], hash: KeyHash) -> bool {
-    are_set(block, positions(lanes, hash))
-}
-
-#[inline]
-fn are_set(block: &[u8], mut positions: impl Iterator<Item = (usize, u32)>) -> bool {
-    positions.all(|(byte, bit)| block.get(byte).is_none_or(|byte| byte >> bit & 1 == 1))
 }

@@ -7,7 +7,7 @@
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
-use crate::kinds::prefetch;
+use crate::simd::prefetch;
 
 /// Most probes; a greater number is reserved for later formats and means "maybe".
 const MAX_PROBES: u8 = 30;

@@ -8,7 +8,7 @@ use xxhash_rust::xxh64::xxh64;
 use super::header;
 use crate::error::{Error, Result};
 use crate::foreign::ForeignFilterInfo;
-use crate::kinds::{Isa, prefetch, products_in_block};
+use crate::simd::{Isa, Simd, kernels, prefetch};
 
 /// Bytes of a block.
 pub(super) const BLOCK_LEN_BYTES: usize = SALT.len() * 4;
@@ -43,13 +43,36 @@ fn low_half(hash: u64) -> u32 {
     hash as u32
 }
 
+kernels! {
+    struct Kernel[];
+    |simd|
+
+    fn may_contain(blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool {
+        all_set(simd, blocks, hash)
+    }
+
+    /// Answers for many hashes, as many as there are of both.
+    fn may_contain_batch(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64], answers: &mut [bool]) {
+        for (answer, &hash) in answers.iter_mut().zip(hashes) {
+            *answer = all_set(simd, blocks, hash);
+        }
+    }
+}
+
+/// Whether a value's bit is set in every lane of its block; "maybe" without blocks.
+#[inline(always)]
+fn all_set(simd: impl Simd, blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool {
+    let Some(block) = blocks.get(block_number(hash, blocks.len())) else { return true };
+    simd.all_set_in_lanes_of_32(block, low_half(hash), &SALT)
+}
+
 /// A split-block Bloom filter, read in place.
 #[derive(Debug, Clone, Copy)]
 pub struct ParquetBloom<'a> {
     /// None where every value has to pass.
     blocks: &'a [[u8; BLOCK_LEN_BYTES]],
     len: usize,
-    isa: Isa,
+    kernel: Kernel,
 }
 
 impl<'a> ParquetBloom<'a> {
@@ -58,7 +81,7 @@ impl<'a> ParquetBloom<'a> {
     pub fn new(bits: &'a [u8]) -> Self {
         let (blocks, rest) = bits.as_chunks();
         let blocks = if rest.is_empty() && blocks.len() <= MAX_BLOCKS { blocks } else { &[] };
-        Self { blocks, len: bits.len(), isa: Isa::detect() }
+        Self { blocks, len: bits.len(), kernel: Kernel::new(Isa::detect()) }
     }
 
     /// The filter behind its header, at the front of `bytes`; what follows it is passed over.
@@ -81,8 +104,7 @@ impl<'a> ParquetBloom<'a> {
 
     #[inline]
     fn may_contain_hash(&self, hash: u64) -> bool {
-        let block = self.blocks.get(block_number(hash, self.blocks.len()));
-        block.is_none_or(|block| products_in_block(self.isa, block, low_half(hash), &SALT))
+        self.kernel.may_contain(self.blocks, hash)
     }
 
     /// Answers for many values, in their order, as many as there are of both.
@@ -93,9 +115,8 @@ impl<'a> ParquetBloom<'a> {
                 *slot = hash(value);
                 prefetch(self.blocks, block_number(*slot, self.blocks.len()));
             }
-            for ((answer, _), &hash) in answers.iter_mut().zip(values).zip(&hashes) {
-                *answer = self.may_contain_hash(hash);
-            }
+            let asked = values.len().min(answers.len());
+            self.kernel.may_contain_batch(self.blocks, hashes.get(..asked).unwrap_or_default(), answers);
         }
     }
 

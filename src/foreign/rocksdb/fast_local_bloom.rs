@@ -8,12 +8,14 @@
 
 use super::filter::{NEW_BLOOM, RocksDbFilterKind};
 use crate::foreign::ForeignFilterInfo;
-use crate::kinds::{Isa, LINE_LEN_BYTES, prefetch, products_in_line};
+use crate::simd::{Isa, Simd, kernels, prefetch};
 
+/// Bytes of a line.
+const LINE_LEN_BYTES: usize = 64;
 /// From one probe to the next: 2^32 over the golden ratio.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
 const MAX_PROBES: u8 = 30;
-/// Probes that a kernel asks at once.
+/// Probes that are asked at once.
 const ROUND: u32 = 16;
 /// The longest payload that RocksDB builds.
 const MAX_LEN_BYTES: u64 = 0xffff_ffc0;
@@ -34,12 +36,37 @@ const POWERS: [u32; ROUND as usize] = {
 /// What x is multiplied by after sixteen probes.
 const NEXT_ROUND: u32 = GOLDEN_RATIO.wrapping_pow(ROUND);
 
+kernels! {
+    struct Kernel[];
+    |simd|
+
+    fn may_contain(lines: &[[u8; LINE_LEN_BYTES]], probes: u32, hash: u64) -> bool {
+        all_set(simd, lines, probes, hash)
+    }
+
+    /// Answers for many hashes, as many as there are of both.
+    fn may_contain_batch(lines: &[[u8; LINE_LEN_BYTES]], probes: u32, hashes: &[u64], answers: &mut [bool]) {
+        for (answer, &hash) in answers.iter_mut().zip(hashes) {
+            *answer = all_set(simd, lines, probes, hash);
+        }
+    }
+}
+
+/// Whether the bits of so many probes are set in the line of a key; "maybe" without lines.
+#[inline(always)]
+fn all_set(simd: impl Simd, lines: &[[u8; LINE_LEN_BYTES]], probes: u32, hash: u64) -> bool {
+    let Some(line) = lines.get(line_number(hash, lines.len())) else { return true };
+    let x = high_half(hash);
+    simd.all_set_in_line(line, x, &POWERS, probes.min(ROUND))
+        && (probes <= ROUND || simd.all_set_in_line(line, x.wrapping_mul(NEXT_ROUND), &POWERS, probes - ROUND))
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FastLocalBloom<'a> {
     lines: &'a [[u8; LINE_LEN_BYTES]],
     payload_len: usize,
     probes: u8,
-    isa: Isa,
+    kernel: Kernel,
 }
 
 impl<'a> FastLocalBloom<'a> {
@@ -50,7 +77,12 @@ impl<'a> FastLocalBloom<'a> {
         let probes = (1..=MAX_PROBES).contains(&line_and_probes).then_some(line_and_probes)?;
         u32::try_from(payload.len()).ok()?;
         let (lines, _) = payload.as_chunks();
-        (!lines.is_empty()).then_some(Self { lines, payload_len: payload.len(), probes, isa: Isa::detect() })
+        (!lines.is_empty()).then_some(Self {
+            lines,
+            payload_len: payload.len(),
+            probes,
+            kernel: Kernel::new(Isa::detect()),
+        })
     }
 
     #[inline]
@@ -63,10 +95,13 @@ impl<'a> FastLocalBloom<'a> {
 
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
-        let Some(line) = self.lines.get(line_number(hash, self.lines.len())) else { return true };
-        let (x, probes) = (high_half(hash), u32::from(self.probes));
-        let in_round = |x, probes: u32| products_in_line(self.isa, line, probes.min(ROUND), x, &POWERS);
-        in_round(x, probes) && (probes <= ROUND || in_round(x.wrapping_mul(NEXT_ROUND), probes - ROUND))
+        self.kernel.may_contain(self.lines, self.probes.into(), hash)
+    }
+
+    /// Answers for many hashes, as many as there are of both.
+    #[inline]
+    pub(super) fn may_contain_batch(&self, hashes: &[u64], answers: &mut [bool]) {
+        self.kernel.may_contain_batch(self.lines, self.probes.into(), hashes, answers);
     }
 
     pub(super) fn info(&self, len: usize) -> ForeignFilterInfo {

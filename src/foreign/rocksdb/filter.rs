@@ -119,14 +119,22 @@ impl<'a> RocksDbFilter<'a> {
                 answers,
                 hash32::rocksdb,
                 |hash| filter.prefetch(hash),
-                |hash| filter.may_contain(hash),
+                |hashes, answers| answer_all(hashes, answers, |hash| filter.may_contain(hash)),
             ),
-            Rule::FastLocal(filter) => {
-                in_batches(keys, answers, xxph3::hash, |hash| filter.prefetch(hash), |hash| filter.may_contain(hash));
-            }
-            Rule::Ribbon(filter) => {
-                in_batches(keys, answers, xxph3::hash, |hash| filter.prefetch(hash), |hash| filter.may_contain(hash));
-            }
+            Rule::FastLocal(filter) => in_batches(
+                keys,
+                answers,
+                xxph3::hash,
+                |hash| filter.prefetch(hash),
+                |hashes, answers| filter.may_contain_batch(hashes, answers),
+            ),
+            Rule::Ribbon(filter) => in_batches(
+                keys,
+                answers,
+                xxph3::hash,
+                |hash| filter.prefetch(hash),
+                |hashes, answers| answer_all(hashes, answers, |hash| filter.may_contain(hash)),
+            ),
         }
     }
 
@@ -150,7 +158,7 @@ fn in_batches<H: Copy + Default>(
     answers: &mut [bool],
     hash: impl Fn(&[u8]) -> H,
     prefetch: impl Fn(H),
-    may_contain: impl Fn(H) -> bool,
+    may_contain: impl Fn(&[H], &mut [bool]),
 ) {
     let mut hashes = [H::default(); BATCH];
     for (keys, answers) in keys.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
@@ -158,9 +166,15 @@ fn in_batches<H: Copy + Default>(
             *slot = hash(key);
             prefetch(*slot);
         }
-        for ((answer, _), &hash) in answers.iter_mut().zip(keys).zip(&hashes) {
-            *answer = may_contain(hash);
-        }
+        let asked = keys.len().min(answers.len());
+        may_contain(hashes.get(..asked).unwrap_or_default(), answers);
+    }
+}
+
+#[inline(always)]
+fn answer_all<H: Copy>(hashes: &[H], answers: &mut [bool], may_contain: impl Fn(H) -> bool) {
+    for (answer, &hash) in answers.iter_mut().zip(hashes) {
+        *answer = may_contain(hash);
     }
 }
 

@@ -7,7 +7,7 @@ use super::filter::RocksDbFilterKind;
 use crate::codec::{put_u32, u32_from};
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{Remainder, probe_sequence};
-use crate::kinds::prefetch;
+use crate::simd::prefetch;
 
 /// Bytes of a line that is written: a cache line of nearly all machines.
 const LINE_LEN_BYTES: usize = 64;

@@ -9,7 +9,8 @@ use super::filter::{RIBBON, RocksDbFilterKind};
 use crate::codec::u32_from;
 use crate::foreign::ForeignFilterInfo;
 use crate::hash::reduce;
-use crate::kinds::{Checked, Isa, RibbonLayout, RibbonRow, prefetch};
+use crate::kinds::{RibbonLayout, RibbonRow};
+use crate::simd::{Isa, kernels, prefetch};
 
 pub(super) use build::RibbonSizes;
 
@@ -65,6 +66,16 @@ impl Rows {
     }
 }
 
+kernels! {
+    struct Kernel[];
+    |simd|
+
+    /// Whether a row gives its fingerprint.
+    fn holds(layout: &RibbonLayout, payload: &[u8], row: &RibbonRow) -> bool {
+        layout.holds(simd, payload, row)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ribbon<'a> {
     payload: &'a [u8],
@@ -74,7 +85,7 @@ pub(super) struct Ribbon<'a> {
     columns: u64,
     narrow: u64,
     seed: u8,
-    isa: Isa,
+    kernel: Kernel,
 }
 
 impl<'a> Ribbon<'a> {
@@ -93,7 +104,7 @@ impl<'a> Ribbon<'a> {
         let narrow = columns * blocks - words;
         let layout = RibbonLayout::of_layout(columns as u32, narrow, blocks);
         let rows = Rows::new(seed, layout.starts());
-        Some(Self { payload, rows, layout, blocks, columns, narrow, seed, isa: Isa::detect() })
+        Some(Self { payload, rows, layout, blocks, columns, narrow, seed, kernel: Kernel::new(Isa::detect()) })
     }
 
     #[inline]
@@ -111,7 +122,7 @@ impl<'a> Ribbon<'a> {
         if self.columns < 2 && self.layout.block(row.start / BLOCK_SLOTS).1 == 0 {
             return true;
         }
-        self.layout.holds(self.isa, self.payload, &row, &Checked)
+        self.kernel.holds(&self.layout, self.payload, &row)
     }
 
     pub(super) fn info(&self, len: usize) -> ForeignFilterInfo {

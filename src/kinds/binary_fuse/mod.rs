@@ -17,17 +17,19 @@ mod build;
 
 use std::fmt;
 
+use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
 use super::lines::lines_of;
 use super::math;
+use super::query::{Query, in_batches, payload_of};
 use super::shape::{Effort, Shape};
 use crate::bits::NoMemory;
 use crate::codec::u16_at;
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, reduce};
-use crate::simd::{self, RESIDENT_LEN_BYTES};
+use crate::simd::{self, Simd};
 
 /// Mixes the hash; odd, the 33rd output of the generator that [`super::bloom`] names.
 const FUSE_MIX: u64 = 0x59e3_0611_bde6_b295;
@@ -213,22 +215,10 @@ impl Geometry {
         if self.width == Width::Eight { 1 } else { 2 }
     }
 
-    /// Whether the three slots of a key xor to its fingerprint. A slot that is not sound counts as fitting.
-    #[inline]
-    pub(super) fn may_contain(&self, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
-        let fits = match self.width {
-            Width::Eight => self.fits::<8>(payload, hash),
-            Width::Twelve => self.fits::<12>(payload, hash),
-            Width::Sixteen => self.fits::<16>(payload, hash),
-        };
-        or_maybe(fits, guard, || {
-            self.place(hash).slots.into_iter().all(|slot| guard.sound(self.byte_of(slot), self.slot_len_bytes()))
-        })
-    }
-
-    /// The same for slots of `BITS` bits; `true` where a slot lies beyond the payload.
+    /// Whether the three slots of a key, of `BITS` bits each, xor to its fingerprint; `true` where a slot lies beyond the
+    /// payload.
     #[inline(always)]
-    pub(super) fn fits<const BITS: u32>(&self, payload: &[u8], hash: KeyHash) -> bool {
+    fn fits<const BITS: u32>(&self, payload: &[u8], hash: KeyHash) -> bool {
         let Place { slots: [first, second, third], fingerprint } = self.place(hash);
         let (Some(first), Some(second), Some(third)) =
             (read::<BITS>(payload, first), read::<BITS>(payload, second), read::<BITS>(payload, third))
@@ -238,31 +228,54 @@ impl Geometry {
         (first ^ second ^ third ^ fingerprint) & mask::<BITS>() == 0
     }
 
-    /// Answers for many keys: the slots of sixteen are asked for before the first is looked at, unless the payload is
-    /// small.
-    pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-        match self.width {
-            Width::Eight => self.fit_batch::<8>(payload, hashes, answers),
-            Width::Twelve => self.fit_batch::<12>(payload, hashes, answers),
-            Width::Sixteen => self.fit_batch::<16>(payload, hashes, answers),
-        }
-    }
-
-    fn fit_batch<const BITS: u32>(&self, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-            if payload.len() > RESIDENT_LEN_BYTES {
-                hashes.iter().for_each(|&hash| self.prefetch(payload, hash));
-            }
-            for (answer, &hash) in answers.iter_mut().zip(hashes) {
-                *answer = self.fits::<BITS>(payload, hash);
-            }
-        }
-    }
-
     /// Starts to bring the three slots of a key into the cache.
     #[inline]
-    pub(super) fn prefetch(&self, payload: &[u8], hash: KeyHash) {
+    fn prefetch(&self, payload: &[u8], hash: KeyHash) {
         self.place(hash).slots.into_iter().for_each(|slot| simd::prefetch(payload, self.byte_of(slot)));
+    }
+}
+
+/// The queries of slots of `BITS` bits.
+pub(super) struct Slots<const BITS: u32>;
+
+impl<const BITS: u32> Query for Slots<BITS> {
+    type Asked<'a> = &'a Geometry;
+
+    #[inline(always)]
+    fn may_contain(_: impl Simd, fuse: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        fuse.fits::<BITS>(payload_of(padded, len), hash)
+    }
+
+    #[inline(always)]
+    fn may_contain_batch(
+        simd: impl Simd,
+        fuse: &Geometry,
+        padded: &[u8],
+        len: usize,
+        hashes: &[KeyHash],
+        answers: &mut [bool],
+    ) {
+        in_batches::<Self, BATCH>(simd, fuse, payload_of(padded, len), hashes, answers);
+    }
+
+    #[inline(always)]
+    fn prefetch(fuse: &Geometry, padded: &[u8], _: usize, hash: KeyHash) {
+        fuse.prefetch(padded, hash);
+    }
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        fuse: &Geometry,
+        _: &[u8],
+        _: usize,
+        hash: KeyHash,
+        _: Columns,
+        guard: &impl Guard,
+    ) -> bool {
+        or_maybe(ask(), guard, || {
+            fuse.place(hash).slots.into_iter().all(|slot| guard.sound(fuse.byte_of(slot), fuse.slot_len_bytes()))
+        })
     }
 }
 

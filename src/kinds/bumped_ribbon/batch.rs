@@ -7,15 +7,14 @@
 //! for the one in 25 that was bumped.
 
 use super::BLOCK_SLOTS;
-use super::equation::Parities;
 use super::hashes::{coefficients, column_group, fingerprint};
 use super::layer::{FirstGroup, bump_byte, is_bumped};
 use super::read::Geometry;
 use crate::hash::KeyHash;
-use crate::simd::{RESIDENT_LEN_BYTES, prefetch};
+use crate::simd::{RESIDENT_LEN_BYTES, Simd, prefetch};
 
 /// Most keys of a call.
-const KEYS: usize = 32;
+pub(super) const KEYS: usize = 32;
 
 impl Geometry {
     /// Answers for as many keys as there are answers, at most 32. There are no more answers than keys: those beyond would
@@ -23,13 +22,7 @@ impl Geometry {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "starts are places of slots in memory")]
     #[expect(clippy::indexing_slicing, reason = "arrays of KEYS elements, at places below KEYS")]
-    pub(in crate::kinds) fn ask_batch(
-        &self,
-        kernel: impl Parities,
-        bytes: &[u8],
-        hashes: &[KeyHash],
-        answers: &mut [bool],
-    ) {
+    pub(super) fn ask_batch(&self, simd: impl Simd, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
         let groups = self.groups();
         let mut raw = [0; KEYS];
         raw.iter_mut().zip(hashes).for_each(|(raw, hash)| *raw = hash.raw());
@@ -37,18 +30,18 @@ impl Geometry {
             self.layers.first().and_then(|layer| Some((layer.asked, layer.asked.starts.of_many(&raw)?)));
         let Some((asked, starts)) = asked_and_starts.filter(|_| self.is_worth_it(hashes.len(), bytes)) else {
             for (answer, &hash) in answers.iter_mut().zip(hashes) {
-                *answer = self.ask(kernel, bytes, hash, groups);
+                *answer = self.ask(simd, bytes, hash, groups);
             }
             return;
         };
         let group = asked.group;
-        let all = raw.map(coefficients);
-        let sums = raw.map(|hash| column_group(fingerprint(hash), 0));
-        let (mut low, mut high) = ([0; KEYS], [0; KEYS]);
+        // Loops: `map` of an array this long is a function of its own, compiled without the instruction set.
+        let (mut low, mut high, mut sums) = ([0; KEYS], [0; KEYS], [0; KEYS]);
         for i in 0..KEYS {
-            let shift = starts[i] % BLOCK_SLOTS as u64;
-            low[i] = all[i] << shift;
-            high[i] = (all[i] >> 1) >> (BLOCK_SLOTS as u64 - 1 - shift);
+            let (all, shift) = (coefficients(raw[i]), starts[i] % BLOCK_SLOTS as u64);
+            low[i] = all << shift;
+            high[i] = (all >> 1) >> (BLOCK_SLOTS as u64 - 1 - shift);
+            sums[i] = column_group(fingerprint(raw[i]), 0);
         }
         prefetch_blocks(bytes, group, starts.iter().take(hashes.len()));
         let mut bumps = [0; KEYS];
@@ -60,31 +53,33 @@ impl Geometry {
             bumped |= u32::from(is_bumped(bumps[i], starts[i] as usize)) << i;
         }
         let mut bumped = bumped & (u32::MAX >> KEYS.saturating_sub(hashes.len()));
-        let columns =
-            starts.map(|start| start as usize / BLOCK_SLOTS).into_iter().zip(low.into_iter().zip(high)).zip(sums);
+        let block = |i: usize| starts[i] as usize / BLOCK_SLOTS;
         match group.lines(bytes) {
             Some(lines) => {
-                for (answer, ((block, (low, high)), sum)) in answers.iter_mut().zip(columns) {
-                    let pair = lines.get(block..).and_then(<[_]>::first_chunk);
-                    *answer = pair.is_none_or(|[first, second]| kernel.of_blocks(first, second, low, high) == sum);
+                for (i, answer) in answers.iter_mut().enumerate().take(KEYS) {
+                    let Some([first, second]) = lines.get(block(i)..).and_then(<[_]>::first_chunk) else {
+                        *answer = true;
+                        continue;
+                    };
+                    *answer = simd.parities_of_64(first, second, low[i], high[i]) == sums[i];
                 }
             }
             None => {
-                for (answer, ((block, split), sum)) in answers.iter_mut().zip(columns) {
-                    *answer = group.holds_split(kernel, bytes, block, split, sum);
+                for (i, answer) in answers.iter_mut().enumerate().take(KEYS) {
+                    *answer = group.holds_split(simd, bytes, block(i), (low[i], high[i]), sums[i]);
                 }
             }
         }
         if groups > 1 {
             for (i, answer) in answers.iter_mut().take(KEYS).enumerate().filter(|(_, answer)| **answer) {
-                *answer = self.others_hold(bytes, KeyHash::from_raw(raw[i]), groups);
+                *answer = self.others_hold(simd, bytes, KeyHash::from_raw(raw[i]), groups);
             }
         }
         while bumped != 0 {
             let i = bumped.trailing_zeros() as usize;
             bumped &= bumped - 1;
             if let Some(answer) = answers.get_mut(i) {
-                *answer = self.ask_slowly(kernel, bytes, KeyHash::from_raw(raw[i]), groups);
+                *answer = self.ask_slowly(simd, bytes, KeyHash::from_raw(raw[i]), groups);
             }
         }
     }

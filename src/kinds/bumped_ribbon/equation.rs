@@ -1,16 +1,10 @@
-//! A key's equation, and how the words of two blocks are asked for it.
+//! A key's equation.
 
 use super::hashes::{coefficients, fingerprint};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS, MAX_COLUMNS};
 
 /// Most groups of columns.
 pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
-
-/// How a query of the words of two adjacent blocks is carried out; one type for each instruction set.
-pub(in crate::kinds) trait Parities: Copy {
-    /// Bit `j` of the answer is the parity of word `j` of `a` under `low` and of word `j` of `b` under `high`.
-    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32;
-}
 
 /// One key's equation within a layer.
 #[derive(Debug, Clone, Copy)]

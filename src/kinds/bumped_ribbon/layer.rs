@@ -1,9 +1,10 @@
 //! One layer as a reader sees it: where a hash starts, whether its key was bumped, and where its columns lie.
 
-use super::equation::{Equation, Parities};
+use super::equation::Equation;
 use super::hashes::column_group;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
 use crate::hash::reduce;
+use crate::simd::Simd;
 
 /// Columns and where they change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,16 +89,16 @@ impl FirstGroup {
 
     /// Whether an equation holds in these columns. Both its blocks must be whole.
     #[inline(always)]
-    pub(super) fn holds(self, kernel: impl Parities, bytes: &[u8], equation: Equation) -> bool {
+    pub(super) fn holds(self, simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
         let (low, high) = equation.split();
-        self.holds_split(kernel, bytes, equation.start / BLOCK_SLOTS, (low, high), column_group(equation.sum, 0))
+        self.holds_split(simd, bytes, equation.start / BLOCK_SLOTS, (low, high), column_group(equation.sum, 0))
     }
 
     /// The same for coefficients that are split between the start's block and the one behind it.
     #[inline(always)]
     pub(super) fn holds_split(
         self,
-        kernel: impl Parities,
+        simd: impl Simd,
         bytes: &[u8],
         block: usize,
         (low, high): (u64, u64),
@@ -108,14 +109,14 @@ impl FirstGroup {
             let lines = bytes.get(self.from + 64 * block..).and_then(<[u8]>::first_chunk::<128>);
             let Some((first, second)) = lines.and_then(|lines| lines.split_first_chunk()) else { return true };
             let Some(second) = second.first_chunk() else { return true };
-            return kernel.of_blocks(first, second, low, high) == sum;
+            return simd.parities_of_64(first, second, low, high) == sum;
         }
         let words = block * self.columns - block.min(self.fewer);
         let used = self.columns - usize::from(block < self.fewer);
         let Some(from) = bytes.get(self.from + 8 * words..) else { return true };
         let Some(second) = from.get(8 * used..) else { return true };
         let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
-        let differ = kernel.of_blocks(first, second, low, high) ^ sum;
+        let differ = simd.parities_of_64(first, second, low, high) ^ sum;
         differ & ((1 << used) - 1) == 0
     }
 
@@ -166,11 +167,14 @@ impl Starts {
     pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
         let range = u64::from(u32::try_from(self.range).ok()?);
         let last = self.last;
-        Some(hashes.map(|hash| {
+        let mut starts = [0; N];
+        // A loop: `map` of a long array is a function of its own, compiled without the instruction set.
+        for (start, hash) in starts.iter_mut().zip(hashes) {
             // Neither product nor their sum is above (2^32 - 1)^2 + 2^32.
             let reduced = ((hash >> 32) * range + (((hash & u64::from(u32::MAX)) * range) >> 32)) >> 32;
-            (reduced.max(LEFT) - LEFT).min(last)
-        }))
+            *start = (reduced.max(LEFT) - LEFT).min(last);
+        }
+        Some(starts)
     }
 
     /// The least hash with this start or a greater one; `None` where there is none.

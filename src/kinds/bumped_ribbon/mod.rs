@@ -31,14 +31,14 @@ mod hashes;
 mod hashes_tests;
 mod layer;
 mod plan;
+mod queries;
 mod read;
 mod small;
 mod solve;
 #[cfg(test)]
 mod tests;
 
-pub(super) use equation::Parities;
-pub(super) use read::{Geometry, Plain, Portable};
+pub(super) use read::{Geometry, Plain};
 
 use super::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE_FOR_MEMORY};
 use super::shape::{Effort, Shape};

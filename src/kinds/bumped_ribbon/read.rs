@@ -3,17 +3,17 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use super::equation::{Equation, MAX_GROUPS, Parities};
+use super::equation::{Equation, MAX_GROUPS};
 use super::hashes::{column_group, remix};
 use super::layer::{Blocks, Columns, FirstGroup, Starts, bump_byte, bumps_len_bytes, is_bumped};
 use super::small::Small;
-use super::{BLOCK_SLOTS, GROUP_COLUMNS, MAX_COLUMNS};
-use crate::codec::{Cursor, u64_from};
+use super::{BLOCK_SLOTS, MAX_COLUMNS};
+use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::kinds::Shape;
-use crate::kinds::arch::{self, Isa};
-use crate::kinds::guard::{Guard, or_maybe};
+use crate::kinds::guard::Guard;
+use crate::simd::Simd;
 
 /// Most layers that bump keys: a layer bumps one key in 25, so that 2^36 keys need six.
 pub(super) const MAX_LAYERS: usize = 12;
@@ -24,23 +24,6 @@ const _: () = assert!(size_of::<Layer>() <= 128);
 
 /// Most blocks: their slots and the bytes of a group of columns can be counted, also where addresses have 32 bits.
 const MAX_BLOCKS: usize = usize::MAX / 128;
-
-/// Plain code.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::kinds) struct Portable;
-
-impl Parities for Portable {
-    #[inline(always)]
-    fn of_blocks(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
-        let (a, _) = a.as_chunks::<8>();
-        let (b, _) = b.as_chunks::<8>();
-        let mut words = [0; GROUP_COLUMNS as usize];
-        for ((word, a), b) in words.iter_mut().zip(a).zip(b) {
-            *word = u64_from(a) & low ^ u64_from(b) & high;
-        }
-        super::solve::parities(&words)
-    }
-}
 
 /// Where the layers of a payload lie.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,23 +79,21 @@ impl Asked {
     }
 }
 
-/// For the kernels; there are none for other processors.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 impl Plain {
     /// [`Geometry::ask`] with half the instructions: of `whole` it needs something only for keys that were bumped.
     #[inline(always)]
-    pub(in crate::kinds) fn ask(self, whole: &Geometry, kernel: impl Parities, bytes: &[u8], hash: KeyHash) -> bool {
+    pub(super) fn ask(self, whole: &Geometry, simd: impl Simd, bytes: &[u8], hash: KeyHash) -> bool {
         let start = Starts::with_last(self.last.get().into()).of(hash.raw());
         let asked = bytes.get(self.bumps as usize + bump_byte(start));
         if asked.is_none_or(|&byte| is_bumped(byte, start)) {
-            return whole.ask_slowly(kernel, bytes, hash, 1);
+            return whole.ask_slowly(simd, bytes, hash, 1);
         }
         let equation = Equation::new(start, hash.raw());
         let (low, high) = equation.split();
         let block = start / BLOCK_SLOTS;
         // Counted in lines, the check of the bound is one comparison.
         let Some([first, second]) = bytes.as_chunks().0.get(block..block + 2) else { return true };
-        kernel.of_blocks(first, second, low, high) == column_group(equation.sum, 0)
+        simd.parities_of_64(first, second, low, high) == column_group(equation.sum, 0)
     }
 }
 
@@ -261,29 +242,29 @@ impl Geometry {
     /// Whether the equation of the key holds. `bytes` are the payload and at least 64 bytes behind it; where they are
     /// not, the answer is "maybe".
     ///
-    /// Inlined always, into a function of the instruction set that `kernel` stands for.
+    /// Inlined always, into a function of the instruction set that `simd` stands for.
     #[inline(always)]
-    pub(in crate::kinds) fn ask(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    pub(super) fn ask(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         let Some(Layer { asked, .. }) = self.layers.first() else {
-            return self.ask_slowly(kernel, bytes, hash, groups);
+            return self.ask_slowly(simd, bytes, hash, groups);
         };
         let start = asked.starts.of(hash.raw());
         // What is rare is left as a jump: a call that came back would make this function save six registers.
         if asked.bumped(bytes, start) != Some(false) {
-            return self.ask_slowly(kernel, bytes, hash, groups);
+            return self.ask_slowly(simd, bytes, hash, groups);
         }
-        let holds = asked.group.holds(kernel, bytes, Equation::new(start, hash.raw()));
+        let holds = asked.group.holds(simd, bytes, Equation::new(start, hash.raw()));
         // No branch on the answer where it is the last word: half of them would be mispredicted.
         if groups == 1 {
             return holds;
         }
-        if holds { self.others_hold(bytes, hash, groups) } else { false }
+        if holds { self.others_hold(simd, bytes, hash, groups) } else { false }
     }
 
     /// [`Geometry::ask`] for a key that the first layer bumped, and where there is no layer.
     #[cold]
     #[inline(never)]
-    pub(super) fn ask_slowly(&self, kernel: impl Parities, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    pub(super) fn ask_slowly(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         let mut hash = hash.raw();
         for layer in &self.layers {
             let start = layer.asked.starts.of(hash);
@@ -291,61 +272,32 @@ impl Geometry {
                 None => return true,
                 Some(true) => hash = remix(hash),
                 Some(false) => {
-                    return layer.asked.group.holds(kernel, bytes, Equation::new(start, hash))
-                        && (groups == 1 || layer.others_hold(self.columns, bytes, start, hash, groups));
+                    return layer.asked.group.holds(simd, bytes, Equation::new(start, hash))
+                        && (groups == 1 || layer.others_hold(simd, self.columns, bytes, start, hash, groups));
                 }
             }
         }
-        self.last.as_ref().is_some_and(|last| last.ask(kernel, self.columns, bytes, hash, groups))
+        self.last.as_ref().is_some_and(|last| last.ask(simd, self.columns, bytes, hash, groups))
     }
 
     /// Whether the equation of a key that the first layer did not bump holds in the groups behind the first: one absent
     /// key in 256 comes here.
     #[inline(never)]
-    pub(super) fn others_hold(&self, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    pub(super) fn others_hold(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         self.layers.first().is_none_or(|layer| {
             let start = layer.asked.starts.of(hash.raw());
-            layer.others_hold(self.columns, bytes, start, hash.raw(), groups)
+            layer.others_hold(simd, self.columns, bytes, start, hash.raw(), groups)
         })
-    }
-
-    /// Never inlined: it is long, and would keep the queries around it from being inlined where a kernel is called.
-    #[inline(never)]
-    pub(in crate::kinds) fn ask_portable(&self, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
-        self.ask(Portable, bytes, hash, groups)
     }
 
     /// The groups of columns that there are.
     #[inline(always)]
-    pub(in crate::kinds) fn groups(&self) -> usize {
+    pub(super) fn groups(&self) -> usize {
         self.columns.groups()
     }
 
-    #[inline]
-    pub(in crate::kinds) fn may_contain<G: Guard>(&self, isa: Isa, bytes: &[u8], hash: KeyHash, guard: &G) -> bool {
-        let groups = self.columns.groups();
-        or_maybe(arch::ribbon_may_contain(isa, self, bytes, hash, groups), guard, || {
-            self.is_sound(bytes, hash, groups, guard)
-        })
-    }
-
-    /// The same from the first group of columns alone.
-    pub(in crate::kinds) fn first_may_contain<G: Guard>(
-        &self,
-        isa: Isa,
-        bytes: &[u8],
-        hash: KeyHash,
-        guard: &G,
-    ) -> bool {
-        or_maybe(arch::ribbon_may_contain(isa, self, bytes, hash, 1), guard, || self.is_sound(bytes, hash, 1, guard))
-    }
-
-    pub(in crate::kinds) fn may_contain_batch(&self, isa: Isa, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-        arch::ribbon_may_contain_batch(isa, self, bytes, hashes, answers);
-    }
-
     /// Whether everything that the answer rests on may be believed: that the key was bumped, too.
-    fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
+    pub(super) fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
         let mut hash = hash.raw();
         for layer in &self.layers {
             let start = layer.asked.starts.of(hash);
@@ -369,7 +321,7 @@ impl Geometry {
 
     /// The first byte of the columns that a query reads, if its key was not bumped.
     #[inline(always)]
-    pub(in crate::kinds) fn first_byte(&self, hash: KeyHash) -> usize {
+    pub(super) fn first_byte(&self, hash: KeyHash) -> usize {
         let Some(Layer { asked, .. }) = self.layers.first() else { return 0 };
         asked.group.offset(asked.starts.of(hash.raw()) / BLOCK_SLOTS)
     }
@@ -394,7 +346,16 @@ impl Layer {
     }
 
     /// Whether the equation holds in the groups behind the first.
-    fn others_hold(&self, columns: Columns, bytes: &[u8], start: usize, hash: u64, groups: usize) -> bool {
+    #[inline]
+    fn others_hold(
+        &self,
+        simd: impl Simd,
+        columns: Columns,
+        bytes: &[u8],
+        start: usize,
+        hash: u64,
+        groups: usize,
+    ) -> bool {
         let equation = Equation::new(start, hash);
         let (low, high) = equation.split();
         self.groups.iter().enumerate().take(groups).skip(1).all(|group| {
@@ -402,7 +363,7 @@ impl Layer {
             let Some(from) = bytes.get(from..) else { return true };
             let Some(second) = from.get(8 * used..) else { return true };
             let (Some(first), Some(second)) = (from.first_chunk(), second.first_chunk()) else { return true };
-            let differ = Portable.of_blocks(first, second, low, high) ^ column_group(equation.sum, group.0);
+            let differ = simd.parities_of_64(first, second, low, high) ^ column_group(equation.sum, group.0);
             differ & ((1 << used) - 1) == 0
         })
     }

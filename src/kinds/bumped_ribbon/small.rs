@@ -5,7 +5,7 @@
 //! be solved is tried again under another seed, then with a slot more.
 
 use super::band::{Moving, Rows};
-use super::equation::{Equation, MAX_GROUPS, Parities};
+use super::equation::{Equation, MAX_GROUPS};
 use super::hashes::{coefficients, column_group, fingerprint, seeded};
 use super::layer::{Blocks, Columns, FirstGroup, Starts};
 use super::solve::{State, solve, solve_blocks};
@@ -13,6 +13,7 @@ use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::bits::{NoMemory, try_collect, try_zeros};
 use crate::codec::u64_from;
 use crate::hash::KeyHash;
+use crate::simd::{Simd, parities};
 
 /// A single system as a reader sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,11 +53,11 @@ impl Small {
     }
 
     #[inline(always)]
-    pub(super) fn ask(&self, kernel: impl Parities, columns: Columns, bytes: &[u8], hash: u64, groups: usize) -> bool {
+    pub(super) fn ask(&self, simd: impl Simd, columns: Columns, bytes: &[u8], hash: u64, groups: usize) -> bool {
         let equation = self.equation(seeded(hash, self.seed));
         let is_whole = equation.start / BLOCK_SLOTS + 1 < self.blocks.count;
         if is_whole && groups == 1 {
-            return self.first.holds(kernel, bytes, equation);
+            return self.first.holds(simd, bytes, equation);
         }
         self.ask_slowly(columns, bytes, equation, groups)
     }
@@ -76,7 +77,7 @@ impl Small {
                 let (Some(first), Some(second)) = (first, second) else { return true };
                 *word = first & low ^ second & high;
             }
-            let differ = super::solve::parities(&words) ^ column_group(equation.sum, group);
+            let differ = parities(&words) ^ column_group(equation.sum, group);
             differ & ((1 << used) - 1) == 0
         })
     }

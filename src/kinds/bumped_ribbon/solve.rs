@@ -5,6 +5,7 @@ use super::hashes::column_group;
 use super::layer::{Blocks, Columns};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::codec::put_u64;
+use crate::simd::parities;
 
 /// The 64 slots from the last solved one on: of column `j`, bit `i` is the `i`-th slot.
 pub(super) type State = [u64; GROUP_COLUMNS as usize];
@@ -22,28 +23,6 @@ pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
             *word |= u64::from(bits >> j & 1);
         }
     }
-}
-
-/// The parity of each of eight words, in the bits of the answer.
-///
-/// Each round folds all words to half their length and puts two into one, so that the eight cost little more than two.
-#[inline(always)]
-pub(super) fn parities(words: &State) -> u32 {
-    let [a, b, c, d, e, f, g, h] = *words;
-    let join =
-        |low: u64, high: u64, bits: u32, mask: u64| ((low ^ (low >> bits)) & mask) | ((high ^ (high << bits)) & !mask);
-    let half = 0x0000_0000_ffff_ffff;
-    let quarter = 0x0000_ffff_0000_ffff;
-    let eighth = 0x00ff_00ff_00ff_00ff;
-    // The bytes of the result belong to words 0 to 7 in this order.
-    let low = join(join(a, e, 32, half), join(c, g, 32, half), 16, quarter);
-    let high = join(join(b, f, 32, half), join(d, h, 32, half), 16, quarter);
-    let mut bytes = join(low, high, 8, eighth);
-    bytes ^= bytes >> 4;
-    bytes ^= bytes >> 2;
-    bytes ^= bytes >> 1;
-    // Gathers the lowest bits of the eight bytes into the highest byte.
-    ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
 }
 
 /// Solves whole blocks and writes the words of one group, in front of those of the blocks behind.
@@ -69,23 +48,5 @@ pub(super) fn solve_blocks(
         text.clear();
         state.iter().for_each(|&word| put_u64(&mut text, word));
         words[from..to].copy_from_slice(&text[..to - from]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parities_are_those_of_counting() {
-        let mut x = 1u64;
-        for _ in 0..1_000 {
-            let words: State = std::array::from_fn(|_| {
-                x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31) ^ 0x55;
-                x
-            });
-            let counted = words.iter().enumerate().fold(0, |bits, (j, word)| bits | (word.count_ones() & 1) << j);
-            assert_eq!(parities(&words), counted);
-        }
     }
 }

@@ -10,8 +10,10 @@ use super::*;
 use crate::FilterSpec;
 use crate::error::{Error, Field};
 use crate::hash::KeyHash;
-use crate::kinds::guard::{Checked, Guard};
-use crate::kinds::{Ask, Effort, FilterKind, FilterView, Geometry, Isa, Rounding, Shape};
+use crate::kinds::guard::Guard;
+use crate::kinds::kernels::{BatchKernel, Kernel};
+use crate::kinds::{Effort, FilterKind, FilterView, Geometry, Rounding, Shape};
+use crate::simd::{Isa, Portable};
 
 fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -31,6 +33,7 @@ fn random_hashes(n: usize, seed: u64) -> Vec<KeyHash> {
 struct Built {
     shape: Shape,
     ribbon: Ribbon,
+    geometry: Geometry,
     /// With 64 bytes behind it.
     payload: Vec<u8>,
     len: usize,
@@ -45,13 +48,18 @@ impl Built {
         given.sort_unstable();
         assert!(given == hashes, "the hashes are those that were given");
         let ribbon = Ribbon::new(&shape, hashes.len() as u64, payload.len() as u64).unwrap();
+        let geometry = Geometry::from_ribbon(ribbon.clone());
         let len = payload.len();
         payload.resize(len + 64, 0xa5);
-        Self { shape, ribbon, payload, len }
+        Self { shape, ribbon, geometry, payload, len }
+    }
+
+    fn view(&self) -> FilterView<'_> {
+        FilterView::new(&self.geometry, Kernel::of(&self.geometry), &self.payload, self.len)
     }
 
     fn may_contain(&self, hash: KeyHash) -> bool {
-        self.ribbon.may_contain(Isa::detect(), &self.payload, hash, &Checked)
+        self.view().may_contain_hash(hash)
     }
 
     /// Bits a key above log2(1/rate), as a share: of payload, page sums, and the record of the layers with tag and length.
@@ -74,7 +82,7 @@ fn no_key_is_denied_at_any_size_and_width() {
             let denied = hashes.iter().filter(|&&hash| !built.may_contain(hash)).count();
             assert_eq!(denied, 0, "{n} keys, {spec}");
             let mut answers = vec![false; n];
-            built.ribbon.may_contain_batch(Isa::detect(), &built.payload, &hashes, &mut answers);
+            built.view().may_contain_batch(&hashes, &mut answers);
             assert!(answers.iter().all(|&answer| answer), "{n} keys, {spec}, as a batch");
         }
     }
@@ -159,19 +167,26 @@ fn every_kernel_answers_as_the_portable_one_does() {
                     .collect();
                 let hashes: Vec<_> = (0..300).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
                 for groups in [1, columns.groups()] {
-                    let ask = |isa, hash| crate::kinds::arch::ribbon_may_contain(isa, &ribbon, &payload, hash, groups);
+                    let ask = |isa, hash| {
+                        if groups == columns.groups() {
+                            let kernel = Kernel::on(isa, &geometry);
+                            return kernel.may_contain(&geometry, &payload, ribbon.payload_len, hash);
+                        }
+                        ribbon.first_may_contain_by(isa, &payload, hash)
+                    };
                     let expected: Vec<bool> = hashes.iter().map(|&hash| ask(Isa::PORTABLE, hash)).collect();
                     for isa in Isa::available() {
                         let found: Vec<bool> = hashes.iter().map(|&hash| ask(isa, hash)).collect();
                         assert_eq!(found, expected, "{all} columns, {blocks} blocks, {}", isa.name());
                         if groups == columns.groups() {
                             let mut batch = vec![false; hashes.len()];
-                            ribbon.may_contain_batch(isa, &payload, &hashes, &mut batch);
+                            let len = ribbon.payload_len;
+                            BatchKernel::on(isa, &geometry)
+                                .may_contain_batch(&geometry, &payload, len, &hashes, &mut batch);
                             assert_eq!(batch, expected, "{all} columns, {blocks} blocks, {}, batch", isa.name());
-                            let pointer = Ask::new(&geometry, isa);
-                            let ask = |&hash| pointer.may_contain(&geometry, &payload, ribbon.payload_len, hash);
-                            let pointed: Vec<bool> = hashes.iter().map(ask).collect();
-                            assert_eq!(pointed, expected, "{all} columns, {blocks} blocks, {}, pointer", isa.name());
+                            let ask = |&hash| ribbon.ask(Portable, &payload, hash, groups);
+                            let whole: Vec<bool> = hashes.iter().map(ask).collect();
+                            assert_eq!(whole, expected, "{all} columns, {blocks} blocks, without the short way");
                         }
                     }
                     positives += expected.iter().filter(|&&answer| answer).count();
@@ -203,7 +218,7 @@ fn a_damaged_byte_without_a_guard_denies_no_key() {
             for &hash in &hashes {
                 let denied = !built.may_contain(hash);
                 noticed += usize::from(denied);
-                let guarded = built.ribbon.may_contain(Isa::detect(), &built.payload, hash, &AllBut(at));
+                let guarded = built.view().may_contain_guarded(hash, &AllBut(at));
                 assert!(guarded, "{n} keys, {spec}, byte {at}");
             }
             built.payload[at] ^= 0xff;
@@ -219,7 +234,7 @@ fn the_first_columns_alone_deny_no_key_and_touch_nothing_else() {
     let first_group = Built::new("bumped-ribbon:8", &hashes, 1).len;
     let mut without = built.payload.clone();
     without[first_group + first_group / 20..built.len].fill(0);
-    let ask = |payload: &[u8], hash| built.ribbon.first_may_contain(Isa::detect(), payload, hash, &Checked);
+    let ask = |payload: &[u8], hash| built.ribbon.first_may_contain(payload, hash);
     assert!(hashes.iter().all(|&hash| ask(&without, hash)));
     let mut state = 17;
     let maybe = (0..1_000_000).filter(|_| ask(&without, KeyHash::from_raw(splitmix(&mut state)))).count();
@@ -257,15 +272,12 @@ fn shapes_that_no_writer_makes_are_refused_or_answered() {
         match Ribbon::new(&shape, keys, built.len as u64) {
             Ok(ribbon) => {
                 accepted += 1;
-                for _ in 0..20 {
-                    ribbon.may_contain(
-                        Isa::detect(),
-                        &built.payload,
-                        KeyHash::from_raw(splitmix(&mut state)),
-                        &Checked,
-                    );
-                }
                 assert!((0.0..=1.0).contains(&ribbon.expected_rate()), "{shape:?}");
+                let geometry = Geometry::from_ribbon(ribbon);
+                let view = FilterView::new(&geometry, Kernel::of(&geometry), &built.payload, built.len);
+                for _ in 0..20 {
+                    let _ = view.may_contain_hash(KeyHash::from_raw(splitmix(&mut state)));
+                }
             }
             Err(error) => assert!(matches!(error, Error::Corrupt { .. }), "{error}"),
         }
@@ -351,7 +363,7 @@ fn keys_that_crowd_at_the_first_starts_are_bumped_and_found() {
         let built = Built::new(spec, &hashes, 1);
         let geometry = Geometry::new(&built.shape, hashes.len() as u64, built.len as u64).unwrap();
         for isa in Isa::available() {
-            let ask = Ask::new(&geometry, isa);
+            let ask = Kernel::on(isa, &geometry);
             let denied = hashes.iter().filter(|&&hash| !ask.may_contain(&geometry, &built.payload, built.len, hash));
             assert_eq!(denied.count(), 0, "{spec}, {}", isa.name());
         }
@@ -367,10 +379,11 @@ fn a_payload_that_is_shorter_than_its_shape_says_denies_no_key() {
         for (isa, len) in
             Isa::available().flat_map(|isa| [0, 1, 999, built.len / 2, built.len - 1].map(|len| (isa, len)))
         {
-            let view = FilterView::new(&geometry, Ask::new(&geometry, isa), isa, &built.payload[..len], len);
+            let (kernel, payload) = (Kernel::on(isa, &geometry), &built.payload[..len]);
             let mut answers = vec![false; hashes.len()];
-            view.may_contain_batch(&hashes, &mut answers);
-            let denied = hashes.iter().zip(answers).filter(|&(&hash, answer)| !answer || !view.may_contain_hash(hash));
+            BatchKernel::on(isa, &geometry).may_contain_batch(&geometry, payload, len, &hashes, &mut answers);
+            let ask = |hash| kernel.may_contain(&geometry, payload, len, hash);
+            let denied = hashes.iter().zip(answers).filter(|&(&hash, answer)| !answer || !ask(hash));
             assert_eq!(denied.count(), 0, "{spec}, {len} bytes, {}", isa.name());
         }
     }
@@ -396,6 +409,6 @@ fn the_kind_for_equal_hashes_holds_them_in_any_order() {
     let (shape, payload) = spec.encode_fallback(&mut hashes, effort).unwrap();
     assert_eq!(shape.kind, FilterKind::BlockedBloom);
     let geometry = Geometry::new(&shape, 1_000, payload.len() as u64).unwrap();
-    let view = FilterView::new(&geometry, Ask::new(&geometry, Isa::detect()), Isa::detect(), &payload, payload.len());
+    let view = FilterView::new(&geometry, Kernel::of(&geometry), &payload, payload.len());
     assert!(hashes.iter().all(|&hash| view.may_contain_hash(hash)));
 }

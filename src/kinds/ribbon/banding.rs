@@ -5,13 +5,14 @@
 //! coefficient, and the sum goes to the slot of its first coefficient that is left. A row that vanishes was a sum of
 //! others: fine if its fingerprint vanished as well, otherwise the system has no solution.
 
-use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, Row, SMASH, WIDTH, WORD_LEN_BYTES, parity};
+use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, Row, SMASH, WIDTH, WORD_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
 use crate::codec::u128_bytes;
 use crate::hash::KeyHash;
 use crate::kinds::contract::Budget;
 use crate::kinds::math;
 use crate::kinds::shape::zeros;
+use crate::simd::parity;
 
 /// Sizes and seeds to try. Starts do not depend on the seed (they follow the order of the hashes), so every second try
 /// has more slots too.

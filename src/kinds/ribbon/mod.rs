@@ -20,23 +20,26 @@ mod banding;
 mod retrieval;
 
 use std::fmt;
+use std::ops::Range;
 
 #[cfg(feature = "foreign")]
 pub(crate) use banding::solve;
 #[cfg(feature = "variants")]
 pub(crate) use retrieval::Retrieval;
 
-use super::arch::{self, Isa};
+use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
 use super::lines::{lines_of, pair_lines};
 use super::math;
+use super::query::{Query, payload_of};
 use super::shape::{Effort, Shape};
 use crate::bits::NoMemory;
-use crate::codec::{Cursor, put_varint, u128_from};
+use crate::codec::{Cursor, put_varint};
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, reduce};
+use crate::simd::{Simd, prefetch};
 
 /// Mixes the hash; odd, the 35th output of the generator that [`super::bloom`] names.
 const RIBBON_MIX: u64 = 0x2d4a_4005_97be_a439;
@@ -105,6 +108,37 @@ impl Kind for Ribbon {
 
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Geometry> {
         Geometry::new(shape, num_keys, len_bytes)
+    }
+}
+
+impl Query for Ribbon {
+    type Asked<'a> = &'a Geometry;
+
+    /// Whether a key's row gives its fingerprint.
+    #[inline(always)]
+    fn may_contain(simd: impl Simd, ribbon: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        ribbon.holds(simd, payload_of(padded, len), &ribbon.row(hash))
+    }
+
+    #[inline(always)]
+    fn prefetch(ribbon: &Geometry, padded: &[u8], _: usize, hash: KeyHash) {
+        prefetch(padded, ribbon.block(ribbon.start(hash) / WIDTH).0);
+    }
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        ribbon: &Geometry,
+        _: &[u8],
+        _: usize,
+        hash: KeyHash,
+        _: Columns,
+        guard: &impl Guard,
+    ) -> bool {
+        or_maybe(ask(), guard, || {
+            let [first, second] = ribbon.blocks_of(ribbon.start(hash));
+            guard.sound(first.start, first.len()) && guard.sound(second.start, second.len())
+        })
     }
 }
 
@@ -215,68 +249,36 @@ impl Geometry {
         (word as usize * WORD_LEN_BYTES, self.columns as usize - usize::from(is_narrow))
     }
 
-    /// Whether a key's row gives its fingerprint. A block that is not sound counts as giving it.
-    #[inline]
-    pub(super) fn may_contain(&self, isa: Isa, payload: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
-        self.holds(isa, payload, &self.row(hash), guard)
-    }
-
-    /// The same of a row made elsewhere, which starts at one of the starts, in a block that has columns.
+    /// Where the words lie that a row of this start picks from, in the block of the start and in the next one. A row that ends
+    /// with its block has no coefficient left for the next, which may not be there: then both are the same.
     #[inline(always)]
-    pub(crate) fn holds(&self, isa: Isa, payload: &[u8], row: &Row, guard: &impl Guard) -> bool {
-        let (number, shift) = (row.start / WIDTH, (row.start % WIDTH) as u32);
+    fn blocks_of(&self, start: u64) -> [Range<usize>; 2] {
+        let number = start / WIDTH;
         let (offset, columns) = self.block(number);
-        let len = columns * WORD_LEN_BYTES;
-        let Some(first) = payload.get(offset..offset + len) else { return true };
-        // A row that ends with its block has no coefficient left for the next, which may not be there.
-        let (next_offset, second) = match shift {
-            0 => (offset, first),
-            _ => {
-                let (next_offset, _) = self.block(number + 1);
-                let Some(second) = payload.get(next_offset..next_offset + len) else { return true };
-                (next_offset, second)
-            }
-        };
-        let wanted = row.fingerprint & (u32::MAX >> (32 - columns));
-        let fits = arch::ribbon_bits(isa, first, second, row.coefficients, shift) == wanted;
-        or_maybe(fits, guard, || guard.sound(offset, len) && guard.sound(next_offset, len))
+        let next = if start.is_multiple_of(WIDTH) { offset } else { self.block(number + 1).0 };
+        [offset, next].map(|offset| offset..offset + columns * WORD_LEN_BYTES)
     }
 
-    /// The byte that a query of `hash` reads first.
-    #[inline]
-    pub(super) fn first_byte(&self, hash: KeyHash) -> usize {
-        self.block(self.start(hash) / WIDTH).0
+    /// Whether a row, which starts at one of the starts, in a block that has columns, gives its fingerprint. Blocks beyond the
+    /// payload count as giving it.
+    #[inline(always)]
+    pub(crate) fn holds(&self, simd: impl Simd, payload: &[u8], row: &Row) -> bool {
+        let Some((bits, columns)) = self.bits(simd, payload, row) else { return true };
+        bits == row.fingerprint & (u32::MAX >> (32 - columns))
     }
-}
 
-/// What a row picks of the block in which it starts, at slot `shift`, and of the next one.
-#[inline(always)]
-pub(super) fn picks(coefficients: u128, shift: u32) -> [u128; 2] {
-    // Two shifts: one by 128 is none.
-    [coefficients << shift, (coefficients >> 1) >> (127 - shift)]
-}
-
-/// For each column the parity of what a row picks of the words of two blocks, as bits from the lowest on.
-///
-/// Without a branch: that a column does not fit is as good as random, and the early exit that others take costs a
-/// mispredicted branch for each absent key.
-#[inline(always)]
-pub(super) fn bits_portable(first: &[u8], second: &[u8], coefficients: u128, shift: u32) -> u32 {
-    let [first_picks, second_picks] = picks(coefficients, shift);
-    let (first, _) = first.as_chunks::<WORD_LEN_BYTES>();
-    let (second, _) = second.as_chunks::<WORD_LEN_BYTES>();
-    let mut bits = 0;
-    for (column, (first, second)) in first.iter().zip(second).enumerate() {
-        bits |= parity(u128_from(first) & first_picks ^ u128_from(second) & second_picks) << column;
+    /// For each column the parity of what a row picks, as bits from the lowest on, and the number of columns; `None` where the
+    /// blocks are not all there.
+    #[inline(always)]
+    fn bits(&self, simd: impl Simd, payload: &[u8], row: &Row) -> Option<(u32, usize)> {
+        let [first, second] = self.blocks_of(row.start);
+        let (first, second) = (payload.get(first)?, payload.get(second)?);
+        let (first, second) = (first.as_chunks().0, second.as_chunks().0);
+        let shift = (row.start % WIDTH) as u32;
+        // Two shifts: one by 128 is none.
+        let picks = [row.coefficients << shift, (row.coefficients >> 1) >> (127 - shift)];
+        Some((simd.parities_of_128(first, second, picks), first.len()))
     }
-    bits
-}
-
-/// 1 if the number of ones is odd.
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
-fn parity(word: u128) -> u32 {
-    (word as u64 ^ (word >> 64) as u64).count_ones() & 1
 }
 
 /// What the trailer's extension has of a filter.

@@ -1,15 +1,27 @@
 //! A static function by a ribbon: each key has a value of up to 32 bits, which takes so many bits and 2 to 5 % more. What
 //! is found of a key that has none is some value.
 
-use super::{Geometry, Isa, MAX_COLUMNS, Row, WIDTH, WORD_LEN_BYTES, arch, banding};
+use super::{Geometry, MAX_COLUMNS, Row, banding};
 use crate::bits::NoMemory;
 use crate::hash::KeyHash;
+use crate::simd::{Isa, kernels};
+
+kernels! {
+    struct Kernel[];
+    |simd|
+
+    /// The value of a key; 0 where its blocks are not there.
+    fn get(geometry: &Geometry, payload: &[u8], hash: KeyHash) -> u32 {
+        geometry.bits(simd, payload, &geometry.row(hash)).map_or(0, |(bits, _)| bits)
+    }
+}
 
 /// The solution of a system whose fingerprints are the values.
 #[derive(Debug, Clone)]
 pub(crate) struct Retrieval {
     geometry: Geometry,
     payload: Vec<u8>,
+    kernel: Kernel,
 }
 
 impl Retrieval {
@@ -25,7 +37,7 @@ impl Retrieval {
             let geometry = Geometry { columns, ..system };
             let rows = entries.clone().map(|(hash, value)| Row { fingerprint: value, ..geometry.row(hash) });
             if let Some(payload) = banding::solve(&geometry, rows)? {
-                return Ok(Some(Self { geometry, payload }));
+                return Ok(Some(Self { geometry, payload, kernel: Kernel::new(Isa::detect()) }));
             }
         }
         Ok(None)
@@ -33,16 +45,7 @@ impl Retrieval {
 
     /// The value of a key.
     pub(crate) fn get(&self, hash: KeyHash) -> u32 {
-        let Row { start, coefficients, .. } = self.geometry.row(hash);
-        let (number, shift) = (start / WIDTH, (start % WIDTH) as u32);
-        let block = |number| {
-            let (offset, columns) = self.geometry.block(number);
-            self.payload.get(offset..offset + columns * WORD_LEN_BYTES).unwrap_or_default()
-        };
-        let first = block(number);
-        // A row that ends with its block has no coefficient left for the next, which may not be there.
-        let second = if shift == 0 { first } else { block(number + 1) };
-        arch::ribbon_bits(Isa::detect(), first, second, coefficients, shift)
+        self.kernel.get(&self.geometry, &self.payload, hash)
     }
 
     /// The memory that it takes.

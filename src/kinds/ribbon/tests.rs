@@ -7,6 +7,7 @@ use super::*;
 use crate::FilterSpec;
 use crate::hash::HashSeed;
 use crate::kinds::shape::Rounding;
+use crate::simd::Portable;
 
 fn hashes(n: u64, set: u64) -> Vec<KeyHash> {
     let seed = HashSeed(set.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n);
@@ -79,7 +80,7 @@ fn a_payload_too_short_for_its_geometry_is_answered_maybe() {
     let (shape, payload) = encode("ribbon:8".parse().unwrap(), &hashes(1_000, 0)).unwrap();
     let geometry = Geometry::new(&shape, 1_000, payload.len() as u64).unwrap();
     for hash in [0, 1 << 40, u64::MAX / 2, u64::MAX].map(KeyHash::from_raw) {
-        assert!(geometry.may_contain(Isa::PORTABLE, &[], hash, &crate::kinds::Checked));
+        assert!(Ribbon::may_contain(Portable, &geometry, &[], 0, hash));
     }
 }
 
@@ -105,7 +106,7 @@ fn keys_of_the_last_start_are_told_from_others() {
     keys.sort_unstable();
     let (shape, payload) = encode("ribbon:fpr=0.00390625".parse().unwrap(), &keys).unwrap();
     let geometry = Geometry::new(&shape, keys.len() as u64, payload.len() as u64).unwrap();
-    let ask = |hash| geometry.may_contain(Isa::PORTABLE, &payload, hash, &crate::kinds::Checked);
+    let ask = |hash| Ribbon::may_contain(Portable, &geometry, &payload, payload.len(), hash);
     assert!(keys.iter().all(|&hash| ask(hash)));
     let maybe = (20..10_000).map(last).filter(|&hash| ask(hash)).count();
     assert!((10..80).contains(&maybe), "{maybe} of 9,980");

@@ -5,8 +5,9 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::FilterSpec;
-use crate::kinds::blocked_bloom::MULTIPLIERS;
-use crate::kinds::{Effort, FilterView, LINE_LEN_BYTES, Rounding};
+use crate::kinds::blocked_bloom::{LINE_LEN_BYTES, MULTIPLIERS};
+use crate::kinds::{Effort, Rounding};
+use crate::simd::RESIDENT_LEN_BYTES;
 
 fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -28,7 +29,17 @@ fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Asks each level alone and in a batch, and expects the portable answers; gives the number of "maybe".
+/// The single query of a payload by an instruction set.
+fn ask(isa: Isa, geometry: &Geometry, payload: &[u8], hash: KeyHash) -> bool {
+    Kernel::on(isa, geometry).may_contain(geometry, payload, payload.len(), hash)
+}
+
+/// The queries of many keys.
+fn ask_batch(isa: Isa, geometry: &Geometry, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    BatchKernel::on(isa, geometry).may_contain_batch(geometry, payload, payload.len(), hashes, answers);
+}
+
+/// Asks each instruction set alone and in a batch, and expects the portable answers; gives the number of "maybe".
 fn compare(
     what: &str,
     state: &mut u64,
@@ -58,11 +69,12 @@ fn every_kernel_answers_as_the_portable_one_does_for_lines() {
     for lines in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / LINE_LEN_BYTES + 1] {
         for payload in payloads(lines * LINE_LEN_BYTES, &mut state) {
             for probes in 1..=16 {
+                let geometry = Geometry::BlockedBloom { probes };
                 positives += compare(
                     &format!("{lines} lines, {probes} probes"),
                     &mut state,
-                    |isa, hash| line_may_contain(isa, &payload, probes, hash),
-                    |isa, hashes, answers| lines_may_contain(isa, &payload, probes, hashes, answers),
+                    |isa, hash| ask(isa, &geometry, &payload, hash),
+                    |isa, hashes, answers| ask_batch(isa, &geometry, &payload, hashes, answers),
                 );
             }
         }
@@ -76,14 +88,15 @@ fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
     let mut positives = 0;
     for lanes in [Lanes::Narrow, Lanes::Wide] {
         let block_len = lanes.block_len_bytes();
+        let geometry = Geometry::SplitBlock { lanes };
         for blocks in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / block_len + 1] {
             for payload in payloads(blocks * block_len, &mut state) {
                 for _ in 0..8 {
                     positives += compare(
                         &format!("{blocks} blocks of {lanes:?} lanes"),
                         &mut state,
-                        |isa, hash| block_may_contain(isa, lanes, &payload, hash),
-                        |isa, hashes, answers| blocks_may_contain(isa, lanes, &payload, hashes, answers),
+                        |isa, hash| ask(isa, &geometry, &payload, hash),
+                        |isa, hashes, answers| ask_batch(isa, &geometry, &payload, hashes, answers),
                     );
                 }
             }
@@ -92,61 +105,19 @@ fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
     assert!(positives > 2_000, "the comparison must see both answers, saw {positives} positives");
 }
 
-#[cfg(feature = "foreign")]
-#[test]
-fn every_kernel_takes_any_multipliers_as_the_portable_one_does() {
-    let (mut state, mut positives) = (11, [0; 2]);
-    for round in 0..300 {
-        for bytes in payloads(LINE_LEN_BYTES, &mut state) {
-            let line: &[u8; LINE_LEN_BYTES] = bytes.first_chunk().unwrap();
-            let (block, multipliers) = (bytes.first_chunk().unwrap(), [0; 16].map(|_| splitmix(&mut state) as u32));
-            let (folded, lanes) = (splitmix(&mut state) as u32, multipliers.first_chunk().unwrap());
-            for probes in 1..=16 {
-                let expected = products_in_line(Isa::PORTABLE, line, probes, folded, &multipliers);
-                let of_block = products_in_block(Isa::PORTABLE, block, folded, lanes);
-                for isa in Isa::available() {
-                    let name = isa.name();
-                    assert_eq!(products_in_line(isa, line, probes, folded, &multipliers), expected, "{name}, {probes}");
-                    assert_eq!(products_in_block(isa, block, folded, lanes), of_block, "{name}, {round}");
-                }
-                positives = [positives[0] + usize::from(expected), positives[1] + usize::from(of_block)];
-            }
-        }
-    }
-    let tell_something = positives.iter().all(|positives| (2_000..25_000).contains(positives));
-    assert!(tell_something, "{positives:?} of 28,800 each");
-}
-
-#[test]
-fn every_kernel_gives_the_ribbon_bits_of_the_portable_one() {
-    let mut state = 3;
-    let mut seen = 0;
-    for columns in 1..=32 {
-        let blocks = payloads(2 * 16 * columns, &mut state);
-        for block in &blocks {
-            let (first, second) = block.split_at(16 * columns);
-            for shift in [0, 1, 63, 64, 65, 127] {
-                let coefficients = u128::from(splitmix(&mut state)) << 64 | u128::from(splitmix(&mut state)) | 1;
-                let expected = ribbon::bits_portable(first, second, coefficients, shift);
-                seen |= expected;
-                for isa in Isa::available() {
-                    let found = ribbon_bits(isa, first, second, coefficients, shift);
-                    assert_eq!(found, expected, "{columns} columns, {}", isa.name());
-                }
-            }
-        }
-    }
-    assert_eq!(seen, u32::MAX);
-}
-
 #[test]
 fn a_payload_shorter_than_a_line_answers_maybe_in_every_kernel() {
     for isa in Isa::available() {
         for len in [0, 1, 32, 63] {
             let (payload, hash) = (vec![0; len], KeyHash::from_raw(u64::MAX));
-            assert!(line_may_contain(isa, &payload, 6, hash), "{}", isa.name());
-            assert!(block_may_contain(isa, Lanes::Wide, &payload, hash), "{}", isa.name());
-            assert!(len >= 32 || block_may_contain(isa, Lanes::Narrow, &payload, hash), "{}", isa.name());
+            let maybe = |geometry: &Geometry| {
+                let mut answers = [false];
+                ask_batch(isa, geometry, &payload, &[hash], &mut answers);
+                ask(isa, geometry, &payload, hash) && answers[0]
+            };
+            assert!(maybe(&Geometry::BlockedBloom { probes: 6 }), "{}", isa.name());
+            assert!(maybe(&Geometry::SplitBlock { lanes: Lanes::Wide }), "{}", isa.name());
+            assert!(len >= 32 || maybe(&Geometry::SplitBlock { lanes: Lanes::Narrow }), "{}", isa.name());
         }
     }
 }
@@ -181,7 +152,7 @@ fn a_filters_kernel_pointer_answers_as_the_portable_code_does() {
             payload.resize(len + 64, 0);
             let absent = (0..500).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect::<Vec<_>>();
             for isa in Isa::available() {
-                let (pointer, portable) = (Ask::new(&geometry, isa), Ask::new(&geometry, Isa::PORTABLE));
+                let (pointer, portable) = (Kernel::on(isa, &geometry), Kernel::on(Isa::PORTABLE, &geometry));
                 for &hash in hashes.iter().chain(&absent) {
                     let answer = pointer.may_contain(&geometry, &payload, len, hash);
                     assert_eq!(answer, portable.may_contain(&geometry, &payload, len, hash), "{spec}, {}", isa.name());
@@ -190,9 +161,14 @@ fn a_filters_kernel_pointer_answers_as_the_portable_code_does() {
                 assert!(hashes.iter().all(|&hash| pointer.may_contain(&geometry, &payload, len, hash)), "{spec}");
                 // For a geometry of another kind a pointer denies no key either.
                 assert!(hashes.iter().all(|&hash| pointer.may_contain(&Geometry::Full, &payload, len, hash)), "{spec}");
+                // Nor does a batch.
+                let (batch, mut answers) = (BatchKernel::on(isa, &geometry), vec![false; hashes.len()]);
+                batch.may_contain_batch(&Geometry::Full, &payload, len, &hashes, &mut answers);
+                assert!(answers.iter().all(|&answer| answer), "{spec}, {}", isa.name());
                 // Where the payload is cut, answers may be wrong, but nothing else.
                 for len in [0, len / 2] {
                     hashes.iter().for_each(|&hash| _ = pointer.may_contain(&geometry, &payload[..len], len, hash));
+                    batch.may_contain_batch(&geometry, &payload[..len], len, &hashes, &mut answers);
                 }
             }
         }
@@ -210,49 +186,27 @@ fn every_kernel_takes_bumped_ribbons_as_the_portable_one_does() {
             hashes.sort_unstable();
             let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
             let (shape, mut payload) = spec.parse::<FilterSpec>().unwrap().encode(&mut hashes, effort).unwrap();
-            let ribbon = Ribbon::new(&shape, num_keys, payload.len() as u64).unwrap();
+            let geometry = Geometry::new(&shape, num_keys, payload.len() as u64).unwrap();
             payload.resize(payload.len() + 64, 0);
             for _ in 0..20 {
                 positives += compare(
                     &format!("{spec}, {num_keys} keys"),
                     &mut state,
-                    |isa, hash| ribbon_may_contain(isa, &ribbon, &payload, hash, ribbon.groups()),
-                    |isa, hashes, answers| ribbon_may_contain_batch(isa, &ribbon, &payload, hashes, answers),
+                    |isa, hash| ask(isa, &geometry, &payload, hash),
+                    |isa, hashes, answers| ask_batch(isa, &geometry, &payload, hashes, answers),
                 );
             }
             for isa in Isa::available() {
                 let mut answers = vec![false; hashes.len()];
-                ribbon_may_contain_batch(isa, &ribbon, &payload, &hashes, &mut answers);
+                ask_batch(isa, &geometry, &payload, &hashes, &mut answers);
                 assert!(answers.iter().all(|&answer| answer), "{spec}, {num_keys} keys, {}", isa.name());
                 for &hash in &hashes {
-                    assert!(
-                        ribbon_may_contain(isa, &ribbon, &payload, hash, ribbon.groups()),
-                        "{spec}, {}",
-                        isa.name()
-                    );
+                    assert!(ask(isa, &geometry, &payload, hash), "{spec}, {}", isa.name());
                 }
             }
         }
     }
     assert!(positives > 100, "the comparison must see both answers, saw {positives} positives");
-}
-
-#[test]
-fn the_environment_chooses_the_kernels_by_their_names() {
-    const WANTED: &str = "FILTERBLOCK_TEST_WANTED";
-    if let Ok(wanted) = std::env::var(WANTED) {
-        return assert_eq!(Isa::detect().name(), wanted);
-    }
-    let names: Vec<_> = Isa::available().map(Isa::name).collect();
-    let known = ["portable", "avx2", "avx512", "neon"];
-    assert!(names[0] == "portable" && names.iter().all(|name| known.contains(name)), "{names:?}");
-    let name = "kinds::arch::tests::the_environment_chooses_the_kernels_by_their_names";
-    // A name that is not known leaves the best.
-    for (wanted, isa) in names.iter().map(|name| (name, *name)).chain([(names.last().unwrap(), "unknown")]) {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let child = child.args(["--exact", name]).env("FILTERBLOCK_ISA", isa).env(WANTED, wanted).output().unwrap();
-        assert!(child.status.success(), "{isa}: {}", String::from_utf8_lossy(&child.stdout));
-    }
 }
 
 #[test]
@@ -270,10 +224,10 @@ fn batches_of_filters_beyond_the_cache_answer_as_single_queries() {
         let absent = (0..5_000).map(|_| KeyHash::from_raw(splitmix(&mut state)));
         let asked: Vec<_> = hashes.iter().step_by(50).copied().chain(absent).collect();
         for isa in Isa::available() {
-            let view = FilterView::new(&geometry, Ask::new(&geometry, isa), isa, &payload, len);
+            let (kernel, batch) = (Kernel::on(isa, &geometry), BatchKernel::on(isa, &geometry));
             let mut answers = vec![false; asked.len()];
-            view.may_contain_batch(&asked, &mut answers);
-            let singly: Vec<_> = asked.iter().map(|&hash| view.may_contain_hash(hash)).collect();
+            batch.may_contain_batch(&geometry, &payload, len, &asked, &mut answers);
+            let singly: Vec<_> = asked.iter().map(|&hash| kernel.may_contain(&geometry, &payload, len, hash)).collect();
             assert!(answers == singly, "{spec}, {}", isa.name());
             assert!(answers[..hashes.len().div_ceil(50)].iter().all(|&answer| answer), "{spec}, {}", isa.name());
             assert!(answers.iter().filter(|&&answer| !answer).count() > 4_900, "{spec}, {}", isa.name());

@@ -1,0 +1,125 @@
+//! The queries, as every kind has them.
+
+use super::batch::KEYS;
+use super::read::{Geometry, Plain};
+use super::{BumpedRibbon, Columns};
+use crate::hash::KeyHash;
+use crate::kinds::guard::{Guard, or_maybe};
+use crate::kinds::query::Query;
+use crate::simd::{Isa, Simd, kernels, prefetch};
+
+kernels! {
+    struct FirstKernel[];
+    |simd|
+
+    /// Whether the equation of the key holds in the first group of columns.
+    fn may_contain(ribbon: &Geometry, padded: &[u8], hash: KeyHash) -> bool {
+        ribbon.ask(simd, padded, hash, 1)
+    }
+}
+
+impl Geometry {
+    /// The query from the first group of columns alone.
+    pub(in crate::kinds) fn first_may_contain(&self, padded: &[u8], hash: KeyHash) -> bool {
+        self.first_may_contain_by(Isa::detect(), padded, hash)
+    }
+
+    pub(super) fn first_may_contain_by(&self, isa: Isa, padded: &[u8], hash: KeyHash) -> bool {
+        FirstKernel::new(isa).may_contain(self, padded, hash)
+    }
+}
+
+/// For filters of any columns and layers.
+impl Query for BumpedRibbon {
+    type Asked<'a> = &'a Geometry;
+
+    #[inline(always)]
+    fn may_contain(simd: impl Simd, ribbon: &Geometry, padded: &[u8], _: usize, hash: KeyHash) -> bool {
+        ribbon.ask(simd, padded, hash, ribbon.groups())
+    }
+
+    #[inline(always)]
+    fn may_contain_batch(
+        simd: impl Simd,
+        ribbon: &Geometry,
+        padded: &[u8],
+        _: usize,
+        hashes: &[KeyHash],
+        answers: &mut [bool],
+    ) {
+        // A batch has as many answers as keys: it computes those of all places that it may have.
+        let answered = answers.len().min(hashes.len());
+        let answers = answers.get_mut(..answered).unwrap_or_default();
+        for (hashes, answers) in hashes.chunks(KEYS).zip(answers.chunks_mut(KEYS)) {
+            ribbon.ask_batch(simd, padded, hashes, answers);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(ribbon: &Geometry, padded: &[u8], _: usize, hash: KeyHash) {
+        prefetch(padded, ribbon.first_byte(hash));
+    }
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        ribbon: &Geometry,
+        padded: &[u8],
+        _: usize,
+        hash: KeyHash,
+        columns: Columns,
+        guard: &impl Guard,
+    ) -> bool {
+        let groups = match columns {
+            Columns::All => ribbon.groups(),
+            Columns::First => 1,
+        };
+        or_maybe(ask(), guard, || ribbon.is_sound(padded, hash, groups, guard))
+    }
+}
+
+/// For filters of eight columns: a single query is shorter, the others are those of the filter as a whole.
+impl Query for Plain {
+    type Asked<'a> = (Plain, &'a Geometry);
+
+    #[inline(always)]
+    fn may_contain(
+        simd: impl Simd,
+        (plain, ribbon): (Plain, &Geometry),
+        padded: &[u8],
+        _: usize,
+        hash: KeyHash,
+    ) -> bool {
+        plain.ask(ribbon, simd, padded, hash)
+    }
+
+    #[inline(always)]
+    fn may_contain_batch(
+        simd: impl Simd,
+        (_, ribbon): (Plain, &Geometry),
+        padded: &[u8],
+        len: usize,
+        hashes: &[KeyHash],
+        answers: &mut [bool],
+    ) {
+        BumpedRibbon::may_contain_batch(simd, ribbon, padded, len, hashes, answers);
+    }
+
+    #[inline(always)]
+    fn prefetch((_, ribbon): (Plain, &Geometry), padded: &[u8], len: usize, hash: KeyHash) {
+        BumpedRibbon::prefetch(ribbon, padded, len, hash);
+    }
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        (_, ribbon): (Plain, &Geometry),
+        padded: &[u8],
+        len: usize,
+        hash: KeyHash,
+        columns: Columns,
+        guard: &impl Guard,
+    ) -> bool {
+        BumpedRibbon::may_contain_guarded(ask, ribbon, padded, len, hash, columns, guard)
+    }
+}

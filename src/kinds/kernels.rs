@@ -1,0 +1,128 @@
+//! The one way to ask a filter: pointers to the queries of its kind, compiled for this processor.
+
+use super::binary_fuse::{Slots, Width};
+use super::blocked_bloom::BlockedBloom;
+use super::bloom::Bloom;
+use super::bumped_ribbon::{BumpedRibbon, Plain};
+use super::constant::{Empty, Full};
+use super::geometry::Geometry;
+use super::query::Query;
+use super::ribbon::Ribbon;
+use super::split_block::{Lanes, SplitBlock, SplitBlock512};
+use crate::hash::KeyHash;
+use crate::simd::{Isa, kernels};
+
+kernels! {
+    /// The single query of a filter, as a pointer: it is one call, and nothing is decided that was known when the filter was
+    /// opened. It takes the geometry that it was chosen by, and the payload; see [`Query`].
+    ///
+    /// By itself, as every filter and every partition keeps one, in the same cache line as the geometry.
+    pub(crate) struct Kernel[K: Asked];
+    |simd|
+
+    /// `false` if the key was certainly not added; `true` if it may have been.
+    fn may_contain(geometry: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        match K::asked(geometry) {
+            Some(asked) => K::may_contain(simd, asked, padded, len, hash),
+            None => true,
+        }
+    }
+}
+
+kernels! {
+    /// The query of a filter for many keys, looked up for each batch.
+    pub(super) struct BatchKernel[K: Asked];
+    |simd|
+
+    /// Answers for many keys, as many as there are of both.
+    fn may_contain_batch(geometry: &Geometry, padded: &[u8], len: usize, hashes: &[KeyHash], answers: &mut [bool]) {
+        match K::asked(geometry) {
+            Some(asked) => K::may_contain_batch(simd, asked, padded, len, hashes, answers),
+            None => answers.iter_mut().zip(hashes).for_each(|(answer, _)| *answer = true),
+        }
+    }
+}
+
+/// The kernel of a geometry's kind. A kind whose queries use no vector primitive has a portable one alone.
+macro_rules! of_geometry {
+    ($kernel:ident, $geometry:expr, $isa:expr) => {
+        match $geometry {
+            Geometry::Empty => $kernel::new::<Empty>(Isa::PORTABLE),
+            Geometry::Full => $kernel::new::<Full>(Isa::PORTABLE),
+            Geometry::Bloom { .. } => $kernel::new::<Bloom>(Isa::PORTABLE),
+            Geometry::BlockedBloom { .. } => $kernel::new::<BlockedBloom>($isa),
+            Geometry::SplitBlock { lanes: Lanes::Narrow } => $kernel::new::<SplitBlock>($isa),
+            Geometry::SplitBlock { lanes: Lanes::Wide } => $kernel::new::<SplitBlock512>($isa),
+            Geometry::Ribbon(_) => $kernel::new::<Ribbon>($isa),
+            Geometry::BumpedRibbon(Some(_), _) => $kernel::new::<Plain>($isa),
+            Geometry::BumpedRibbon(None, _) => $kernel::new::<BumpedRibbon>($isa),
+            Geometry::BinaryFuse(fuse) => match fuse.width() {
+                Width::Eight => $kernel::new::<Slots<8>>(Isa::PORTABLE),
+                Width::Twelve => $kernel::new::<Slots<12>>(Isa::PORTABLE),
+                Width::Sixteen => $kernel::new::<Slots<16>>(Isa::PORTABLE),
+            },
+        }
+    };
+}
+
+impl Kernel {
+    /// The best for this processor.
+    pub(crate) fn of(geometry: &Geometry) -> Self {
+        Self::on(Isa::detect(), geometry)
+    }
+
+    /// The one of an instruction set.
+    pub(super) fn on(isa: Isa, geometry: &Geometry) -> Self {
+        of_geometry!(Self, geometry, isa)
+    }
+}
+
+impl BatchKernel {
+    /// The best for this processor.
+    pub(super) fn of(geometry: &Geometry) -> Self {
+        Self::on(Isa::detect(), geometry)
+    }
+
+    /// The one of an instruction set.
+    pub(super) fn on(isa: Isa, geometry: &Geometry) -> Self {
+        of_geometry!(Self, geometry, isa)
+    }
+}
+
+/// Queries that find what they need in a geometry.
+trait Asked: Query {
+    /// `None` for the geometry of another kind.
+    fn asked(geometry: &Geometry) -> Option<Self::Asked<'_>>;
+}
+
+/// One line for each: the geometry, and what the queries need of it.
+macro_rules! asked {
+    ($([$($parameter:tt)*] $query:ty: $geometry:pat => $asked:expr;)+) => {
+        $(
+            impl $($parameter)* Asked for $query {
+                #[allow(irrefutable_let_patterns, reason = "of queries that need nothing of the geometry")]
+                #[inline(always)]
+                fn asked(geometry: &Geometry) -> Option<Self::Asked<'_>> {
+                    let $geometry = geometry else { return None };
+                    Some($asked)
+                }
+            }
+        )+
+    };
+}
+asked! {
+    [] Empty: Geometry::Empty => ();
+    [] Full: Geometry::Full => ();
+    [] Bloom: &Geometry::Bloom { probes } => probes;
+    [] BlockedBloom: &Geometry::BlockedBloom { probes } => probes;
+    // Not even the kind is compared: that would be two of some twenty instructions.
+    [] SplitBlock: _ => ();
+    [] SplitBlock512: _ => ();
+    [] Ribbon: Geometry::Ribbon(ribbon) => ribbon;
+    [] Plain: Geometry::BumpedRibbon(Some(plain), ribbon) => (*plain, ribbon);
+    [] BumpedRibbon: Geometry::BumpedRibbon(_, ribbon) => ribbon;
+    [<const BITS: u32>] Slots<BITS>: Geometry::BinaryFuse(fuse) => fuse;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! The contract of a kind with readers: its queries, each written once for all instruction sets.
+
+use super::Columns;
+use super::guard::Guard;
+use crate::hash::KeyHash;
+use crate::simd::{RESIDENT_LEN_BYTES, Simd};
+
+/// The queries of a kind. [`super::kernels`] compiles them for every instruction set.
+///
+/// Everywhere `padded` begins with the payload, of `len` bytes. With 64 bytes behind the payload, every query takes the fast
+/// way. Bytes that are not there deny no key.
+///
+/// The functions with a [`Simd`] are `#[inline(always)]` in every kind: they are compiled as part of a function that has
+/// the instruction set.
+pub(super) trait Query {
+    /// What a query needs of the geometry.
+    type Asked<'a>: Copy;
+
+    /// `false` if the key was certainly not added; `true` if it may have been.
+    fn may_contain(simd: impl Simd, asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash) -> bool;
+
+    /// Answers for many keys, as many as there are of both. All are prefetched before the first is looked at.
+    #[inline(always)]
+    fn may_contain_batch(
+        simd: impl Simd,
+        asked: Self::Asked<'_>,
+        padded: &[u8],
+        len: usize,
+        hashes: &[KeyHash],
+        answers: &mut [bool],
+    ) {
+        for &hash in hashes {
+            Self::prefetch(asked, padded, len, hash);
+        }
+        for (answer, &hash) in answers.iter_mut().zip(hashes) {
+            *answer = Self::may_contain(simd, asked, padded, len, hash);
+        }
+    }
+
+    /// Starts to bring the first cache lines that a query reads into the cache.
+    fn prefetch(asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash);
+
+    /// The answer for a payload that is not wholly checked: bytes that `guard` does not vouch for deny no key. `ask` is the
+    /// compiled query of these columns.
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        asked: Self::Asked<'_>,
+        padded: &[u8],
+        len: usize,
+        hash: KeyHash,
+        columns: Columns,
+        guard: &impl Guard,
+    ) -> bool;
+}
+
+/// The payload, or nothing where it is not all there.
+#[inline(always)]
+pub(super) fn payload_of(padded: &[u8], len: usize) -> &[u8] {
+    padded.get(..len).unwrap_or_default()
+}
+
+/// Answers for many keys: `KEYS` of them are prefetched before the first is looked at, unless the payload is small.
+#[inline(always)]
+pub(super) fn in_batches<K: Query, const KEYS: usize>(
+    simd: impl Simd,
+    asked: K::Asked<'_>,
+    payload: &[u8],
+    hashes: &[KeyHash],
+    answers: &mut [bool],
+) {
+    if payload.len() <= RESIDENT_LEN_BYTES {
+        return answer_all::<K>(simd, asked, payload, hashes, answers);
+    }
+    for (hashes, answers) in hashes.chunks(KEYS).zip(answers.chunks_mut(KEYS)) {
+        for &hash in hashes {
+            K::prefetch(asked, payload, payload.len(), hash);
+        }
+        answer_all::<K>(simd, asked, payload, hashes, answers);
+    }
+}
+
+#[inline(always)]
+fn answer_all<K: Query>(
+    simd: impl Simd,
+    asked: K::Asked<'_>,
+    payload: &[u8],
+    hashes: &[KeyHash],
+    answers: &mut [bool],
+) {
+    for (answer, &hash) in answers.iter_mut().zip(hashes) {
+        *answer = K::may_contain(simd, asked, payload, payload.len(), hash);
+    }
+}

@@ -1,0 +1,66 @@
+//! Which instruction set is used.
+
+use std::sync::OnceLock;
+
+#[cfg(target_arch = "aarch64")]
+use super::Neon;
+use super::Portable;
+#[cfg(target_arch = "x86_64")]
+use super::{Avx2, Avx512};
+
+/// An instruction set that this processor has: the values in the variants exist only where it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isa {
+    /// Plain code, on every processor.
+    Portable(Portable),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
+}
+
+impl Isa {
+    /// Plain code.
+    pub(crate) const PORTABLE: Self = Self::Portable(Portable);
+
+    /// The best that this processor has, looked up once; `FILTERBLOCK_ISA` in the environment names a lower one.
+    ///
+    /// A name that this processor (or this version) does not know is passed over: answers are the same with all.
+    pub(crate) fn detect() -> Self {
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| {
+            let wanted = std::env::var("FILTERBLOCK_ISA").ok();
+            let named = wanted.and_then(|name| Self::available().find(|isa| isa.name() == name));
+            named.or_else(|| Self::available().last()).unwrap_or(Self::PORTABLE)
+        })
+    }
+
+    /// Every instruction set that this processor has, the best one last.
+    pub(crate) fn available() -> impl Iterator<Item = Self> {
+        let all = [
+            Some(Self::PORTABLE),
+            #[cfg(target_arch = "x86_64")]
+            Avx2::detect().map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Avx512::detect().map(Self::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Neon::detect().map(Self::Neon),
+        ];
+        all.into_iter().flatten()
+    }
+
+    /// The name, as benchmark reports print it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Portable(_) => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => "neon",
+        }
+    }
+}

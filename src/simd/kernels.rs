@@ -1,0 +1,112 @@
+//! Functions that are written once and compiled for every instruction set.
+
+/// Generates a table of pointers to functions, and compiles the functions for every instruction set.
+///
+/// ```text
+/// kernels! {
+///     /// What the functions answer.
+///     struct Kernels[K: Trait];                        // or Kernels[] for functions without a type parameter
+///     |simd|                                           // the name of the instruction set's `Simd` in the bodies
+///     fn may_contain(line: &[u8; 64], hash: u64) -> bool { K::may_contain(simd, line, hash) }
+/// }
+/// ```
+/// - `Kernels::new::<K>(isa)`, a private function, gives the table of an instruction set. Nothing is decided after that: a
+///   match over instruction sets in front of each query, with the loop around it, was 29 % of the samples of a blocked
+///   Bloom query (10,000 keys, AVX-512).
+/// - `kernels.may_contain(line, hash)` is one indirect call. A table is kept by value: through a reference, each call would
+///   load one pointer more.
+///
+/// What a body calls must be `#[inline(always)]`, or it is compiled without the vector instructions. The table's fields are
+/// private to the module that invokes the macro, and the module never writes them.
+macro_rules! kernels {
+    (
+        $(#[$meta:meta])*
+        $visibility:vis struct $table:ident $generics:tt;
+        |$simd:ident|
+        $($(#[$fn_meta:meta])* fn $name:ident($($argument:ident: $type:ty),+) $(-> $output:ty)? $body:block)+
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy)]
+        $visibility struct $table {
+            $($name: unsafe fn($($type),+) $(-> $output)?,)+
+        }
+
+        #[expect(unsafe_code, reason = "the pointers lead to functions that need processor features")]
+        impl $table {
+            $crate::simd::kernels! {
+                @new $generics $simd { $(fn $name($($argument: $type),+) $(-> $output)? $body)+ }
+            }
+
+            $(
+                $(#[$fn_meta])*
+                #[inline(always)]
+                $visibility fn $name(self, $($argument: $type),+) $(-> $output)? {
+                    // SAFETY: but for the features that they need, the functions are safe. `new` alone fills a table, and takes
+                    // the functions of an instruction set for a value that exists only where the processor has it.
+                    unsafe { (self.$name)($($argument),+) }
+                }
+            )+
+        }
+    };
+    (@new [$($kind:ident: $bound:ident)?] $simd:ident $functions:tt) => {
+        fn new$(<$kind: $bound>)?(isa: $crate::simd::Isa) -> Self {
+            match isa {
+                $crate::simd::Isa::Portable(_) => {
+                    $crate::simd::kernels!(@table [] $crate::simd::Portable, [$($kind: $bound)?] $simd $functions)
+                }
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Isa::Avx2(_) => {
+                    $crate::simd::kernels!(
+                        @table
+                        [#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]]
+                        $crate::simd::Avx2::here(), [$($kind: $bound)?] $simd $functions
+                    )
+                }
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Isa::Avx512(_) => {
+                    $crate::simd::kernels!(
+                        @table
+                        [#[target_feature(
+                            enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt"
+                        )]]
+                        $crate::simd::Avx512::here(), [$($kind: $bound)?] $simd $functions
+                    )
+                }
+                #[cfg(target_arch = "aarch64")]
+                $crate::simd::Isa::Neon(_) => {
+                    $crate::simd::kernels!(
+                        @table
+                        [#[target_feature(enable = "neon")]]
+                        $crate::simd::Neon::here(), [$($kind: $bound)?] $simd $functions
+                    )
+                }
+            }
+        }
+    };
+    (
+        @table $attribute:tt $token:expr, $generics:tt $simd:ident
+        { $(fn $name:ident($($argument:ident: $type:ty),+) $(-> $output:ty)? $body:block)+ }
+    ) => {{
+        $(
+            $crate::simd::kernels! {
+                @function $attribute $token, $generics $simd
+                fn $name($($argument: $type),+) $(-> $output)? $body
+            }
+        )+
+        Self { $($name: $crate::simd::kernels!(@name $generics $name)),+ }
+    }};
+    (
+        @function [$($attribute:tt)*] $token:expr, [$($kind:ident: $bound:ident)?] $simd:ident
+        fn $name:ident($($argument:ident: $type:ty),+) $(-> $output:ty)? $body:block
+    ) => {
+        $($attribute)*
+        fn $name$(<$kind: $bound>)?($($argument: $type),+) $(-> $output)? {
+            let $simd = $token;
+            $body
+        }
+    };
+    (@name [$($kind:ident: $bound:ident)?] $name:ident) => {
+        $name$(::<$kind>)?
+    };
+}
+pub(crate) use kernels;

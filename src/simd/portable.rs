@@ -1,0 +1,107 @@
+//! The primitives in plain code: the reference for every instruction set.
+
+use super::Simd;
+use crate::codec::{u32_from, u64_from, u128_from};
+
+/// Plain code, on every processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Portable;
+
+impl Simd for Portable {
+    #[inline(always)]
+    fn all_set_in_line(self, line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+        let (words, _) = line.as_chunks::<4>();
+        multipliers.iter().take(count as usize).all(|&multiplier| {
+            let product = factor.wrapping_mul(multiplier);
+            let (word, bit) = ((product >> 28) as usize, product >> 23 & 31);
+            words.get(word).is_none_or(|word| u32_from(word) >> bit & 1 == 1)
+        })
+    }
+
+    #[inline(always)]
+    fn all_set_in_lanes_of_32(self, block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+        let (lanes, _) = block.as_chunks::<4>();
+        lanes.iter().zip(multipliers).all(|(lane, &multiplier)| {
+            let bit = factor.wrapping_mul(multiplier) >> 27;
+            u32_from(lane) >> bit & 1 == 1
+        })
+    }
+
+    #[inline(always)]
+    fn all_set_in_lanes_of_64(self, block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+        let (lanes, _) = block.as_chunks::<8>();
+        lanes.iter().zip(multipliers).all(|(lane, &multiplier)| {
+            let bit = factor.wrapping_mul(multiplier) >> 26;
+            u64_from(lane) >> bit & 1 == 1
+        })
+    }
+
+    #[inline(always)]
+    fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+        let (a, _) = a.as_chunks::<8>();
+        let (b, _) = b.as_chunks::<8>();
+        let mut words = [0; 8];
+        for ((word, a), b) in words.iter_mut().zip(a).zip(b) {
+            *word = u64_from(a) & low ^ u64_from(b) & high;
+        }
+        parities(&words)
+    }
+
+    /// Without a branch: that a word does not fit is as good as random, and an early exit costs a mispredicted branch for each
+    /// absent key.
+    #[inline(always)]
+    fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], [first, second]: [u128; 2]) -> u32 {
+        let mut bits = 0;
+        for (i, (a, b)) in a.iter().zip(b).enumerate() {
+            bits |= parity(u128_from(a) & first ^ u128_from(b) & second) << i;
+        }
+        bits
+    }
+}
+
+/// 1 if the number of ones is odd.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
+pub(crate) fn parity(word: u128) -> u32 {
+    (word as u64 ^ (word >> 64) as u64).count_ones() & 1
+}
+
+/// Bit `j` is the parity of word `j`.
+///
+/// Each round folds all words to half their length and puts two into one, so that the eight cost little more than two.
+#[inline(always)]
+pub(crate) fn parities(words: &[u64; 8]) -> u32 {
+    let [a, b, c, d, e, f, g, h] = *words;
+    let join =
+        |low: u64, high: u64, bits: u32, mask: u64| ((low ^ (low >> bits)) & mask) | ((high ^ (high << bits)) & !mask);
+    let half = 0x0000_0000_ffff_ffff;
+    let quarter = 0x0000_ffff_0000_ffff;
+    let eighth = 0x00ff_00ff_00ff_00ff;
+    // The bytes of the result belong to words 0 to 7 in this order.
+    let low = join(join(a, e, 32, half), join(c, g, 32, half), 16, quarter);
+    let high = join(join(b, f, 32, half), join(d, h, 32, half), 16, quarter);
+    let mut bytes = join(low, high, 8, eighth);
+    bytes ^= bytes >> 4;
+    bytes ^= bytes >> 2;
+    bytes ^= bytes >> 1;
+    // Gathers the lowest bits of the eight bytes into the highest byte.
+    ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parities_are_those_of_counting() {
+        let mut x = 1u64;
+        for _ in 0..1_000 {
+            let words: [u64; 8] = std::array::from_fn(|_| {
+                x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31) ^ 0x55;
+                x
+            });
+            let counted = words.iter().enumerate().fold(0, |bits, (j, word)| bits | (word.count_ones() & 1) << j);
+            assert_eq!(parities(&words), counted);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Every instruction set that this processor has, against the portable code.
+#![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "low bits of random numbers are meant")]
+
+use super::*;
+use crate::codec::u64_from;
+
+kernels! {
+    /// Each primitive alone.
+    struct Primitives[];
+    |simd|
+
+    fn line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+        simd.all_set_in_line(line, factor, multipliers, count)
+    }
+
+    fn lanes_of_32(block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+        simd.all_set_in_lanes_of_32(block, factor, multipliers)
+    }
+
+    fn lanes_of_64(block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+        simd.all_set_in_lanes_of_64(block, factor, multipliers)
+    }
+
+    fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
+        simd.parities_of_64(a, b, low, high)
+    }
+
+    fn parities_of_128(a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
+        simd.parities_of_128(a, b, masks)
+    }
+}
+
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Bytes from nearly empty to full: and-ing or or-ing random words shifts the density.
+fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
+    let mut payload = |byte: fn(&mut u64) -> u64| (0..len).map(|_| byte(state) as u8).collect();
+    vec![
+        payload(|_| 0xff),
+        payload(|state| splitmix(state) | splitmix(state) | splitmix(state)),
+        payload(|state| splitmix(state) | splitmix(state)),
+        payload(splitmix),
+        payload(|state| splitmix(state) & splitmix(state)),
+        payload(|_| 0),
+    ]
+}
+
+#[test]
+fn products_are_found_alike_on_every_instruction_set() {
+    let (mut state, mut positives) = (11, [0; 3]);
+    let portable = Primitives::new(Isa::PORTABLE);
+    for round in 0..300 {
+        for bytes in payloads(64, &mut state) {
+            let line: &[u8; 64] = bytes.first_chunk().unwrap();
+            let (block, multipliers) = (bytes.first_chunk().unwrap(), [0; 16].map(|_| splitmix(&mut state) as u32));
+            let (factor, lanes) = (splitmix(&mut state) as u32, multipliers.first_chunk().unwrap());
+            for count in 1..=16 {
+                let expected = portable.line(line, factor, &multipliers, count);
+                let of_32 = portable.lanes_of_32(block, factor, lanes);
+                let of_64 = portable.lanes_of_64(line, factor, lanes);
+                for isa in Isa::available() {
+                    let (name, simd) = (isa.name(), Primitives::new(isa));
+                    assert_eq!(simd.line(line, factor, &multipliers, count), expected, "{name}, {count}");
+                    assert_eq!(simd.lanes_of_32(block, factor, lanes), of_32, "{name}, {round}");
+                    assert_eq!(simd.lanes_of_64(line, factor, lanes), of_64, "{name}, {round}");
+                }
+                let found = [expected, of_32, of_64];
+                positives.iter_mut().zip(found).for_each(|(positives, found)| *positives += usize::from(found));
+            }
+        }
+    }
+    let tell_something = positives.iter().all(|positives| (2_000..25_000).contains(positives));
+    assert!(tell_something, "{positives:?} of 28,800 each");
+}
+
+#[test]
+fn parities_of_64_bits_are_alike_on_every_instruction_set() {
+    let (mut state, mut ones) = (5, 0);
+    for _ in 0..300 {
+        for bytes in payloads(128, &mut state) {
+            let (a, b) = (bytes.first_chunk().unwrap(), bytes.last_chunk().unwrap());
+            for masks in [[0, u64::MAX], [u64::MAX, 0], [splitmix(&mut state), splitmix(&mut state)]] {
+                let [low, high] = masks;
+                // By counting, so that the portable code is held to something, too.
+                let word = |bytes: &[u8; 64], j: usize| u64_from(bytes[8 * j..].first_chunk().unwrap());
+                let expected = (0..8).fold(0, |bits, j| {
+                    let ones = (word(a, j) & low).count_ones() + (word(b, j) & high).count_ones();
+                    bits | (ones & 1) << j
+                });
+                ones += expected.count_ones();
+                for isa in Isa::available() {
+                    let found = Primitives::new(isa).parities_of_64(a, b, low, high);
+                    assert_eq!(found, expected, "{}", isa.name());
+                }
+            }
+        }
+    }
+    assert!((5_000..30_000).contains(&ones), "{ones} of 43,200");
+}
+
+#[test]
+fn parities_of_128_bits_are_alike_on_every_instruction_set() {
+    let mut state = 3;
+    let mut seen = 0;
+    for words in 1..=32 {
+        for bytes in payloads(2 * 16 * words, &mut state) {
+            let (a, b) = bytes.as_chunks().0.split_at(words);
+            for shift in [0, 1, 63, 64, 65, 127] {
+                let coefficients = u128::from(splitmix(&mut state)) << 64 | u128::from(splitmix(&mut state)) | 1;
+                let masks = [coefficients << shift, (coefficients >> 1) >> (127 - shift)];
+                let expected = Primitives::new(Isa::PORTABLE).parities_of_128(a, b, masks);
+                seen |= expected;
+                for isa in Isa::available() {
+                    let simd = Primitives::new(isa);
+                    assert_eq!(simd.parities_of_128(a, b, masks), expected, "{words} words, {}", isa.name());
+                    // Words that only one of the two has do not count.
+                    let shorter = expected & !(1 << (words - 1));
+                    assert_eq!(simd.parities_of_128(&a[1..], &b[1..], masks), expected >> 1, "{}", isa.name());
+                    assert_eq!(simd.parities_of_128(a, &b[..words - 1], masks), shorter, "{}", isa.name());
+                    assert_eq!(simd.parities_of_128(&a[..words - 1], b, masks), shorter, "{}", isa.name());
+                }
+            }
+        }
+    }
+    assert_eq!(seen, u32::MAX);
+}
+
+#[test]
+fn the_environment_chooses_the_kernels_by_their_names() {
+    const WANTED: &str = "FILTERBLOCK_TEST_WANTED";
+    if let Ok(wanted) = std::env::var(WANTED) {
+        return assert_eq!(Isa::detect().name(), wanted);
+    }
+    let names: Vec<_> = Isa::available().map(Isa::name).collect();
+    let known = ["portable", "avx2", "avx512", "neon"];
+    assert!(names[0] == "portable" && names.iter().all(|name| known.contains(name)), "{names:?}");
+    let name = "simd::tests::the_environment_chooses_the_kernels_by_their_names";
+    // A name that is not known leaves the best.
+    for (wanted, isa) in names.iter().map(|name| (name, *name)).chain([(names.last().unwrap(), "unknown")]) {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let child = child.args(["--exact", name]).env("FILTERBLOCK_ISA", isa).env(WANTED, wanted).output().unwrap();
+        assert!(child.status.success(), "{isa}: {}", String::from_utf8_lossy(&child.stdout));
+    }
+}
