@@ -51,7 +51,7 @@ const UNSAFE: [&str; 7] = [
 const CIRCLES: [(&str, &[&str]); 8] = [
     ("crates/store/src/lsm", &["shared", "space", "write"]),
     ("crates/store/src/storage", &["disk", "held"]),
-    ("src", &["codec", "error", "hash"]),
+    ("src", &["error", "hash"]),
     ("src/block", &["locked", "partition", "reader"]),
     ("src/foreign/parquet", &["header", "split_block"]),
     ("src/foreign/rocksdb", &["fast_local_bloom", "filter", "legacy_bloom", "ribbon"]),

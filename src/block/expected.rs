@@ -34,7 +34,7 @@ impl<'a> Expected<'a> {
     /// The filter of this table, of whole keys.
     ///
     /// Zeros are the id of no table: every block whose writer gave no id has them, so opening is an error
-    /// ([`Error::InvalidArgument`]).
+    /// ([`Error::Invalid`]).
     ///
     /// The block's own hash function and seed are believed, as keys that [`FilterBlock::may_contain_key`] hashes cannot be
     /// hashed otherwise. A reader that hashes keys itself states its hasher: [`with_hasher`](Self::with_hasher).
@@ -57,11 +57,11 @@ impl<'a> Expected<'a> {
     }
 
     /// # Errors
-    /// [`Error::InvalidArgument`] where no table is named; [`Error::Unexpected`], naming what is not as expected.
+    /// [`Error::Invalid`] where no table is named; [`Error::Unexpected`], naming what is not as expected.
     fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
         if self.table_id == [0; 16] {
             let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id";
-            return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
+            return Err(Error::invalid("expected table id", hex(self.table_id), reason));
         }
         let added = block.added();
         let unexpected =
@@ -88,9 +88,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block that must be as it is expected: another table's filter, or one of prefixes only, denies keys.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_with`]; [`Error::InvalidArgument`] for an expected table id of zeros; [`Error::Unexpected`] naming the table id, the flags (what was added), the extension
+    /// As [`FilterBlock::open_with`]; [`Error::Invalid`] for an expected table id of zeros; [`Error::Unexpected`] naming the table id, the flags (what was added), the extension
     /// (the prefix function), the hash function or the seed of a sound block that is another than expected;
-    /// [`Error::WrongSecret`] for keys that were hashed under another secret.
+    /// [`Error::Secret`] for keys that were hashed under another secret.
     pub fn open_expecting(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock_expecting(expected)
     }

@@ -109,7 +109,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     /// [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes,
     /// [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension;
-    /// [`Error::SecretRequired`] for a sound block whose keys were hashed under a secret.
+    /// [`Error::Secret`] for a sound block whose keys were hashed under a secret.
     pub fn open(data: D) -> Result<Self> {
         Self::open_with(data, Verify::AtOpen)
     }
@@ -125,7 +125,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block whose keys were hashed under a secret.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_with`]; [`Error::WrongSecret`] for another secret, [`Error::InvalidArgument`] for a block that
+    /// As [`FilterBlock::open_with`]; [`Error::Secret`] for another secret, [`Error::Invalid`] for a block that
     /// was made without one.
     pub fn open_with_secret(data: D, verify: Verify, secret: &Secret) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock(Some(secret))

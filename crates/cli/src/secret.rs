@@ -76,10 +76,10 @@ impl SecretArguments {
     pub fn explain(&self, error: impl Into<Failure>) -> Failure {
         let failure = error.into();
         match (failure.library_error(), &self.secret_file) {
-            (Some(Error::SecretRequired { .. }), _) => {
+            (Some(Error::Secret { given: None, .. }), _) => {
                 Failure::Message(format!("{failure}; --secret-file names the file with it"))
             }
-            (Some(Error::WrongSecret { .. } | Error::InvalidArgument { what: "secret", .. }), Some(path)) => {
+            (Some(Error::Secret { given: Some(_), .. } | Error::Invalid { what: "secret", .. }), Some(path)) => {
                 Failure::Message(format!("{failure}; --secret-file is {}", path.display()))
             }
             _ => failure,

@@ -7,8 +7,8 @@ use clap::ValueEnum;
 use super::super::failure::{Failure, Outcome};
 use super::super::text::printable;
 use super::content::{Content, kind_of};
-use filterblock::Result;
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
+use filterblock::foreign::{Error, Result};
 use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
 
 /// A filter without the file around it.
@@ -85,7 +85,7 @@ impl Foreign {
                 FileKind::ParquetFile => Some(Self::Parquet(parquet::ParquetFile::open(bytes)?)),
             })
         };
-        open().map_err(|error| error.in_file(path))
+        open().map_err(|error: Error| error.in_file(path))
     }
 
     /// The filter of a raw Parquet filter; `None` for anything else.

@@ -235,7 +235,7 @@ fn classical(variant: Variant, keys: u64, budget: Budget) -> Result<VariantPlan,
 /// What an error says beside the name of the filter, which stands in front of it anyway.
 fn reason(error: Error) -> String {
     match error {
-        Error::InvalidSpec { reason, .. } => reason.to_owned(),
+        Error::Invalid { what: "filter", reason, .. } => reason.into_owned(),
         other => other.to_string(),
     }
 }

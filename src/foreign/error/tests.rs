@@ -1,0 +1,1 @@
+//! Each error has a message.
