@@ -90,7 +90,10 @@ pub enum Error {
 impl Error {
     /// An [`Error::Invalid`].
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self::Invalid { what, given: given.to_string(), reason: reason.into() }
+        let reason = reason.into();
+        #[cfg(test)]
+        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        Self::Invalid { what, given: given.to_string(), reason }
     }
 
     /// The same error with the file named that it concerns; an error that already names its file stays as it is.
@@ -246,7 +249,7 @@ pub(crate) mod message {
 
     /// A field that is not valid.
     pub(crate) fn corrupt(f: &mut Formatter<'_>, field: impl Display, offset: u64, next: &str) -> Result {
-        write!(f, "damaged: {field} at offset {offset} is not valid; {next}")
+        write!(f, "damaged: invalid {field} at offset {offset}; {next}")
     }
 
     /// A checksum as stored, and as computed.
@@ -259,7 +262,7 @@ pub(crate) mod message {
     ) -> Result {
         write!(
             f,
-            "damaged: {field} at offset {offset} fails its checksum (stored {stored:#010x}, computed {computed:#010x}); \
+            "damaged: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); \
              {next}"
         )
     }
@@ -317,6 +320,28 @@ fields! {
     PartitionIndex = "partition index",
     Partition = "partition",
 }
+
+/// Checks a table of errors and their messages: it has each variant, and each message says what to do next.
+#[cfg(test)]
+macro_rules! check_messages {
+    ($error:ident { $($variant:ident),* $(,)? } $table:expr) => {{
+        // A new variant does not compile until it is named, and the test fails until the table has it.
+        fn name(error: &$error) -> &'static str {
+            match error { $($error::$variant { .. } => stringify!($variant),)* }
+        }
+        let mut missing = std::collections::BTreeSet::from([$(stringify!($variant)),*]);
+        for (error, message) in $table {
+            missing.remove(name(&error));
+            assert_eq!(error.to_string(), message);
+            let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
+            assert!(next.split(' ').count() > 1, "what to do next? {message}");
+        }
+        assert!(missing.is_empty(), "no message of {missing:?}");
+    }};
+}
+
+#[cfg(all(test, any(feature = "foreign", feature = "variants")))]
+pub(crate) use check_messages;
 
 #[cfg(test)]
 mod tests;

@@ -66,7 +66,10 @@ pub enum Error {
 impl Error {
     /// An [`Error::Invalid`].
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self::Invalid { what, given: given.to_string(), reason: reason.into() }
+        let reason = reason.into();
+        #[cfg(test)]
+        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        Self::Invalid { what, given: given.to_string(), reason }
     }
 
     /// The same error with the file named that it concerns; an error that already names its file stays as it is.
@@ -141,9 +144,10 @@ impl fmt::Display for Error {
                  write it without that option"
             ),
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
-            Self::OutOfOrder => {
-                f.write_str("a key does not come after the one before it; add keys in strictly ascending order")
-            }
+            Self::OutOfOrder => f.write_str(
+                "a key does not come after the one before it, and nothing was changed; add keys in strictly ascending \
+                 order",
+            ),
             Self::Filter(error) => write!(f, "{error}"),
         }
     }

@@ -64,9 +64,10 @@ impl FromStr for HashKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            Error::invalid("hash function", text, "expected xxh3, xxh3-secret or siphash-1-3; try siphash-1-3")
-        })
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| Error::invalid("hash function", text, "expected xxh3, xxh3-secret or siphash-1-3; try xxh3"))
     }
 }
 

@@ -86,7 +86,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     let is_empty = |block: &&LockedBlock<D>| block.shape().is_some_and(|shape| shape.kind == FilterKind::Empty);
     let first = blocks.iter().find(|block| !is_empty(block)).or(blocks.first());
     let Some(first) = first else {
-        return Err(Error::invalid("blocks to merge", "none", "expected one block or more"));
+        return Err(Error::invalid("blocks to merge", "none", "expected one block or more; give the blocks to merge"));
     };
     let shape = first.shape().ok_or_else(partitioned)?;
     if shape.kind.takes_budget() {

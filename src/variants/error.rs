@@ -105,7 +105,10 @@ pub enum Error {
 impl Error {
     /// An [`Error::Invalid`].
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self::Invalid { what, given: given.to_string(), reason: reason.into() }
+        let reason = reason.into();
+        #[cfg(test)]
+        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        Self::Invalid { what, given: given.to_string(), reason }
     }
 
     /// The same error with the file named that it concerns; an error that already names its file stays as it is.
@@ -190,7 +193,7 @@ impl fmt::Display for Error {
                 "the filter refuses writes since an earlier failure ({reason}); open its file again to recover"
             ),
             Self::LengthUnknown { reason } => {
-                write!(f, "the number of keys is unknown: {reason}; count the keys apart, or use the estimate")
+                write!(f, "the number of keys is unknown: {reason}; count them apart, or use to_bloom().estimated_keys()")
             }
             Self::Filter(error) => write!(f, "{error}"),
         }

@@ -44,7 +44,10 @@ impl SecretArguments {
             Ok(secret) if is_hex => Ok(Some(secret)),
             _ => {
                 let path = path.display();
-                Err(Failure::Message(format!("{path}: not a secret, which is 32 or 64 hexadecimal digits")))
+                Err(Failure::Message(format!(
+                    "--secret-file {path}: not a secret; expected 32 or 64 hexadecimal digits, as openssl rand -hex 16 \
+                     prints them"
+                )))
             }
         }
     }
