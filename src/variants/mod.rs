@@ -78,7 +78,7 @@ pub trait Removable: Membership {
     /// Takes back one insertion of the key.
     ///
     /// # Errors
-    /// [`Error::KeyAbsent`](crate::variants::Error::KeyAbsent) when the key is certainly not there; nothing is changed.
+    /// [`Error::KeyAbsent`] when the key is certainly not there; nothing is changed.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()>;
 
     /// As [`Removable::remove_hash`].
