@@ -5,13 +5,13 @@ use std::path::Path;
 
 use super::*;
 
-#[test]
-fn each_message_says_what_to_do_next() {
-    let hash = HashKind::SipHash13;
-    let (stored, given) = (Fingerprint::from_bytes([1; 8]), Fingerprint::from_bytes([2; 8]));
+type Told = (Error, &'static str);
+
+/// Of bytes that are damaged, newer or others than expected.
+fn of_bytes() -> Vec<Told> {
     let mismatch = |field, offset| Error::ChecksumMismatch { field, offset, stored: 1, computed: 0xdead_beef };
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
-    let table = [
+    vec![
         (Error::Io(ErrorKind::NotFound.into()), "entity not found; check the path"),
         (
             Error::Corrupt { field: Field::Params, offset: 70 },
@@ -38,6 +38,14 @@ fn each_message_says_what_to_do_next() {
             "filter kind 99 is not supported by this version; open it with a newer one",
         ),
         (unexpected(Field::Seed), "hash seed is 7, but 8 is expected; the bytes are sound: open them as what they are"),
+    ]
+}
+
+/// Of what a caller gives, and of the machine.
+fn of_callers() -> Vec<Told> {
+    let hash = HashKind::SipHash13;
+    let (stored, given) = (Fingerprint::from_bytes([1; 8]), Fingerprint::from_bytes([2; 8]));
+    vec![
         (
             Error::Secret { hash, stored: None, given: None },
             "keys were hashed by siphash-1-3 under a secret; give the secret that wrote them",
@@ -70,7 +78,12 @@ fn each_message_says_what_to_do_next() {
             "the new filter denies 3 of its own keys, and nothing was written; build it again, and test this machine's \
              memory if it happens twice",
         ),
-    ];
+    ]
+}
+
+#[test]
+fn each_message_says_what_to_do_next() {
+    let table = of_bytes().into_iter().chain(of_callers());
     check_messages!(
         Error {
             Io,

@@ -1,4 +1,4 @@
-//! What can go wrong with a file or a filter of another engine. Each message says what is wrong, where, and what to do next.
+//! What can go wrong with a file or filter of another engine. Each message says what is wrong, where, and what to do.
 
 use std::borrow::Cow;
 use std::fmt;

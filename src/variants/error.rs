@@ -1,4 +1,4 @@
-//! What can go wrong with a filter that is open to changes. Each message says what is wrong, where, and what to do next.
+//! What can go wrong with a filter that is open to changes. Each message says what is wrong, where, and what to do.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -172,8 +172,8 @@ impl fmt::Display for Error {
             }
             Self::NoRoom { capacity } => write!(
                 f,
-                "the filter, made for {capacity} keys, has no room for this key, and nothing was changed; make a larger \
-                 filter"
+                "the filter, made for {capacity} keys, has no room for this key, and nothing was changed; make a \
+                 larger filter"
             ),
             Self::Unlike { what, left, right } => write!(
                 f,
@@ -181,19 +181,23 @@ impl fmt::Display for Error {
             ),
             Self::ReadOnly => f.write_str("the filter was opened for reading only; open it for writing to change it"),
             Self::Locked => f.write_str(
-                "already open for writing elsewhere, in this process or another; close it there, or open it for reading",
+                "already open for writing elsewhere, in this process or another; close it there, or open it for \
+                 reading",
             ),
             Self::Displaced { reason } => write!(
                 f,
-                "the filter's file {reason} while it was open for writing, and keys may be in memory only; put the file \
-                 back and sync again, or copy the filter to a new file"
+                "the filter's file {reason} while it was open for writing, and keys may be in memory only; put the \
+                 file back and sync again, or copy the filter to a new file"
             ),
             Self::Poisoned { reason } => write!(
                 f,
                 "the filter refuses writes since an earlier failure ({reason}); open its file again to recover"
             ),
             Self::LengthUnknown { reason } => {
-                write!(f, "the number of keys is unknown: {reason}; count them apart, or use to_bloom().estimated_keys()")
+                write!(
+                    f,
+                    "the number of keys is unknown: {reason}; count them apart, or use to_bloom().estimated_keys()"
+                )
             }
             Self::Filter(error) => write!(f, "{error}"),
         }

@@ -213,17 +213,18 @@ impl fmt::Display for Error {
             }
             Self::NoSpace { free_bytes, kept_bytes } => write!(
                 f,
-                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} are kept free; delete keys, which is \
-                 not refused, or make room on the disk"
+                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} are kept free; delete keys, which \
+                 is not refused, or make room on the disk"
             ),
             Self::BackgroundFails { reason } => write!(
                 f,
-                "work in the background fails ({reason}); nothing is lost, it is tried again, and the store goes on when \
-                 it succeeds; remove the cause, or wait"
+                "work in the background fails ({reason}); nothing is lost, it is tried again, and the store goes on \
+                 when it succeeds; remove the cause, or wait"
             ),
             Self::OutOfNumbers { field, last } => write!(
                 f,
-                "the store takes no more writes: {field} {last} is near the last there is; copy its pairs to a new store"
+                "the store takes no more writes: {field} {last} is near the last there is; copy its pairs to a new \
+                 store"
             ),
             Self::TooLarge { what } => {
                 write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")

@@ -37,7 +37,8 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             Error::OutOfOrder,
-            "a key does not come after the one before it, and nothing was changed; add keys in strictly ascending order",
+            "a key does not come after the one before it, and nothing was changed; add keys in strictly ascending \
+             order",
         ),
         (
             Error::from(crate::Error::SelfCheckFailed { denied: 3 }),
@@ -53,9 +54,8 @@ fn each_message_says_what_to_do_next() {
 #[test]
 fn an_error_of_a_filter_block_keeps_its_kind_and_file() {
     let io = crate::Error::Io(ErrorKind::NotFound.into()).in_file(Path::new("t.sst"));
-    assert!(
-        matches!(Error::from(io), Error::InFile { path, source } if path == Path::new("t.sst") && matches!(*source, Error::Io(_)))
-    );
+    let Error::InFile { path, source } = Error::from(io) else { panic!("no file") };
+    assert!(path == Path::new("t.sst") && matches!(*source, Error::Io(_)));
     assert!(matches!(Error::from(crate::Error::invalid("a", 1, "b; c")), Error::Invalid { what: "a", .. }));
     let damage = || crate::Error::Corrupt { field: crate::Field::Page, offset: 1 };
     let moved = Error::from(damage()).moved_by(9);

@@ -6,16 +6,17 @@ use std::path::Path;
 use super::*;
 use crate::error::check_messages;
 
-#[test]
-fn each_message_says_what_to_do_next() {
+type Told = (Error, &'static str);
+
+/// Of bytes, and of what a caller gives.
+fn of_bytes() -> Vec<Told> {
     let mismatch = Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored: 1, computed: 2 };
-    let unlike = Error::Unlike { what: "hash seed", left: "1".into(), right: "2".into() };
-    let table = [
+    vec![
         (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check who may read and write it"),
         (
             Error::Locked.in_file(Path::new("seen.filter")),
-            "seen.filter: already open for writing elsewhere, in this process or another; close it there, or open it for \
-             reading",
+            "seen.filter: already open for writing elsewhere, in this process or another; close it there, or open it \
+             for reading",
         ),
         (
             Error::Corrupt { field: Field::Magic, offset: 0 },
@@ -23,8 +24,8 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             mismatch,
-            "damaged: wrong checksum of compressed bits at offset 0 (stored 0x00000001, computed 0x00000002); restore a \
-             copy, or build the filter again from its keys",
+            "damaged: wrong checksum of compressed bits at offset 0 (stored 0x00000001, computed 0x00000002); restore \
+             a copy, or build the filter again from its keys",
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
@@ -38,6 +39,13 @@ fn each_message_says_what_to_do_next() {
             Error::TooLarge { what: "a filter" },
             "a filter of this size does not fit in memory; make it smaller, or free memory",
         ),
+    ]
+}
+
+/// Of filters that change, and of their files.
+fn of_filters() -> Vec<Told> {
+    let unlike = Error::Unlike { what: "hash seed", left: "1".into(), right: "2".into() };
+    vec![
         (Error::KeyAbsent, "the key is certainly not there, and nothing was changed; remove only keys that were added"),
         (
             Error::NoRoom { capacity: 72 },
@@ -51,8 +59,8 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             Error::Displaced { reason: "was cut or overwritten" },
-            "the filter's file was cut or overwritten while it was open for writing, and keys may be in memory only; put \
-             the file back and sync again, or copy the filter to a new file",
+            "the filter's file was cut or overwritten while it was open for writing, and keys may be in memory only; \
+             put the file back and sync again, or copy the filter to a new file",
         ),
         (
             Error::Poisoned { reason: "disk gone".into() },
@@ -67,7 +75,12 @@ fn each_message_says_what_to_do_next() {
             Error::from(crate::Error::Corrupt { field: crate::Field::Page, offset: 64 }),
             "damaged: invalid page at offset 64; answer without the filter, and build it again from its keys",
         ),
-    ];
+    ]
+}
+
+#[test]
+fn each_message_says_what_to_do_next() {
+    let table = of_bytes().into_iter().chain(of_filters());
     check_messages!(
         Error {
             Io,
@@ -93,9 +106,8 @@ fn each_message_says_what_to_do_next() {
 #[test]
 fn an_error_of_a_filter_block_keeps_its_kind_and_file() {
     let io = crate::Error::Io(ErrorKind::NotFound.into()).in_file(Path::new("a.filter"));
-    assert!(
-        matches!(Error::from(io), Error::InFile { path, source } if path == Path::new("a.filter") && matches!(*source, Error::Io(_)))
-    );
+    let Error::InFile { path, source } = Error::from(io) else { panic!("no file") };
+    assert!(path == Path::new("a.filter") && matches!(*source, Error::Io(_)));
     assert!(matches!(Error::from(crate::Error::invalid("a", 1, "b; c")), Error::Invalid { what: "a", .. }));
     assert!(matches!(Error::from(crate::Error::TooLarge { what: "a" }), Error::TooLarge { what: "a" }));
     let damage = Error::from(crate::Error::Corrupt { field: crate::Field::Page, offset: 1 });

@@ -36,10 +36,13 @@ variants!(
     Filter
 );
 
-fn table() -> [(Error, &'static str); 18] {
+type Told = (Error, &'static str);
+
+/// Of files, and of what a caller gives.
+fn of_files() -> Vec<Told> {
     let mismatch = Error::ChecksumMismatch { field: Field::IndexBlock, offset: 4_096, stored: 1, computed: 2 };
     let batch = Error::InvalidArgument { what: "batch", reason: "it is full; write it first".into() };
-    [
+    vec![
         (Error::Io(ErrorKind::StorageFull.into()), "no storage space; make room, and try again"),
         (
             Error::Locked.in_file(Path::new("db")),
@@ -51,8 +54,8 @@ fn table() -> [(Error, &'static str); 18] {
         ),
         (
             mismatch,
-            "damaged: wrong checksum of index block at offset 4096 (stored 0x00000001, computed 0x00000002); repair the \
-             store with `filterblock db repair`, or restore a copy",
+            "damaged: wrong checksum of index block at offset 4096 (stored 0x00000001, computed 0x00000002); repair \
+             the store with `filterblock db repair`, or restore a copy",
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
@@ -69,13 +72,20 @@ fn table() -> [(Error, &'static str); 18] {
             "a key of 70000 bytes is longer than the 65535 allowed; give a shorter key, or its hash",
         ),
         (Error::OutOfOrder, "a key does not come after the one before it; add keys in strictly ascending order"),
+    ]
+}
+
+/// Of a store as a whole.
+fn of_stores() -> Vec<Told> {
+    vec![
         (
             Error::NotAStore,
             "the directory is not empty and holds no store; name the store's directory, or an empty one",
         ),
         (
             Error::ForeignFile { what: "a log of LevelDB" },
-            "a log of LevelDB; the directory is not taken for a filterblock store, and nothing was changed; name another",
+            "a log of LevelDB; the directory is not taken for a filterblock store, and nothing was changed; name \
+             another",
         ),
         (Error::Locked, "already open elsewhere, in this process or another; close it there first"),
         (
@@ -89,8 +99,8 @@ fn table() -> [(Error, &'static str); 18] {
         ),
         (
             Error::BackgroundFails { reason: "disk full".into() },
-            "work in the background fails (disk full); nothing is lost, it is tried again, and the store goes on when it \
-             succeeds; remove the cause, or wait",
+            "work in the background fails (disk full); nothing is lost, it is tried again, and the store goes on when \
+             it succeeds; remove the cause, or wait",
         ),
         (
             Error::OutOfNumbers { field: Field::FileNumber, last: 7 },
@@ -110,7 +120,7 @@ fn table() -> [(Error, &'static str); 18] {
 #[test]
 fn each_message_says_what_to_do_next() {
     let mut missing = BTreeSet::from_iter(VARIANTS);
-    for (error, message) in table() {
+    for (error, message) in of_files().into_iter().chain(of_stores()) {
         missing.remove(&name(&error));
         assert_eq!(error.to_string(), message);
         let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
