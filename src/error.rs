@@ -1,14 +1,16 @@
-//! What can go wrong, named so that a reader of the message knows which file, which field and which offset.
+//! What can go wrong with a filter block. Each message says what is wrong, where, and what to do next.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::codec;
 use crate::hash::{Fingerprint, HashKind};
 
-/// The result of every fallible call of this crate.
+/// The result of every fallible call on filters and filter blocks.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong.
+/// What can go wrong with a filter or a filter block.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,9 +25,9 @@ pub enum Error {
     },
     /// Bytes that no writer of this crate produces.
     Corrupt {
-        /// The field that does not hold.
+        /// The field that is not valid.
         field: Field,
-        /// Where it lies, in bytes from the start of the block or file.
+        /// Where the field lies, in bytes from the start of the block or file.
         offset: u64,
     },
     /// A stored checksum differs from the one computed over the bytes.
@@ -46,48 +48,6 @@ pub enum Error {
         /// The value.
         found: u64,
     },
-    /// A filter specification that no filter can satisfy.
-    InvalidSpec {
-        /// The specification as it was given.
-        spec: String,
-        /// What a valid one looks like.
-        reason: &'static str,
-    },
-    /// An argument outside its documented range.
-    InvalidArgument {
-        /// The argument.
-        what: &'static str,
-        /// The bound that it breaks.
-        reason: String,
-    },
-    /// A filter that was just built denies keys that were added to it: broken memory or a defect. Nothing was written.
-    SelfCheckFailed {
-        /// How many of the added hashes it denies.
-        denied: u64,
-    },
-    /// Keys were added to a writer out of order.
-    OutOfOrder,
-    /// Another process, or another handle in this one, has the store or the file open.
-    Locked,
-    /// The store refuses writes since an earlier failure; reopening it recovers.
-    Poisoned {
-        /// The failure.
-        reason: String,
-    },
-    /// Keys were hashed under a secret, and none was given.
-    SecretRequired {
-        /// The function that takes it.
-        hash: HashKind,
-    },
-    /// Keys were hashed under another secret than the one given.
-    WrongSecret {
-        /// The function that takes it.
-        hash: HashKind,
-        /// The fingerprint of the secret that is wanted.
-        stored: Fingerprint,
-        /// The fingerprint of the secret given.
-        given: Fingerprint,
-    },
     /// Sound bytes, but of another table, other keys or another hasher than the caller expects.
     Unexpected {
         /// The field that differs.
@@ -97,43 +57,45 @@ pub enum Error {
         /// What the caller expects.
         expected: String,
     },
+    /// Keys were hashed under a secret, and the caller gave none or another one.
+    Secret {
+        /// The function that takes the secret.
+        hash: HashKind,
+        /// The fingerprint of the secret that hashed the keys, if a block or a store names it.
+        stored: Option<Fingerprint>,
+        /// The fingerprint of the secret that the caller gave; `None` if the caller gave none.
+        given: Option<Fingerprint>,
+    },
+    /// The caller gave a value that is out of its documented range. Nothing was changed.
+    Invalid {
+        /// The argument: `"filter"` for a filter specification, with or without a number of keys.
+        what: &'static str,
+        /// The value as it was given, or what may be told of it.
+        given: String,
+        /// Why the value is refused, and which value works.
+        reason: Cow<'static, str>,
+    },
     /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
     TooLarge {
         /// What was asked for.
         what: &'static str,
     },
-    /// A key was to be removed that is certainly not there. Nothing was changed.
-    KeyAbsent,
-    /// A filter of fixed size has no room for another key. Nothing was changed.
-    NoRoom {
-        /// The keys it was made for.
-        capacity: u64,
-    },
-    /// Two filters that differ in more than their keys cannot become one, nor be compared bit by bit.
-    Unlike {
-        /// In what they differ.
-        what: &'static str,
-        /// What the first has.
-        left: String,
-        /// What the second has.
-        right: String,
-    },
-    /// A filter was to be changed that was opened for reading only.
-    ReadOnly,
-    /// Someone moved, removed, replaced, cut or overwrote the file of a filter that is open for writing. Keys inserted
-    /// since it was opened may be in memory only.
-    Displaced {
-        /// What happened to the file.
-        reason: &'static str,
-    },
-    /// Nobody knows how many keys were added.
-    LengthUnknown {
-        /// Why.
-        reason: &'static str,
+    /// A filter that was just built denies keys that were added to it: broken memory or a defect. Nothing was written.
+    SelfCheckFailed {
+        /// How many of the added hashes it denies.
+        denied: u64,
     },
 }
 
 impl Error {
+    /// An [`Error::Invalid`].
+    pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
+        let reason = reason.into();
+        #[cfg(test)]
+        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        Self::Invalid { what, given: given.to_string(), reason }
+    }
+
     /// The same error with the file named that it concerns; an error that already names its file stays as it is.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
@@ -165,7 +127,7 @@ impl Error {
     #[must_use]
     pub fn is_secret_mismatch(&self) -> bool {
         match self.root() {
-            Self::SecretRequired { .. } | Self::WrongSecret { .. } => true,
+            Self::Secret { .. } => true,
             Self::Unexpected { field, .. } => matches!(field, Field::HashId | Field::Seed),
             _ => false,
         }
@@ -192,62 +154,54 @@ impl Error {
     }
 }
 
+/// What to do about a damaged block.
+const REBUILD: &str = "answer without the filter, and build it again from its keys";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "{error}"),
+            Self::Io(error) => message::io(f, error),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field, offset } => write!(f, "damaged: {field} at offset {offset} does not hold"),
-            Self::ChecksumMismatch { field, offset, stored, computed } => write!(
-                f,
-                "damaged: checksum of {field} at offset {offset} is {computed:#010x}, the file says {stored:#010x}"
-            ),
+            Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, REBUILD),
+            Self::ChecksumMismatch { field, offset, stored, computed } => {
+                message::checksum_mismatch(f, field, *offset, (*stored, *computed), REBUILD)
+            }
             Self::Unsupported { field: field @ Field::Version, found } => write!(
                 f,
-                "{field} {found} is not supported by this version: a newer version wrote the bytes, or they are damaged"
+                "{field} {found} is not supported by this version: a newer version wrote the bytes, or they are \
+                 damaged; open them with that version, or build the filter again"
             ),
             Self::Unsupported { field, found } => {
-                write!(f, "{field} {found} is not supported by this version; a newer one may read it")
+                write!(f, "{field} {found} is not supported by this version; open it with a newer one")
             }
-            Self::InvalidSpec { spec, reason } => write!(f, "invalid filter {spec:?}: {reason}"),
-            Self::InvalidArgument { what, reason } => write!(f, "invalid {what}: {reason}"),
-            Self::SelfCheckFailed { denied } => {
-                write!(f, "the new filter denies {denied} of its own keys; nothing was written (faulty memory?)")
-            }
-            Self::OutOfOrder => write!(f, "keys must be added in strictly ascending order"),
-            Self::Locked => write!(f, "already open elsewhere, in this process or another"),
-            Self::Poisoned { reason } => {
-                write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
-            }
-            Self::SecretRequired { hash } => {
-                write!(f, "keys were hashed by {hash} under a secret; give the secret that wrote them")
-            }
-            Self::WrongSecret { hash, stored, given } => write!(
+            Self::Unexpected { field, found, expected } => write!(
+                f,
+                "{field} is {found}, but {expected} is expected; the bytes are sound: open them as what they are"
+            ),
+            Self::Secret { hash, stored: Some(stored), given: Some(given) } => write!(
                 f,
                 "keys were hashed by {hash} under another secret (fingerprint {stored}, that of the given secret is \
                  {given}); give the secret that wrote them"
             ),
-            Self::Unexpected { field, found, expected } => {
-                write!(
-                    f,
-                    "{field} is {found}, but {expected} is expected; the bytes are sound: open them as what they are"
-                )
-            }
-            Self::TooLarge { what } => write!(f, "{what} of this size does not fit in memory"),
-            Self::KeyAbsent => write!(f, "the key to remove is certainly not there; nothing was changed"),
-            Self::NoRoom { capacity } => {
-                write!(f, "the filter, made for {capacity} keys, has no room for this one; nothing was changed")
-            }
-            Self::Unlike { what, left, right } => {
-                write!(f, "the filters do not go together: {what} {left} in the first, {right} in the second")
-            }
-            Self::ReadOnly => write!(f, "the filter was opened for reading only"),
-            Self::Displaced { reason } => write!(
+            Self::Secret { hash, stored: None, given: Some(given) } => write!(
                 f,
-                "the filter's file {reason} while it was open for writing, and keys may be in memory only; put the file \
-                 back and sync again, or copy the filter to a new file"
+                "keys were hashed by {hash} under another secret than the given one (fingerprint {given}); give the \
+                 secret that wrote them"
             ),
-            Self::LengthUnknown { reason } => write!(f, "the number of keys is unknown: {reason}"),
+            Self::Secret { hash, stored: Some(stored), given: None } => write!(
+                f,
+                "keys were hashed by {hash} under a secret; give the secret that wrote them (fingerprint {stored})"
+            ),
+            Self::Secret { hash, stored: None, given: None } => {
+                write!(f, "keys were hashed by {hash} under a secret; give the secret that wrote them")
+            }
+            Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
+            Self::TooLarge { what } => message::too_large(f, what),
+            Self::SelfCheckFailed { denied } => write!(
+                f,
+                "the new filter denies {denied} of its own keys, and nothing was written; build it again, and test \
+                 this machine's memory if it happens twice"
+            ),
         }
     }
 }
@@ -268,24 +222,84 @@ impl From<std::io::Error> for Error {
     }
 }
 
+impl From<codec::Corrupt<Field>> for Error {
+    fn from(codec::Corrupt { field, offset }: codec::Corrupt<Field>) -> Self {
+        Self::Corrupt { field, offset }
+    }
+}
+
+/// The messages that the errors of this crate's modules share: what is wrong, where, and what to do next.
+pub(crate) mod message {
+    use std::fmt::{Display, Formatter, Result};
+    use std::io;
+
+    /// An error of the operating system, in its words.
+    pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
+        use io::ErrorKind as Kind;
+        let next = match error.kind() {
+            Kind::NotFound => "check the path",
+            Kind::PermissionDenied => "check who may read and write it",
+            Kind::AlreadyExists => "choose another name, or remove it first",
+            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => "make room, and try again",
+            Kind::OutOfMemory => "free memory, and try again",
+            _ => "check the device and its limits, and try again",
+        };
+        write!(f, "{error}; {next}")
+    }
+
+    /// A field that is not valid.
+    pub(crate) fn corrupt(f: &mut Formatter<'_>, field: impl Display, offset: u64, next: &str) -> Result {
+        write!(f, "damaged: invalid {field} at offset {offset}; {next}")
+    }
+
+    /// A checksum as stored, and as computed.
+    pub(crate) fn checksum_mismatch(
+        f: &mut Formatter<'_>,
+        field: impl Display,
+        offset: u64,
+        (stored, computed): (u32, u32),
+        next: &str,
+    ) -> Result {
+        write!(
+            f,
+            "damaged: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); \
+             {next}"
+        )
+    }
+
+    /// A value that is out of its range; the reason ends with what to do next.
+    pub(crate) fn invalid(f: &mut Formatter<'_>, what: &str, given: &str, reason: &str) -> Result {
+        write!(f, "invalid {what} {given:?}: {reason}")
+    }
+
+    /// Something for which there is no memory.
+    pub(crate) fn too_large(f: &mut Formatter<'_>, what: &str) -> Result {
+        write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
+    }
+}
+
 macro_rules! fields {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// The fields of the crate's formats, as errors and the format documents name them.
+    ($(#[$doc:meta])* $($name:ident = $text:literal,)*) => {
+        $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Field {
             $(#[doc = concat!("`", $text, "`")] $name,)*
         }
 
-        impl fmt::Display for Field {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for Field {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(match self { $(Self::$name => $text,)* })
             }
         }
     };
 }
 
+#[cfg(any(feature = "foreign", feature = "variants"))]
+pub(crate) use fields;
+
 fields! {
+    /// The fields of a filter block, as errors and the format document name them.
     Length = "length",
     Magic = "magic",
     Version = "format version",
@@ -305,40 +319,29 @@ fields! {
     Page = "page",
     PartitionIndex = "partition index",
     Partition = "partition",
-    DataBlock = "data block",
-    IndexBlock = "index block",
-    FilterBlock = "filter block",
-    Properties = "properties",
-    Footer = "footer",
-    Handle = "block handle",
-    Restarts = "restart points",
-    Entry = "entry",
-    Key = "key",
-    Value = "value",
-    Varint = "varint",
-    Compression = "compression",
-    LogRecord = "log record",
-    LogSequence = "sequence number",
-    Batch = "write batch",
-    ManifestRecord = "manifest record",
-    ManifestTag = "manifest tag",
-    CurrentFile = "current manifest name",
-    FileNumber = "file number",
-    Level = "level",
-    LogHeader = "log header",
-    StoreId = "store id",
-    Padding = "padding",
-    // Files of other engines.
-    Metaindex = "metaindex block",
-    ChecksumKind = "checksum type",
-    BaseContext = "base of the context checksums",
-    BlockFeatures = "features of a block",
-    IndexKind = "index type",
-    UserDefinedIndex = "user-defined index",
-    FileMetadata = "file metadata",
-    // Of the filters of other engines.
-    FilterHeader = "filter header",
-    // Of mutable filters that are sent or kept in a file.
-    CompressedBits = "compressed bits",
-    Base64 = "base64 text",
 }
+
+/// Checks a table of errors and their messages: it has each variant, and each message says what to do next.
+#[cfg(test)]
+macro_rules! check_messages {
+    ($error:ident { $($variant:ident),* $(,)? } $table:expr) => {{
+        // A new variant does not compile until it is named, and the test fails until the table has it.
+        fn name(error: &$error) -> &'static str {
+            match error { $($error::$variant { .. } => stringify!($variant),)* }
+        }
+        let mut missing = std::collections::BTreeSet::from([$(stringify!($variant)),*]);
+        for (error, message) in $table {
+            missing.remove(name(&error));
+            assert_eq!(error.to_string(), message);
+            let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
+            assert!(next.split(' ').count() > 1, "what to do next? {message}");
+        }
+        assert!(missing.is_empty(), "no message of {missing:?}");
+    }};
+}
+
+#[cfg(all(test, any(feature = "foreign", feature = "variants")))]
+pub(crate) use check_messages;
+
+#[cfg(test)]
+mod tests;

@@ -40,12 +40,12 @@ impl FilterSpec {
     /// A binary fuse filter has fingerprints of 8, 12 or 16 bits, and takes 13 to 30 % more than those in all.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] unless the kind takes a budget and `1 <= bits_per_key <= 100`.
+    /// [`Error::Invalid`] unless the kind takes a budget and `1 <= bits_per_key <= 100`.
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         if !kind.budgets().take(millibits) {
             let reason = if kind.takes_budget() { BITS_EXPECTED } else { NO_BUDGET_TAKEN };
-            return Err(Error::InvalidSpec { spec: format!("{kind}:{bits_per_key}"), reason });
+            return Err(Error::invalid("filter", format!("{kind}:{bits_per_key}"), reason));
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to lie in MILLIBITS")]
         let millibits = millibits as u32;
@@ -71,10 +71,10 @@ impl FilterSpec {
     /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) says by how much.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] unless the kind takes a budget and `0 < rate < 1` can be had for 100 bits per key; it names the
+    /// [`Error::Invalid`] unless the kind takes a budget and `0 < rate < 1` can be had for 100 bits per key; it names the
     /// lowest rate that can.
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
-        let invalid = |reason| Error::InvalidSpec { spec: format!("{kind}:fpr={rate}"), reason };
+        let invalid = |reason| Error::invalid("filter", format!("{kind}:fpr={rate}"), reason);
         // NaN fails both comparisons.
         if !(rate > 0.0 && rate < 1.0 && kind.takes_budget()) {
             return Err(invalid(if kind.takes_budget() { RATE_EXPECTED } else { NO_BUDGET_TAKEN }));
@@ -87,21 +87,21 @@ impl FilterSpec {
     /// Refuses a rate that a filter of so many keys cannot have, whatever its size.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`].
+    /// [`Error::Invalid`].
     pub(crate) fn check_keys(&self, num_keys: u64) -> Result<()> {
         if self.budget.rate.is_none_or(|rate| math::equal_hash(num_keys) <= rate) {
             return Ok(());
         }
-        Err(Error::InvalidSpec { spec: format!("{self} for {num_keys} keys"), reason: EQUAL_HASHES })
+        Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), EQUAL_HASHES))
     }
 
     /// The same filter in the least space that its kind knows, at the price of a slower build and slightly slower queries.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] unless the kind is a bumped ribbon.
+    /// [`Error::Invalid`] unless the kind is a bumped ribbon.
     pub fn compact(self) -> Result<Self> {
         if !self.kind.has_compact() {
-            return Err(Error::InvalidSpec { spec: format!("{self}:compact"), reason: ONLY_BUMPED_RIBBON });
+            return Err(Error::invalid("filter", format!("{self}:compact"), ONLY_BUMPED_RIBBON));
         }
         Ok(Self { budget: Budget { compact: true, ..self.budget }, ..self })
     }
@@ -148,7 +148,11 @@ pub(crate) const EQUAL_HASHES: &str = "keys have hashes of 64 bits, and with n k
 
 /// The error of a filter of `spec` that finds no memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {
-    Error::InvalidSpec { spec: spec.to_string(), reason: "too large for this machine's memory" }
+    Error::invalid(
+        "filter",
+        spec,
+        "too large for this machine's memory; try fewer bits per key, or filters of fewer keys",
+    )
 }
 
 /// What to write after the name of a kind.
@@ -171,7 +175,7 @@ impl FilterSpec {
     /// order.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] when the payload would not fit in memory.
+    /// [`Error::Invalid`] when the payload would not fit in memory.
     pub(crate) fn encode(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         if self.kind == FilterKind::Full {
             return Ok((Shape::FULL, Vec::new()));
@@ -229,9 +233,9 @@ impl FromStr for FilterSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let invalid = |reason| Error::InvalidSpec { spec: text.to_owned(), reason };
+        let invalid = |reason| Error::invalid("filter", text, reason);
         let named = |error| match error {
-            Error::InvalidSpec { reason, .. } => Error::InvalidSpec { spec: text.to_owned(), reason },
+            Error::Invalid { reason, .. } => Error::invalid("filter", text, reason),
             other => other,
         };
         if let Some(usual) = text.strip_suffix(":compact") {
@@ -309,7 +313,7 @@ mod tests {
             for kind in ["bloom", "blocked-bloom", "split-block", "split-block-512"] {
                 let text = format!("{kind}:{budget}");
                 let error = text.parse::<FilterSpec>().unwrap_err();
-                assert!(matches!(&error, Error::InvalidSpec { spec, .. } if *spec == text), "{error}");
+                assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if *given == text), "{error}");
             }
         }
         for text in ["", "bloom", "cuckoo:10", "empty:10", "full:10", ":", "bloom:10:10", "bloom:10:compact"] {
@@ -330,7 +334,8 @@ mod tests {
     #[test]
     fn refusals_name_the_lowest_rate_of_the_kind() {
         for kind in FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget()) {
-            let Err(Error::InvalidSpec { reason, .. }) = FilterSpec::false_positive_rate(kind, 1e-20) else {
+            let Err(Error::Invalid { what: "filter", reason, .. }) = FilterSpec::false_positive_rate(kind, 1e-20)
+            else {
                 panic!("{kind}: 1e-20")
             };
             let named = reason.split_once(" is ").unwrap().1;

@@ -71,7 +71,7 @@ fn refuse_each(
 }
 
 fn is_no_memory(error: &Error) -> bool {
-    matches!(error, Error::InvalidSpec { reason, .. } if reason.contains("memory"))
+    matches!(error, Error::Invalid { what: "filter", reason, .. } if reason.contains("memory"))
 }
 
 fn refuse_each_of_finish(spec_text: &str, n: u64, threads: usize) {
@@ -196,15 +196,15 @@ fn keys_that_find_no_memory_are_not_forgotten() {
 #[test]
 fn variants_end_in_an_error_where_memory_ends() {
     use filterblock::variants::{
-        Bloom, Bloomier, CounterBits, Counting, DLeft, DynamicCounting, MutableBloomier, Noisy, Partitioned, Scalable,
-        Spectral, SpectralMode,
+        Bloom, Bloomier, CounterBits, Counting, DLeft, DynamicCounting, Error as VariantsError, MutableBloomier, Noisy,
+        Partitioned, Scalable, Spectral, SpectralMode,
     };
 
     let _turn = TURN.lock();
-    let is_error = |error: &Error| matches!(error, Error::TooLarge { .. });
+    let is_error = |error: &VariantsError| matches!(error, VariantsError::TooLarge { .. });
     let seed = HashSeed(1);
     let none = |_| Vec::new();
-    type Made = Result<Vec<u8>>;
+    type Made = Result<Vec<u8>, VariantsError>;
     let entries = || (0..5_000u64).map(|i| (i.to_le_bytes(), i % 256));
     let keys = || (0..5_000u64).map(u64::to_le_bytes);
     let makes: [(&str, &dyn Fn() -> Made); 11] = [
@@ -252,7 +252,7 @@ fn variants_end_in_an_error_where_memory_ends() {
 #[cfg(feature = "variants")]
 #[test]
 fn filters_in_files_end_in_an_error_where_memory_ends() {
-    use filterblock::variants::{Bloom, FileFilter, Membership, merge_blocks};
+    use filterblock::variants::{Bloom, Error as VariantsError, FileFilter, Membership, Result, merge_blocks};
     use filterblock::{LockedBlock, Verify};
 
     let _turn = TURN.lock();
@@ -295,7 +295,7 @@ fn filters_in_files_end_in_an_error_where_memory_ends() {
                 refuse(number, for_ever);
                 let made = make();
                 let counted = refuse_none();
-                let is_error = |error: &Error| matches!(error.root(), Error::TooLarge { .. });
+                let is_error = |error: &VariantsError| matches!(error.root(), VariantsError::TooLarge { .. });
                 assert!(made.as_ref().err().is_none_or(is_error), "{what}, allocation {number}: {made:?}");
                 if counted <= number {
                     assert!(number > 0 && made.is_ok(), "{what}: {number} allocations");
@@ -312,7 +312,7 @@ fn filters_in_files_end_in_an_error_where_memory_ends() {
         refuse(number, false);
         let synced = target.sync();
         refuse_none();
-        assert!(synced.is_err_and(|error| matches!(error.root(), Error::TooLarge { .. })), "{number}");
+        assert!(synced.is_err_and(|error| matches!(error.root(), VariantsError::TooLarge { .. })), "{number}");
         target.sync().unwrap();
         let found = FileFilter::open_read_only(dir.path().join("target")).unwrap();
         assert!(keys().all(|key| found.may_contain(&key)), "{number}");

@@ -52,7 +52,7 @@ const UNSAFE: [&str; 8] = [
 const CIRCLES: [(&str, &[&str]); 7] = [
     ("crates/store/src/lsm", &["shared", "space", "write"]),
     ("crates/store/src/storage", &["disk", "held"]),
-    ("src", &["codec", "error", "hash"]),
+    ("src", &["error", "hash"]),
     ("src/block", &["partition", "reader"]),
     ("src/foreign/parquet", &["header", "split_block"]),
     ("src/foreign/rocksdb", &["fast_local_bloom", "filter", "legacy_bloom", "ribbon"]),

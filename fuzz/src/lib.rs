@@ -51,7 +51,7 @@ pub(crate) fn secret() -> Secret {
 /// Opens `data`, with the secret where one is needed: without it, that is the only error.
 fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
     let opened = FilterBlock::open_any(data, verify);
-    let Err(Error::SecretRequired { hash }) = opened else { return opened };
+    let Err(Error::Secret { hash, given: None, .. }) = opened else { return opened };
     let locked = LockedBlock::open(data, verify).unwrap();
     assert_eq!(locked.metadata().hash.kind, hash);
     let _ = (locked.metadata(), locked.metadata().added, locked.metadata().extractor);

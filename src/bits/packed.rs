@@ -18,11 +18,10 @@ impl PackedArray {
     /// `len` cells of `cell_bits` bits, all zero.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless `cell_bits` is 1 to 64, [`Error::TooLarge`] when there is no memory for them.
+    /// [`Error::Invalid`] unless `cell_bits` is 1 to 64, [`Error::TooLarge`] when there is no memory for them.
     pub(crate) fn new(len: u64, cell_bits: u32) -> Result<Self> {
         if !(1..=64).contains(&cell_bits) {
-            let reason = format!("1 to 64 bits wanted, {cell_bits} given");
-            return Err(Error::InvalidArgument { what: "width of a cell", reason });
+            return Err(Error::invalid("width of a cell", cell_bits, "expected 1 to 64 bits; try 4"));
         }
         let what = "an array of counters";
         let bits = len.checked_mul(u64::from(cell_bits)).ok_or(Error::TooLarge { what })?;
@@ -130,7 +129,7 @@ mod tests {
             assert!(matches!(PackedArray::new(len, bits), Err(Error::TooLarge { .. })), "{len} of {bits}");
         }
         for bits in [0, 65, u32::MAX] {
-            assert!(matches!(PackedArray::new(1, bits), Err(Error::InvalidArgument { .. })), "{bits}");
+            assert!(matches!(PackedArray::new(1, bits), Err(Error::Invalid { .. })), "{bits}");
         }
     }
 

@@ -52,7 +52,7 @@ impl<'a> Expected<'a> {
     ///
     /// `table_id` is what the writer gave to [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). Zeros are
     /// the id of no table, since every block whose writer gave no id has them: opening is an error
-    /// ([`Error::InvalidArgument`]), unless the block's checksum is stated too.
+    /// ([`Error::Invalid`]), unless the block's checksum is stated too.
     #[must_use]
     pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
         Self { table_id, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
@@ -88,12 +88,12 @@ impl<'a> Expected<'a> {
     }
 
     /// # Errors
-    /// [`Error::InvalidArgument`] if nothing names the block; [`Error::Unexpected`] with the first field that is not as expected.
+    /// [`Error::Invalid`] if nothing names the block; [`Error::Unexpected`] with the first field that is not as expected.
     fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
         if self.table_id == [0; 16] && self.checksum.is_none() {
             let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id, or \
                           the block's checksum";
-            return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
+            return Err(Error::invalid("expected table id", hex(self.table_id), reason));
         }
         let metadata = block.metadata();
         if metadata.table_id != self.table_id {
@@ -153,8 +153,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///   [`Verify::OnFirstTouch`] a damaged page is no error.
     /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
     /// * [`Error::Unexpected`] for a sound block of another table, another state of the table, other keys or another hasher;
-    ///   [`Error::WrongSecret`] for keys that were hashed under another secret.
-    /// * [`Error::InvalidArgument`] for an expected table id of zeros without a checksum.
+    ///   [`Error::Secret`] for keys that were hashed under another secret.
+    /// * [`Error::Invalid`] for an expected table id of zeros without a checksum.
     ///
     /// Offsets count from the start of the host's file, if [`Expected::at_offset`] names the block's offset in it.
     pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
@@ -167,7 +167,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// A store must use [`FilterBlock::open`]: a sound block of another table denies the keys of this one.
     ///
     /// # Errors
-    /// As [`FilterBlock::open`]; [`Error::SecretRequired`] for keys that were hashed under a secret: open such a block by
+    /// As [`FilterBlock::open`]; [`Error::Secret`] for keys that were hashed under a secret: open such a block by
     /// [`LockedBlock::unlock`].
     pub fn open_any(data: D, verify: Verify) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock(None)

@@ -380,7 +380,7 @@ impl Extension {
                     found.extractor = Some(std::str::from_utf8(value).map_err(|_| corrupt())?.to_owned());
                 }
                 EXTENSION_LAYERS if !value.is_empty() && found.layers.is_empty() => found.layers = value.to_vec(),
-                EXTENSION_FINGERPRINT | EXTENSION_EXTRACTOR | EXTENSION_LAYERS => return Err(corrupt()),
+                EXTENSION_FINGERPRINT | EXTENSION_EXTRACTOR | EXTENSION_LAYERS => return Err(corrupt().into()),
                 _ => return Err(Error::Unsupported { field: Field::Extension, found: tag.into() }),
             }
         }

@@ -46,8 +46,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// The block, ready to be asked.
     ///
     /// # Errors
-    /// [`Error::SecretRequired`] without the secret that it takes, [`Error::WrongSecret`] for another one,
-    /// [`Error::InvalidArgument`] for one where none is taken.
+    /// [`Error::Secret`] without the secret that it takes, and for another one;
+    /// [`Error::Invalid`] for one where none is taken.
     pub fn unlock(self, secret: Option<&Secret>) -> Result<FilterBlock<D>> {
         let hasher = self.0.trailer.hash.hasher(secret)?;
         Ok(FilterBlock { hasher, ..self.0 })
@@ -57,7 +57,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// keys for each.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] for a block of another hash function or seed, [`Error::WrongSecret`] for one under another
+    /// [`Error::Unexpected`] for a block of another hash function or seed, [`Error::Secret`] for one under another
     /// secret.
     pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
         self.0.trailer.hash.check(hasher)?;

@@ -17,6 +17,9 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::spec::{self, FilterSpec};
 
+/// So much of a key stands in an error.
+const SHOWN_LEN_BYTES: usize = 32;
+
 /// Partitions begin at multiples of this.
 const ALIGN_BYTES: usize = 64;
 
@@ -76,14 +79,14 @@ impl PartitionedBuilder {
     /// Adds a key; keys come in ascending order, repetitions are allowed.
     ///
     /// # Errors
-    /// [`Error::OutOfOrder`] for a key below the last one, which changes nothing; the errors of [`FilterBuilder::finish`]. After
+    /// [`Error::Invalid`] for a key below the last one, which changes nothing; the errors of [`FilterBuilder::finish`]. After
     /// one of those, keys are lost: every later [`add`](Self::add) and [`finish`](Self::finish) are errors, too.
     pub fn add(&mut self, key: &[u8]) -> Result<()> {
         self.check_sound()?;
         let is_first = self.num_partitions == 0 && self.current.is_empty();
         // A repetition must not open the next partition: the same set of keys gives the same bytes.
         match key.cmp(&self.last_key) {
-            Ordering::Less => return Err(Error::OutOfOrder),
+            Ordering::Less => return Err(out_of_order(key, &self.last_key)),
             Ordering::Equal if !is_first => return Ok(()),
             _ => {}
         }
@@ -129,8 +132,9 @@ impl PartitionedBuilder {
             added: Added::WholeKeys,
             extractor: None,
         };
-        let too_long = Error::InvalidArgument { what: "partition size", reason: "an index of 4 GiB or more".into() };
-        u32::try_from(self.index.len()).map_err(|_| too_long)?;
+        let too_long =
+            |_| partition_size(self.partition_keys, "its index has 4 GiB or more; try more keys per partition");
+        u32::try_from(self.index.len()).map_err(too_long)?;
         let mut index = self.index;
         let no_memory = |_| spec::no_memory(self.spec);
         trailer.append_to(&mut index).map_err(no_memory)?;
@@ -140,10 +144,9 @@ impl PartitionedBuilder {
     }
 
     fn close_partition(&mut self) -> Result<()> {
-        self.num_partitions = self
-            .num_partitions
-            .checked_add(1)
-            .ok_or(Error::InvalidArgument { what: "partition size", reason: "more than 2^32 partitions".into() })?;
+        self.num_partitions = self.num_partitions.checked_add(1).ok_or_else(|| {
+            partition_size(self.partition_keys, "2^32 partitions or more; try more keys per partition")
+        })?;
         let next = FilterBuilder::new(self.spec, self.hasher.clone());
         let full = std::mem::replace(&mut self.current, next)
             .with_table_id(self.table_id)
@@ -162,6 +165,17 @@ impl PartitionedBuilder {
         self.blocks.resize(self.blocks.len().next_multiple_of(ALIGN_BYTES), 0);
         Ok(())
     }
+}
+
+fn partition_size(partition_keys: usize, reason: &'static str) -> Error {
+    Error::invalid("partition size", partition_keys, reason)
+}
+
+/// The error of a key that comes after a greater one.
+fn out_of_order(key: &[u8], last_key: &[u8]) -> Error {
+    let front = |key: &[u8]| String::from_utf8_lossy(key.get(..SHOWN_LEN_BYTES).unwrap_or(key)).into_owned();
+    let given = format!("{} after {}", front(key), front(last_key));
+    Error::invalid("order of keys", given, "a key comes before the last one; add keys in ascending order")
 }
 
 /// The partitions of an open block.

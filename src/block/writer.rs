@@ -84,11 +84,11 @@ impl FilterBuilder {
     /// keys beside them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless the name has 1 to 100 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]).
+    /// [`Error::Invalid`] unless the name has 1 to 100 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]).
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
-            let reason = format!("1 to {MAX_EXTRACTOR_LEN_BYTES} bytes wanted");
-            return Err(Error::InvalidArgument { what: "extractor name", reason });
+            let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try fixed:8");
+            return Err(Error::invalid("extractor name", extractor, reason));
         }
         self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
         self.extractor = Some(extractor.to_owned());
@@ -141,7 +141,7 @@ impl FilterBuilder {
     /// Encodes the block.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] when the keys or the filter do not fit in memory, or so many keys cannot have the rate that was
+    /// [`Error::Invalid`] when the keys or the filter do not fit in memory, or so many keys cannot have the rate that was
     /// asked for; [`Error::SelfCheckFailed`] when the filter denies a key.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(Rounding::Words)?;
@@ -167,8 +167,8 @@ impl FilterBuilder {
         let Encoded { shape, mut payload, .. } = self.encode(Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
         if !super::compact::append_shape(&mut payload, &shape) {
-            let reason = "the compact form takes the kinds bloom and blocked-bloom";
-            return Err(Error::InvalidSpec { spec: self.spec.to_string(), reason });
+            let reason = "the compact form takes the kinds bloom and blocked-bloom; try bloom:10";
+            return Err(Error::invalid("filter", self.spec, reason));
         }
         // Such filters are small and many: the room for a trailer would be larger than they are.
         let exact = try_collect(payload.iter().copied());

@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use crate::codec::{Cursor, put_u32, put_varint, u16_at, u32_at};
-use crate::error::{Error, Field, Result};
+use crate::foreign::error::{Error, Field, Result};
 
 use super::stored::BlockHandle;
 
@@ -129,7 +129,7 @@ impl<'a> Block<'a> {
         if self.values == Values::WithLength {
             cursor.take_varint(Field::Entry)?;
         }
-        if shared == 0 { cursor.take(unshared, Field::Key) } else { Err(corrupt()) }
+        if shared == 0 { Ok(cursor.take(unshared, Field::Key)?) } else { Err(corrupt()) }
     }
 
     /// Walks the whole block, and calls `each` at every entry. After this no search meets an error.
@@ -220,7 +220,7 @@ impl<'a> BlockCursor<'a> {
         };
         match (self.handle.end(), len_bytes) {
             (Some(offset), Some(len_bytes)) => Ok(BlockHandle { offset, len_bytes }),
-            _ => Err(cursor.corrupt(Field::Handle)),
+            _ => Err(cursor.corrupt(Field::Handle).into()),
         }
     }
 
@@ -297,11 +297,11 @@ impl BlockBuilder {
     /// Adds an entry; the caller sees to the order.
     ///
     /// # Errors
-    /// `InvalidArgument` when the block would exceed what 32-bit offsets reach.
+    /// `Invalid` when the block would exceed what 32-bit offsets reach.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let too_long = || Error::InvalidArgument {
-            what: "table",
-            reason: "a block exceeds 4 GiB; the format has 32 bits for a place in it".to_owned(),
+        let too_long = || {
+            let reason = "a block exceeds 4 GiB; the format has 32 bits for a place in it; try smaller values";
+            Error::invalid("table", "LevelDB", reason)
         };
         let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);
         u32::try_from(longest).map_err(|_| too_long())?;

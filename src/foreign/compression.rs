@@ -10,7 +10,7 @@ use std::io::Read;
 
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-use crate::error::{Error, Field, Result};
+use crate::foreign::error::{Error, Field, Result};
 
 /// No unpacked block may be longer. The engines' own blocks are a few KiB, and an index of a large file some MiB.
 pub const MAX_BLOCK_LEN_BYTES: usize = 256 << 20;

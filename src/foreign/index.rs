@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use crate::codec::u64_from;
-use crate::error::{Error, Field, Result};
+use crate::foreign::error::{Error, Field, Result};
 
 use super::block::{Block, BlockCursor};
 

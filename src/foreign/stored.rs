@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::codec::{Cursor, put_varint, u32_from};
-use crate::error::{Error, Field, Result};
+use crate::foreign::error::{Error, Field, Result};
 
 use super::block_checksum::BlockChecksum;
 

@@ -64,10 +64,10 @@ impl FromStr for HashKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| Error::InvalidArgument {
-            what: "hash function",
-            reason: format!("{text:?} is none of xxh3, xxh3-secret, siphash-1-3"),
-        })
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| Error::invalid("hash function", text, "expected xxh3, xxh3-secret or siphash-1-3; try xxh3"))
     }
 }
 
@@ -131,18 +131,20 @@ impl KeyHasher {
     /// A function by its kind.
     ///
     /// # Errors
-    /// [`Error::SecretRequired`] without a secret where the function takes one, [`Error::InvalidArgument`] with one where it
-    /// takes none: whoever gives a secret believes that it protects.
+    /// [`Error::Secret`] without a secret where the function takes one, [`Error::Invalid`] with one where it takes
+    /// none: whoever gives a secret believes that it protects.
     pub fn new(kind: HashKind, seed: HashSeed, secret: Option<&Secret>) -> Result<Self> {
         match (kind, secret) {
             (HashKind::Xxh3, None) => Ok(Self::xxh3(seed)),
             (HashKind::Xxh3, Some(_)) => {
-                let reason = format!("keys are hashed by {kind}, which takes none");
-                Err(Error::InvalidArgument { what: "secret", reason })
+                let reason = format!("keys are hashed by {kind}, which takes none; leave the secret out");
+                Err(Error::invalid("secret", "(not shown)", reason))
             }
             (HashKind::Xxh3Secret, Some(secret)) => Ok(Self::xxh3_with_secret(seed, secret)),
             (HashKind::SipHash13, Some(secret)) => Ok(Self::sip13(seed, secret)),
-            (HashKind::Xxh3Secret | HashKind::SipHash13, None) => Err(Error::SecretRequired { hash: kind }),
+            (HashKind::Xxh3Secret | HashKind::SipHash13, None) => {
+                Err(Error::Secret { hash: kind, stored: None, given: None })
+            }
         }
     }
 
@@ -245,8 +247,7 @@ impl HashIdentity {
     /// The hasher that it names, given the secret that it takes.
     ///
     /// # Errors
-    /// [`Error::SecretRequired`] without the secret, [`Error::WrongSecret`] for another one; [`Error::InvalidArgument`] where
-    /// none is taken.
+    /// [`Error::Secret`] without the secret, and for another one; [`Error::Invalid`] where none is taken.
     pub fn hasher(&self, secret: Option<&Secret>) -> Result<KeyHasher> {
         let hasher = KeyHasher::new(self.kind, self.seed, secret)?;
         self.check(&hasher).map(|()| hasher)
@@ -255,7 +256,7 @@ impl HashIdentity {
     /// Whether `hasher` is the one that it names.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] for another function or seed, [`Error::WrongSecret`] for another secret.
+    /// [`Error::Unexpected`] for another function or seed, [`Error::Secret`] for another secret.
     pub fn check(&self, hasher: &KeyHasher) -> Result<()> {
         let given = hasher.identity();
         if given.kind != self.kind {
@@ -266,7 +267,7 @@ impl HashIdentity {
         }
         match (self.fingerprint, given.fingerprint) {
             (Some(stored), Some(given)) if stored != given => {
-                Err(Error::WrongSecret { hash: self.kind, stored, given })
+                Err(Error::Secret { hash: self.kind, stored: Some(stored), given: Some(given) })
             }
             _ => Ok(()),
         }
@@ -328,13 +329,15 @@ mod tests {
         for hasher in keyed(1, 9) {
             let (identity, kind) = (hasher.identity(), hasher.identity().kind);
             assert_eq!(identity.hasher(Some(&secret(1))).unwrap().of(b"key"), hasher.of(b"key"));
-            assert!(matches!(identity.hasher(None), Err(Error::SecretRequired { hash }) if hash == kind));
-            assert!(matches!(identity.hasher(Some(&secret(2))), Err(Error::WrongSecret { hash, .. }) if hash == kind));
+            assert!(matches!(identity.hasher(None), Err(Error::Secret { hash, given: None, .. }) if hash == kind));
+            assert!(
+                matches!(identity.hasher(Some(&secret(2))), Err(Error::Secret { hash, given: Some(_), .. }) if hash == kind)
+            );
             let plain = KeyHasher::xxh3(HashSeed(9));
             assert!(matches!(identity.check(&plain), Err(Error::Unexpected { field: Field::HashId, .. })));
         }
         let plain = KeyHasher::xxh3(HashSeed(9)).identity();
-        assert!(matches!(plain.hasher(Some(&secret(1))), Err(Error::InvalidArgument { what: "secret", .. })));
+        assert!(matches!(plain.hasher(Some(&secret(1))), Err(Error::Invalid { what: "secret", .. })));
     }
 
     #[test]

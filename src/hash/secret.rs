@@ -38,7 +38,7 @@ impl Secret {
     /// The secret in 16 or 32 random bytes.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for any other number of bytes.
+    /// [`Error::Invalid`] for any other number of bytes.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         let of_half = |half: &[u8; 16]| SipHasher24::new_with_key(half);
         let root = match bytes.as_chunks::<16>() {
@@ -53,8 +53,12 @@ impl Secret {
                 SipHasher24::new_with_keys(word(0), word(1))
             }
             _ => {
-                let reason = format!("16 or 32 bytes wanted, {} given", bytes.len());
-                return Err(Error::InvalidArgument { what: "secret", reason });
+                let given = format!("of {} bytes", bytes.len());
+                return Err(Error::invalid(
+                    "secret",
+                    given,
+                    "expected 16 or 32 random bytes; try openssl rand -hex 16",
+                ));
             }
         };
         Ok(Self { root })

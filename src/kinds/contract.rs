@@ -16,9 +16,9 @@ pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 pub(super) const MANY_KEYS: u64 = 512_000_000;
 
 /// Why a filter has no plan: see [`Kind::plan`].
-pub(crate) const TOO_LARGE: &str = "its size does not fit 64 bits";
+pub(crate) const TOO_LARGE: &str = "its size does not fit 64 bits; plan for fewer keys";
 /// The same where the size is one of addresses.
-pub(crate) const TOO_LARGE_FOR_MEMORY: &str = "too large for this machine's memory";
+pub(crate) const TOO_LARGE_FOR_MEMORY: &str = "too large for this machine's memory; plan for fewer keys";
 
 /// What a filter may cost.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -104,10 +104,10 @@ impl VariantPlan {
     /// The least that a variant takes for a rate.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] unless there are keys, at most [`MAX_KEYS`], `0 < rate < 1` can be had, and the size fits 64
+    /// [`Error::Invalid`] unless there are keys, at most [`MAX_KEYS`], `0 < rate < 1` can be had, and the size fits 64
     /// bits. No rate below `num_keys / 2^64` can be had: that share of absent keys has the 64-bit hash of a present one.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
-        let invalid = |reason| Error::InvalidSpec { spec: format!("{variant}:fpr={rate} for {num_keys} keys"), reason };
+        let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;
         if num_keys > MAX_KEYS {
             return Err(invalid(TOO_LARGE));
@@ -133,10 +133,10 @@ impl VariantPlan {
     /// rate of nearly one takes more.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] as [`VariantPlan::new`] for the number of keys.
+    /// [`Error::Invalid`] as [`VariantPlan::new`] for the number of keys.
     pub fn largest(variant: Variant, num_keys: u64, max_bits: u64) -> Result<Option<Self>> {
         check_keys_and_rate(num_keys, 0.5)
-            .map_err(|reason| Error::InvalidSpec { spec: format!("{variant} for {num_keys} keys"), reason })?;
+            .map_err(|reason| Error::invalid("filter", format!("{variant} for {num_keys} keys"), reason))?;
         let plan = |halvings: f64| Self::new(variant, num_keys, (-halvings).exp2()).ok();
         let fitting = |halvings| plan(halvings).filter(|plan| plan.bits() <= max_bits);
         let (mut low, mut high) = (0.01, MAX_HALVINGS);

@@ -98,9 +98,9 @@ pub struct Shortest {
 /// The shortest standard Bloom filter of a rate: the least of [`bits_for`] over 1 to 100 probes, rounded up.
 ///
 /// # Errors
-/// [`Error::InvalidSpec`] unless there are keys, `0 < rate < 1`, and the bits can be counted in 64.
+/// [`Error::Invalid`] unless there are keys, `0 < rate < 1`, and the bits can be counted in 64.
 pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
-    let invalid = |reason| Error::InvalidSpec { spec: format!("bloom:fpr={rate} for {num_keys} keys"), reason };
+    let invalid = |reason| Error::invalid("filter", format!("bloom:fpr={rate} for {num_keys} keys"), reason);
     check_keys_and_rate(num_keys, rate).map_err(invalid)?;
     let sized = (1..=MAX_TRIED_PROBES).map(|probes| (bits_for(num_keys, rate, probes), probes));
     let least = sized.min_by(|(one, _), (other, _)| one.total_cmp(other));
@@ -116,9 +116,9 @@ const MAX_BITS: f64 = (1u64 << 63) as f64;
 fn check_keys_and_rate(num_keys: u64, rate: f64) -> std::result::Result<(), &'static str> {
     // NaN fails both comparisons.
     if !(rate > 0.0 && rate < 1.0) {
-        return Err("a rate lies above 0 and below 1");
+        return Err("expected a rate above 0 and below 1; try 0.01");
     }
-    if num_keys == 0 { Err("there are no keys to plan for") } else { Ok(()) }
+    if num_keys == 0 { Err("there are no keys to plan for; try 1000000") } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -153,7 +153,9 @@ mod tests {
     #[test]
     fn impossible_plans_are_refused_with_a_reason() {
         let reason = |keys, rate| {
-            let Err(Error::InvalidSpec { reason, .. }) = shortest(keys, rate) else { panic!("{keys} keys, {rate}") };
+            let Err(Error::Invalid { what: "filter", reason, .. }) = shortest(keys, rate) else {
+                panic!("{keys} keys, {rate}")
+            };
             reason
         };
         for rate in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {

@@ -31,10 +31,10 @@ impl Plan {
     /// Plans a filter.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] where there are no keys, more than [`MAX_KEYS`], or more than a filter of the kind can hold or
+    /// [`Error::Invalid`] where there are no keys, more than [`MAX_KEYS`], or more than a filter of the kind can hold or
     /// can have the rate with.
     pub fn new(spec: FilterSpec, num_keys: u64) -> Result<Self> {
-        let invalid = |reason| Error::InvalidSpec { spec: format!("{spec} for {num_keys} keys"), reason };
+        let invalid = |reason| Error::invalid("filter", format!("{spec} for {num_keys} keys"), reason);
         // Of a specification the rate was checked when it was made.
         check_keys_and_rate(num_keys, 0.5).map_err(invalid)?;
         if num_keys > MAX_KEYS {
@@ -49,7 +49,7 @@ impl Plan {
     /// larger than that.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`] as [`Plan::new`], and where the kind takes no budget.
+    /// [`Error::Invalid`] as [`Plan::new`], and where the kind takes no budget.
     pub fn largest(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<Option<Self>> {
         let plan = |bits_per_key| Self::new(FilterSpec::bits_per_key(kind, bits_per_key)?, num_keys);
         let fits = |plan: &Self| plan.payload_len_bytes() <= max_len_bytes;
@@ -135,7 +135,7 @@ impl Plan {
 /// The lowest rate that a kind of filter has for `num_keys` keys in a payload of `max_len_bytes`; 1 where it has none.
 ///
 /// # Errors
-/// [`Error::InvalidSpec`] as [`Plan::largest`].
+/// [`Error::Invalid`] as [`Plan::largest`].
 pub fn least_rate_in(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<f64> {
     Ok(Plan::largest(kind, num_keys, max_len_bytes)?.map_or(1.0, |plan| plan.expected_rate()))
 }

@@ -51,7 +51,7 @@ impl MemoryBudget {
     /// Filters of one kind, `total_bytes` in all. With none, no key has a filter.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`](crate::Error::InvalidSpec) unless the kind takes a budget.
+    /// [`Error::Invalid`](crate::Error::Invalid) unless the kind takes a budget.
     pub fn new(kind: FilterKind, total_bytes: u64) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(kind, kind)?, total_bytes })
     }
@@ -59,7 +59,7 @@ impl MemoryBudget {
     /// Another kind in the deepest level: a small one, under fast ones.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`](crate::Error::InvalidSpec) unless it takes a budget.
+    /// [`Error::Invalid`](crate::Error::Invalid) unless it takes a budget.
     pub fn with_bottom(self, kind: FilterKind) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(self.kinds.upper, kind)?, ..self })
     }

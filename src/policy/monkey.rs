@@ -138,7 +138,7 @@ impl Monkey {
     /// Filters of one kind.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`](crate::Error::InvalidSpec) unless the kind takes a budget and `1 <= bits_per_key <= 100`.
+    /// [`Error::Invalid`](crate::Error::Invalid) unless the kind takes a budget and `1 <= bits_per_key <= 100`.
     pub fn new(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         FilterSpec::bits_per_key(kind, bits_per_key)?;
         Ok(Self { kinds: Kinds::new(kind, kind)?, bits_per_key })
@@ -147,7 +147,7 @@ impl Monkey {
     /// Another kind in the deepest level: a small one, under fast ones.
     ///
     /// # Errors
-    /// [`Error::InvalidSpec`](crate::Error::InvalidSpec) unless it takes a budget.
+    /// [`Error::Invalid`](crate::Error::Invalid) unless it takes a budget.
     pub fn with_bottom(self, kind: FilterKind) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(self.kinds.upper, kind)?, ..self })
     }

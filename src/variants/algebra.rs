@@ -25,8 +25,8 @@
 
 use super::Bloom;
 use super::blocks::{Difference, refuse};
-use crate::error::Result;
 use crate::variants::Membership;
+use crate::variants::error::Result;
 
 /// Two filters of one shape and seed, bit by bit, and what that says of their sets.
 #[derive(Debug, Clone, Copy)]
@@ -180,7 +180,7 @@ impl Bloom {
     /// Takes the keys of `other` in: afterwards each key of either is there. Threads may insert meanwhile.
     ///
     /// # Errors
-    /// [`Error::Unlike`](crate::Error::Unlike) for another size, number of probes or seed; nothing is changed.
+    /// [`Error::Unlike`](crate::variants::Error::Unlike) for another size, number of probes or seed; nothing is changed.
     pub fn union_with(&self, other: &Self) -> Result<()> {
         self.check_alike(other)?;
         other.words().enumerate().for_each(|(index, word)| self.or_word(index, word));
@@ -201,7 +201,7 @@ impl Bloom {
     /// A filter of the keys of either: the same, bit for bit, as if all were inserted into one.
     ///
     /// # Errors
-    /// As [`Bloom::union_with`]; [`Error::TooLarge`](crate::Error::TooLarge) where there is no memory for it.
+    /// As [`Bloom::union_with`]; [`Error::TooLarge`](crate::variants::Error::TooLarge) where there is no memory for it.
     pub fn union(&self, other: &Self) -> Result<Self> {
         let union = self.try_clone()?;
         union.union_with(other).map(|()| union)
@@ -236,7 +236,7 @@ impl Bloom {
     }
 
     /// # Errors
-    /// [`Error::Unlike`](crate::Error::Unlike), naming the first difference.
+    /// [`Error::Unlike`](crate::variants::Error::Unlike), naming the first difference.
     pub(super) fn check_alike(&self, other: &Self) -> Result<()> {
         refuse(&Difference::between("number of bits", self.num_bits(), other.num_bits()))?;
         refuse(&Difference::between("number of probes", self.num_probes(), other.num_probes()))?;

@@ -10,8 +10,8 @@ use super::algebra::{self, BlockShape, Comparison};
 use crate::bits;
 use crate::block::LockedBlock;
 use crate::codec::u64_from;
-use crate::error::{Error, Result};
 use crate::kinds::{FilterKind, Shape, math};
+use crate::variants::error::{Error, Result};
 
 /// In what two filters differ, besides their bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,14 +87,14 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 /// Partitions of one number give a partition of that number; those of others, and whole filters, do not go with it.
 ///
 /// # Errors
-/// [`Error::Unlike`], naming the first difference; [`Error::InvalidArgument`] for no block, and for kinds other than
+/// [`Error::Unlike`], naming the first difference; [`Error::Invalid`] for no block, and for kinds other than
 /// `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `full` and `empty`; [`Error::ChecksumMismatch`] for a block
 /// that was opened without a check of its pages, and is damaged; [`Error::TooLarge`] where there is no memory for it.
 pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
     let is_empty = |block: &&LockedBlock<D>| block.shape().is_some_and(|shape| shape.kind == FilterKind::Empty);
     let first = blocks.iter().find(|block| !is_empty(block)).or(blocks.first());
     let Some(first) = first else {
-        return Err(Error::InvalidArgument { what: "blocks to merge", reason: "none given".to_owned() });
+        return Err(Error::invalid("blocks to merge", "none", "expected one block or more; give the blocks to merge"));
     };
     let shape = first.shape().ok_or_else(partitioned)?;
     if shape.kind.takes_budget() {
@@ -115,7 +115,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     if !payload.is_empty() {
         num_keys = num_keys.min(payload.len() as u64 * 8);
     }
-    first.with_payload(shape, num_keys, payload)
+    Ok(first.with_payload(shape, num_keys, payload)?)
 }
 
 /// The properties in which an empty filter may differ from those it is merged with.
@@ -153,7 +153,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 fn partitioned() -> Error {
-    Error::InvalidArgument { what: "block", reason: "a filter in partitions; its partitions can be taken".to_owned() }
+    Error::invalid("block", "in partitions", "expected a whole filter; take its partitions one by one")
 }
 
 fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
@@ -172,8 +172,8 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
         | FilterKind::Ribbon
         | FilterKind::BumpedRibbon
         | FilterKind::BinaryFuse) => {
-            let reason = format!("{kind}: its bits are no set that can be united or compared");
-            return Err(Error::InvalidArgument { what: "filter kind", reason });
+            let reason = "its bits are no set that can be united or compared; use bloom, blocked-bloom or split-block";
+            return Err(Error::invalid("filter kind", kind, reason));
         }
     })
 }

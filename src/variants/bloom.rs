@@ -21,9 +21,9 @@ use super::shape::Shape;
 use crate::bits;
 use crate::block::FilterBuilder;
 use crate::codec;
-use crate::error::Result;
 use crate::hash::{HashSeed, KeyHash};
 use crate::kinds::{self, FilterKind, bloom, math};
+use crate::variants::error::Result;
 
 /// A standard Bloom filter; see the [module](self).
 ///
@@ -34,7 +34,7 @@ use crate::kinds::{self, FilterKind, bloom, math};
 /// assert!(seen.may_contain(b"first"));
 /// let block = seen.freeze()?;
 /// assert!(FilterBlock::open_any(block.as_slice(), Verify::AtOpen)?.may_contain(b"first"));
-/// # Ok::<(), filterblock::Error>(())
+/// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Bloom {
@@ -48,8 +48,8 @@ impl Bloom {
     /// A filter that answers "maybe" for at most that share of absent keys while it has no more than `capacity`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) unless there is a key and `0 < rate < 1`;
-    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    /// [`Error::Invalid`](crate::variants::Error::Invalid) unless there is a key and `0 < rate < 1`;
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
     }
@@ -57,8 +57,8 @@ impl Bloom {
     /// A filter of so many bits, rounded up to whole bytes, of which a key has `probes`, 1 to 30.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for other numbers;
-    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    /// [`Error::Invalid`](crate::variants::Error::Invalid) for other numbers;
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
     pub fn with_shape(bits: u64, probes: u32, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::new(bits, probes)?, seed)
     }
@@ -137,19 +137,19 @@ impl Bloom {
     /// [`estimated_keys`](Self::estimated_keys).
     ///
     /// # Errors
-    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
     pub fn freeze(&self) -> Result<Vec<u8>> {
         let payload = self.to_payload()?;
         let set_bits: u64 = payload.iter().map(|byte| u64::from(byte.count_ones())).sum();
         if set_bits == 0 {
-            return FilterBuilder::seal(self.seed, kinds::Shape::plain(FilterKind::Empty, 0), 0, Vec::new());
+            return Ok(FilterBuilder::seal(self.seed, kinds::Shape::plain(FilterKind::Empty, 0), 0, Vec::new())?);
         }
         let keys = math::estimated_keys(set_bits, self.shape.cells, self.shape.probes);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "cut to 1 and the number of bits")]
         let keys = (keys.round() as u64).clamp(1, self.shape.cells);
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
         let shape = kinds::Shape::plain(FilterKind::Bloom, self.shape.probes as u8);
-        FilterBuilder::seal(self.seed, shape, keys, payload)
+        Ok(FilterBuilder::seal(self.seed, shape, keys, payload)?)
     }
 
     /// The bits as a `bloom` block has them: bit `i` is bit `i % 8` of byte `i / 8`.
@@ -164,7 +164,7 @@ impl Bloom {
     /// A copy, or an error where there is no memory for it.
     ///
     /// # Errors
-    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
     pub(super) fn try_clone(&self) -> Result<Self> {
         let mut copy = Self::of_shape(self.shape, self.seed)?;
         copy.words.iter_mut().zip(self.words()).for_each(|(of_copy, word)| *of_copy.get_mut() = word);

@@ -20,9 +20,9 @@ pub use mutable::MutableBloomier;
 
 use super::Membership;
 use crate::bits::{NoMemory, try_push};
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash};
 use crate::kinds::{MAX_RETRIEVED_BITS, Retrieval};
+use crate::variants::error::{Error, Result};
 
 const WHAT: &str = "a Bloomier filter";
 
@@ -36,7 +36,7 @@ const FINGERPRINT: u64 = 0xe2d3_d19e_fb49_25bb;
 /// let port = Bloomier::new([("http", 80), ("https", 443)], 16, 20, HashSeed(3))?;
 /// assert_eq!(port.get(b"https"), Some(443));
 /// assert_eq!(port.get(b"gopher"), None);                  // but for one key in a million
-/// # Ok::<(), filterblock::Error>(())
+/// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Bloomier {
@@ -51,7 +51,7 @@ impl Bloomier {
     /// A map of these keys to values of `value_bits` bits, 1 to 64, with fingerprints of `fingerprint_bits`, 1 to 32.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for other widths, a value that is wider, or a key that has two values;
+    /// [`Error::Invalid`] for other widths, a value that is wider, or a key that has two values;
     /// [`Error::TooLarge`].
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
@@ -123,9 +123,7 @@ struct Widths {
 
 impl Widths {
     fn new(value: u32, fingerprint: u32) -> Result<Self> {
-        let invalid = |what, most, given| {
-            Err(Error::InvalidArgument { what, reason: format!("1 to {most} bits wanted, {given} given") })
-        };
+        let invalid = |what, most, given| Err(Error::invalid(what, given, format!("expected 1 to {most} bits; try 8")));
         if !(1..=64).contains(&value) {
             return invalid("width of a value", 64, value);
         }
@@ -143,8 +141,9 @@ impl Widths {
         if value <= self.max_value() {
             return Ok(());
         }
-        let reason = format!("{value} is wider than the {} bits of a value", self.value);
-        Err(Error::InvalidArgument { what: "value", reason })
+        let reason =
+            format!("expected at most {}, in {} bits; make the map with wider values", self.max_value(), self.value);
+        Err(Error::invalid("value", value, reason))
     }
 
     /// First bit and width of each group of columns that one system holds.
@@ -193,8 +192,8 @@ fn hashed<K: AsRef<[u8]>>(
     found.dedup();
     if found.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
         // Of a billion keys two differ and have one hash with a probability of 3 %.
-        let reason = "two values for one key, or two keys of one hash; then another seed helps".to_owned();
-        return Err(Error::InvalidArgument { what: "keys", reason });
+        let reason = "two values for one key, or two keys of one hash; give each key one value, or try another seed";
+        return Err(Error::invalid("keys", format!("{} pairs", found.len()), reason));
     }
     Ok(found)
 }
@@ -256,7 +255,7 @@ mod tests {
             (&[], 1, 0),
             (&[], 1, 33),
         ] {
-            assert!(matches!(make(entries, value, fingerprint), Some(Error::InvalidArgument { .. })), "{entries:?}");
+            assert!(matches!(make(entries, value, fingerprint), Some(Error::Invalid { .. })), "{entries:?}");
         }
     }
 }

@@ -30,9 +30,9 @@ use super::shape::Shape;
 use super::{Bloom, Membership};
 use crate::checksum::crc32;
 use crate::codec::{Cursor, put_u32, put_u64, put_varint};
-use crate::error::{Error, Field, Result};
 use crate::hash::HashSeed;
 use crate::kinds::math::MAX_BLOOM_PROBES;
+use crate::variants::error::{Error, Field, Result};
 
 /// The first bytes; the first of them is no text, the last is the version.
 const MAGIC: [u8; 4] = *b"\x89CB\x01";
@@ -54,13 +54,14 @@ impl Bloom {
     /// `bits_per_key` in memory at most.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a key and `0 < sent_bits_per_key <= bits_per_key <= 1024`;
+    /// [`Error::Invalid`] unless there is a key and `0 < sent_bits_per_key <= bits_per_key <= 1024`;
     /// [`Error::TooLarge`].
     pub fn for_transport(capacity: u64, sent_bits_per_key: f64, bits_per_key: f64, seed: HashSeed) -> Result<Self> {
         // NaN fails all comparisons.
         if capacity == 0 || !(sent_bits_per_key > 0.0 && sent_bits_per_key <= bits_per_key && bits_per_key <= 1024.0) {
-            let reason = "a key and 0 < bits sent <= bits in memory <= 1024 wanted".to_owned();
-            return Err(Error::InvalidArgument { what: "budget of a filter to be sent", reason });
+            let given = format!("{sent_bits_per_key} of {bits_per_key} bits for {capacity} keys");
+            let reason = "expected a key or more, and 0 < bits sent <= bits in memory <= 1024; try 8 of 14";
+            return Err(Error::invalid("budget of a filter to be sent", given, reason));
         }
         let of_probes = |probes| {
             let bits = largest_sent_in(sent_bits_per_key, bits_per_key, probes);
@@ -123,7 +124,7 @@ impl Bloom {
             return Err(Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored, computed });
         }
         let mut cursor = Cursor::new(body, 0);
-        let [magic @ .., version] = cursor.take_array::<{ MAGIC.len() }>(Field::Magic)?;
+        let [magic @ .., version] = cursor.take_array::<{ MAGIC.len() }, _>(Field::Magic)?;
         let [expected @ .., newest] = MAGIC;
         if magic != expected || version == 0 {
             return Err(corrupt(Field::Magic, 0));
@@ -267,10 +268,7 @@ mod tests {
         }
         for (capacity, sent, memory) in [(0, 8.0, 9.0), (1, 0.0, 9.0), (1, 9.0, 8.0), (1, f64::NAN, 9.0), (1, 8.0, 2e3)]
         {
-            assert!(matches!(
-                Bloom::for_transport(capacity, sent, memory, HashSeed(1)),
-                Err(Error::InvalidArgument { .. })
-            ));
+            assert!(matches!(Bloom::for_transport(capacity, sent, memory, HashSeed(1)), Err(Error::Invalid { .. })));
         }
     }
 }

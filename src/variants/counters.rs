@@ -3,8 +3,8 @@
 use super::bloom::Bloom;
 use super::shape::{Places, Shape};
 use crate::bits::PackedArray;
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash};
+use crate::variants::error::{Error, Result};
 
 /// Saturating counters: one that is full stays full, whatever is removed, since nobody knows how much it has missed.
 #[derive(Debug, Clone)]

@@ -18,8 +18,8 @@
 use super::counters::{Counters, rate_of};
 use super::shape::Shape;
 use super::{Bloom, Frequency, Membership, Removable};
-use crate::error::Result;
 use crate::hash::{HashSeed, KeyHash};
+use crate::variants::error::Result;
 
 /// The width of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub enum CounterBits {
 /// cached.remove(b"page")?;
 /// assert!(!cached.may_contain(b"page"));
 /// assert!(cached.remove(b"page").is_err());
-/// # Ok::<(), filterblock::Error>(())
+/// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Counting {
@@ -55,8 +55,8 @@ impl Counting {
     /// A filter that answers "maybe" for at most that share of absent keys while it has no more than `capacity`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) unless there is a key and `0 < rate < 1`;
-    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    /// [`Error::Invalid`](crate::variants::Error::Invalid) unless there is a key and `0 < rate < 1`;
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
     pub fn with_rate(
         capacity: u64,
         false_positive_rate: f64,
@@ -69,8 +69,8 @@ impl Counting {
     /// A filter of so many counters, rounded up to a multiple of 8, of which a key has `probes`, 1 to 30.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for other numbers;
-    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    /// [`Error::Invalid`](crate::variants::Error::Invalid) for other numbers;
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
     pub fn with_shape(counters: u64, probes: u32, counter_bits: CounterBits, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::new(counters, probes)?, counter_bits, seed)
     }
@@ -144,7 +144,7 @@ impl Counting {
     /// A plain Bloom filter of the same keys, with a bit for each counter.
     ///
     /// # Errors
-    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
     pub fn to_bloom(&self) -> Result<Bloom> {
         self.counters.to_bloom(self.seed)
     }
@@ -176,7 +176,7 @@ impl Frequency for Counting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::variants::error::Error;
 
     fn keys(range: std::ops::Range<u64>) -> impl Iterator<Item = KeyHash> {
         range.map(|i| KeyHash::of(&crate::codec::u64_bytes(i), HashSeed(1)))

@@ -28,9 +28,9 @@
 use super::shape::{check_capacity, check_rate};
 use super::{Frequency, Membership, Removable};
 use crate::bits::PackedArray;
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash, reduce};
 use crate::kinds::bloom;
+use crate::variants::error::{Error, Result};
 
 const SUBTABLES: u64 = 4;
 const CELLS_PER_BUCKET: u64 = 8;
@@ -56,7 +56,7 @@ impl DLeft {
     /// A filter for `capacity` keys that then answers "maybe" for at most that share of absent keys.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(false_positive_rate)?;
@@ -71,13 +71,14 @@ impl DLeft {
     /// bucket of a subtable.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for other numbers; [`Error::TooLarge`].
+    /// [`Error::Invalid`] for other numbers; [`Error::TooLarge`].
     pub fn with_shape(buckets: u64, remainder_bits: u32, seed: HashSeed) -> Result<Self> {
         if buckets == 0 || !(1..=MAX_REMAINDER_BITS).contains(&remainder_bits) {
+            let given = format!("{buckets} buckets, remainders of {remainder_bits} bits");
             let reason = format!(
-                "a bucket at least and remainders of 1 to {MAX_REMAINDER_BITS} bits wanted, {buckets} and {remainder_bits} given"
+                "expected one bucket or more, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 and 12"
             );
-            return Err(Error::InvalidArgument { what: "shape of a d-left filter", reason });
+            return Err(Error::invalid("shape of a d-left filter", given, reason));
         }
         let too_large = Error::TooLarge { what: "a d-left filter" };
         // As many different keys as there are hashes at most.
@@ -282,11 +283,11 @@ mod tests {
     fn a_shape_that_cannot_be_is_refused() {
         for (buckets, bits) in [(0, 8), (8, 0), (8, 49)] {
             let filter = DLeft::with_shape(buckets, bits, HashSeed(1));
-            assert!(matches!(filter, Err(Error::InvalidArgument { .. })), "{buckets} {bits}");
+            assert!(matches!(filter, Err(Error::Invalid { .. })), "{buckets} {bits}");
         }
         for buckets in [1 << 57, u64::MAX] {
             assert!(matches!(DLeft::with_shape(buckets, 8, HashSeed(1)), Err(Error::TooLarge { .. })), "{buckets}");
         }
-        assert!(matches!(DLeft::with_rate(9, 1e-300, HashSeed(1)), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(DLeft::with_rate(9, 1e-300, HashSeed(1)), Err(Error::Invalid { .. })));
     }
 }

@@ -19,8 +19,8 @@ use super::counters::{bloom_of, rate_of};
 use super::shape::Shape;
 use super::{Bloom, Frequency, Membership, Removable};
 use crate::bits::PackedArray;
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash};
+use crate::variants::error::{Error, Result};
 
 /// A dynamic count filter; see the [module](self).
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ impl DynamicCounting {
     /// each is expected to be added `mean_count` times, which chooses the width that all counters have from the start.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         Self::of_shape(shape, mean_count.checked_ilog2().unwrap_or(0).clamp(1, MAX_BASE_BITS), seed)
@@ -51,11 +51,11 @@ impl DynamicCounting {
     /// to 30.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for other numbers; [`Error::TooLarge`].
+    /// [`Error::Invalid`] for other numbers; [`Error::TooLarge`].
     pub fn with_shape(counters: u64, probes: u32, base_bits: u32, seed: HashSeed) -> Result<Self> {
         if !(1..=MAX_BASE_BITS).contains(&base_bits) {
-            let reason = format!("1 to {MAX_BASE_BITS} bits wanted, {base_bits} given");
-            return Err(Error::InvalidArgument { what: "width of a counter", reason });
+            let reason = format!("expected 1 to {MAX_BASE_BITS} bits; try 4");
+            return Err(Error::invalid("width of a counter", base_bits, reason));
         }
         Self::of_shape(Shape::new(counters, probes)?, base_bits, seed)
     }
@@ -291,7 +291,7 @@ mod tests {
     fn widths_that_cannot_be_are_refused() {
         for bits in [0, 33] {
             let filter = DynamicCounting::with_shape(8, 1, bits, HashSeed(1));
-            assert!(matches!(filter, Err(Error::InvalidArgument { .. })), "{bits}");
+            assert!(matches!(filter, Err(Error::Invalid { .. })), "{bits}");
         }
         for (count, bits) in [(0, 1), (1, 1), (3, 1), (4, 2), (1_000, 9), (u64::MAX, 32)] {
             assert_eq!(DynamicCounting::with_rate(8, 0.1, count, HashSeed(1)).unwrap().base_bits(), bits, "{count}");

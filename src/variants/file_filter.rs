@@ -54,9 +54,9 @@ use on_disk::Writer;
 use super::shape::Shape;
 use super::{Bloom, Membership};
 use crate::bits;
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash};
 use crate::kinds::bloom::positions;
+use crate::variants::error::{Error, Result};
 
 /// A filter in a file; see the [module](self).
 ///
@@ -70,7 +70,7 @@ use crate::kinds::bloom::positions;
 /// drop(seen);
 /// let seen = FileFilter::open_read_only(&path)?;
 /// assert!(seen.may_contain(b"first") && seen.len()? == 1);
-/// # Ok::<(), filterblock::Error>(())
+/// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct FileFilter {
@@ -106,7 +106,7 @@ impl FileFilter {
     /// `capacity`; more keys are taken, at a higher rate.
     ///
     /// # Errors
-    /// When the file exists or cannot be made; [`Error::Locked`]; [`Error::InvalidArgument`] unless there is a key and
+    /// When the file exists or cannot be made; [`Error::Locked`]; [`Error::Invalid`] unless there is a key and
     /// `0 < rate < 1`; [`Error::TooLarge`]. After an error no file is left.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;

@@ -30,6 +30,7 @@ mod counters;
 pub mod counting;
 pub mod d_left;
 pub mod dynamic_counting;
+mod error;
 pub mod file_filter;
 pub mod noisy;
 pub mod partitioned;
@@ -45,6 +46,7 @@ pub use bloomier::{Bloomier, MutableBloomier};
 pub use counting::{CounterBits, Counting};
 pub use d_left::DLeft;
 pub use dynamic_counting::DynamicCounting;
+pub use error::{Error, Field, Result};
 pub use file_filter::FileFilter;
 pub use noisy::Noisy;
 pub use partitioned::Partitioned;
@@ -52,7 +54,6 @@ pub use scalable::{Growth, Scalable};
 pub use spectral::{Spectral, SpectralMode};
 pub use stable::{Stable, StableShape};
 
-use crate::error::Result;
 use crate::hash::{HashSeed, KeyHash};
 
 /// A set that may say "maybe" of a key that it does not have.
@@ -77,7 +78,7 @@ pub trait Removable: Membership {
     /// Takes back one insertion of the key.
     ///
     /// # Errors
-    /// [`Error::KeyAbsent`](crate::Error::KeyAbsent) when the key is certainly not there; nothing is changed.
+    /// [`Error::KeyAbsent`] when the key is certainly not there; nothing is changed.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()>;
 
     /// As [`Removable::remove_hash`].

@@ -15,8 +15,8 @@
 //! * Numbers: five filters answer at 3.1 %.
 
 use super::{Bloom, Membership};
-use crate::error::{Error, Result};
 use crate::hash::HashSeed;
+use crate::variants::error::{Error, Result};
 
 /// The rate of each filter.
 const RATE: f64 = 0.5;
@@ -29,7 +29,7 @@ const NEXT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 /// use filterblock::{HashSeed, variants::Noisy};
 /// let contacts = Noisy::new(["ann", "bob", "cem"], 5, HashSeed(3))?;
 /// assert!(contacts.may_contain(b"ann", 2) && contacts.may_contain(b"ann", 5));
-/// # Ok::<(), filterblock::Error>(())
+/// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Noisy {
@@ -40,15 +40,14 @@ impl Noisy {
     /// `filters` filters of these keys; their seeds follow from `seed`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for no keys or no filters; [`Error::TooLarge`].
+    /// [`Error::Invalid`] for no keys or no filters; [`Error::TooLarge`].
     pub fn new<K: AsRef<[u8]>>(
         keys: impl IntoIterator<Item = K, IntoIter: Clone>,
         filters: u32,
         seed: HashSeed,
     ) -> Result<Self> {
         if filters == 0 {
-            let reason = "at least one wanted".to_owned();
-            return Err(Error::InvalidArgument { what: "number of filters", reason });
+            return Err(Error::invalid("number of filters", filters, "expected one or more; try 10"));
         }
         let keys = keys.into_iter();
         let capacity = keys.clone().count() as u64;
@@ -107,7 +106,7 @@ mod tests {
 
     #[test]
     fn no_filter_and_no_key_are_refused() {
-        assert!(matches!(Noisy::new(["a"], 0, HashSeed(1)), Err(Error::InvalidArgument { .. })));
-        assert!(matches!(Noisy::new([""; 0], 1, HashSeed(1)), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(Noisy::new(["a"], 0, HashSeed(1)), Err(Error::Invalid { .. })));
+        assert!(matches!(Noisy::new([""; 0], 1, HashSeed(1)), Err(Error::Invalid { .. })));
     }
 }

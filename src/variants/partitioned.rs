@@ -15,10 +15,10 @@
 use super::Membership;
 use super::shape::check_rate_of;
 use crate::bits::PackedArray;
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash, reduce};
 use crate::kinds::{bloom, math};
 use crate::planning;
+use crate::variants::error::{Error, Result};
 
 /// Most slices: a hash has no more to say.
 const MAX_SLICES: u32 = 64;
@@ -38,7 +38,7 @@ impl Partitioned {
     /// A filter that answers "maybe" for at most that share of absent keys while it has no more than `capacity`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
         let (_, slices, slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
@@ -48,11 +48,11 @@ impl Partitioned {
     /// A filter of `slices` slices, 1 to 64, of so many bits each.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for other numbers; [`Error::TooLarge`].
+    /// [`Error::Invalid`] for other numbers; [`Error::TooLarge`].
     pub fn with_shape(slice_bits: u64, slices: u32, seed: HashSeed) -> Result<Self> {
         if slice_bits == 0 || !(1..=MAX_SLICES).contains(&slices) {
-            let reason = format!("1 to {MAX_SLICES} of a bit at least wanted, {slices} of {slice_bits} given");
-            return Err(Error::InvalidArgument { what: "slices", reason });
+            let reason = format!("expected 1 to {MAX_SLICES} slices of one bit or more; try 7 of 1024");
+            return Err(Error::invalid("slices", format!("{slices} of {slice_bits} bits"), reason));
         }
         let bits = slice_bits.checked_mul(u64::from(slices)).ok_or(TOO_LARGE)?;
         Ok(Self { bits: PackedArray::new(bits, 1)?, slice_bits, slices, ones: 0, seed })
@@ -144,10 +144,10 @@ mod tests {
     fn a_shape_that_cannot_be_is_refused() {
         for (bits, slices) in [(0, 1), (1, 0), (1, 65)] {
             let filter = Partitioned::with_shape(bits, slices, HashSeed(1));
-            assert!(matches!(filter, Err(Error::InvalidArgument { .. })), "{slices} of {bits}");
+            assert!(matches!(filter, Err(Error::Invalid { .. })), "{slices} of {bits}");
         }
         assert!(matches!(Partitioned::with_shape(u64::MAX, 2, HashSeed(1)), Err(Error::TooLarge { .. })));
         assert!(matches!(Partitioned::with_rate(u64::MAX, 0.1, HashSeed(1)), Err(Error::TooLarge { .. })));
-        assert!(matches!(Partitioned::with_rate(9, f64::NAN, HashSeed(1)), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(Partitioned::with_rate(9, f64::NAN, HashSeed(1)), Err(Error::Invalid { .. })));
     }
 }

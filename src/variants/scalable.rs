@@ -20,8 +20,8 @@
 
 use super::shape::check_rate_of;
 use super::{Membership, Partitioned};
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash};
+use crate::variants::error::{Error, Result};
 
 /// How the stages of a [`Scalable`] filter follow one another.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,16 +55,14 @@ impl Scalable {
     /// `initial_capacity`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a key, `0 < rate < 1` and the growth is within its bounds;
+    /// [`Error::Invalid`] unless there is a key, `0 < rate < 1` and the growth is within its bounds;
     /// [`Error::TooLarge`].
     pub fn with_rate(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
         check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;
         if !((1..=1024).contains(&factor) && tightening > 0.0 && tightening < 1.0) {
-            let reason = format!(
-                "a factor of 1 to 1024 and a tightening above 0 and below 1 wanted, {factor} and {tightening} given"
-            );
-            return Err(Error::InvalidArgument { what: "growth", reason });
+            let reason = "expected a factor of 1 to 1024, and a tightening above 0 and below 1; try 2 and 0.85";
+            return Err(Error::invalid("growth", format!("factor {factor}, tightening {tightening}"), reason));
         }
         let first_rate = false_positive_rate * (1.0 - tightening);
         let mut filter = Self { stages: Vec::new(), initial_capacity, first_rate, growth, seed };
@@ -221,7 +219,7 @@ mod tests {
     fn growth_without_bounds_and_stages_without_memory_are_refused() {
         for (factor, tightening) in [(0, 0.5), (2_000, 0.5), (2, 0.0), (2, 1.0), (2, f64::NAN)] {
             let filter = Scalable::with_rate(9, 0.1, Growth { factor, tightening }, HashSeed(1));
-            assert!(matches!(filter, Err(Error::InvalidArgument { .. })), "{factor} {tightening}");
+            assert!(matches!(filter, Err(Error::Invalid { .. })), "{factor} {tightening}");
         }
         let filter = Scalable::with_rate(u64::MAX, 0.1, Growth::default(), HashSeed(1));
         assert!(matches!(filter, Err(Error::TooLarge { .. })));

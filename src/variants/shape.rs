@@ -1,9 +1,9 @@
 //! How many cells and probes a filter has, and where in them a key lies.
 
-use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::kinds::{bloom, math};
 use crate::planning;
+use crate::variants::error::{Error, Result};
 
 /// Cells, of which a key has `probes`: bits, or counters in place of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,15 +16,14 @@ pub(super) struct Shape {
 
 impl Shape {
     /// # Errors
-    /// [`Error::InvalidArgument`] for no cells, or a number of probes other than 1 to 30; [`Error::TooLarge`].
+    /// [`Error::Invalid`] for no cells, or a number of probes other than 1 to 30; [`Error::TooLarge`].
     pub(super) fn new(cells: u64, probes: u32) -> Result<Self> {
-        let invalid = |what, reason| Err(Error::InvalidArgument { what, reason });
         if cells == 0 {
-            return invalid("size of a filter", "at least one cell wanted".to_owned());
+            return Err(Error::invalid("size of a filter", cells, "expected one cell or more; try 1000000"));
         }
         if !(1..=math::MAX_BLOOM_PROBES).contains(&probes) {
-            let reason = format!("1 to {} wanted, {probes} given", math::MAX_BLOOM_PROBES);
-            return invalid("number of probes", reason);
+            let reason = format!("expected 1 to {} probes; try 7", math::MAX_BLOOM_PROBES);
+            return Err(Error::invalid("number of probes", probes, reason));
         }
         let cells = cells.checked_next_multiple_of(8).ok_or(TOO_LARGE)?;
         Ok(Self { cells, probes })
@@ -34,7 +33,7 @@ impl Shape {
     /// where it is least, and a little more where that formula is too good, in small filters.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
@@ -76,27 +75,26 @@ impl Shape {
 const TOO_LARGE: Error = Error::TooLarge { what: "a filter" };
 
 /// # Errors
-/// [`Error::InvalidArgument`] for no key at all.
+/// [`Error::Invalid`] for no key at all.
 pub(super) fn check_capacity(capacity: u64) -> Result<()> {
     if capacity > 0 {
         return Ok(());
     }
-    Err(Error::InvalidArgument { what: "capacity", reason: "at least one key wanted".to_owned() })
+    Err(Error::invalid("capacity", capacity, "expected one key or more; try 1000"))
 }
 
 /// # Errors
-/// [`Error::InvalidArgument`] unless `0 < rate < 1`.
+/// [`Error::Invalid`] unless `0 < rate < 1`.
 pub(super) fn check_rate(rate: f64) -> Result<()> {
     // Written so that what is not a number is refused.
     if rate > 0.0 && rate < 1.0 {
         return Ok(());
     }
-    let reason = format!("above 0 and below 1 wanted, {rate} given");
-    Err(Error::InvalidArgument { what: "false-positive rate", reason })
+    Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"))
 }
 
 /// # Errors
-/// [`Error::InvalidArgument`] unless there is a key and so many keys can have the rate: with hashes of 64 bits, one absent
+/// [`Error::Invalid`] unless there is a key and so many keys can have the rate: with hashes of 64 bits, one absent
 /// key in `2^64 / capacity` has the hash of a present one. Half of the rate at least is left to the size of the filter.
 /// [`Error::TooLarge`] for more keys than any machine has.
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
@@ -110,8 +108,8 @@ pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     if rate >= lowest {
         return Ok(());
     }
-    let reason = format!("{lowest:e} or more wanted, of {capacity} keys with hashes of 64 bits, {rate:e} given");
-    Err(Error::InvalidArgument { what: "false-positive rate", reason })
+    let reason = format!("the lowest rate of {capacity} keys with hashes of 64 bits is {lowest:e}; try that");
+    Err(Error::invalid("false-positive rate", rate, reason))
 }
 
 /// The distinct cells of a key.
@@ -152,13 +150,13 @@ mod tests {
     #[test]
     fn a_shape_that_cannot_be_is_refused() {
         for rate in [0.0, 1.0, -1.0, 2.0, f64::NAN, f64::INFINITY] {
-            assert!(matches!(Shape::for_rate(9, rate), Err(Error::InvalidArgument { .. })), "{rate}");
+            assert!(matches!(Shape::for_rate(9, rate), Err(Error::Invalid { .. })), "{rate}");
         }
-        assert!(matches!(Shape::for_rate(0, 0.1), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(Shape::for_rate(0, 0.1), Err(Error::Invalid { .. })));
         assert!(matches!(Shape::for_rate(u64::MAX, 0.1), Err(Error::TooLarge { .. })));
         assert!(matches!(Shape::new(u64::MAX, 1), Err(Error::TooLarge { .. })));
         for (cells, probes) in [(0, 1), (8, 0), (8, 31)] {
-            assert!(matches!(Shape::new(cells, probes), Err(Error::InvalidArgument { .. })), "{cells} {probes}");
+            assert!(matches!(Shape::new(cells, probes), Err(Error::Invalid { .. })), "{cells} {probes}");
         }
     }
 

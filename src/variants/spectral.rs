@@ -22,8 +22,8 @@ use std::collections::HashMap;
 use super::counters::{Counters, rate_of};
 use super::shape::{Places, Shape};
 use super::{Bloom, Frequency, Membership, Removable};
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash};
+use crate::variants::error::{Error, Result};
 
 /// How a [`Spectral`] filter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ pub enum SpectralMode {
 ///     visits.insert(visitor.as_bytes())?;
 /// }
 /// assert_eq!((visits.estimate(b"ann"), visits.estimate(b"bob"), visits.estimate(b"eve")), (2, 1, 0));
-/// # Ok::<(), filterblock::Error>(())
+/// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Spectral {
@@ -64,7 +64,7 @@ impl Spectral {
     /// no more than `capacity` distinct ones.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }
@@ -72,7 +72,7 @@ impl Spectral {
     /// A filter of so many counters, rounded up to a multiple of 8, of 1 to 64 bits, of which a key has `probes`, 1 to 30.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for other numbers; [`Error::TooLarge`].
+    /// [`Error::Invalid`] for other numbers; [`Error::TooLarge`].
     pub fn with_shape(
         counters: u64,
         probes: u32,
@@ -192,11 +192,11 @@ impl Removable for Spectral {
     /// Takes back one insertion of the key.
     ///
     /// # Errors
-    /// As said of the trait; and [`Error::InvalidArgument`] in the mode that cannot remove. Nothing is changed.
+    /// As said of the trait; and [`Error::Invalid`] in the mode that cannot remove. Nothing is changed.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()> {
         if self.mode == SpectralMode::MinimumIncrease {
-            let reason = "counters that were not raised by a key cannot be lowered by it".to_owned();
-            return Err(Error::InvalidArgument { what: "removal from a filter of minimum increase", reason });
+            let reason = "a counter that a key did not raise cannot be lowered by it; use another mode to remove keys";
+            return Err(Error::invalid("removal from a filter", "of minimum increase", reason));
         }
         let places = self.counters.places(hash);
         self.counters.remove(&places)?;
@@ -237,7 +237,7 @@ mod tests {
     fn counters_not_raised_for_a_key_are_not_lowered_for_it() {
         let mut filter = Spectral::with_rate(100, 0.01, SpectralMode::MinimumIncrease, HashSeed(1)).unwrap();
         filter.insert_hash(hash(1)).unwrap();
-        assert!(matches!(filter.remove_hash(hash(1)), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(filter.remove_hash(hash(1)), Err(Error::Invalid { .. })));
         assert_eq!(filter.estimate_hash(hash(1)), 1);
     }
 

@@ -20,9 +20,9 @@
 use super::Membership;
 use super::shape::{Shape, check_rate};
 use crate::bits::PackedArray;
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash, reduce};
 use crate::kinds::bloom;
+use crate::variants::error::{Error, Result};
 
 /// Cells and how they are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Stable {
     /// the cells that a Bloom filter of the rate would give it, one at least, as more of them are sooner forgotten.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] unless `0 < rate < 1` and the cells are enough for it; [`Error::TooLarge`].
+    /// [`Error::Invalid`] unless `0 < rate < 1` and the cells are enough for it; [`Error::TooLarge`].
     pub fn with_rate(cells: u64, cell_bits: u32, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
@@ -60,8 +60,8 @@ impl Stable {
         // As many as there will be; with no more than a key has, the formula means nothing.
         let Shape { cells, .. } = Shape::new(cells, probes)?;
         if cells <= u64::from(probes) {
-            let reason = format!("more than the {probes} cells of a key wanted, {cells} given");
-            return Err(Error::InvalidArgument { what: "shape of a stable filter", reason });
+            let reason = format!("expected more cells than the {probes} of a key; try 1000000");
+            return Err(Error::invalid("shape of a stable filter", format!("{cells} cells"), reason));
         }
         let shape = StableShape { cells, cell_bits, probes, decrements: 1 };
         let max = f64::from(cell_bits).exp2() - 1.0;
@@ -80,15 +80,15 @@ impl Stable {
     /// A filter of any shape.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for numbers outside the bounds that [`StableShape`] gives; [`Error::TooLarge`].
+    /// [`Error::Invalid`] for numbers outside the bounds that [`StableShape`] gives; [`Error::TooLarge`].
     pub fn with_shape(shape: StableShape, seed: HashSeed) -> Result<Self> {
         let Shape { cells, probes } = Shape::new(shape.cells, shape.probes)?;
         let StableShape { cell_bits, decrements, .. } = shape;
         if !(1..=16).contains(&cell_bits) || !(1..=cells).contains(&decrements) || u64::from(probes) > cells {
-            let reason = format!(
-                "cells of 1 to 16 bits and 1 to {cells} counted down wanted, {cell_bits} and {decrements} given"
-            );
-            return Err(Error::InvalidArgument { what: "shape of a stable filter", reason });
+            let given = format!("{cells} cells of {cell_bits} bits, {probes} of a key, {decrements} counted down");
+            let reason = "expected 1 to 16 bits, and at most as many cells of a key, and counted down, as there are; \
+                          try 1000000 of 3 bits, 3 and 10";
+            return Err(Error::invalid("shape of a stable filter", given, reason));
         }
         let shape = StableShape { cells, ..shape };
         Ok(Self { cells: PackedArray::new(cells, cell_bits)?, shape, random: seed.0, seed })
@@ -222,12 +222,12 @@ mod tests {
             StableShape { decrements: 0, ..good },
             StableShape { decrements: 65, ..good },
         ] {
-            assert!(matches!(Stable::with_shape(shape, HashSeed(1)), Err(Error::InvalidArgument { .. })), "{shape:?}");
+            assert!(matches!(Stable::with_shape(shape, HashSeed(1)), Err(Error::Invalid { .. })), "{shape:?}");
         }
         // Too few cells for what would have to be counted down, or of no width.
         for (cells, bits, rate) in [(8, 16, 1e-6), (9, 1, 1e-6), (64, 0, 0.1), (0, 1, 0.1), (64, 1, f64::NAN)] {
             let filter = Stable::with_rate(cells, bits, rate, HashSeed(1));
-            assert!(matches!(filter, Err(Error::InvalidArgument { .. })), "{cells} {bits} {rate}");
+            assert!(matches!(filter, Err(Error::Invalid { .. })), "{cells} {bits} {rate}");
         }
     }
 }

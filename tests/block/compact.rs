@@ -92,7 +92,7 @@ fn kinds_whose_shape_the_length_does_not_tell_are_refused() {
         let mut builder = FilterBuilder::new(spec(text), SEED);
         (0..1_000).for_each(|i| builder.add_hash(hash(i)));
         let error = builder.finish_compact().unwrap_err();
-        assert!(matches!(&error, Error::InvalidSpec { spec, .. } if spec == text), "{text}: {error}");
+        assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if given == text), "{text}: {error}");
     }
     // Zeros deny everything where they are taken for a filter.
     for payload in [32, 64, 128] {

@@ -127,7 +127,7 @@ fn no_table_id_is_not_one_to_expect() {
     let nobodys = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
     for bytes in [&nobodys, &of_keys()] {
         let opened = FilterBlock::open(bytes, &of_table([0; 16]), Verify::AtOpen);
-        assert!(matches!(opened, Err(Error::InvalidArgument { what: "expected table id", .. })), "{opened:?}");
+        assert!(matches!(opened, Err(Error::Invalid { what: "expected table id", .. })), "{opened:?}");
     }
     // The checksum alone names the block.
     let expected = of_table([0; 16]).with_checksum(checksum_of(&nobodys).unwrap());

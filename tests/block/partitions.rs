@@ -125,9 +125,9 @@ fn keys_out_of_order_are_refused_also_across_a_cut() {
     for key in [b"b", b"c"] {
         builder.add(key).unwrap();
     }
-    assert!(matches!(builder.add(b"a"), Err(Error::OutOfOrder)));
+    assert!(matches!(builder.add(b"a"), Err(Error::Invalid { what: "order of keys", .. })));
     builder.add(b"d").unwrap();
-    assert!(matches!(builder.add(b"c"), Err(Error::OutOfOrder)));
+    assert!(matches!(builder.add(b"c"), Err(Error::Invalid { what: "order of keys", .. })));
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn a_block_without_its_secret_names_the_hash_function() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let error = FilterBlock::open_any(bytes.as_slice(), verify).unwrap_err();
-            assert!(matches!(error, Error::SecretRequired { hash } if hash == kind), "{error}");
+            assert!(matches!(error, Error::Secret { hash, given: None, .. } if hash == kind), "{error}");
             assert!(
                 error.to_string().contains(&kind.to_string()) && error.is_secret_mismatch() && !error.is_damage(),
                 "{error}"
@@ -63,7 +63,7 @@ fn a_block_without_its_secret_names_the_hash_function() {
                 .and_then(|block| block.unlock(Some(&secret(2))))
                 .unwrap_err();
             let given = hasher(kind, 2).identity().fingerprint.unwrap();
-            assert!(matches!(error, Error::WrongSecret { hash, given: found, .. } if (hash, found) == (kind, given)));
+            assert!(matches!(error, Error::Secret { hash, given: Some(found), .. } if (hash, found) == (kind, given)));
             assert!(error.to_string().contains(&kind.to_string()), "{error}");
         }
         let locked = || LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
@@ -84,7 +84,7 @@ fn a_block_without_its_secret_names_the_hash_function() {
     // Whoever gives a secret believes that it protects.
     let plain = support::block("bloom:10", 10);
     let error = LockedBlock::open(&plain, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
-    assert!(matches!(error, Error::InvalidArgument { what: "secret", .. }), "{error}");
+    assert!(matches!(error, Error::Invalid { what: "secret", .. }), "{error}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_partition_under_another_secret_function_or_seed_is_noticed() {
             let part = &bytes[..first_len];
             assert!(matches!(
                 LockedBlock::open_partition(part, 0, Verify::AtOpen).and_then(|block| block.unlock(None)),
-                Err(Error::SecretRequired { .. })
+                Err(Error::Secret { given: None, .. })
             ));
             let part = LockedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().unlock(Some(&secret(1))).unwrap();
             assert!((0..300).all(|i| part.may_contain(&key(i))));

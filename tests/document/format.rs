@@ -350,7 +350,7 @@ fn a_name_for_prefixes_has_1_to_100_bytes() {
         let name = "n".repeat(len);
         let builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0)).with_prefixes(&name, true);
         if !(1..=100).contains(&len) {
-            assert!(matches!(builder, Err(Error::InvalidArgument { what: "extractor name", .. })), "{len}");
+            assert!(matches!(builder, Err(Error::Invalid { what: "extractor name", .. })), "{len}");
             continue;
         }
         let mut builder = builder.unwrap();

@@ -3,8 +3,8 @@
 use crate::allocation::{LIVE, PEAK};
 use crate::support::forge::{self, Forge, Handle, block, internal, varint};
 use crate::support::{cases, file};
+use filterblock::foreign::{Error, Field, Result};
 use filterblock::foreign::{KeyForm, leveldb, parquet, rocksdb};
-use filterblock::{Error, Field, Result};
 
 /// What a file says when it is opened, asked and read.
 #[derive(Debug, PartialEq)]
@@ -269,7 +269,7 @@ fn keys_of_two_possible_forms_are_not_handed_out() {
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(keys.iter().all(|key| table.may_contain(key)));
     assert_eq!((table.key_form(), table.key_forms().count()), (None, 2));
-    assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::InvalidArgument { what: "table", .. })));
+    assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::Invalid { what: "table", .. })));
     assert_eq!(table.verify().unwrap().keys, 3, "blocks are checked in either form");
     let told = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::User).unwrap();
     let mut read = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::support::file;
 use filterblock::foreign::rocksdb::{RocksDbFilterLayout, RocksDbIndexKind, RocksDbPrefixExtractor, RocksDbTable};
-use filterblock::{Error, Field};
+use filterblock::foreign::{Error, Field};
 
 const FOLDER: &str = "rocksdb-9.8.4-layouts";
 

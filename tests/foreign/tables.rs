@@ -1,7 +1,7 @@
 //! Files of other engines: every answer is the engine's own, and LevelDB's tables are written byte for byte.
 
 use crate::support::{self, Case, cases, cases_of_type, value};
-use filterblock::Result;
+use filterblock::foreign::Result;
 use filterblock::foreign::{FileKind, KeyForm};
 use filterblock::foreign::{leveldb, parquet, rocksdb};
 

@@ -190,7 +190,7 @@ fn rates_asked_for_are_reached_or_refused_with_the_floor_named() {
             let spec = match format!("{kind}:fpr={rate}").parse::<FilterSpec>() {
                 Ok(spec) => spec,
                 Err(error) => {
-                    assert!(matches!(&error, Error::InvalidSpec { .. }), "{error}");
+                    assert!(matches!(&error, Error::Invalid { what: "filter", .. }), "{error}");
                     let text = error.to_string();
                     assert!(text.contains("lowest rate") && text.contains("use "), "{text}");
                     refused += 1;
@@ -231,7 +231,9 @@ fn rates_that_64_bits_of_hash_cannot_give_are_refused() {
     // 2^40 keys have a rate of 2^-24 at the least.
     let spec: FilterSpec = "bloom:fpr=0.00000005".parse().unwrap();
     assert!(Plan::new(spec, 1 << 32).is_ok());
-    let Err(Error::InvalidSpec { reason, .. }) = Plan::new(spec, 1 << 40) else { panic!("2^40 keys at 5e-8") };
+    let Err(Error::Invalid { what: "filter", reason, .. }) = Plan::new(spec, 1 << 40) else {
+        panic!("2^40 keys at 5e-8")
+    };
     assert!(reason.contains("64 bits"), "{reason}");
 }
 
@@ -239,8 +241,8 @@ fn rates_that_64_bits_of_hash_cannot_give_are_refused() {
 mod variants {
     use filterblock::planning::{Variant, VariantPlan};
     use filterblock::variants::{
-        Bloom, CounterBits, Counting, DLeft, DynamicCounting, Frequency as _, Growth, Membership as _, Partitioned,
-        Scalable, Spectral, SpectralMode,
+        Bloom, CounterBits, Counting, DLeft, DynamicCounting, Error as VariantsError, Frequency as _, Growth,
+        Membership as _, Partitioned, Scalable, Spectral, SpectralMode,
     };
     use filterblock::{Error, HashSeed};
 
@@ -295,7 +297,7 @@ mod variants {
             Scalable::with_rate(1_000_000, 1e-15, Growth::default(), SEED).err(),
         ];
         for error in refused {
-            let Some(Error::InvalidArgument { what: "false-positive rate", reason }) = error else {
+            let Some(VariantsError::Invalid { what: "false-positive rate", reason, .. }) = error else {
                 panic!("{error:?}")
             };
             assert!(reason.contains("64 bits"), "{reason}");
@@ -312,7 +314,7 @@ mod variants {
                 {
                     match VariantPlan::new(variant, keys, rate) {
                         Ok(plan) => assert!(plan.expected_rate >= floor && rate >= floor * 0.999, "{plan:?}"),
-                        Err(Error::InvalidSpec { reason, .. }) => {
+                        Err(Error::Invalid { what: "filter", reason, .. }) => {
                             let is_d_left = variant == Variant::DLeft && rate < 1e-12;
                             assert!(rate < floor * 1.001 || is_d_left, "{variant}, {keys} keys, {rate:e}: {reason}");
                         }

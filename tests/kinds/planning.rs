@@ -193,7 +193,7 @@ fn sizes_that_cannot_be_are_refused_and_none_overflows() {
         for budget in ["8", "12", "16", "fpr=0.01"] {
             let spec: FilterSpec = format!("{kind}:{budget}").parse().unwrap();
             for keys in [0, MAX_KEYS + 1, u64::MAX] {
-                assert!(matches!(Plan::new(spec, keys), Err(Error::InvalidSpec { .. })), "{spec} {keys}");
+                assert!(matches!(Plan::new(spec, keys), Err(Error::Invalid { what: "filter", .. })), "{spec} {keys}");
             }
             let plan = Plan::new(spec, MAX_KEYS);
             assert_eq!(plan.is_err(), kind == FilterKind::BinaryFuse, "{spec}: {plan:?}");

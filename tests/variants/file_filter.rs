@@ -4,8 +4,9 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use filterblock::HashSeed;
+use filterblock::variants::Error;
 use filterblock::variants::{FileFilter, Membership};
-use filterblock::{Error, HashSeed};
 use tempfile::TempDir;
 
 const PAGE: usize = 512;

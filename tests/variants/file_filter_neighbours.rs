@@ -5,8 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use filterblock::HashSeed;
+use filterblock::variants::{Error, Result};
 use filterblock::variants::{FileFilter, Membership};
-use filterblock::{Error, HashSeed, Result};
 use tempfile::TempDir;
 
 const VICTIM: &[u8] = b"a file of someone else";

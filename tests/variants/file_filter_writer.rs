@@ -5,8 +5,9 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use filterblock::HashSeed;
+use filterblock::variants::Error;
 use filterblock::variants::{FileFilter, Membership};
-use filterblock::{Error, HashSeed};
 use tempfile::TempDir;
 
 /// Puts something at the first path; the second is that of a file it may need.

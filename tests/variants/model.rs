@@ -10,7 +10,8 @@ use filterblock::variants::{
     Bloom, CounterBits, Counting, DLeft, DynamicCounting, Frequency, Growth, Membership, Partitioned, Removable,
     Scalable, Spectral, SpectralMode, Stable, StableShape,
 };
-use filterblock::{Error, FilterBlock, HashSeed, KeyHash, Result, Verify};
+use filterblock::variants::{Error, Result};
+use filterblock::{FilterBlock, HashSeed, KeyHash, Verify};
 use proptest::prelude::*;
 
 const SEED: HashSeed = HashSeed(0x5eed_0000_0000_0011);

@@ -9,7 +9,7 @@ use super::foreign::{FileArguments, Foreign};
 use super::new_block::BlockArguments;
 use super::progress;
 use filterblock::FilterBuilder;
-use filterblock::{Error, Result};
+use filterblock::foreign::{Error, Result};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,7 +53,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     arguments.block.make(path, |builder| {
         add_keys(&table, builder).map_err(|error| match error.in_file(path) {
-            error if matches!(error.root(), Error::InvalidArgument { what: "table", .. }) => {
+            error if matches!(error.root(), Error::Invalid { what: "table", .. }) => {
                 Failure::Message(format!("{error}, with --key-form"))
             }
             error => error.into(),

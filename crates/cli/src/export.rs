@@ -9,6 +9,7 @@ use super::failure::{Exit, Failure, Outcome};
 use super::foreign::inspect::{self, FilterReport};
 use super::foreign::{FileArguments, Foreign};
 use super::new_file::NewFile;
+use super::refused_value::whole;
 use super::{output, text};
 use filterblock::AlignedBytes;
 use filterblock::LockedBlock;
@@ -39,7 +40,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Which filter of a file that has several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=usize::MAX, 0))]
     number: Option<usize>,
     /// Replace OUT if it exists
     #[arg(long)]

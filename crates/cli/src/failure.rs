@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use filterblock::Error;
+use filterblock::{Error, foreign, variants};
 
 /// The result of a subcommand and its steps.
 pub type Outcome<T = Exit> = Result<T, Failure>;
@@ -35,6 +35,10 @@ pub enum Failure {
     Interrupted,
     /// The library refused.
     Library(Error),
+    /// The library refused a file or a filter of another engine.
+    Foreign(foreign::Error),
+    /// The library refused to merge or compare.
+    Variants(variants::Error),
     /// The store refused.
     Store(filterblock_store::Error),
     /// Damage of a store's log, and what to do about it.
@@ -72,6 +76,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Interrupted => f.write_str("interrupted"),
             Self::Library(error) => write!(f, "{error}"),
+            Self::Foreign(error) => write!(f, "{error}"),
+            Self::Variants(error) => write!(f, "{error}"),
             Self::Store(error) => write!(f, "{error}"),
             Self::Damage(message) | Self::Message(message) => f.write_str(message),
         }
@@ -87,5 +93,17 @@ impl From<filterblock_store::Error> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Library(error)
+    }
+}
+
+impl From<foreign::Error> for Failure {
+    fn from(error: foreign::Error) -> Self {
+        Self::Foreign(error)
+    }
+}
+
+impl From<variants::Error> for Failure {
+    fn from(error: variants::Error) -> Self {
+        Self::Variants(error)
     }
 }

@@ -72,7 +72,7 @@ impl FromStr for FilterChoice {
             _ if text.starts_with(BUDGET) || text == "budget" => BUDGET_EXPECTED,
             _ => return text.parse().map(Self::Fixed),
         };
-        parse(text).ok_or_else(|| Error::InvalidSpec { spec: text.to_owned(), reason })
+        parse(text).ok_or_else(|| Error::Invalid { what: "filter", given: text.to_owned(), reason: reason.into() })
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
             "quotient:10",
         ] {
             let error = text.parse::<FilterChoice>().unwrap_err();
-            assert!(matches!(&error, Error::InvalidSpec { spec, .. } if spec == text), "{text}: {error}");
+            assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if given == text), "{text}: {error}");
             assert!(error.to_string().contains("; try "), "{error}");
         }
     }

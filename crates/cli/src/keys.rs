@@ -17,6 +17,9 @@ pub const MAX_FILTER_KEY_LEN_BYTES: usize = 16 << 20;
 
 const BUFFER_LEN_BYTES: usize = 1 << 16;
 
+/// What is wrong with a key in hexadecimal digits.
+pub const NO_PAIR: &str = "not a pair of hexadecimal digits; with --hex a key such as abc is written 616263";
+
 /// What stands between two keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Delimiter {
@@ -76,7 +79,7 @@ impl KeyFormat {
         let mut key = Vec::new();
         self.decode(written.as_encoded_bytes(), &mut key).map_err(|at| {
             let shown = written.to_string_lossy();
-            Failure::Message(format!("argument {shown:?}, column {}: not a pair of hexadecimal digits", at + 1))
+            Failure::Message(format!("argument {shown:?}, column {}: {NO_PAIR}", at + 1))
         })?;
         Ok(key)
     }
@@ -147,7 +150,7 @@ impl KeyReader {
         self.key.clear();
         if let Err(at) = self.format.decode(&self.line, &mut self.key) {
             let place = self.place();
-            return Err(Failure::Message(format!("{place}, column {}: not a pair of hexadecimal digits", at + 1)));
+            return Err(Failure::Message(format!("{place}, column {}: {NO_PAIR}", at + 1)));
         }
         Ok(Some(Written { written: &self.line, key: &self.key }))
     }

@@ -21,6 +21,7 @@ mod output;
 mod plan;
 mod progress;
 mod query;
+mod refused_value;
 mod secret;
 mod streams;
 mod text;
@@ -118,9 +119,11 @@ fn print_help(help: &clap::Error) -> Result<(), Failure> {
     output::print(&if choice == anstream::ColorChoice::Never { text.to_string() } else { text.ansi().to_string() })
 }
 
-/// Prints what clap has to say: help and version are data, a refusal is a message.
+/// Prints what clap has to say: help and version are data, a refusal is a message, of one line about a value.
 fn explain(refused: &clap::Error) -> ExitCode {
-    if refused.use_stderr() {
+    if let Some(line) = refused_value::line(refused) {
+        output::message(line);
+    } else if refused.use_stderr() {
         // As with any message: if it cannot be told, the exit status still is.
         let _ = write!(anstream::stderr(), "filterblock: {}", refused.render().ansi());
     } else if let Err(failure) = print_help(refused) {

@@ -9,8 +9,7 @@ use super::failure::{Exit, Failure, Outcome};
 use super::foreign::FileArguments;
 use super::new_file::NewFile;
 use super::{output, text};
-use filterblock::Error;
-use filterblock::variants::{differences, merge_blocks};
+use filterblock::variants::{Error, differences, merge_blocks};
 use filterblock::{LockedBlock, Verify};
 
 const EXAMPLES: &str = "\

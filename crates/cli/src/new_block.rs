@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::failure::{Exit, Failure, Outcome};
 use super::new_file::NewFile;
 use super::output::{self, message};
+use super::refused_value::whole;
 use super::secret::{HashArguments, SecretArguments};
 use super::text;
 use filterblock::FilterSpec;
@@ -26,7 +27,7 @@ pub struct BlockArguments {
     #[arg(long, value_name = "SPEC", default_value = "blocked-bloom:10")]
     filter: FilterSpec,
     /// The seed under which keys are hashed; it is stored in the block
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
     #[command(flatten)]
     hash: HashArguments,

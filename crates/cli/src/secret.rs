@@ -44,7 +44,10 @@ impl SecretArguments {
             Ok(secret) if is_hex => Ok(Some(secret)),
             _ => {
                 let path = path.display();
-                Err(Failure::Message(format!("{path}: not a secret, which is 32 or 64 hexadecimal digits")))
+                Err(Failure::Message(format!(
+                    "--secret-file {path}: not a secret; expected 32 or 64 hexadecimal digits, as openssl rand -hex 16 \
+                     prints them"
+                )))
             }
         }
     }
@@ -76,10 +79,10 @@ impl SecretArguments {
     pub fn explain(&self, error: impl Into<Failure>) -> Failure {
         let failure = error.into();
         match (failure.library_error(), &self.secret_file) {
-            (Some(Error::SecretRequired { .. }), _) => {
+            (Some(Error::Secret { given: None, .. }), _) => {
                 Failure::Message(format!("{failure}; --secret-file names the file with it"))
             }
-            (Some(Error::WrongSecret { .. } | Error::InvalidArgument { what: "secret", .. }), Some(path)) => {
+            (Some(Error::Secret { given: Some(_), .. } | Error::Invalid { what: "secret", .. }), Some(path)) => {
                 Failure::Message(format!("{failure}; --secret-file is {}", path.display()))
             }
             _ => failure,

@@ -1,4 +1,4 @@
-//! What can go wrong, named so that a reader of the message knows which file, which field and which offset.
+//! What can go wrong in a store. Each message says what is wrong, in which file, field and offset, and what to do next.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -154,51 +154,82 @@ impl Error {
     }
 }
 
+/// What to do about a damaged file.
+const REPAIR: &str = "repair the store with `filterblock db repair`, or restore a copy";
+
+/// What to do about an error of the operating system.
+fn next_step(kind: std::io::ErrorKind) -> &'static str {
+    use std::io::ErrorKind as Kind;
+    match kind {
+        Kind::NotFound => "check the path",
+        Kind::PermissionDenied => "check who may read and write it",
+        Kind::AlreadyExists => "choose another name, or remove it first",
+        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => "make room, and try again",
+        Kind::OutOfMemory => "free memory, and try again",
+        _ => "check the device and its limits, and try again",
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "{error}"),
+            Self::Io(error) => write!(f, "{error}; {}", next_step(error.kind())),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field, offset } => write!(f, "damaged: {field} at offset {offset} does not hold"),
+            Self::Corrupt { field, offset } => write!(f, "damaged: invalid {field} at offset {offset}; {REPAIR}"),
             Self::ChecksumMismatch { field, offset, stored, computed } => write!(
                 f,
-                "damaged: checksum of {field} at offset {offset} is {computed:#010x}, the file says {stored:#010x}"
+                "damaged: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed \
+                 {computed:#010x}); {REPAIR}"
             ),
             Self::Unsupported { field: field @ Field::Version, found } => write!(
                 f,
-                "{field} {found} is not supported by this version: a newer version wrote the bytes, or they are damaged"
+                "{field} {found} is not supported by this version: a newer version wrote the bytes, or they are \
+                 damaged; open them with that version"
             ),
             Self::Unsupported { field, found } => {
-                write!(f, "{field} {found} is not supported by this version; a newer one may read it")
+                write!(f, "{field} {found} is not supported by this version; open it with a newer one")
             }
             Self::InvalidArgument { what, reason } => write!(f, "invalid {what}: {reason}"),
             Self::KeyTooLong { len_bytes, max_bytes } => {
-                write!(f, "a key of {len_bytes} bytes is longer than the {max_bytes} allowed")
+                write!(
+                    f,
+                    "a key of {len_bytes} bytes is longer than the {max_bytes} allowed; give a shorter key, or its hash"
+                )
             }
-            Self::OutOfOrder => write!(f, "keys must be added in strictly ascending order"),
-            Self::NotAStore => write!(f, "the directory is not empty and holds no store"),
+            Self::OutOfOrder => {
+                f.write_str("a key does not come after the one before it; add keys in strictly ascending order")
+            }
+            Self::NotAStore => f.write_str(
+                "the directory is not empty and holds no store; name the store's directory, or an empty one",
+            ),
             Self::ForeignFile { what } => {
-                write!(f, "{what}; the directory is not taken for a filterblock store, and nothing was changed")
+                write!(
+                    f,
+                    "{what}; the directory is not taken for a filterblock store, and nothing was changed; name another"
+                )
             }
-            Self::Locked => write!(f, "already open elsewhere, in this process or another"),
+            Self::Locked => f.write_str("already open elsewhere, in this process or another; close it there first"),
             Self::Poisoned { reason } => {
                 write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
             }
             Self::NoSpace { free_bytes, kept_bytes } => write!(
                 f,
-                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} are kept free; delete keys, which is \
-                 not refused, or make room on the disk"
+                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} are kept free; delete keys, which \
+                 is not refused, or make room on the disk"
             ),
             Self::BackgroundFails { reason } => write!(
                 f,
-                "work in the background fails ({reason}); nothing is lost, it is tried again, and the store goes on when \
-                 it succeeds"
+                "work in the background fails ({reason}); nothing is lost, it is tried again, and the store goes on \
+                 when it succeeds; remove the cause, or wait"
             ),
             Self::OutOfNumbers { field, last } => write!(
                 f,
-                "the store takes no more writes: {field} {last} is near the last there is; a new store can take its pairs"
+                "the store takes no more writes: {field} {last} is near the last there is; copy its pairs to a new \
+                 store"
             ),
-            Self::TooLarge { what } => write!(f, "{what} of this size does not fit in memory"),
+            Self::TooLarge { what } => {
+                write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
+            }
             Self::Filter(error) => write!(f, "{error}"),
         }
     }
@@ -283,3 +314,6 @@ fields! {
     StoreId = "store id",
     Padding = "padding",
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use crate::codec::{put_u32, u32_at};
-use crate::error::{Error, Result};
+use crate::foreign::error::{Error, Result};
 
 use super::bloom::{LevelDbBloom, LevelDbBloomBuilder};
 
@@ -129,7 +129,7 @@ impl LevelDbFilterBlockBuilder {
     /// What is added from now on are keys of the data block at `offset`; offsets ascend.
     ///
     /// # Errors
-    /// `InvalidArgument` when the filters exceed 4 GiB.
+    /// `Invalid` when the filters exceed 4 GiB.
     pub fn start_block(&mut self, offset: u64) -> Result<()> {
         while (self.offsets.len() as u64) < offset >> BASE {
             self.end_filter()?;
@@ -153,7 +153,7 @@ impl LevelDbFilterBlockBuilder {
     /// The block.
     ///
     /// # Errors
-    /// `InvalidArgument` when the filters exceed 4 GiB.
+    /// `Invalid` when the filters exceed 4 GiB.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         if self.pending.num_keys() > 0 {
             self.end_filter()?;
@@ -167,9 +167,9 @@ impl LevelDbFilterBlockBuilder {
 }
 
 fn position(len: usize) -> Result<u32> {
-    u32::try_from(len).map_err(|_| Error::InvalidArgument {
-        what: "table",
-        reason: "its filters exceed 4 GiB; the format has 32 bits for a place among them".to_owned(),
+    u32::try_from(len).map_err(|_| {
+        let reason = "its filters exceed 4 GiB; the format has 32 bits for a place among them; try smaller tables";
+        Error::invalid("table", "LevelDB", reason)
     })
 }
 

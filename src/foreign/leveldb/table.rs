@@ -14,10 +14,10 @@
 use std::ops::Range;
 
 use crate::codec::{Cursor, u64_from};
-use crate::error::{Error, Field, Result};
 use crate::foreign::block::Block;
 use crate::foreign::block_checksum::BlockChecksum;
 use crate::foreign::compression::Codec;
+use crate::foreign::error::{Error, Field, Result};
 use crate::foreign::index::{IndexCheck, KeyForm, check_index, once};
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
 
@@ -98,7 +98,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         let mut handles = Cursor::new(footer.take(HANDLES_LEN_BYTES, Field::Footer)?, footer_offset as u64);
         let magic = footer.clone();
         if footer.take_u64(Field::Magic)? != MAGIC {
-            return Err(magic.corrupt(Field::Magic));
+            return Err(magic.corrupt(Field::Magic).into());
         }
         let (metaindex, index) = (BlockHandle::take(&mut handles)?, BlockHandle::take(&mut handles)?);
         let blocks = Blocks::new(file, footer_offset, BlockChecksum::LEVELDB);
@@ -336,8 +336,8 @@ pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }
 
-fn form_unknown(reason: &str) -> Error {
-    Error::InvalidArgument { what: "table", reason: reason.to_owned() }
+fn form_unknown(reason: &'static str) -> Error {
+    Error::invalid("table", "LevelDB", reason)
 }
 
 /// The name of the filter policy, and the filter block when the policy is known.

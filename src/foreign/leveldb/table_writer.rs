@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use crate::codec::{put_u32, put_u64, u64_bytes};
-use crate::error::{Error, Result};
 use crate::foreign::block::BlockBuilder;
 use crate::foreign::block_checksum::masked_crc32c;
+use crate::foreign::error::{Error, Result};
 use crate::foreign::index::KeyForm;
 use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
 
@@ -68,13 +68,13 @@ impl<W: Write> LevelDbTableWriter<W> {
     /// Adds a key, of the form that the options say, and its value.
     ///
     /// # Errors
-    /// `OutOfOrder` unless keys ascend, `InvalidArgument` for a key without the form or a table beyond the format's
+    /// `OutOfOrder` unless keys ascend, `Invalid` for a key without the form or a table beyond the format's
     /// bounds, and what `out` reports.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let form = self.options.keys;
-        let user_key = form.user_key(key).ok_or_else(|| Error::InvalidArgument {
-            what: "key",
-            reason: "a key of a database ends with eight bytes of sequence number and type".to_owned(),
+        let user_key = form.user_key(key).ok_or_else(|| {
+            let reason = "a key of a database ends with eight bytes of sequence number and type; append them";
+            Error::invalid("key", String::from_utf8_lossy(key), reason)
         })?;
         if self.last_key.as_ref().is_some_and(|last| form.order(last, key).is_ge()) {
             return Err(Error::OutOfOrder);
@@ -104,7 +104,7 @@ impl<W: Write> LevelDbTableWriter<W> {
     /// Ends the table; gives back `out` and the table's length.
     ///
     /// # Errors
-    /// What `out` reports, and `InvalidArgument` for a table beyond the format's bounds.
+    /// What `out` reports, and `Invalid` for a table beyond the format's bounds.
     pub fn finish(mut self) -> Result<(W, u64)> {
         self.end_block()?;
         let mut metaindex = BlockBuilder::new(self.options.restart_interval);

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use crate::codec::u32_from;
-use crate::error::{Error, Field, Result};
+use crate::foreign::error::{Error, Field, Result};
 
 use super::ParquetBloom;
 use super::thrift::{Reader, Type};

@@ -3,7 +3,7 @@
 use super::split_block::BLOCK_LEN_BYTES;
 use super::thrift::{Reader, Type};
 use crate::codec::put_varint;
-use crate::error::{Error, Field, Result};
+use crate::foreign::error::{Error, Field, Result};
 
 /// What follows the length: the unions, each with an empty struct as its first field, and the end.
 const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];

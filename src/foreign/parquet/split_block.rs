@@ -6,8 +6,8 @@
 use xxhash_rust::xxh64::xxh64;
 
 use super::header;
-use crate::error::{Error, Result};
 use crate::foreign::ForeignFilterInfo;
+use crate::foreign::error::{Error, Result};
 use crate::simd::{Isa, Simd, kernels, prefetch};
 
 /// Bytes of a block.
@@ -147,13 +147,14 @@ impl ParquetBloomBuilder {
     /// A filter of so many blocks of 32 bytes; the writers known take powers of two.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for none, and for 2 GiB or more.
+    /// [`Error::Invalid`] for none, and for 2 GiB or more.
     pub fn with_blocks(num_blocks: usize) -> Result<Self> {
         if !(1..=MAX_BLOCKS).contains(&num_blocks) {
-            return Err(Error::InvalidArgument {
-                what: "number of blocks",
-                reason: format!("{num_blocks} is none of 1 to {MAX_BLOCKS}"),
-            });
+            return Err(Error::invalid(
+                "number of blocks",
+                num_blocks,
+                format!("expected 1 to {MAX_BLOCKS}; try 1024"),
+            ));
         }
         Ok(Self { blocks: vec![[0; BLOCK_LEN_BYTES]; num_blocks] })
     }
@@ -162,13 +163,10 @@ impl ParquetBloomBuilder {
     /// bytes, from 32 to 128 MiB.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rate that does not lie between 0 and 1.
+    /// [`Error::Invalid`] for a rate that does not lie between 0 and 1.
     pub fn for_values(num_values: u64, rate: f64) -> Result<Self> {
         if !(rate > 0.0 && rate < 1.0) {
-            return Err(Error::InvalidArgument {
-                what: "false-positive rate",
-                reason: format!("{rate} does not lie between 0 and 1"),
-            });
+            return Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"));
         }
         // All eight bits of a value that is absent are set.
         let bits = -f64::from(LANES) * num_values as f64 / (1.0 - rate.powf(1.0 / f64::from(LANES))).ln();

@@ -4,7 +4,7 @@
 //! (4 bits), then the value; where the difference does not fit, it is 0 and the number follows.
 
 use crate::codec::Cursor;
-use crate::error::{Error, Field, Result};
+use crate::foreign::error::{Error, Field, Result};
 
 /// How deep structs and lists may lie in each other. Parquet's own are seven deep.
 const MAX_DEPTH: u32 = 32;
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
 
     /// The error that the value before does not hold.
     pub(super) fn corrupt(&self) -> Error {
-        self.cursor.corrupt(self.part)
+        self.cursor.corrupt(self.part).into()
     }
 
     /// The next field of a struct, whose last one had the number `last`; `None` at its end.
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Corrupt` when fewer bytes are left than its length says.
     pub(super) fn binary(&mut self) -> Result<&'a [u8]> {
-        self.cursor.take_bytes(self.part)
+        Ok(self.cursor.take_bytes(self.part)?)
     }
 
     /// The type and number of the elements of a list, which follow. Nobody has compared the number with the bytes left.
@@ -128,14 +128,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Passes over `len` bytes.
+    fn pass(&mut self, len: usize) -> Result<()> {
+        self.cursor.take(len, self.part)?;
+        Ok(())
+    }
+
     /// Each element takes a byte or more, so that a false number of them ends at the end of the bytes.
     fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
         let deeper = depth.checked_sub(1).ok_or_else(|| self.corrupt())?;
         match kind {
-            Type::Bool(_) | Type::I8 => self.cursor.take(1, self.part).map(drop),
+            Type::Bool(_) | Type::I8 => self.pass(1),
             Type::Int => self.int().map(drop),
-            Type::Double => self.cursor.take(8, self.part).map(drop),
-            Type::Uuid => self.cursor.take(16, self.part).map(drop),
+            Type::Double => self.pass(8),
+            Type::Uuid => self.pass(16),
             Type::Binary => self.binary().map(drop),
             Type::List => {
                 let (kind, len) = self.list()?;

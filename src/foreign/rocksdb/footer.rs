@@ -11,8 +11,8 @@
 //! From version 6 on the metaindex ends where the footer begins, and the index is found by it.
 
 use crate::codec::{Cursor, put_u32, u64_from};
-use crate::error::{Error, Field, Result};
 use crate::foreign::block_checksum::{BlockChecksum, ChecksumKind};
+use crate::foreign::error::{Error, Field, Result};
 use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
 
 /// What the last eight bytes of a block-based table are.
@@ -64,7 +64,7 @@ impl Footer {
         let at_magic = cursor.clone();
         // The magic first: without it nothing else means anything.
         if cursor.take_u64(Field::Magic)? != MAGIC {
-            return Err(at_magic.corrupt(Field::Magic));
+            return Err(at_magic.corrupt(Field::Magic).into());
         }
         if !VERSIONS.contains(&version) {
             return Err(Error::Unsupported { field: Field::Version, found: u64::from(version) });
@@ -90,14 +90,14 @@ impl Footer {
         offset: usize,
     ) -> Result<Self> {
         let start = cursor.clone();
-        if cursor.take_array::<4>(Field::Footer)? != MARK {
-            return Err(start.corrupt(Field::Footer));
+        if cursor.take_array::<4, _>(Field::Footer)? != MARK {
+            return Err(start.corrupt(Field::Footer).into());
         }
         let stored = cursor.take_u32(Field::Checksum)?;
         let at_base = cursor.clone();
         let base_context = cursor.take_u32(Field::BaseContext)?;
         if base_context == 0 {
-            return Err(at_base.corrupt(Field::BaseContext));
+            return Err(at_base.corrupt(Field::BaseContext).into());
         }
         let checksum = BlockChecksum { kind, base_context };
         let computed = checksum.of(&without_checksum(bytes), offset as u64);
@@ -109,7 +109,7 @@ impl Footer {
         cursor.take(UNCHECKED_LEN_BYTES, Field::Footer)?;
         let at_zeros = cursor.clone();
         if cursor.take_u64(Field::Footer)? != 0 {
-            return Err(at_zeros.corrupt(Field::Footer));
+            return Err(at_zeros.corrupt(Field::Footer).into());
         }
         let start = (offset as u64).checked_sub(TRAILER_LEN_BYTES).and_then(|end| end.checked_sub(len_bytes));
         let metaindex = BlockHandle { offset: start.ok_or_else(|| at_len.corrupt(Field::Metaindex))?, len_bytes };

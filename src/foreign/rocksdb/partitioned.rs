@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::error::{Field, Result};
 use crate::foreign::block::{Block, Values};
+use crate::foreign::error::{Field, Result};
 use crate::foreign::index::{KeyForm, check_index};
 use crate::foreign::stored::{BlockHandle, Blocks, Content};
 

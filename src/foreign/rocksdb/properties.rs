@@ -1,8 +1,8 @@
 //! What a table of RocksDB says of itself: how its index and filters are laid out, and what went into the filters.
 
 use crate::codec::{Cursor, u32_at};
-use crate::error::{Error, Field, Result};
 use crate::foreign::block::{Block, Values};
+use crate::foreign::error::{Error, Field, Result};
 use crate::foreign::index::KeyForm;
 use crate::foreign::stored::{BlockHandle, Blocks};
 

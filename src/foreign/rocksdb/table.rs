@@ -10,10 +10,10 @@
 use std::ops::Range;
 
 use crate::codec::Cursor;
-use crate::error::{Error, Field, Result};
 use crate::foreign::ChecksumKind;
 use crate::foreign::block::{Block, Values};
 use crate::foreign::compression::Codec;
+use crate::foreign::error::{Error, Field, Result};
 use crate::foreign::index::{check_index, once};
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
 

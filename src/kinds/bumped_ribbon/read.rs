@@ -196,7 +196,7 @@ impl Geometry {
                 break;
             }
             if blocks > most_blocks || layers.len() == MAX_LAYERS {
-                return Err(cursor.corrupt(Field::Extension));
+                return Err(cursor.corrupt(Field::Extension).into());
             }
             layers.push(Layer::new(blocks, columns));
         }
@@ -204,14 +204,14 @@ impl Geometry {
         if !cursor.is_empty() {
             let slots = cursor.take_varint_usize(Field::Extension)?;
             if slots == 0 || slots / BLOCK_SLOTS > most_blocks {
-                return Err(cursor.corrupt(Field::Extension));
+                return Err(cursor.corrupt(Field::Extension).into());
             }
             last = Some(Small::new(slots, cursor.take_u8(Field::Extension)?, columns));
         }
         // A layer is made of thousands of keys: without that, a short payload could make a reader keep many.
         let is_long_enough = layers.len() < 2 || len_bytes >= MIN_LAYER_LEN_BYTES * layers.len() as u64;
         if !cursor.is_empty() || layers.is_empty() || !is_long_enough {
-            return Err(cursor.corrupt(Field::Extension));
+            return Err(cursor.corrupt(Field::Extension).into());
         }
         Ok(Self::lay_out(columns, layers, last))
     }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::codec::u64_bytes;
-use crate::error::Error;
 use crate::hash::HashSeed;
+use crate::variants::error::Error;
 
 fn filter(keys: std::ops::Range<u64>, bits: u64, probes: u32, seed: u64) -> Bloom {
     let bloom = Bloom::with_shape(bits, probes, HashSeed(seed)).unwrap();

@@ -78,9 +78,9 @@ fn blocks_that_do_not_fit_are_refused_with_the_difference() {
         assert!(matches!(compare_blocks(&open(&first), &open(&other)), Err(Error::Unlike { .. })), "{what}");
     }
     let ribbon = build("ribbon:8", 0..1_000, 1);
-    assert!(matches!(merge_blocks(&[open(&ribbon), open(&ribbon)]), Err(Error::InvalidArgument { .. })));
-    assert!(matches!(compare_blocks(&open(&ribbon), &open(&ribbon)), Err(Error::InvalidArgument { .. })));
-    assert!(matches!(merge_blocks::<&[u8]>(&[]), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(merge_blocks(&[open(&ribbon), open(&ribbon)]), Err(Error::Invalid { .. })));
+    assert!(matches!(compare_blocks(&open(&ribbon), &open(&ribbon)), Err(Error::Invalid { .. })));
+    assert!(matches!(merge_blocks::<&[u8]>(&[]), Err(Error::Invalid { .. })));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_partition_is_merged_with_that_of_its_number_only() {
     for refused in
         [merge_blocks(&[whole, open(&bytes)]).map(drop), compare_blocks(&open(&bytes), &open(&bytes)).map(drop)]
     {
-        assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
     }
     let partition = |number, from: usize| {
         let ends = (from + 1..bytes.len()).filter(|&end| end - from < bytes.len() / 2);

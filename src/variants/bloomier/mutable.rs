@@ -16,10 +16,10 @@
 
 use super::{WHAT, Widths, hashed};
 use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
-use crate::error::{Error, Result};
 use crate::hash::{HashSeed, KeyHash, reduce};
 use crate::kinds::bloom::mixed;
 use crate::variants::Membership;
+use crate::variants::error::{Error, Result};
 
 /// Cells of a key, one in each third of the table.
 const CELLS: usize = 3;
@@ -40,7 +40,7 @@ const TRIES: u64 = 64;
 /// let mut home = MutableBloomier::new([("ann", 4), ("bob", 7)], 8, 20, HashSeed(3))?;
 /// assert!(home.set(b"ann", 5)?);
 /// assert_eq!((home.get(b"ann"), home.get(b"bob")), (Some(5), Some(7)));
-/// # Ok::<(), filterblock::Error>(())
+/// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct MutableBloomier {
@@ -57,7 +57,7 @@ impl MutableBloomier {
     /// A map of these keys to values of `value_bits` bits, 1 to 64, with masks of `mask_bits`, 2 to 32.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for other widths, a value that is wider, or a key that has two values;
+    /// [`Error::Invalid`] for other widths, a value that is wider, or a key that has two values;
     /// [`Error::TooLarge`].
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
@@ -67,8 +67,8 @@ impl MutableBloomier {
     ) -> Result<Self> {
         let widths = Widths::new(value_bits, mask_bits)?;
         if mask_bits < 2 {
-            let reason = "2 to 32 bits wanted: one does not tell three cells apart".to_owned();
-            return Err(Error::InvalidArgument { what: "width of a mask", reason });
+            let reason = "expected 2 to 32 bits, as one does not tell three cells apart; try 8";
+            return Err(Error::invalid("width of a mask", mask_bits, reason));
         }
         let entries = hashed(entries, widths, seed)?;
         let len = entries.len() as u64;
@@ -103,7 +103,7 @@ impl MutableBloomier {
     /// would change.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a value wider than the map's. Nothing is changed.
+    /// [`Error::Invalid`] for a value wider than the map's. Nothing is changed.
     pub fn set(&mut self, key: &[u8], value: u64) -> Result<bool> {
         self.set_hash(KeyHash::of(key, self.seed), value)
     }
@@ -277,7 +277,7 @@ mod tests {
             assert!(MutableBloomier::new([("a", 1)], 1, mask_bits, HashSeed(1)).is_err(), "{mask_bits}");
         }
         let mut map = MutableBloomier::new([("a", 1)], 2, 30, HashSeed(1)).unwrap();
-        assert!(matches!(map.set(b"a", 4), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(map.set(b"a", 4), Err(Error::Invalid { .. })));
         assert!(!map.set(b"b", 3).unwrap());
         assert_eq!((map.get(b"a"), map.get(b"b")), (Some(1), None));
     }

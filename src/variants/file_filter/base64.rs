@@ -1,7 +1,7 @@
 //! Base64 with the standard alphabet and padding (RFC 4648, section 4). By hand, as one alphabet in strict form is little
 //! code, and nothing else here needs a crate for it.
 
-use crate::error::{Error, Field, Result};
+use crate::variants::error::{Error, Field, Result};
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PAD: u8 = b'=';

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 
 use super::layout::PAGE_LEN_BYTES;
 use crate::bits::{self, NoMemory};
-use crate::error::Result;
+use crate::variants::error::Result;
 
 /// What is read or written at once.
 pub(super) const BUFFER_LEN_BYTES: usize = 1 << 18;
@@ -25,7 +25,7 @@ pub(super) struct Buffered<'a> {
 
 impl<'a> Buffered<'a> {
     /// # Errors
-    /// [`Error::TooLarge`](crate::Error::TooLarge) where there is no memory for the buffer.
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) where there is no memory for the buffer.
     pub(super) fn new(file: &'a File) -> Result<Self> {
         let buffer = bits::try_zeros(BUFFER_LEN_BYTES).map_err(NoMemory::of("a buffer of pages"))?;
         Ok(Self { file, buffer, from: 0, to: 0 })

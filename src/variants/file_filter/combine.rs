@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::layout::{self, Header, Image, Length, State, WORDS_PER_PAGE};
 use super::{CLEAN, FileFilter, LENGTH_COMBINED, LENGTH_KNOWN, base64};
-use crate::error::{Error, Field, Result};
 use crate::variants::Bloom;
+use crate::variants::error::{Error, Field, Result};
 
 impl FileFilter {
     /// A file of the same keys.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::FileFilter;
 use super::layout::Length;
-use crate::error::{Error, Result};
 use crate::variants::Bloom;
+use crate::variants::error::{Error, Result};
 
 impl FileFilter {
     /// The number of keys added, as far as each was certainly not there when it came. After a crash those of a sync that was

@@ -15,9 +15,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
 
 use crate::codec::{Cursor, put_u64, u64_bytes, u64_from};
-use crate::error::{Error, Field, Result};
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::Bloom;
+use crate::variants::error::{Error, Field, Result};
 use crate::variants::shape::Shape;
 
 /// What a disk writes at once.

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::variants::error::{Error, Result};
 
 /// A file that nobody else has locked, until it is dropped.
 #[derive(Debug)]

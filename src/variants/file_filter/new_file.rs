@@ -9,8 +9,8 @@ use tempfile::NamedTempFile;
 use super::buffered::Buffered;
 use super::layout::{self, Header, State};
 use super::lock::{Locked, is_at, try_lock_filter};
-use crate::error::{Error, Result};
 use crate::variants::Bloom;
+use crate::variants::error::{Error, Result};
 
 /// A whole, durable and locked file under a random name, removed when it is dropped.
 #[derive(Debug)]

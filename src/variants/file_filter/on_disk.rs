@@ -8,8 +8,8 @@ use super::buffered::{BUFFER_LEN_BYTES, Buffered};
 use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, Page, STATE_OFFSET, State, WORDS_PER_PAGE};
 use super::lock::{Locked, NameLock, is_at};
 use super::new_file::{NewFile, check_absent, dir_of};
-use crate::error::{Error, Result};
 use crate::variants::Bloom;
+use crate::variants::error::{Error, Result};
 
 /// The file at work, and what it has.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::keys::KeyFormat;
 use super::super::new_file::NewFile;
+use super::super::refused_value::whole;
 use super::super::{interrupt, output, text};
 use super::report::Settings;
 use super::run::{Bench, Plan};
@@ -60,6 +61,8 @@ Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 and the numbe
 
 /// Some 13 GB a store with the default values.
 const COUNT_MAX: u64 = 100_000_000;
+/// Of each value.
+const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
 /// Keys to ask for are drawn before any clock runs and lie in memory.
 const LOOKUPS_MAX: u64 = 100_000_000;
 /// Bytes of keys to ask for.
@@ -80,10 +83,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
     /// How many keys to load [default: 1000000, or all lines of --keys]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(KEYS_MIN..=COUNT_MAX))]
+    #[arg(long, value_name = "N", value_parser = whole(KEYS_MIN..=COUNT_MAX, 1_000_000))]
     count: Option<u64>,
     /// Bytes of each value
-    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = value_size)]
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = whole(0..=VALUE_LEN_BYTES_MAX, 100))]
     value_size: usize,
     /// Make the stores in DIR [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
@@ -106,13 +109,13 @@ pub struct Arguments {
     #[arg(long)]
     cold: bool,
     /// Gets in the longest runs [default: 1000000, but at most 10 for each key loaded, and at least 20000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=LOOKUPS_MAX))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=LOOKUPS_MAX, 1_000_000))]
     lookups: Option<u64>,
     /// How often each mean is taken
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1_000u32, 3))]
     rounds: u32,
     /// Decides keys, values and orders; the same seed repeats a run
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
     /// Write the results as JSON; `-` prints them instead of the table
     #[arg(long, value_name = "FILE")]
@@ -158,11 +161,6 @@ enum VerifyChoice {
     AtOpen,
     /// Each when a key first needs it
     OnFirstTouch,
-}
-
-fn value_size(text: &str) -> Result<usize, String> {
-    const MAX: usize = 1 << 20;
-    text.parse().ok().filter(|size| *size <= MAX).ok_or_else(|| format!("a number of bytes from 0 to {MAX}"))
 }
 
 /// Runs `filterblock bench point-miss`.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::super::failure::{Exit, Failure, Outcome};
-use super::super::keys::{KeyFormat, KeyReader};
+use super::super::keys::{KeyFormat, KeyReader, NO_PAIR};
 use super::super::output::message;
 use super::super::{progress, text};
 use super::{IfMissing, Notation, StoreArguments, WriteArguments, report_doubts};
@@ -93,8 +93,7 @@ impl Load {
             if self.hex {
                 if let Some(column) = unhex_pair(key, value, &mut key_bytes, &mut value_bytes) {
                     let place = self.lines.place();
-                    let reason = "not a pair of hexadecimal digits";
-                    return Err(Failure::Message(format!("{place}, column {column}: {reason}")));
+                    return Err(Failure::Message(format!("{place}, column {column}: {NO_PAIR}")));
                 }
                 (key, value) = (&key_bytes, &value_bytes);
             }

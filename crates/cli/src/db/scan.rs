@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
+use super::super::refused_value::whole;
 use super::{Notation, StoreArguments, close};
 
 const EXAMPLES: &str = "\
@@ -34,7 +35,7 @@ pub struct Arguments {
     #[arg(long)]
     reverse: bool,
     /// Stop after N keys
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=usize::MAX, 10))]
     limit: Option<usize>,
 }
 

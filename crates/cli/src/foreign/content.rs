@@ -6,8 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use filterblock::AlignedBytes;
-use filterblock::foreign::FileKind;
-use filterblock::{Error, Field, Result};
+use filterblock::foreign::{Error, Field, FileKind, Result};
 use filterblock::{Mapped, Populate};
 
 /// Longer files are mapped. RocksDB's tables have 64 MiB, and larger ones are rare; so much is read in a tenth of a second.
@@ -33,10 +32,10 @@ impl Content {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
         if len <= READ_LEN_BYTES_MAX {
-            return AlignedBytes::read(path).map(Self::Read);
+            return Ok(Self::Read(AlignedBytes::read(path)?));
         }
         let len = usize::try_from(len).map_err(|_| Error::Corrupt { field: Field::Length, offset: 0 })?;
-        Mapped::region(&file, 0, len, Populate::No).map(Self::Mapped)
+        Ok(Self::Mapped(Mapped::region(&file, 0, len, Populate::No)?))
     }
 }
 

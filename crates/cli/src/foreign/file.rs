@@ -5,10 +5,11 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::refused_value::whole;
 use super::super::text::printable;
 use super::content::{Content, kind_of};
-use filterblock::Result;
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
+use filterblock::foreign::{Error, Result};
 use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
 
 /// A filter without the file around it.
@@ -42,7 +43,7 @@ pub struct FileArguments {
     #[arg(long, value_name = "NAME", conflicts_with = "format")]
     pub column: Option<String>,
     /// The row group of a Parquet file, from 0 [default: all of them]
-    #[arg(long, value_name = "N", conflicts_with = "format")]
+    #[arg(long, value_name = "N", conflicts_with = "format", value_parser = whole(0..=usize::MAX, 0))]
     pub row_group: Option<usize>,
     /// Keys of a LevelDB table are as the user gave them (user), or followed by eight bytes of a database (internal)
     /// [default: what fits its filter]
@@ -85,7 +86,7 @@ impl Foreign {
                 FileKind::ParquetFile => Some(Self::Parquet(parquet::ParquetFile::open(bytes)?)),
             })
         };
-        open().map_err(|error| error.in_file(path))
+        open().map_err(|error: Error| error.in_file(path))
     }
 
     /// The filter of a raw Parquet filter; `None` for anything else.

@@ -11,7 +11,7 @@ use super::super::text::{self, thousands};
 use super::super::what_if::{Present, WhatIf};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
-use filterblock::Error;
+use filterblock::foreign::Error;
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{ForeignFilterInfo, leveldb, parquet, rocksdb};
 

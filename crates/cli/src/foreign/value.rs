@@ -139,7 +139,14 @@ fn parse<T: FromStr>(kind: ValueType, written: &[u8]) -> Result<T, String> {
 }
 
 fn wrong(kind: ValueType) -> String {
-    format!("not of the type {}", kind.name())
+    let example = match kind {
+        ValueType::Int32 | ValueType::Int64 => "-7",
+        ValueType::Uint32 | ValueType::Uint64 => "7",
+        ValueType::Float | ValueType::Double => "1.5",
+        ValueType::Utf8 | ValueType::Bytes => "abc",
+        ValueType::Uuid => "00010203-0405-0607-0809-0a0b0c0d0e0f",
+    };
+    format!("not of the type {}; try {example}", kind.name())
 }
 
 /// Writers keep whatever bits a NaN has, so that one of them says nothing about the others.

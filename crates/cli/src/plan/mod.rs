@@ -11,6 +11,7 @@ use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice;
 use super::new_file::NewFile;
 use super::output::{self, message};
+use super::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number, whole};
 
 use table::{Budget, Table};
 
@@ -38,13 +39,13 @@ Exit status: 0 planned; 2 an error, and nothing was written (unless the message 
 #[command(group(clap::ArgGroup::new("budget").required(true).args(["fpr", "bits_per_key", "memory"])))]
 pub struct Arguments {
     /// The number of distinct keys
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX, 1_000_000))]
     keys: u64,
     /// The rate of false positives that is wanted, above 0 and below 1
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = number(RATE_EXPECTED))]
     fpr: Option<f64>,
     /// Bits for each key, 1 to 100
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", value_parser = number(BITS_EXPECTED))]
     bits_per_key: Option<f64>,
     /// Bytes for the whole block, such as 1048576, 64MiB or 2GiB
     #[arg(long, value_name = "BYTES", value_parser = memory)]
@@ -61,7 +62,8 @@ pub struct Arguments {
 }
 
 fn memory(text: &str) -> Result<u64, &'static str> {
-    filter_choice::bytes(text).ok_or("expected a whole number of bytes, with KiB, MiB, GiB, TiB or nothing behind it")
+    filter_choice::bytes(text)
+        .ok_or("expected a whole number of bytes, with KiB, MiB, GiB, TiB or nothing behind it; try 64MiB")
 }
 
 /// Runs `filterblock plan`.

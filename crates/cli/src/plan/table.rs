@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, presets};
 use serde::Serialize;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::refused_value::{BITS_EXPECTED, RATE_EXPECTED};
 use super::super::text::{count, percent, significant, thousands};
 use super::measured::{Machine, Measured};
 use filterblock::Error;
@@ -80,18 +81,18 @@ impl Table {
     pub fn new(keys: u64, budget: Budget) -> Outcome<Self> {
         let refuse = |why: String| Err(Failure::Message(why));
         if keys == 0 {
-            return refuse("--keys 0: there is nothing to plan".into());
+            return refuse("--keys 0: there is nothing to plan; try 1000000".into());
         }
         if keys > MAX_KEYS {
-            return refuse(format!("--keys {keys}: sizes of more than 2^56 keys do not fit 64 bits"));
+            return refuse(format!("--keys {keys}: sizes of more than 2^56 keys do not fit 64 bits; try 1000000"));
         }
         match budget {
             // NaN is in no range.
             Budget::Rate(rate) if !(rate > 0.0 && rate < 1.0) => {
-                return refuse(format!("--fpr {rate}: a rate lies above 0 and below 1"));
+                return refuse(format!("--fpr {rate}: {RATE_EXPECTED}"));
             }
             Budget::BitsPerKey(bits) if !BITS_PER_KEY.contains(&bits) => {
-                return refuse(format!("--bits-per-key {bits}: expected 1 to 100"));
+                return refuse(format!("--bits-per-key {bits}: {BITS_EXPECTED}"));
             }
             _ => {}
         }
@@ -117,13 +118,18 @@ fn none_for(keys: u64, budget: Budget) -> String {
         Budget::Rate(rate) => {
             let specs = KINDS.into_iter().filter_map(best);
             let least = specs.min_by(|one, other| one.expected_rate().total_cmp(&other.expected_rate()));
-            let least = least.map_or_else(String::new, |spec| format!(", of {spec}, is {:.1e}", spec.expected_rate()));
-            format!("--fpr {rate}: no kind of filter has so low a rate; the lowest{least}")
+            let least = least.map(|spec| format!(" (the lowest, of {spec}, is {:.1e})", spec.expected_rate()));
+            format!("--fpr {rate}: no kind of filter has so low a rate{}; try 0.01", least.unwrap_or_default())
         }
-        Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: no kind of filter takes so few"),
+        Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: no kind of filter takes so few; try 10"),
         Budget::Memory(bytes) => {
+            // Two bytes a key, and a trailer: any kind has a filter of so many.
+            let enough = keys.saturating_mul(2).saturating_add(1 << 10);
             let (bytes, keys) = (thousands(bytes), thousands(keys));
-            format!("--memory: {bytes} bytes are too few for {keys} keys, less than a bit for each beside the trailer")
+            format!(
+                "--memory: {bytes} bytes are too few for {keys} keys, less than a bit for each beside the trailer; try \
+                 {enough}"
+            )
         }
     }
 }
@@ -235,7 +241,7 @@ fn classical(variant: Variant, keys: u64, budget: Budget) -> Result<VariantPlan,
 /// What an error says beside the name of the filter, which stands in front of it anyway.
 fn reason(error: Error) -> String {
     match error {
-        Error::InvalidSpec { reason, .. } => reason.to_owned(),
+        Error::Invalid { what: "filter", reason, .. } => reason.into_owned(),
         other => other.to_string(),
     }
 }

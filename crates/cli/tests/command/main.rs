@@ -9,6 +9,7 @@ mod foreign_files;
 mod foreign_support;
 mod interrupted;
 mod plan;
+mod refused_values;
 mod repair;
 mod replaces_files;
 mod secrets;

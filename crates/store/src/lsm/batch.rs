@@ -36,7 +36,7 @@ impl WriteBatch {
     /// more than 3 GiB; the batch stays as it was.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if value.len() > MAX_VALUE_LEN_BYTES {
-            let reason = format!("{} bytes are more than the {MAX_VALUE_LEN_BYTES} allowed", value.len());
+            let reason = format!("{} bytes are more than the {MAX_VALUE_LEN_BYTES} allowed; split it", value.len());
             return Err(Error::InvalidArgument { what: "value", reason });
         }
         self.check(key, value.len())?;
@@ -66,7 +66,7 @@ impl WriteBatch {
             return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_KEY_LEN_BYTES });
         }
         if self.encoded.len() + key.len() + value_len > MAX_BATCH_LEN_BYTES {
-            let reason = format!("it would have more than {MAX_BATCH_LEN_BYTES} bytes");
+            let reason = format!("it would have more than {MAX_BATCH_LEN_BYTES} bytes; write it, and begin another");
             return Err(Error::InvalidArgument { what: "batch", reason });
         }
         Ok(())

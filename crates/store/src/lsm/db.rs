@@ -71,10 +71,10 @@ impl Db {
     /// [`Error::Unsupported`] for a newer format, damage of manifest, log or table with file, field and offset named,
     /// and I/O errors. A damaged filter is no error unless [`Options::strict_filters`] is set.
     ///
-    /// Before anything but the manifest is read: [`filterblock::Error::SecretRequired`] and
-    /// [`filterblock::Error::WrongSecret`] where [`Options::secret`] is missing or another one,
+    /// Before anything but the manifest is read: [`filterblock::Error::Secret`] where
+    /// [`Options::secret`] is missing or another one,
     /// [`filterblock::Error::Unexpected`] where [`Options::hash`] is not the store's function, and
-    /// [`filterblock::Error::InvalidArgument`] for a secret where none was used.
+    /// [`filterblock::Error::Invalid`] for a secret where none was used.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let dir = open::named(path.as_ref());
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;

@@ -137,13 +137,13 @@ impl LogWriter {
         let invalid = |what, reason: &str| Err(Error::InvalidArgument { what, reason: reason.to_owned() });
         let payload_len = parts.iter().map(|part| part.len()).sum::<usize>();
         let Ok(payload_len_u32) = u32::try_from(payload_len) else {
-            return invalid("log record", "its payload has 4 GiB or more");
+            return invalid("log record", "its payload has 4 GiB or more; write several");
         };
         if payload_len == 0 {
-            return invalid("log record", "its payload is empty");
+            return invalid("log record", "its payload is empty; write one entry or more");
         }
         if sequence < self.next_sequence {
-            return invalid("sequence number", "it has been passed already");
+            return invalid("sequence number", "it has been passed already; take the next one");
         }
         self.attempt(|log| {
             if log.buffer.len() + RECORD_HEADER_LEN_BYTES + payload_len > BUFFER_LEN_BYTES {

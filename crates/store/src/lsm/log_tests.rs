@@ -375,7 +375,10 @@ fn an_error_of_the_visitor_names_the_file() {
     let error = read_log(&memory, path(), ID, LogRecovery::Salvage, &mut |record| {
         Err(Error::Corrupt { field: Field::Batch, offset: record.payload_offset })
     });
-    assert_eq!(error.unwrap_err().to_string(), "000012.log: damaged: write batch at offset 72 does not hold");
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "000012.log: damaged: invalid write batch at offset 72; repair the store with `filterblock db repair`, or restore a copy"
+    );
 }
 
 /// A small generator, so that every image can be made again from its seed.

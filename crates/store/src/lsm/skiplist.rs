@@ -140,7 +140,10 @@ impl SkipList {
 
     /// Room for a node, in one chunk.
     fn allocate(&self, len: u32) -> Result<(u32, &[AtomicU32])> {
-        let full = || Error::InvalidArgument { what: "memtable", reason: "too many writes for one batch".into() };
+        let full = || Error::InvalidArgument {
+            what: "memtable",
+            reason: "too many writes for one batch; write several".into(),
+        };
         let mut index = self.num_words.load(Ordering::Relaxed);
         let mut words = self.words.make(index);
         if words.len() < len as usize {

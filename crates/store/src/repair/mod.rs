@@ -120,7 +120,7 @@ impl Db {
     /// # Errors
     /// [`Error::NotAStore`] for a directory without any file that has the name of a store's, [`Error::ForeignFile`] where no
     /// file certainly is a store's or `CURRENT` is another engine's, [`Error::Locked`] also where another engine holds the
-    /// lock, [`SecretRequired`](filterblock::Error::SecretRequired) and the like as for [`Db::open`], [`Error::Unsupported`] for files of a newer version, and I/O errors: a file that cannot be
+    /// lock, [`Secret`](filterblock::Error::Secret) and the like as for [`Db::open`], [`Error::Unsupported`] for files of a newer version, and I/O errors: a file that cannot be
     /// read is not taken for lost. Damage is no error but in the report.
     pub fn repair(path: impl AsRef<Path>, options: Options, mode: RepairMode) -> Result<RepairReport> {
         Self::repair_with(path, options, mode, &mut |_| {})

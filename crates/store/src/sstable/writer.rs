@@ -153,7 +153,7 @@ impl<'s> TableWriter<'s> {
             return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_ITEM_LEN_BYTES });
         }
         if value_len > MAX_ITEM_LEN_BYTES {
-            let reason = format!("{value_len} bytes are more than {MAX_ITEM_LEN_BYTES}");
+            let reason = format!("{value_len} bytes are more than {MAX_ITEM_LEN_BYTES}; split it");
             return Err(Error::InvalidArgument { what: "value", reason });
         }
         // The last key is in the open block, which is empty only at the start or behind the one that is pending.

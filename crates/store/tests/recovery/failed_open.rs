@@ -163,7 +163,7 @@ fn a_wrong_secret_fails_the_open_and_nothing_changes() {
     assert_unchanged(&storage, || Options { secret: secret(2), ..options(&storage) }, is_refusal);
     assert_unchanged(&storage, || options(&storage), is_refusal);
     let plain = crashed(None);
-    let is_invalid = |error: &Error| matches!(error, Error::Filter(filterblock::Error::InvalidArgument { .. }));
+    let is_invalid = |error: &Error| matches!(error, Error::Filter(filterblock::Error::Invalid { .. }));
     assert_unchanged(&plain, || Options { secret: secret(2), ..options(&plain) }, is_invalid);
 }
 

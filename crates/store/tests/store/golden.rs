@@ -121,7 +121,10 @@ fn the_golden_stores_hold_what_they_are_there_for() {
     copy(&golden(STORES[1]), dir.path());
     let error = Db::open(dir.path(), options(STORES[0])).unwrap_err();
     assert!(
-        matches!(error.root(), Error::Filter(filterblock::Error::SecretRequired { hash: HashKind::SipHash13 })),
+        matches!(
+            error.root(),
+            Error::Filter(filterblock::Error::Secret { hash: HashKind::SipHash13, given: None, .. })
+        ),
         "{error}"
     );
 }

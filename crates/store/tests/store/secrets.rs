@@ -65,7 +65,7 @@ fn a_store_with_its_secret_answers_after_all_that_may_happen() {
         check(&Db::open("/copy", options(&storage, None, Some(1))).unwrap());
         assert!(matches!(
             Db::open("/copy", options(&storage, None, None)).unwrap_err().root(),
-            Error::Filter(FilterError::SecretRequired { .. })
+            Error::Filter(FilterError::Secret { given: None, .. })
         ));
     }
 }
@@ -107,7 +107,7 @@ fn a_store_without_a_secret_opens_with_none() {
     make(&storage, HashKind::Xxh3);
     for hash in [None, Some(HashKind::Xxh3)] {
         let error = Db::open(DIR, options(&storage, hash, Some(1))).unwrap_err();
-        assert!(matches!(error.root(), Error::Filter(FilterError::InvalidArgument { what: "secret", .. })), "{error}");
+        assert!(matches!(error.root(), Error::Filter(FilterError::Invalid { what: "secret", .. })), "{error}");
     }
     let error = Db::open(DIR, options(&storage, Some(HashKind::SipHash13), Some(1))).unwrap_err();
     assert!(matches!(error.root(), Error::Filter(FilterError::Unexpected { found, .. }) if found == "xxh3"), "{error}");
@@ -120,17 +120,17 @@ fn a_new_store_with_a_secret_takes_siphash() {
     for hash in KEYED {
         let error = Db::open(DIR, options(&storage, Some(hash), None)).unwrap_err();
         assert!(
-            matches!(error.root(), Error::Filter(FilterError::SecretRequired { hash: found }) if *found == hash),
+            matches!(error.root(), Error::Filter(FilterError::Secret { hash: found, given: None, .. }) if *found == hash),
             "{error}"
         );
     }
     let error = Db::open(DIR, options(&storage, Some(HashKind::Xxh3), Some(1))).unwrap_err();
-    assert!(matches!(error.root(), Error::Filter(FilterError::InvalidArgument { what: "secret", .. })), "{error}");
+    assert!(matches!(error.root(), Error::Filter(FilterError::Invalid { what: "secret", .. })), "{error}");
     assert!(!storage.exists(Path::new(DIR)).unwrap());
     Db::open(DIR, options(&storage, None, Some(1))).unwrap().close().unwrap();
     let error = Db::open(DIR, options(&storage, None, None)).unwrap_err();
     assert!(
-        matches!(error.root(), Error::Filter(FilterError::SecretRequired { hash: HashKind::SipHash13 })),
+        matches!(error.root(), Error::Filter(FilterError::Secret { hash: HashKind::SipHash13, given: None, .. })),
         "{error}"
     );
 }
@@ -190,6 +190,9 @@ fn a_filter_under_another_secret_costs_reads_and_is_reported() {
         assert_eq!(db.verify().unwrap().damage.len(), 1);
         db.close().unwrap();
         let strict = Options { strict_filters: true, ..options(&storage, None, Some(1)) };
-        assert!(matches!(Db::open(DIR, strict).unwrap_err().root(), Error::Filter(FilterError::WrongSecret { .. })));
+        assert!(matches!(
+            Db::open(DIR, strict).unwrap_err().root(),
+            Error::Filter(FilterError::Secret { given: Some(_), .. })
+        ));
     }
 }

@@ -1,0 +1,127 @@
+//! What each error says: what is wrong, where, and what to do next.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::*;
+
+type Told = (Error, &'static str);
+
+/// Of bytes that are damaged, newer or others than expected.
+fn of_bytes() -> Vec<Told> {
+    let mismatch = |field, offset| Error::ChecksumMismatch { field, offset, stored: 1, computed: 0xdead_beef };
+    let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
+    vec![
+        (Error::Io(ErrorKind::NotFound.into()), "entity not found; check the path"),
+        (
+            Error::Corrupt { field: Field::Params, offset: 70 },
+            "damaged: invalid filter parameters at offset 70; answer without the filter, and build it again from \
+             its keys",
+        ),
+        (
+            Error::Corrupt { field: Field::Length, offset: 0 }.in_file(Path::new("a.filter")),
+            "a.filter: damaged: invalid length at offset 0; answer without the filter, and build it again from its \
+             keys",
+        ),
+        (
+            mismatch(Field::Page, 12_288),
+            "damaged: wrong checksum of page at offset 12288 (stored 0x00000001, computed 0xdeadbeef); answer without \
+             the filter, and build it again from its keys",
+        ),
+        (
+            Error::Unsupported { field: Field::Version, found: 9 },
+            "format version 9 is not supported by this version: a newer version wrote the bytes, or they are damaged; \
+             open them with that version, or build the filter again",
+        ),
+        (
+            Error::Unsupported { field: Field::Kind, found: 99 },
+            "filter kind 99 is not supported by this version; open it with a newer one",
+        ),
+        (unexpected(Field::Seed), "hash seed is 7, but 8 is expected; the bytes are sound: open them as what they are"),
+    ]
+}
+
+/// Of what a caller gives, and of the machine.
+fn of_callers() -> Vec<Told> {
+    let hash = HashKind::SipHash13;
+    let (stored, given) = (Fingerprint::from_bytes([1; 8]), Fingerprint::from_bytes([2; 8]));
+    vec![
+        (
+            Error::Secret { hash, stored: None, given: None },
+            "keys were hashed by siphash-1-3 under a secret; give the secret that wrote them",
+        ),
+        (
+            Error::Secret { hash, stored: Some(stored), given: None },
+            "keys were hashed by siphash-1-3 under a secret; give the secret that wrote them (fingerprint \
+             0101010101010101)",
+        ),
+        (
+            Error::Secret { hash, stored: Some(stored), given: Some(given) },
+            "keys were hashed by siphash-1-3 under another secret (fingerprint 0101010101010101, that of the given \
+             secret is 0202020202020202); give the secret that wrote them",
+        ),
+        (
+            Error::Secret { hash, stored: None, given: Some(given) },
+            "keys were hashed by siphash-1-3 under another secret than the given one (fingerprint 0202020202020202); \
+             give the secret that wrote them",
+        ),
+        (
+            Error::invalid("filter", "bloom", "missing budget; try bloom:10 or bloom:fpr=0.01"),
+            "invalid filter \"bloom\": missing budget; try bloom:10 or bloom:fpr=0.01",
+        ),
+        (
+            Error::TooLarge { what: "a filter block" },
+            "a filter block of this size does not fit in memory; make it smaller, or free memory",
+        ),
+        (
+            Error::SelfCheckFailed { denied: 3 },
+            "the new filter denies 3 of its own keys, and nothing was written; build it again, and test this machine's \
+             memory if it happens twice",
+        ),
+    ]
+}
+
+#[test]
+fn each_message_says_what_to_do_next() {
+    let table = of_bytes().into_iter().chain(of_callers());
+    check_messages!(
+        Error {
+            Io,
+            InFile,
+            Corrupt,
+            ChecksumMismatch,
+            Unsupported,
+            Unexpected,
+            Secret,
+            Invalid,
+            TooLarge,
+            SelfCheckFailed
+        } table
+    );
+}
+
+#[test]
+fn an_error_of_the_system_says_what_to_check() {
+    for (kind, next) in [
+        (ErrorKind::NotFound, "check the path"),
+        (ErrorKind::PermissionDenied, "check who may read and write it"),
+        (ErrorKind::AlreadyExists, "choose another name, or remove it first"),
+        (ErrorKind::StorageFull, "make room, and try again"),
+        (ErrorKind::QuotaExceeded, "make room, and try again"),
+        (ErrorKind::FileTooLarge, "make room, and try again"),
+        (ErrorKind::OutOfMemory, "free memory, and try again"),
+        (ErrorKind::Other, "check the device and its limits, and try again"),
+    ] {
+        let message = Error::Io(kind.into()).to_string();
+        assert_eq!(message.rsplit_once("; ").unwrap().1, next, "{message}");
+    }
+}
+
+#[test]
+fn a_moved_error_counts_its_offset_from_the_file() {
+    let moved = Error::Corrupt { field: Field::Page, offset: 10 }.moved_by(100);
+    assert!(matches!(moved, Error::Corrupt { offset: 110, .. }), "{moved}");
+    let mismatch = Error::ChecksumMismatch { field: Field::Page, offset: 10, stored: 0, computed: 1 };
+    let moved = mismatch.moved_by(u64::MAX);
+    assert!(matches!(moved, Error::ChecksumMismatch { offset: u64::MAX, .. }), "{moved}");
+}

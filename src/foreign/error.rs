@@ -1,0 +1,224 @@
+//! What can go wrong with a file or filter of another engine. Each message says what is wrong, where, and what to do.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::codec;
+use crate::error::{fields, message};
+
+/// The result of every fallible call on files and filters of other engines.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong with a file or a filter of another engine.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation.
+    Io(std::io::Error),
+    /// An error met while working on `path`.
+    InFile {
+        /// The file or directory.
+        path: PathBuf,
+        /// What happened there.
+        source: Box<Error>,
+    },
+    /// Bytes that the engine does not write.
+    Corrupt {
+        /// The field that is not valid.
+        field: Field,
+        /// Where the field lies, in bytes from the start of the filter or file.
+        offset: u64,
+    },
+    /// A stored checksum differs from the one computed over the bytes.
+    ChecksumMismatch {
+        /// What the checksum covers.
+        field: Field,
+        /// Where the covered bytes begin, from the start of the filter or file.
+        offset: u64,
+        /// The checksum found.
+        stored: u32,
+        /// The checksum of the bytes found.
+        computed: u32,
+    },
+    /// Sound bytes written by a newer version, or with a feature that this build does not read.
+    Unsupported {
+        /// The field that holds the unknown value.
+        field: Field,
+        /// The value.
+        found: u64,
+    },
+    /// The caller gave a value that is out of its documented range. Nothing was changed.
+    Invalid {
+        /// The argument.
+        what: &'static str,
+        /// The value as it was given, or what may be told of it.
+        given: String,
+        /// Why the value is refused, and which value works.
+        reason: Cow<'static, str>,
+    },
+    /// Keys were added to the writer of a table out of order. Nothing was changed.
+    OutOfOrder,
+    /// A filter block of this crate, to which the caller adds keys of a table.
+    Filter(crate::Error),
+}
+
+impl Error {
+    /// An [`Error::Invalid`].
+    pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
+        let reason = reason.into();
+        #[cfg(test)]
+        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        Self::Invalid { what, given: given.to_string(), reason }
+    }
+
+    /// The same error with the file named that it concerns; an error that already names its file stays as it is.
+    #[must_use]
+    pub fn in_file(self, path: &Path) -> Self {
+        match self {
+            Self::InFile { .. } => self,
+            other => Self::InFile { path: path.to_path_buf(), source: Box::new(other) },
+        }
+    }
+
+    /// The error itself, without the names of the files around it.
+    #[must_use]
+    pub fn root(&self) -> &Self {
+        match self {
+            Self::InFile { source, .. } => source.root(),
+            other => other,
+        }
+    }
+
+    /// The same error, with its offset counted from the start of a file in which what was read begins at `base`.
+    #[must_use]
+    pub fn moved_by(self, base: u64) -> Self {
+        match self {
+            Self::Corrupt { field, offset } => Self::Corrupt { field, offset: offset.saturating_add(base) },
+            Self::ChecksumMismatch { field, offset, stored, computed } => {
+                Self::ChecksumMismatch { field, offset: offset.saturating_add(base), stored, computed }
+            }
+            Self::Filter(error) => Self::Filter(error.moved_by(base)),
+            other => other,
+        }
+    }
+
+    /// Whether the bytes are of a newer version, or use a feature that this build does not read.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        match self.root() {
+            Self::Unsupported { .. } => true,
+            Self::Filter(error) => error.is_unsupported(),
+            _ => false,
+        }
+    }
+
+    /// Whether the bytes are damaged, or the engine did not write them.
+    ///
+    /// It is false for bytes of a newer version ([`Error::is_unsupported`]).
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self.root() {
+            Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
+            Self::Filter(error) => error.is_damage(),
+            _ => false,
+        }
+    }
+}
+
+/// What to do about a damaged file of another engine.
+const RESTORE: &str = "read on without it, and restore it or have its engine write it again";
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => message::io(f, error),
+            Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, RESTORE),
+            Self::ChecksumMismatch { field, offset, stored, computed } => {
+                message::checksum_mismatch(f, field, *offset, (*stored, *computed), RESTORE)
+            }
+            Self::Unsupported { field, found } => write!(
+                f,
+                "{field} {found} is not supported by this version; read it with a newer version, or have its engine \
+                 write it without that option"
+            ),
+            Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
+            Self::OutOfOrder => f.write_str(
+                "a key does not come after the one before it, and nothing was changed; add keys in strictly ascending \
+                 order",
+            ),
+            Self::Filter(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::InFile { source, .. } => Some(source),
+            Self::Filter(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<codec::Corrupt<Field>> for Error {
+    fn from(codec::Corrupt { field, offset }: codec::Corrupt<Field>) -> Self {
+        Self::Corrupt { field, offset }
+    }
+}
+
+impl From<crate::Error> for Error {
+    /// The errors that both have stay the same; the others concern a filter block.
+    fn from(error: crate::Error) -> Self {
+        match error {
+            crate::Error::Io(error) => Self::Io(error),
+            crate::Error::InFile { path, source } => Self::from(*source).in_file(&path),
+            crate::Error::Invalid { what, given, reason } => Self::Invalid { what, given, reason },
+            other => Self::Filter(other),
+        }
+    }
+}
+
+fields! {
+    /// The fields of other engines' files and filters, as errors name them.
+    Length = "length",
+    Magic = "magic",
+    Version = "format version",
+    Checksum = "checksum",
+    ChecksumKind = "checksum type",
+    BaseContext = "base of the context checksums",
+    Footer = "footer",
+    Metaindex = "metaindex block",
+    Properties = "properties",
+    IndexBlock = "index block",
+    IndexKind = "index type",
+    UserDefinedIndex = "user-defined index",
+    DataBlock = "data block",
+    BlockFeatures = "features of a block",
+    Handle = "block handle",
+    Restarts = "restart points",
+    Entry = "entry",
+    Key = "key",
+    Value = "value",
+    Compression = "compression",
+    FilterBlock = "filter block",
+    PartitionIndex = "partition index",
+    Partition = "partition",
+    FileMetadata = "file metadata",
+    FilterHeader = "filter header",
+    PayloadLen = "payload length",
+    Kind = "filter kind",
+    HashId = "hash function",
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! What each error says: what is wrong, where, and what to do next.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::*;
+use crate::error::check_messages;
+
+#[test]
+fn each_message_says_what_to_do_next() {
+    let mismatch = Error::ChecksumMismatch { field: Field::DataBlock, offset: 4_096, stored: 1, computed: 2 };
+    let table = [
+        (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check who may read and write it"),
+        (
+            Error::Corrupt { field: Field::Restarts, offset: 99 }.in_file(Path::new("000012.ldb")),
+            "000012.ldb: damaged: invalid restart points at offset 99; read on without it, and restore it or have \
+             its engine write it again",
+        ),
+        (
+            Error::Corrupt { field: Field::Footer, offset: 12 },
+            "damaged: invalid footer at offset 12; read on without it, and restore it or have its engine write it \
+             again",
+        ),
+        (
+            mismatch,
+            "damaged: wrong checksum of data block at offset 4096 (stored 0x00000001, computed 0x00000002); read on \
+             without it, and restore it or have its engine write it again",
+        ),
+        (
+            Error::Unsupported { field: Field::Compression, found: 3 },
+            "compression 3 is not supported by this version; read it with a newer version, or have its engine write it \
+             without that option",
+        ),
+        (
+            Error::invalid("number of blocks", 0, "expected 1 to 67108863; try 1024"),
+            "invalid number of blocks \"0\": expected 1 to 67108863; try 1024",
+        ),
+        (
+            Error::OutOfOrder,
+            "a key does not come after the one before it, and nothing was changed; add keys in strictly ascending \
+             order",
+        ),
+        (
+            Error::from(crate::Error::SelfCheckFailed { denied: 3 }),
+            "the new filter denies 3 of its own keys, and nothing was written; build it again, and test this machine's \
+             memory if it happens twice",
+        ),
+    ];
+    check_messages!(
+        Error { Io, InFile, Corrupt, ChecksumMismatch, Unsupported, Invalid, OutOfOrder, Filter } table
+    );
+}
+
+#[test]
+fn an_error_of_a_filter_block_keeps_its_kind_and_file() {
+    let io = crate::Error::Io(ErrorKind::NotFound.into()).in_file(Path::new("t.sst"));
+    let Error::InFile { path, source } = Error::from(io) else { panic!("no file") };
+    assert!(path == Path::new("t.sst") && matches!(*source, Error::Io(_)));
+    assert!(matches!(Error::from(crate::Error::invalid("a", 1, "b; c")), Error::Invalid { what: "a", .. }));
+    let damage = || crate::Error::Corrupt { field: crate::Field::Page, offset: 1 };
+    let moved = Error::from(damage()).moved_by(9);
+    assert!(matches!(moved, Error::Filter(crate::Error::Corrupt { offset: 10, .. })), "{moved}");
+    assert!(Error::from(damage()).is_damage() && !Error::from(damage()).is_unsupported());
+    let newer = Error::from(crate::Error::Unsupported { field: crate::Field::Kind, found: 99 });
+    assert!(newer.is_unsupported() && !newer.is_damage());
+}

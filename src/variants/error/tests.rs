@@ -1,0 +1,117 @@
+//! What each error says: what is wrong, where, and what to do next.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::*;
+use crate::error::check_messages;
+
+type Told = (Error, &'static str);
+
+/// Of bytes, and of what a caller gives.
+fn of_bytes() -> Vec<Told> {
+    let mismatch = Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored: 1, computed: 2 };
+    vec![
+        (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check who may read and write it"),
+        (
+            Error::Locked.in_file(Path::new("seen.filter")),
+            "seen.filter: already open for writing elsewhere, in this process or another; close it there, or open it \
+             for reading",
+        ),
+        (
+            Error::Corrupt { field: Field::Magic, offset: 0 },
+            "damaged: invalid magic at offset 0; restore a copy, or build the filter again from its keys",
+        ),
+        (
+            mismatch,
+            "damaged: wrong checksum of compressed bits at offset 0 (stored 0x00000001, computed 0x00000002); restore \
+             a copy, or build the filter again from its keys",
+        ),
+        (
+            Error::Unsupported { field: Field::Version, found: 9 },
+            "format version 9 is not supported by this version; open it with a newer one",
+        ),
+        (
+            Error::invalid("capacity", 0, "expected one key or more; try 1000"),
+            "invalid capacity \"0\": expected one key or more; try 1000",
+        ),
+        (
+            Error::TooLarge { what: "a filter" },
+            "a filter of this size does not fit in memory; make it smaller, or free memory",
+        ),
+    ]
+}
+
+/// Of filters that change, and of their files.
+fn of_filters() -> Vec<Told> {
+    let unlike = Error::Unlike { what: "hash seed", left: "1".into(), right: "2".into() };
+    vec![
+        (Error::KeyAbsent, "the key is certainly not there, and nothing was changed; remove only keys that were added"),
+        (
+            Error::NoRoom { capacity: 72 },
+            "the filter, made for 72 keys, has no room for this key, and nothing was changed; make a larger filter",
+        ),
+        (unlike, "the filters do not go together: hash seed 1 in the first, 2 in the second; build both alike"),
+        (Error::ReadOnly, "the filter was opened for reading only; open it for writing to change it"),
+        (
+            Error::Locked,
+            "already open for writing elsewhere, in this process or another; close it there, or open it for reading",
+        ),
+        (
+            Error::Displaced { reason: "was cut or overwritten" },
+            "the filter's file was cut or overwritten while it was open for writing, and keys may be in memory only; \
+             put the file back and sync again, or copy the filter to a new file",
+        ),
+        (
+            Error::Poisoned { reason: "disk gone".into() },
+            "the filter refuses writes since an earlier failure (disk gone); open its file again to recover",
+        ),
+        (
+            Error::LengthUnknown { reason: "a page of the file was lost" },
+            "the number of keys is unknown: a page of the file was lost; count them apart, or use \
+             to_bloom().estimated_keys()",
+        ),
+        (
+            Error::from(crate::Error::Corrupt { field: crate::Field::Page, offset: 64 }),
+            "damaged: invalid page at offset 64; answer without the filter, and build it again from its keys",
+        ),
+    ]
+}
+
+#[test]
+fn each_message_says_what_to_do_next() {
+    let table = of_bytes().into_iter().chain(of_filters());
+    check_messages!(
+        Error {
+            Io,
+            InFile,
+            Corrupt,
+            ChecksumMismatch,
+            Unsupported,
+            Invalid,
+            TooLarge,
+            KeyAbsent,
+            NoRoom,
+            Unlike,
+            ReadOnly,
+            Locked,
+            Displaced,
+            Poisoned,
+            LengthUnknown,
+            Filter
+        } table
+    );
+}
+
+#[test]
+fn an_error_of_a_filter_block_keeps_its_kind_and_file() {
+    let io = crate::Error::Io(ErrorKind::NotFound.into()).in_file(Path::new("a.filter"));
+    let Error::InFile { path, source } = Error::from(io) else { panic!("no file") };
+    assert!(path == Path::new("a.filter") && matches!(*source, Error::Io(_)));
+    assert!(matches!(Error::from(crate::Error::invalid("a", 1, "b; c")), Error::Invalid { what: "a", .. }));
+    assert!(matches!(Error::from(crate::Error::TooLarge { what: "a" }), Error::TooLarge { what: "a" }));
+    let damage = Error::from(crate::Error::Corrupt { field: crate::Field::Page, offset: 1 });
+    assert!(matches!(damage, Error::Filter(_)) && damage.is_damage() && !damage.is_unsupported());
+    let newer = Error::from(crate::Error::Unsupported { field: crate::Field::Kind, found: 99 });
+    assert!(newer.is_unsupported() && !newer.is_damage());
+}
