@@ -130,6 +130,12 @@ impl<E> FilterSet<E> {
         FilterSlot { set: self.number, index: self.lines.len() - 1 }
     }
 
+    /// What keys must be hashed by to ask this set.
+    #[must_use]
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
     /// The number of slots.
     #[must_use]
     pub fn len(&self) -> usize {
