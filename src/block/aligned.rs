@@ -37,7 +37,8 @@ impl AlignedBytes {
     /// # Errors
     /// [`Error::TooLarge`] where there is no memory, and the errors of `fill`.
     pub fn filled_by<E: From<Error>>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        let mut buffer = zeros::<u8>(len as u64 + ALIGNMENT_BYTES as u64 - 1, "a filter block")?.into_boxed_slice();
+        let mut buffer =
+            zeros::<u8>((len as u64).saturating_add(ALIGNMENT_BYTES as u64 - 1), "a filter block")?.into_boxed_slice();
         // A box does not move its content, so the offset stays right.
         let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES - 1);
         fill(buffer.get_mut(start..start + len).unwrap_or_default())?;
@@ -79,5 +80,19 @@ impl AsRef<[u8]> for AlignedBytes {
 impl std::fmt::Debug for AlignedBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AlignedBytes").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A length of that size is what a host reads from a damaged footer.
+    #[test]
+    fn aligned_bytes_of_impossible_lengths_are_refused() {
+        for len in [usize::MAX, usize::MAX - 62, usize::MAX / 2] {
+            let made = AlignedBytes::filled_by(len, |_| Ok::<(), Error>(()));
+            assert!(matches!(made, Err(Error::TooLarge { .. })), "{len}: {made:?}");
+        }
     }
 }
