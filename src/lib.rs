@@ -49,3 +49,7 @@ pub fn instruction_set() -> &'static str {
 #[cfg(all(doctest, feature = "foreign", feature = "mmap"))]
 #[doc = include_str!("../docs/FOREIGN.md")]
 struct ForeignDocument;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/EMBEDDING.md")]
+struct EmbeddingDocument;
