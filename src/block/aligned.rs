@@ -11,8 +11,8 @@ const ALIGNMENT_BYTES: usize = 64;
 
 /// A copy of a filter block on the heap, aligned to 64 bytes.
 ///
-/// Most kinds touch one cache line a query, if the block begins at a cache line. A slice of a host's buffer seldom does;
-/// then a query touches two lines. The copy also stays as it is, whatever becomes of the file.
+/// A query of most kinds touches one cache line, if the block begins at a cache line. A slice of a host's buffer seldom
+/// does; then the same query touches two lines. The copy also stays as it is, whatever happens to the file.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
@@ -32,10 +32,12 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// `len` bytes that `fill` writes; they are zero before.
+    /// Allocates `len` bytes of zeros, and lets `fill` write them: a read of a region of the host's file, for example.
+    ///
+    /// A length that the host has read from a file may be damaged: compare it with the length of the file first.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where there is no memory, and the errors of `fill`.
+    /// [`Error::TooLarge`] if there is no memory for `len` bytes, and the errors of `fill`.
     pub fn filled_by<E: From<Error>>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut buffer =
             zeros::<u8>((len as u64).saturating_add(ALIGNMENT_BYTES as u64 - 1), "a filter block")?.into_boxed_slice();
@@ -48,7 +50,7 @@ impl AlignedBytes {
     /// A copy of `bytes`.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where there is no memory.
+    /// [`Error::TooLarge`] if there is no memory for the copy.
     pub fn copy_of(bytes: &[u8]) -> Result<Self> {
         Self::filled_by(bytes.len(), |copy| {
             copy.copy_from_slice(bytes);
@@ -59,7 +61,8 @@ impl AlignedBytes {
     /// The content of the file at `path`.
     ///
     /// # Errors
-    /// When the file cannot be read, or becomes shorter meanwhile. The error names the file.
+    /// [`Error::Io`] if the file cannot be read, or becomes shorter meanwhile; [`Error::TooLarge`] if it does not fit
+    /// in memory. The error names the file ([`Error::InFile`]).
     pub fn read(path: &Path) -> Result<Self> {
         let read = || {
             let mut file = File::open(path)?;

@@ -84,7 +84,7 @@ impl FromStr for HashKind {
 /// builder.add(b"apple");
 /// let bytes = builder.finish()?;
 ///
-/// let open = |hasher| FilterBlock::open(&bytes, &Expected::of_table(table_id, hasher), Verify::AtOpen);
+/// let open = |hasher: &_| FilterBlock::open(&bytes, &Expected::of_table(table_id, hasher), Verify::AtOpen);
 /// assert!(open(&KeyHasher::xxh3(HashSeed(42))).is_err()); // not without the secret
 /// assert!(open(&hasher)?.may_contain(b"apple"));
 /// # Ok::<(), filterblock::Error>(())

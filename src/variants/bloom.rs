@@ -28,7 +28,7 @@ use crate::kinds::{self, FilterKind, bloom, math};
 /// A standard Bloom filter; see the [module](self).
 ///
 /// ```
-/// use filterblock::{FilterBlock, HashSeed, variants::{Bloom, Membership}};
+/// use filterblock::{FilterBlock, HashSeed, Verify, variants::{Bloom, Membership}};
 /// let seen = Bloom::with_rate(1_000, 0.01, HashSeed(7))?;
 /// assert!(seen.insert(b"first"));
 /// assert!(seen.may_contain(b"first"));
