@@ -53,7 +53,7 @@ const CIRCLES: [(&str, &[&str]); 8] = [
     ("crates/store/src/lsm", &["shared", "space", "write"]),
     ("crates/store/src/storage", &["disk", "held"]),
     ("src", &["codec", "error", "hash"]),
-    ("src/block", &["locked", "partition", "reader"]),
+    ("src/block", &["partition", "reader"]),
     ("src/foreign/parquet", &["header", "split_block"]),
     ("src/foreign/rocksdb", &["fast_local_bloom", "filter", "legacy_bloom", "ribbon"]),
     ("src/kinds", &["arch", "blocked_bloom", "bumped_ribbon", "ribbon", "split_block"]),

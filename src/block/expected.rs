@@ -1,8 +1,8 @@
-//! What a host knows of a block before it opens it.
+//! Opens blocks: what a host expects of a block, and tools that expect nothing.
 
 use super::layout::{Added, checksum_of};
 use super::locked::LockedBlock;
-use super::reader::FilterBlock;
+use super::reader::{FilterBlock, Verify};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHasher;
 
@@ -55,7 +55,8 @@ impl<'a> Expected<'a> {
     ///
     /// `table_id` is the id that the writer gave to
     /// [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). A block whose writer gave no id has an id
-    /// of zeros, so zeros name no table: opening is an error ([`Error::InvalidArgument`]).
+    /// of zeros, so zeros name no table: opening is an error ([`Error::InvalidArgument`]), unless
+    /// [`with_checksum`](Self::with_checksum) names the block.
     #[must_use]
     pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
         Self { table_id, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
@@ -63,8 +64,8 @@ impl<'a> Expected<'a> {
 
     /// Expects at most as many keys as the table has entries, and at least one key if the table has an entry.
     ///
-    /// Fewer keys than entries are no mistake, because several entries may be versions of one key. Of a block of
-    /// prefixes, only one for a table without entries is checked: an extractor may take several prefixes of a key, or
+    /// Fewer keys than entries are no mistake, because several entries may be versions of one key. A block of prefixes may
+    /// have any number of them, because an extractor takes several prefixes of a key, or none; a table without entries has
     /// none.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
@@ -95,11 +96,14 @@ impl<'a> Expected<'a> {
     }
 
     /// # Errors
-    /// [`Error::InvalidArgument`] if no table is named; [`Error::Unexpected`] with the first field that is not as
-    /// expected.
+    /// `table_id` is the id that the writer gave to
+    /// [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). A block whose writer gave no id has an id
+    /// of zeros, so zeros name no table: opening is an error ([`Error::InvalidArgument`]), unless
+    /// [`with_checksum`](Self::with_checksum) names the block.
     fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
-        if self.table_id == [0; 16] {
-            let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id";
+        if self.table_id == [0; 16] && self.checksum.is_none() {
+            let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id, or \
+                          the block's checksum";
             return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
         }
         let metadata = block.metadata();
@@ -150,6 +154,35 @@ fn unexpected(field: Field, found: String, expected: String) -> Result<()> {
 
 fn hex(id: [u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// Opens a block that must be what the host expects: see [`Expected`].
+    ///
+    /// # Errors
+    /// * [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes. With
+    ///   [`Verify::OnFirstTouch`] a damaged page is no error.
+    /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
+    /// * [`Error::Unexpected`] for a sound block of another table, another state of the table, other keys or another hasher;
+    ///   [`Error::WrongSecret`] for keys that were hashed under another secret.
+    /// * [`Error::InvalidArgument`] for an expected table id of zeros without a checksum.
+    ///
+    /// Offsets count from the start of the host's file, if [`Expected::at_offset`] names the block's offset in it.
+    pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
+        let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
+        block.unlock_expecting(expected)
+    }
+
+    /// Opens any block and believes what it says about its table and its hasher: for tools that inspect files.
+    ///
+    /// A store must use [`FilterBlock::open`]: a sound block of another table denies the keys of this one.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open`]; [`Error::SecretRequired`] for keys that were hashed under a secret: open such a block by
+    /// [`LockedBlock::unlock`].
+    pub fn open_any(data: D, verify: Verify) -> Result<Self> {
+        LockedBlock::open(data, verify)?.unlock(None)
+    }
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use super::expected::Expected;
 use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, TRAILER_LEN_BYTES, Trailer, offset_of, page_count};
-use super::locked::LockedBlock;
 use super::pages::{self, DamageHandler, FirstTouch, PageStates};
 use super::partition::Partitions;
 use crate::error::{Error, Field, Result};
@@ -82,34 +80,7 @@ impl<D> fmt::Debug for FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block that must be what the host expects: see [`Expected`].
-    ///
-    /// # Errors
-    /// * [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes. With
-    ///   [`Verify::OnFirstTouch`] a damaged page is no error.
-    /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
-    /// * [`Error::Unexpected`] for a sound block of another table, another state of the table, other keys or another hasher;
-    ///   [`Error::WrongSecret`] for keys that were hashed under another secret.
-    /// * [`Error::InvalidArgument`] for an expected table id of zeros.
-    ///
-    /// Offsets count from the start of the host's file, if [`Expected::at_offset`] names the block's offset in it.
-    pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
-        let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
-        block.unlock_expecting(expected)
-    }
-
-    /// Opens any block and believes what it says about its table and its hasher: for tools that inspect files.
-    ///
-    /// A store must use [`FilterBlock::open`]: a sound block of another table denies the keys of this one.
-    ///
-    /// # Errors
-    /// As [`FilterBlock::open`]; [`Error::SecretRequired`] for keys that were hashed under a secret: open such a block by
-    /// [`LockedBlock::unlock`].
-    pub fn open_any(data: D, verify: Verify) -> Result<Self> {
-        LockedBlock::open(data, verify)?.unlock(None)
-    }
-
-    /// Hashes keys without a secret, whatever the trailer says: nobody but [`LockedBlock`] may have it like that.
+    /// Hashes keys without a secret, whatever the trailer says: only `LockedBlock` may construct this.
     ///
     /// A partition denies the keys of its neighbours. So it must never pass for the whole filter, which it would
     /// where a filter in partitions was cut behind the first.

@@ -73,15 +73,15 @@ fn bumped_ribbons_are_built_as_ever() {
         1_501, 1_600, 2_000, 2_400, 2_560, 2_561, 2_700, 3_000, 3_333, 3_700, 4_096, 4_097, 4_500, 5_000, 6_000, 7_000,
         8_000, 9_000, 9_727,
     ];
-    let many = [9_728, 10_239, 10_240, 30_000, 59_999, 60_000, 140_000];
+    let many = [9_728, 10_000, 20_479, 20_480, 30_000, 59_999, 60_000, 140_000];
     let sizes = || few.clone().chain(near_the_border).chain(many);
     for (text, wanted) in [
-        ("bumped-ribbon:1", 0x659c_bd78),
-        ("bumped-ribbon:8", 0x54d0_29e9),
-        ("bumped-ribbon:12.3", 0xbb0c_8ffe),
-        ("bumped-ribbon:fpr=0.00390625", 0x9e90_17a0),
-        ("bumped-ribbon:fpr=0.003", 0x6a34_9e7a),
-        ("bumped-ribbon:8:compact", 0x8d45_a821),
+        ("bumped-ribbon:1", 0x1045_167f),
+        ("bumped-ribbon:8", 0x0de2_e650),
+        ("bumped-ribbon:12.3", 0x82d5_0434),
+        ("bumped-ribbon:fpr=0.00390625", 0xbf4b_b6fd),
+        ("bumped-ribbon:fpr=0.003", 0x7968_866f),
+        ("bumped-ribbon:8:compact", 0x758a_3bb6),
     ] {
         assert_written(text, sizes().map(|n| random_hashes(n, n as u64)), wanted);
     }
@@ -101,17 +101,17 @@ fn bumped_ribbons_of_hashes_that_crowd_are_built_as_ever() {
         random_hashes(n, 5).into_iter().chain(crowd).collect::<Vec<_>>()
     };
     let sets = [
-        // At the end of the first of two lanes, which bumps them.
-        crowded(8_500, 1_500, 1 << 63, 1 << 46),
-        // In one place, so that they are a layer of their own, which is too short for two lanes.
+        // At the end of the first of two shards, which bumps them.
+        crowded(68_500, 1_500, 1 << 63, 1 << 46),
+        // In one place, so that they are a layer of their own.
         crowded(4_500, 5_500, 1 << 62, 1 << 20),
         crowded(9_000, 1_000, u64::MAX, 1 << 40),
     ];
-    // At the end of the first of two lanes, which they leave.
-    let end = (4_880u128 << 64) / 9_705;
-    let at_the_end = [50, 70, 90, 110, 125].map(|crowd| crowded(9_900, crowd, end as u64, 1 << 46));
-    assert_written("bumped-ribbon:fpr=0.01", at_the_end.into_iter(), 0xa462_2919);
-    assert_written("bumped-ribbon:8", sets.into_iter(), 0xcc7f_69ed);
+    // At the end of the first of two shards, 263 of 526 buckets, which they leave.
+    let end = ((263 * 128 + 24u128) << 64) / 67_241;
+    let at_the_end = [50, 70, 90, 110, 125].map(|crowd| crowded(69_900, crowd, end as u64, 1 << 46));
+    assert_written("bumped-ribbon:fpr=0.01", at_the_end.into_iter(), 0xb0d6_b32b);
+    assert_written("bumped-ribbon:8", sets.into_iter(), 0x3c46_111e);
 }
 
 #[test]

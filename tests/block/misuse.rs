@@ -125,10 +125,18 @@ fn partitions_of_another_table_do_not_open_alone() {
 #[test]
 fn no_table_id_is_not_one_to_expect() {
     let nobodys = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
-    for bytes in [nobodys, of_keys()] {
+    for bytes in [&nobodys, &of_keys()] {
         let opened = FilterBlock::open(bytes, &of_table([0; 16]), Verify::AtOpen);
         assert!(matches!(opened, Err(Error::InvalidArgument { what: "expected table id", .. })), "{opened:?}");
     }
+    // The checksum alone names the block.
+    let expected = of_table([0; 16]).with_checksum(checksum_of(&nobodys).unwrap());
+    assert!(FilterBlock::open(nobodys.as_slice(), &expected, Verify::AtOpen).is_ok());
+    assert_eq!(refused(&of_keys(), &expected), Field::TableId);
+    let mut others = FilterBuilder::new(spec("bloom:11"), SEED);
+    others.add(b"a key");
+    let others = others.finish().unwrap();
+    assert_eq!(refused(&others, &expected), Field::Checksum);
 }
 
 #[test]

@@ -5,5 +5,6 @@ mod extremes;
 mod planning;
 mod present_keys;
 mod rates;
+mod space;
 #[path = "../block/support.rs"]
 mod support;

@@ -5,10 +5,10 @@
 //! leaves the processor idle for most of its time. Therefore several equations are on their way at once: those of a class of
 //! a bucket, which is bumped whole or not at all, so that their order does not matter.
 //!
-//! The slots are cut into [`Lane`]s, so that a shard of them can be banded without the others, beside them on another
-//! thread. Lanes do not touch each other's rows: their last [`TAIL_BUCKETS`] wait until the lane behind has come that far,
-//! and an equation that would move on beyond its lane (a few hundred slots behind its start) is bumped. So the rows are the
-//! same on any number of threads.
+//! The slots are cut into shards, so that one can be banded without the others, beside them on another thread. Heads of
+//! shards do not touch each other's rows: an equation that would move on beyond its shard (a few hundred slots behind its
+//! start) is bumped. The last [`TAIL_BUCKETS`] of a shard, its tail, wait for the shard behind. So the rows are the same on
+//! any number of threads.
 
 use super::hashes::{coefficients, fingerprint};
 use super::layer::Starts;
@@ -16,19 +16,18 @@ use super::{BUCKET_STARTS, THRESHOLDS};
 use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
 
-/// The least slots of a lane.
-const MIN_LANE_SLOTS: usize = 4_096;
 /// Slots that share scratch memory: as many as stay in the second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
 /// Equations that are on their way at once.
 const IN_FLIGHT: usize = 4;
 /// Their steps between two looks at what has become of them.
 const STEPS: usize = 8;
-/// The last buckets of a lane are done after those of all lanes of the shard.
+/// The last buckets of a shard are done after all heads of shards.
 const TAIL_BUCKETS: usize = 4;
-/// How far equations of the tail may move into the next lane, whose own tail begins behind that.
+/// How far equations of the tail may move into the next shard, whose own tail begins behind that.
 pub(super) const WINDOW: usize = 1_024;
-const _: () = assert!(MIN_LANE_SLOTS >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS);
+// Of several shards none is shorter than half of the longest.
+const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS);
 
 /// What became of an equation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,14 +168,15 @@ impl Moving {
     }
 }
 
-/// The bucket numbers at which the lanes of a layer begin, the number of all buckets, and how many lanes make a shard:
-/// `lanes`, or one where they would be too short. With `None`, the whole layer is a lane.
-pub(super) fn lane_bounds(starts: Starts, slots: usize, lanes: Option<usize>) -> Result<(Vec<usize>, usize), NoMemory> {
+/// The buckets of each shard of a layer.
+pub(super) fn buckets_of_shards(
+    starts: Starts,
+    slots: usize,
+    is_one_shard: bool,
+) -> Result<Vec<std::ops::Range<usize>>, NoMemory> {
     let buckets = starts.buckets();
-    let Some(lanes) = lanes else { return Ok((vec![0, buckets], 1)) };
-    let in_shard = if slots < lanes * MIN_LANE_SLOTS { 1 } else { lanes };
-    let lanes = in_shard * slots.div_ceil(SHARD_SLOTS);
-    Ok((try_collect((0..lanes + 1).map(|lane| buckets * lane / lanes))?, in_shard))
+    let shards = if is_one_shard { 1 } else { slots.div_ceil(SHARD_SLOTS) };
+    try_collect((0..shards).map(|shard| buckets * shard / shards..buckets * (shard + 1) / shards))
 }
 
 /// What banding reads.
@@ -227,27 +227,27 @@ impl Keys<'_> {
 
 /// A stretch of buckets, and what became of its keys.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Stretch {
     buckets: std::ops::Range<usize>,
     /// The slot of row 0.
     base: usize,
-    /// Rows from here on are not for this lane.
+    /// Rows from here on are not for this stretch.
     limit: usize,
-    /// Whether the first keys of the first bucket make room for the lane before.
+    /// Whether the first keys of the first bucket make room for the shard before.
     is_relieved: bool,
     /// What each bucket of [`THRESHOLDS`] needs.
     pub(super) bumps: Vec<u8>,
     pub(super) bumped: Vec<std::ops::Range<usize>>,
 }
 
-impl Lane {
+impl Stretch {
     /// Work on `buckets` with rows from slot `base` up to slot `limit`.
     pub(super) fn new(buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
         Self { buckets, base, limit: limit - base, is_relieved: false, bumps: Vec::new(), bumped: Vec::new() }
     }
 
-    /// The same, with room in its first bucket for what the lane before pushes over. Without it the last buckets of that
-    /// lane are bumped whole, which costs 70 slots a lane; with it 9 to 17.
+    /// The same, with room in its first bucket for what the shard before pushes over. Without it the last buckets of that
+    /// shard are bumped whole, which costs 70 slots a shard; with it 9 to 17.
     pub(super) fn relieved(self) -> Self {
         Self { is_relieved: true, ..self }
     }
@@ -256,7 +256,7 @@ impl Lane {
         self.buckets.start
     }
 
-    /// Places or bumps all keys of the lane.
+    /// Places or bumps all keys of the stretch.
     pub(super) fn run(&mut self, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
         self.bumps.try_reserve_exact(self.buckets.len())?;
         let mut behind = keys.first_of((self.buckets.start * BUCKET_STARTS) as u64);
@@ -294,9 +294,9 @@ impl Lane {
     }
 }
 
-/// The buckets of a lane that wait for the other lanes.
-pub(super) fn tail_of(from: usize, to: usize) -> usize {
-    to.saturating_sub(TAIL_BUCKETS).max(from)
+/// Where the buckets of a shard begin that wait for the shard behind.
+pub(super) fn tail_of(shard: &std::ops::Range<usize>) -> usize {
+    shard.end.saturating_sub(TAIL_BUCKETS).max(shard.start)
 }
 
 #[cfg(test)]
@@ -323,28 +323,22 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_is_cut_into_shards_of_whole_lanes() {
-        for (slots, lanes, wanted) in [
-            (200_000, None, (2, 1)),
-            (64, Some(1), (2, 1)),
-            (65_536, Some(1), (2, 1)),
-            (65_600, Some(1), (3, 1)),
-            // Lanes of less than 4,096 slots would be too short.
-            (4_096, Some(2), (2, 1)),
-            (8_128, Some(2), (2, 1)),
-            (8_192, Some(2), (3, 2)),
-            (9_920, Some(2), (3, 2)),
-            (140_000, Some(2), (7, 2)),
+    fn a_layer_is_cut_into_shards_that_differ_by_a_bucket() {
+        for (slots, is_one_shard, wanted) in [
+            (200_000, true, 1),
+            (64, false, 1),
+            (9_920, false, 1),
+            (65_536, false, 1),
+            (65_600, false, 2),
+            (140_000, false, 3),
         ] {
             let starts = Starts::new(slots);
-            let (bounds, in_shard) = lane_bounds(starts, slots, lanes).unwrap();
-            assert_eq!((bounds.len(), in_shard), wanted, "{slots} slots, {lanes:?}");
-            assert_eq!(
-                (bounds.first(), bounds.last()),
-                (Some(&0), Some(&starts.buckets())),
-                "{slots} slots, {lanes:?}"
-            );
-            assert!(bounds.is_sorted() && (bounds.len() - 1).is_multiple_of(in_shard), "{slots} slots, {lanes:?}");
+            let shards = buckets_of_shards(starts, slots, is_one_shard).unwrap();
+            let whole = shards.iter().flat_map(Clone::clone);
+            assert!(whole.eq(0..starts.buckets()), "{slots} slots: {shards:?}");
+            let lens: Vec<usize> = shards.iter().map(ExactSizeIterator::len).collect();
+            assert_eq!(lens.len(), wanted, "{slots} slots, one shard: {is_one_shard}");
+            assert!(lens.iter().max().unwrap() - lens.iter().min().unwrap() <= 1, "{slots} slots: {lens:?}");
         }
     }
 }

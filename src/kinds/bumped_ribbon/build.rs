@@ -1,10 +1,11 @@
 //! Building: how many columns and slots, layer after layer, shard after shard.
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::band::{Keys, Lane, Row, Rows, SHARD_SLOTS, WINDOW, lane_bounds, tail_of};
+use super::band::{Keys, Row, Rows, SHARD_SLOTS, Stretch, WINDOW, buckets_of_shards, tail_of};
 use super::hashes::{remix, unremix};
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
@@ -19,14 +20,14 @@ use crate::kinds::kind::FilterKind;
 use crate::kinds::math;
 use crate::kinds::shape::{Effort, Shape, room_behind};
 
-/// How densely layers are filled, and how many lanes share 64 Ki slots: each costs some slots.
+/// How densely layers are filled, and how they are cut: each cut costs some slots.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Density {
     /// Slots of a layer for each thousand keys: so few that hardly one stays empty. Of a million keys, 970 bump 3.2 % and
     /// leave 0.16 % of the slots empty, 950 bump 5.0 % and leave 0.05 %, 920 bump 8.0 % and leave 0.01 %.
     pub(super) slots_per_mille: u128,
-    /// `None` for one lane that is a whole layer.
-    lanes: Option<usize>,
+    /// Whether a layer is one shard, however long.
+    is_one_shard: bool,
 }
 
 /// Up to here one system is smaller: from 1,500 keys on layers are in two of five cases, and by more and more.
@@ -35,24 +36,30 @@ pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
 /// from one set of keys to the next (of 3,000 keys 0.5 to 4 % more slots than keys), so several are tried, and one system
 /// too while it may be smaller still.
 pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
-pub(super) const NEAR_BORDER_PER_MILLE: usize = 950;
-/// Blocks more than that are tried one after the other, until ...
-const BLOCKS_MORE: [isize; 4] = [0, -1, 1, -2];
-/// ... one slot in so many is to spare. Of 4,096 keys one try in three reaches that, of 8,000 nearly every one.
+const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
+/// Below this several numbers of blocks are tried. Of 3,000 sets of 10,000 keys with eight columns the worst is 0.97 % above
+/// the bound so, and 2.02 % with one number; from here on it is 1.3 % with one.
+const SEVERAL_TRIES_KEYS: usize = 20_480;
+/// So many blocks more are tried one after the other, ...
+const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
+/// ... so many of them near the border, ...
+const NEAR_BORDER_TRIES: usize = 4;
+/// ... until one slot in so many is to spare. Of 4,096 keys one try in three reaches that, of 8,000 nearly every one.
 pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
+/// The same from the border on, where 97 of 100 first tries reach it. One in 160 costs a build a tenth more time.
+const MORE_KEYS_A_SPARE_SLOT: usize = 128;
+/// Random hashes never leave so many to spare, and others do with any number of blocks.
+const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// With fewer keys one system takes a hundredth more slots, within a seventh of a per cent of what layers take, so there
 /// is one try.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
 /// Each bumped key is a mispredicted branch, so no more are bumped than the space asks: 3.2 % of few keys, ...
-const MORE: Density = Density { slots_per_mille: 970, lanes: Some(1) };
-/// ... of fewer still in two lanes: so the first files of this format were written.
-const FEW: Density = Density { lanes: Some(2), ..MORE };
-const MORE_KEYS: usize = 10_240;
+const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
 /// ... and 4.1 % from here on, where half a per cent above the least space is left to be had.
-const MANY: Density = Density { slots_per_mille: 960, lanes: Some(1) };
+const MANY: Density = Density { slots_per_mille: 960, is_one_shard: false };
 const MANY_KEYS: usize = 60_000;
-/// One lane, so no ends of lanes; in 25 bytes a key in place of 10.
-const COMPACT: Density = Density { slots_per_mille: 930, lanes: None };
+/// One shard, so no ends of shards; in 25 bytes a key in place of 10.
+const COMPACT: Density = Density { slots_per_mille: 930, is_one_shard: true };
 /// So many keys or fewer make one system where that is smaller, as the bumped keys behind the last layer do. Longer ones need
 /// ever more spare slots.
 pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
@@ -73,7 +80,7 @@ pub(super) fn build(
     let mut layered = |density| layered(columns, density, hashes, effort.threads);
     let built = match keys {
         _ if keys <= SURELY_SINGLE_KEYS => single(columns, hashes),
-        _ if keys < NEAR_BORDER_KEYS => smallest(columns, hashes),
+        _ if keys < SEVERAL_TRIES_KEYS => smallest(columns, density(budget, keys), hashes),
         _ => layered(density(budget, keys)),
     };
     Ok(built?.map(|Built { shape, payload, .. }| (shape, payload)))
@@ -82,8 +89,8 @@ pub(super) fn build(
 /// How densely the layers of many keys are filled.
 pub(super) fn density(budget: Budget, keys: usize) -> Density {
     match keys {
+        _ if keys < NEAR_BORDER_KEYS => NEAR_BORDER,
         _ if budget.compact => COMPACT,
-        _ if keys < MORE_KEYS => FEW,
         _ if keys < MANY_KEYS => MORE,
         _ => MANY,
     }
@@ -153,19 +160,29 @@ impl Built {
 }
 
 /// The smallest of a few filters of layers and, where that may be smaller still, one of a single system.
-fn smallest(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
+fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Built> {
     let keys = hashes.len();
     let least_single = Small::new(keys + first_spare(keys), 0, columns);
     let least_len = (0..columns.groups()).map(|group| least_single.len_bytes(columns, group)).sum();
     let beats_single = |found: &Built| keys > MAX_SINGLE_KEYS || found.len_bytes() <= least_len;
     let mut best: Option<Built> = None;
-    for more in BLOCKS_MORE.iter().take(if keys <= ONE_TRY_KEYS { 1 } else { BLOCKS_MORE.len() }) {
-        let slots = (keys * NEAR_BORDER_PER_MILLE).saturating_add_signed(1_000 * more * BLOCK_SLOTS.cast_signed());
-        let density = Density { slots_per_mille: (slots / keys) as u128, lanes: None };
+    let (tries, keys_a_spare_slot) = match keys {
+        _ if keys <= ONE_TRY_KEYS => (1, KEYS_A_SPARE_SLOT),
+        _ if keys < NEAR_BORDER_KEYS => (NEAR_BORDER_TRIES, KEYS_A_SPARE_SLOT),
+        _ => (BLOCKS_MORE.len(), MORE_KEYS_A_SPARE_SLOT),
+    };
+    for more in BLOCKS_MORE.into_iter().take(tries) {
+        let slots = keys as u128 * density.slots_per_mille;
+        let slots = slots.saturating_add_signed(1_000 * more * BLOCK_SLOTS as i128);
+        let density = Density { slots_per_mille: slots / keys as u128, ..density };
         // Few enough for copies; a try leaves them in another order.
         let found = layered(columns, density, &mut try_collect(hashes.iter().copied())?, NonZeroUsize::MIN)?;
-        let is_enough = |found: &Built| found.slots <= keys + keys / KEYS_A_SPARE_SLOT && beats_single(found);
-        let done = found.as_ref().is_some_and(is_enough);
+        let is_enough = |found: &Built| found.slots <= keys + keys / keys_a_spare_slot && beats_single(found);
+        let is_hopeless = |found: &Built| found.slots > keys + keys / HOPELESS_KEYS_A_SPARE_SLOT;
+        let done = match &found {
+            Some(found) => is_enough(found) || keys >= NEAR_BORDER_KEYS && is_hopeless(found),
+            None => keys >= NEAR_BORDER_KEYS,
+        };
         best = best.into_iter().chain(found).min_by_key(Built::len_bytes);
         if done {
             return Ok(best);
@@ -334,27 +351,26 @@ fn build_layer(
     let layer = Layer::new(blocks, columns);
     let slots = blocks * BLOCK_SLOTS;
     let starts = layer.asked.starts;
-    let (bounds, in_shard) = lane_bounds(starts, slots, density.lanes)?;
+    let shards = buckets_of_shards(starts, slots, density.is_one_shard)?;
     let mut bumps: Vec<u8> = try_zeros(bumps_len_bytes(starts.buckets()))?;
     let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty())?)?;
-    let shards: Vec<&[usize]> = try_collect(bounds.windows(in_shard + 1).step_by(in_shard))?;
     // Keys of shards that are not done yet, and behind those the keys that are not bumped.
     let (mut left, mut kept) = (hashes.len(), hashes.len());
-    for bounds in shards.rchunks(scratch.len()) {
+    for buckets in shards.rchunks(scratch.len()) {
         let keys = Keys { starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
-        let shards: Vec<Shard<'_>> = bounds.iter().map(|bounds| Shard::new(keys, bounds, slots)).collect();
-        let mut lanes = band_shards(&shards, scratch)?;
-        for ((shard, lanes), rows) in shards.iter().zip(&mut lanes).zip(scratch.iter_mut()).rev() {
-            back.finish(shard, lanes, rows)?;
+        let shards: Vec<Shard<'_>> = buckets.iter().map(|buckets| Shard::new(keys, buckets.clone(), slots)).collect();
+        let mut stretches = band_shards(&shards, scratch)?;
+        for (shard, rows) in shards.iter().zip(scratch.iter_mut()).rev() {
+            stretches.push(back.finish(shard, rows)?);
         }
         left = shards.first().map_or(0, Shard::first_key);
         let mut bumped = Vec::new();
-        for (from, lane) in lanes.into_iter().flatten() {
-            for (bucket, bits) in (from..).zip(&lane.bumps) {
+        for stretch in stretches {
+            for (bucket, bits) in (stretch.starts_at()..).zip(&stretch.bumps) {
                 bumps[bucket / 4] |= bits << (bucket % 4 * 2);
             }
-            bumped.try_reserve(lane.bumped.len())?;
-            bumped.extend(lane.bumped);
+            bumped.try_reserve(stretch.bumped.len())?;
+            bumped.extend(stretch.bumped);
         }
         bumped.sort_unstable_by_key(|range| range.start);
         for key in bumped.into_iter().rev().flat_map(Iterator::rev) {
@@ -370,82 +386,70 @@ fn build_layer(
     Ok(kept)
 }
 
-/// Lanes that are worked on together, and the first bucket of each stretch.
-type Lanes = Vec<(usize, Lane)>;
-
-/// The slots of a few lanes.
+/// Slots that share scratch memory.
 #[derive(Debug)]
 struct Shard<'a> {
     keys: Keys<'a>,
-    bounds: &'a [usize],
+    buckets: Range<usize>,
     from: usize,
     to: usize,
     is_last: bool,
 }
 
 impl<'a> Shard<'a> {
-    fn new(keys: Keys<'a>, bounds: &'a [usize], slots: usize) -> Self {
-        let slot = |bucket: usize| bucket * BUCKET_STARTS;
-        let (first, end) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
-        let is_last = end == keys.starts.buckets();
-        Self { keys, bounds, from: slot(first), to: if is_last { slots } else { slot(end) }, is_last }
+    fn new(keys: Keys<'a>, buckets: Range<usize>, slots: usize) -> Self {
+        let is_last = buckets.end == keys.starts.buckets();
+        let [from, end] = [buckets.start, buckets.end].map(|bucket| bucket * BUCKET_STARTS);
+        Self { keys, buckets, from, to: if is_last { slots } else { end }, is_last }
     }
 
     fn first_key(&self) -> usize {
         self.keys.first_of(self.from as u64)
     }
 
-    /// Bands all but the last tail, which needs rows of the shard behind.
-    fn band(&self, rows: &mut Rows) -> Result<Lanes, NoMemory> {
-        rows.reset(self.to - self.from + if self.is_last { 0 } else { WINDOW })?;
-        let lanes = || self.bounds.windows(2).filter_map(|pair| pair.first().copied().zip(pair.last().copied()));
-        let slot = |bucket: usize| bucket * BUCKET_STARTS;
-        let mut done = Vec::new();
-        let mut work = |stretches: Vec<(usize, usize, usize)>, is_head: bool| {
-            let mut lanes: Vec<Lane> = stretches
-                .iter()
-                .map(|&(from, to, limit)| Lane::new(from..to, self.from, limit.min(self.to)))
-                .map(|lane| if is_head && lane.starts_at() > 0 { lane.relieved() } else { lane })
-                .collect();
-            lanes.iter_mut().try_for_each(|lane| lane.run(self.keys, rows))?;
-            done.extend(stretches.into_iter().map(|(from, ..)| from).zip(lanes));
-            Ok::<_, NoMemory>(())
-        };
-        work(lanes().map(|(from, to)| (from, tail_of(from, to), slot(to))).collect(), true)?;
-        let inner = self.bounds.len().saturating_sub(2);
-        work(
-            lanes().take(inner).map(|(from, to)| (tail_of(from, to), to, slot(to).saturating_add(WINDOW))).collect(),
-            false,
-        )?;
-        Ok(done)
+    /// Rows behind the shard's own, which its tail may take.
+    fn window(&self) -> usize {
+        if self.is_last { 0 } else { WINDOW }
     }
 
-    /// The last tail, once the rows of the shard behind are at hand.
-    fn band_tail(&self, rows: &mut Rows) -> Tried<(usize, Lane)> {
-        let [.., from, to] = *self.bounds else { return Ok(None) };
-        let from = tail_of(from, to);
-        let limit = self.to + if self.is_last { 0 } else { WINDOW };
-        let mut lane = Lane::new(from..to, self.from, limit);
-        lane.run(self.keys, rows)?;
-        Ok(Some((from, lane)))
+    /// The bucket at which the tail begins.
+    fn tail(&self) -> usize {
+        tail_of(&self.buckets)
+    }
+
+    /// Bands all but the tail, which needs rows of the shard behind.
+    fn band_head(&self, rows: &mut Rows) -> Result<Stretch, NoMemory> {
+        rows.reset(self.to - self.from + self.window())?;
+        let limit = self.to.min(self.buckets.end * BUCKET_STARTS);
+        let head = Stretch::new(self.buckets.start..self.tail(), self.from, limit);
+        let mut head = if self.buckets.start > 0 { head.relieved() } else { head };
+        head.run(self.keys, rows)?;
+        Ok(head)
+    }
+
+    /// Bands the tail, once the rows of the shard behind are at hand.
+    fn band_tail(&self, rows: &mut Rows) -> Result<Stretch, NoMemory> {
+        let mut tail = Stretch::new(self.tail()..self.buckets.end, self.from, self.to + self.window());
+        tail.run(self.keys, rows)?;
+        Ok(tail)
     }
 }
 
-/// Bands shards that lie side by side, each in rows of its own, on as many threads, this one included. Those that cannot be
-/// started leave their shards to the others.
-fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Lanes>, NoMemory> {
+/// Bands the heads of shards that lie side by side, each in rows of its own, on as many threads, this one included. Those
+/// that cannot be started leave their shards to the others.
+fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Stretch>, NoMemory> {
     if let ([shard], [rows, ..]) = (shards, &mut *scratch) {
-        return Ok(vec![shard.band(rows)?]);
+        return Ok(vec![shard.band_head(rows)?]);
     }
     let tasks: Vec<_> =
-        shards.iter().zip(scratch).map(|(shard, rows)| Mutex::new((shard, rows, Ok(Vec::new())))).collect();
+        shards.iter().zip(scratch).map(|(shard, rows)| Mutex::new((shard, rows, Err(NoMemory)))).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
             // Nobody else has the number of this task.
             let mut task = task.lock().unwrap_or_else(PoisonError::into_inner);
-            let (shard, rows, lanes) = &mut *task;
-            *lanes = shard.band(rows);
+            let (shard, rows, head) = &mut *task;
+            *head = shard.band_head(rows);
         }
     };
     std::thread::scope(|scope| {
@@ -477,16 +481,16 @@ impl Back {
         Ok(Self { columns, layer: layer.clone(), groups, states, window })
     }
 
-    /// Bands the shard's last tail and solves what no shard before it can still change.
+    /// Bands the shard's tail, which it gives, and solves what no shard before it can still change.
     #[expect(
         clippy::indexing_slicing,
         reason = "rows of the shard and the window behind it, words of the group from a block on"
     )]
-    fn finish(&mut self, shard: &Shard<'_>, lanes: &mut Lanes, rows: &mut Rows) -> Result<(), NoMemory> {
+    fn finish(&mut self, shard: &Shard<'_>, rows: &mut Rows) -> Result<Stretch, NoMemory> {
         let own = shard.to - shard.from;
         // There is none behind the last shard.
         rows.0[own..].copy_from_slice(&self.window);
-        lanes.extend(shard.band_tail(rows)?);
+        let tail = shard.band_tail(rows)?;
         let open = if shard.from == 0 { 0 } else { WINDOW };
         let (window, rows) = rows.0.split_at(open);
         let first = (shard.from + open) / BLOCK_SLOTS;
@@ -501,6 +505,6 @@ impl Back {
         }
         self.window.clear();
         self.window.extend_from_slice(window);
-        Ok(())
+        Ok(tail)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::BLOCK_SLOTS;
 use super::build::{
-    KEYS_A_SPARE_SLOT, MAX_SINGLE_KEYS, NEAR_BORDER_KEYS, NEAR_BORDER_PER_MILLE, ONE_TRY_KEYS, SURELY_SINGLE_KEYS,
-    choose_columns, density, first_spare, record,
+    KEYS_A_SPARE_SLOT, MAX_SINGLE_KEYS, NEAR_BORDER_KEYS, ONE_TRY_KEYS, SURELY_SINGLE_KEYS, choose_columns, density,
+    first_spare, record,
 };
 use super::layer::Columns;
 use super::read::{Geometry, Layer};
@@ -22,6 +22,9 @@ fn empty_share(slots_per_mille: u128) -> f64 {
     }
 }
 
+/// Slots of a layer that stay empty besides, at its ends, however long it is.
+const EMPTY_AT_ENDS: usize = 20;
+
 /// The filter that `budget` asks for; `None` where it does not fit an address.
 pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     let keys = usize::try_from(num_keys).ok()?;
@@ -30,7 +33,7 @@ pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     isize::try_from(u128::from(num_keys) * u128::from(columns.all) / 4).ok()?;
     let geometry = match keys {
         _ if keys <= SURELY_SINGLE_KEYS => of_single(columns, keys)?,
-        _ if keys < NEAR_BORDER_KEYS => of_few(columns, keys)?,
+        _ if keys < NEAR_BORDER_KEYS => of_few(budget, columns, keys)?,
         _ => of_many(budget, columns, keys)?,
     };
     let (mut left, mut bump_reads) = (keys as f64, 0.0);
@@ -70,9 +73,15 @@ fn of_single(columns: Columns, keys: usize) -> Option<Geometry> {
     Geometry::lay_out(columns, Vec::new(), Some(small))
 }
 
+/// The layer that is tried first of so many keys.
+fn layer_of(columns: Columns, keys: usize, slots_per_mille: u128) -> Option<Layer> {
+    let slots = keys as u128 * slots_per_mille / 1000;
+    Some(Layer::new(usize::try_from(slots.div_ceil(BLOCK_SLOTS as u128)).ok()?, columns))
+}
+
 /// The smaller of a single system and of what is wanted of a layer and a system: one slot in so many to spare.
-fn of_few(columns: Columns, keys: usize) -> Option<Geometry> {
-    let layer = Layer::new((keys * NEAR_BORDER_PER_MILLE / 1000).div_ceil(BLOCK_SLOTS), columns);
+fn of_few(budget: Budget, columns: Columns, keys: usize) -> Option<Geometry> {
+    let layer = layer_of(columns, keys, density(budget, keys).slots_per_mille)?;
     let in_layer = layer.blocks.count * BLOCK_SLOTS;
     let slots = (keys + keys / KEYS_A_SPARE_SLOT).max(in_layer + BLOCK_SLOTS);
     let layered = Geometry::lay_out(columns, vec![layer], Some(Small::new(slots - in_layer, 0, columns)));
@@ -85,13 +94,13 @@ fn of_many(budget: Budget, columns: Columns, keys: usize) -> Option<Geometry> {
     let mut layers = Vec::new();
     let mut left = keys;
     while layers.is_empty() || left > MAX_SINGLE_KEYS {
-        let blocks = usize::try_from((left as u128 * per_mille / 1000).div_ceil(BLOCK_SLOTS as u128)).ok()?;
-        layers.push(Layer::new(blocks, columns));
+        let layer = layer_of(columns, left, per_mille)?;
         // Every slot that does not stay empty holds a key.
-        let slots = blocks * BLOCK_SLOTS;
+        let slots = layer.blocks.count * BLOCK_SLOTS;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of `slots`")]
-        let empty = (slots as f64 * empty_share(per_mille)) as usize;
+        let empty = EMPTY_AT_ENDS + (slots as f64 * empty_share(per_mille)) as usize;
         left = left.saturating_sub(slots - empty);
+        layers.push(layer);
     }
     let last = (left > 0).then(|| Small::new(left + first_spare(left), 0, columns));
     Geometry::lay_out(columns, layers, last)

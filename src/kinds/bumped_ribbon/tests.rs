@@ -65,9 +65,8 @@ impl Built {
 
 #[test]
 fn no_key_is_denied_at_any_size_and_width() {
-    let sizes = (1..=130).chain([
-        300, 1_500, 1_501, 2_560, 2_561, 3_000, 4_096, 4_097, 9_727, 9_728, 10_239, 10_240, 20_000, 70_000, 140_000,
-    ]);
+    let sizes = (1..=130)
+        .chain([300, 1_500, 1_501, 2_560, 2_561, 3_000, 4_096, 4_097, 9_727, 9_728, 20_479, 20_480, 70_000, 140_000]);
     for n in sizes {
         let hashes = random_hashes(n, n as u64);
         for spec in ["1", "1.3", "fpr=0.01", "8", "8:compact", "9", "12.3", "16", "fpr=0.0000001", "32", "100"] {
@@ -97,9 +96,9 @@ fn sizes_are_within_a_per_cent_of_the_least_from_4096_keys_on() {
         (5_000, 0.0095),
         (8_000, 0.0075),
         (9_000, 0.0075),
-        (10_000, 0.0102),
-        (12_000, 0.0085),
-        (20_000, 0.0085),
+        (10_000, 0.0085),
+        (12_000, 0.008),
+        (20_000, 0.0075),
         (30_000, 0.007),
         (65_536, 0.0048),
         (1_000_000, 0.0045),
@@ -124,7 +123,7 @@ fn sizes_are_within_a_per_cent_of_the_least_from_4096_keys_on() {
 
 #[test]
 fn the_bytes_are_the_same_from_any_number_of_threads() {
-    for n in [5_000, 66_000, 300_000] {
+    for n in [5_000, 10_000, 66_000, 300_000] {
         let hashes = random_hashes(n, 7);
         for spec in ["bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3", "bumped-ribbon:8:compact"] {
             let one = Built::new(spec, &hashes, 1);

@@ -21,8 +21,8 @@
 //! with 0 says that a repair had put all tables into one level, whatever theirs was before. Where nothing is left of what
 //! it was merged into, or no key in common, nothing shows it below level 0: there the doubt is told of all tables at once.
 //!
-//! So the order is that of levels, and on a level that of numbers. Of a table that says nothing (written before tables
-//! had an origin, or too damaged) the number alone decides, and the doubt is told.
+//! So the order is that of levels, and on a level that of numbers. Of a table that says nothing, as it is too damaged,
+//! the number alone decides, and the doubt is told.
 //!
 //! The number alone was rejected as the rule for all: a compaction that ran while memory was flushed has higher numbers than
 //! the flushed table, and older content; deleted keys would come back as a matter of course.

@@ -59,7 +59,7 @@ pub struct Properties {
     pub compression: Compression,
     /// The program that wrote the file.
     pub created_by: String,
-    /// Only in files that a store wrote, and not in its oldest ones.
+    /// Only in files that a store wrote.
     pub origin: Option<TableOrigin>,
     /// Only in files that a repair wrote: the number of the file whose sound blocks it has, and where that was a copy
     /// itself, of the first.

@@ -1,4 +1,4 @@
-//! docs/LSM_FORMAT.md and the golden files against the code: the document is the format, and old files stay readable.
+//! docs/LSM_FORMAT.md and the golden files against the code: the document is the format.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! The stores that version 1 wrote stay readable for ever: manifest, `CURRENT`, tables, and a log that was never replayed.
+//! The golden stores open: manifest, `CURRENT`, tables, and a log that was never replayed.
 //!
-//! Their files are never made anew: where this test fails, the code is wrong, or a version 2 is due.
+//! They are made anew with each change of layout until range filters are in. Then version 1 is frozen: from there on, where
+//! this test fails, the code is wrong, or a version 2 is due. docs/TESTING.md has the commands.
 
 use std::collections::BTreeMap;
 use std::fs;
