@@ -1,4 +1,4 @@
-//! `examples/embed_in_an_sst.rs`: each mistake of a host is "maybe", counted, and loses no key.
+//! docs/EMBEDDING.md and its example: each mistake of a host is "maybe", counted, and loses no key.
 
 #[allow(dead_code, reason = "its main function")]
 #[path = "../../examples/embed_in_an_sst.rs"]
@@ -43,4 +43,26 @@ fn embedded_filters_answer_maybe_after_each_mistake() {
         assert!((degraded * 3_000..degraded * 3_000 + 200).contains(&reads), "{title} {reads} reads");
     }
     assert_eq!(output.lines().filter(|line| !line.starts_with(' ')).count(), mistakes.len(), "{output}");
+}
+
+#[test]
+fn the_embedding_example_is_as_short_as_its_page_says() {
+    let page = include_str!("../../docs/EMBEDDING.md");
+    assert!(page.contains("in under 120 lines"));
+    assert!(include_str!("../../examples/embed_in_an_sst.rs").lines().count() < 120);
+}
+
+/// The compiler checks links to items, but none to a section.
+#[test]
+fn the_front_page_links_sections_of_the_embedding_page() {
+    let page = include_str!("../../docs/EMBEDDING.md");
+    let anchor = |title: &str| {
+        let is_kept = |c: &char| c.is_alphanumeric() || " -".contains(*c);
+        title.to_lowercase().chars().filter(is_kept).collect::<String>().replace(' ', "-")
+    };
+    let sections: Vec<String> = page.lines().filter_map(|line| line.strip_prefix("## ")).map(anchor).collect();
+    let front_page = include_str!("../../src/lib.rs");
+    let links: Vec<&str> =
+        front_page.split("(embedding#").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link).collect();
+    assert_eq!(links, sections);
 }
