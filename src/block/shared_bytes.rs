@@ -10,9 +10,9 @@ use super::mapped::Mapped;
 
 /// The bytes of a filter block, shared by reference count. A clone shares the bytes, and their address never changes.
 ///
-/// Made by `From` of [`AlignedBytes`], a memory map (`Mapped`), a vector or a static slice. [`AlignedBytes`] is the
-/// safe choice: no change of the file reaches the copy after it was verified, and a query of most kinds touches one
-/// cache line.
+/// Made by `From` of [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>` or a static slice.
+/// [`AlignedBytes`] is the safe choice: no change of the file reaches the copy after it was verified, and a query of
+/// most kinds touches one cache line.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, SharedBytes};
@@ -41,6 +41,7 @@ enum Held {
     #[cfg(feature = "mmap")]
     Mapped(Mapped),
     Vec(Vec<u8>),
+    Shared(Arc<[u8]>),
     Static(&'static [u8]),
 }
 
@@ -51,6 +52,7 @@ impl AsRef<[u8]> for Held {
             #[cfg(feature = "mmap")]
             Self::Mapped(map) => map.as_ref(),
             Self::Vec(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
             Self::Static(bytes) => bytes,
         }
     }
@@ -126,6 +128,13 @@ impl From<Mapped> for SharedBytes {
 impl From<Vec<u8>> for SharedBytes {
     fn from(bytes: Vec<u8>) -> Self {
         Self::new(Held::Vec(bytes), None)
+    }
+}
+
+/// The host may keep references of its own: shared bytes cannot change.
+impl From<Arc<[u8]>> for SharedBytes {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self::new(Held::Shared(bytes), None)
     }
 }
 
