@@ -28,7 +28,7 @@
 //!
 //! ```text
 //! key ─▶ KeyHasher: one KeyHash for all SSTs
-//!     ─▶ FilterSet: for each SST one cache line, then one to three of its filter
+//!     ─▶ FilterSet: for each SST one cache line, then those of its filter (one for most kinds)
 //!        ├─ Answer::No          skip the SST
 //!        ├─ Answer::Maybe       read the SST
 //!        └─ Answer::Unfiltered  read the SST: no usable filter, counted

@@ -19,7 +19,8 @@ pub struct Metadata<'a> {
     pub table_id: [u8; 16],
     /// How the keys were hashed.
     pub hash: HashIdentity,
-    /// Whether whole keys, prefixes or both were added. The filter answers "maybe" for what was not added.
+    /// Whether whole keys, prefixes or both were added. A filter of prefixes alone answers "maybe" for every whole key,
+    /// and a filter of whole keys alone for every prefix.
     pub added: Added,
     /// The name of the function that took the prefixes, if prefixes were added.
     pub extractor: Option<&'a str>,
