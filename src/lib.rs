@@ -1,14 +1,71 @@
-//! Filter blocks for log-structured stores: a few bits a key, beside each sorted file, that say "surely not here"
-//! without a disk read.
+//! Filter blocks for log-structured stores: a small checksummed filter beside each SST, so that a get of an absent key
+//! usually needs no disk read.
 //!
-//! * [`FilterBuilder`] collects the hashes of a file's keys and encodes a checksummed block.
-//! * [`FilterBlock`] reads such a block in place, from a slice, a vector or a memory map, and is safe on any bytes.
-//! * [`planning`] tells sizes and rates before anything is built.
-//! * `foreign` (feature `foreign`) reads and writes the filters of LevelDB, RocksDB and Parquet.
-//! * `variants` (feature `variants`) is the rest of the Bloom family, in memory and open to changes.
-//! * The crate `filterblock-store` is a small log-structured store whose reads consult those blocks.
+//! ```
+//! use filterblock::{Answer, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, TableFilter, Verify, layout};
 //!
-//! Below the API a key is hashed once ([`KeyHash`]); an error never becomes "absent": doubt answers "maybe".
+//! let hasher = KeyHasher::xxh3(HashSeed(42)); // one for the whole store
+//! let table_id = *b"table 0000000012"; // one for each SST
+//!
+//! // The writer of an SST stores the block, its checksum and the number of entries.
+//! let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
+//! builder.add(b"apple");
+//! builder.add(b"pear");
+//! let block = builder.finish()?;
+//! let checksum = layout::checksum_of(&block).expect("a block is longer than its trailer");
+//!
+//! // The reader says what it expects. After an error, the SST is read without its filter.
+//! let expected = Expected::of_table(table_id, &hasher).with_num_entries(2).with_checksum(checksum);
+//! let filter = TableFilter::from(FilterBlock::open(block, &expected, Verify::AtOpen));
+//! assert!(filter.may_contain(b"apple"));
+//! if filter.ask_hash(hasher.of(b"plum")) == Answer::No { /* skip the SST */ }
+//! # Ok::<(), filterblock::Error>(())
+//! ```
+//!
+//! **An error never becomes "absent"**: a damaged, stale or foreign block, or one of a newer version, answers "maybe".
+//!
+//! # The way of a get
+//!
+//! ```text
+//! key ─▶ KeyHasher: one KeyHash for all SSTs
+//!     ─▶ FilterSet: for each SST one cache line, then those of its filter (one for most kinds)
+//!        ├─ Answer::No          skip the SST
+//!        ├─ Answer::Maybe       read the SST
+//!        └─ Answer::Unfiltered  read the SST: no usable filter, counted
+//! ```
+//!
+//! # What is here
+//!
+//! | To | Use |
+//! |---|---|
+//! | build a filter | [`FilterBuilder`], [`PartitionedBuilder`] |
+//! | choose a kind and a size | [`FilterSpec`], [`FilterKind`], [`FilterPolicy`], [`planning`] |
+//! | open a block | [`FilterBlock::open`], [`Expected`], [`Verify`], [`TableFilter`] |
+//! | ask many filters | [`FilterSet`] |
+//! | hash keys | [`KeyHasher`], [`HashSeed`], [`Secret`] |
+//! | hold the bytes | [`AlignedBytes`], `Mapped` (feature `mmap`), [`SharedBytes`], [`Reclaimer`] |
+//! | inspect a block | [`FilterBlock::open_any`], [`LockedBlock`], [`Metadata`], [`Statistics`], [`layout`] |
+//! | store many tiny filters | [`compact`] |
+//! | read and write the filters of LevelDB, RocksDB and Parquet | `foreign` (feature `foreign`) |
+//! | keep filters in memory that change | `variants` (feature `variants`) |
+//!
+//! The crate `filterblock-store` is a small log-structured store whose gets ask these filters.
+//!
+//! # Embedding
+//!
+//! The page [`embedding`] is the how-to for the author of an engine:
+//! [when to build](embedding#build-at-flush-and-at-compaction),
+//! [what to store](embedding#store-what-the-block-cannot-know),
+//! [how to open](embedding#open-state-what-you-expect),
+//! [how to ask](embedding#ask-hash-once),
+//! [partitions](embedding#partitions),
+//! [prefixes](embedding#prefixes),
+//! [memory](embedding#memory),
+//! [verification and damage](embedding#verify-at-open-or-on-first-touch),
+//! [what to count](embedding#count),
+//! [upgrades](embedding#upgrade),
+//! [chosen keys](embedding#if-attackers-can-choose-keys) and
+//! [what never to do](embedding#never-do).
 
 mod bits;
 mod block;
@@ -49,3 +106,8 @@ pub fn instruction_set() -> &'static str {
 #[cfg(all(doctest, feature = "foreign", feature = "mmap"))]
 #[doc = include_str!("../docs/FOREIGN.md")]
 struct ForeignDocument;
+
+/// [kinds]: FilterKind
+#[doc = include_str!("../docs/EMBEDDING.md")]
+#[cfg(any(doc, doctest))]
+pub mod embedding {}

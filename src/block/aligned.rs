@@ -11,8 +11,8 @@ const ALIGNMENT_BYTES: usize = 64;
 
 /// A copy of a filter block on the heap, aligned to 64 bytes.
 ///
-/// Most kinds touch one cache line a query, if the block begins at a cache line. A slice of a host's buffer seldom does;
-/// then a query touches two lines. The copy also stays as it is, whatever becomes of the file.
+/// A query of most kinds touches one cache line, if the block begins at a cache line. A slice of a host's buffer seldom
+/// does; then the same query touches two lines. The copy also stays as it is, whatever happens to the file.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
@@ -32,12 +32,15 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// `len` bytes that `fill` writes; they are zero before.
+    /// Allocates `len` bytes of zeros, and lets `fill` write them: a read of a region of the host's file, for example.
+    ///
+    /// A length that the host has read from a file may be damaged: compare it with the length of the file first.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where there is no memory, and the errors of `fill`.
+    /// [`Error::TooLarge`] if there is no memory for `len` bytes, and the errors of `fill`.
     pub fn filled_by<E: From<Error>>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        let mut buffer = zeros::<u8>(len as u64 + ALIGNMENT_BYTES as u64 - 1, "a filter block")?.into_boxed_slice();
+        let mut buffer =
+            zeros::<u8>((len as u64).saturating_add(ALIGNMENT_BYTES as u64 - 1), "a filter block")?.into_boxed_slice();
         // A box does not move its content, so the offset stays right.
         let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES - 1);
         fill(buffer.get_mut(start..start + len).unwrap_or_default())?;
@@ -47,7 +50,7 @@ impl AlignedBytes {
     /// A copy of `bytes`.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where there is no memory.
+    /// [`Error::TooLarge`] if there is no memory for the copy.
     pub fn copy_of(bytes: &[u8]) -> Result<Self> {
         Self::filled_by(bytes.len(), |copy| {
             copy.copy_from_slice(bytes);
@@ -58,7 +61,8 @@ impl AlignedBytes {
     /// The content of the file at `path`.
     ///
     /// # Errors
-    /// When the file cannot be read, or becomes shorter meanwhile. The error names the file.
+    /// [`Error::Io`] if the file cannot be read, or becomes shorter meanwhile; [`Error::TooLarge`] if it does not fit
+    /// in memory. The error names the file ([`Error::InFile`]).
     pub fn read(path: &Path) -> Result<Self> {
         let read = || {
             let mut file = File::open(path)?;
@@ -79,5 +83,19 @@ impl AsRef<[u8]> for AlignedBytes {
 impl std::fmt::Debug for AlignedBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AlignedBytes").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A length of that size is what a host reads from a damaged footer.
+    #[test]
+    fn aligned_bytes_of_impossible_lengths_are_refused() {
+        for len in [usize::MAX, usize::MAX - 62, usize::MAX / 2] {
+            let made = AlignedBytes::filled_by(len, |_| Ok::<(), Error>(()));
+            assert!(matches!(made, Err(Error::TooLarge { .. })), "{len}: {made:?}");
+        }
     }
 }

@@ -8,16 +8,18 @@ use crate::hash::KeyHasher;
 
 /// What a block must be, for [`FilterBlock::open`] to open it.
 ///
-/// A sound block denies keys of the host if it belongs to another table, to another state of the same table, or to another
-/// hasher. Only the host can know, so the host states what it expects. Each thing stated is one more mistake found:
+/// A sound block denies keys of the host if it belongs to another table, to an earlier state of the same table, or to
+/// another hasher. Only the host knows which block is right. Each statement catches one more mistake:
 ///
-/// | Stated by | Finds |
+/// | Statement | Catches |
 /// |---|---|
-/// | [`of_table`](Self::of_table) | a block of another table, or under another hash function, seed or secret |
-/// | [`with_num_entries`](Self::with_num_entries) | a block of more keys than the table has, or of none |
-/// | [`with_checksum`](Self::with_checksum) | a stale block: sound, of the same table, but not the one that was written last |
-/// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with those of another extractor |
+/// | [`of_table`](Self::of_table) | a block of another table, or of keys under another hash function, seed or secret |
+/// | [`with_num_entries`](Self::with_num_entries) | a block of too many keys, or of none for a table with entries |
+/// | [`with_checksum`](Self::with_checksum) | a stale block of the same table: sound, but not the last one |
+/// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with the prefixes of another extractor |
 /// | [`at_offset`](Self::at_offset) | nothing; errors count offsets from the start of the host's file |
+///
+/// Without [`with_prefixes`](Self::with_prefixes), the block must hold whole keys.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify, layout};
@@ -48,36 +50,42 @@ pub struct Expected<'a> {
 }
 
 impl<'a> Expected<'a> {
-    /// The filter of the whole keys of this table, hashed by this hasher: by the same function, under the same seed and secret.
+    /// Expects the filter of this table, whose keys were hashed by the same function, under the same seed and secret,
+    /// as `hasher` uses.
     ///
-    /// `table_id` is what the writer gave to [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). Zeros are
-    /// the id of no table, since every block whose writer gave no id has them: opening is an error
-    /// ([`Error::Invalid`]), unless the block's checksum is stated too.
+    /// `table_id` is the id that the writer gave to
+    /// [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). A block whose writer gave no id has an id
+    /// of zeros, so zeros name no table: opening is an error ([`Error::Invalid`]), unless
+    /// [`with_checksum`](Self::with_checksum) names the block.
     #[must_use]
     pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
         Self { table_id, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
     }
 
-    /// The table has this number of entries. A filter of whole keys has at most as many distinct keys, and none only if the
-    /// table has none. Fewer are no mistake: entries may be versions of one key.
+    /// Expects at most as many keys as the table has entries, and at least one key if the table has an entry.
+    ///
+    /// Fewer keys than entries are no mistake, because several entries may be versions of one key. A block of prefixes may
+    /// have any number of them, because an extractor takes several prefixes of a key, or none; a table without entries has
+    /// none.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
         Self { num_entries: Some(num_entries), ..self }
     }
 
-    /// The block has this checksum: [`layout::checksum_of`](super::layout::checksum_of) of the bytes that were written.
+    /// Expects the block with this checksum: the host keeps [`layout::checksum_of`](super::layout::checksum_of) of the
+    /// bytes that it wrote.
     #[must_use]
     pub fn with_checksum(self, checksum: u32) -> Self {
         Self { checksum: Some(checksum), ..self }
     }
 
-    /// The filter holds prefixes that this extractor took, whether or not it holds whole keys too.
+    /// Expects a filter of prefixes that this extractor took, with or without whole keys.
     #[must_use]
     pub fn with_prefixes(self, extractor: &'a str) -> Self {
         Self { prefixes_by: Some(extractor), ..self }
     }
 
-    /// The block begins at this offset of the host's file, in bytes.
+    /// Says that the block begins at this offset of the host's file, in bytes. Errors count their offsets from there.
     #[must_use]
     pub fn at_offset(self, offset: u64) -> Self {
         Self { offset, ..self }
@@ -121,8 +129,8 @@ impl<'a> Expected<'a> {
         self.check_num_keys(metadata.num_keys, metadata.added)
     }
 
-    /// Keys may share a hash, so there may be fewer hashes than entries. Of one key, an extractor may take several prefixes or
-    /// none.
+    /// Keys may share a hash, so there may be fewer hashes than entries. Of one key, an extractor may take several
+    /// prefixes or none.
     fn check_num_keys(&self, num_keys: u64, added: Added) -> Result<()> {
         let Some(num_entries) = self.num_entries else { return Ok(()) };
         let (least, most) = match added {

@@ -1,4 +1,4 @@
-//! What a block says about itself: its trailer at once, and what only counting its bits tells.
+//! What a block says about itself: its trailer in constant time, and its fill ratio by counting bits.
 
 use super::layout::Added;
 use super::locked::LockedBlock;
@@ -6,30 +6,31 @@ use super::reader::{FilterBlock, Part};
 use crate::hash::HashIdentity;
 use crate::kinds::FilterKind;
 
-/// What the trailer of a block says. Reading it takes constant time and touches no page of the filter.
+/// What the trailer of a block says: [`FilterBlock::metadata`] takes constant time and touches no page of the filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Metadata<'a> {
-    /// The kind of filter; of the first partition, if there are any. A partition whose keys have no filter of the kind that
-    /// was asked for has another kind.
+    /// The kind of the filter, or of its first partition. Partitions may differ: a partition gets another kind where
+    /// the kind that was asked for has no filter for its keys.
     pub kind: FilterKind,
-    /// The number of distinct keys.
+    /// The number of distinct keys; prefixes count as keys.
     pub num_keys: u64,
-    /// The table that the writer named; zeros if the writer named none.
+    /// The id that the writer gave to the table; zeros if the writer gave none.
     pub table_id: [u8; 16],
     /// How the keys were hashed.
     pub hash: HashIdentity,
-    /// What was added, and so what the filter may be asked for.
+    /// Whether whole keys, prefixes or both were added. A filter of prefixes alone answers "maybe" for every whole key,
+    /// and a filter of whole keys alone for every prefix.
     pub added: Added,
     /// The name of the function that took the prefixes, if prefixes were added.
     pub extractor: Option<&'a str>,
     /// The number of partitions; 0 for a filter in one piece.
     pub num_partitions: usize,
-    /// Bytes of the filters themselves.
+    /// Length of the filter itself in bytes; of all partitions together.
     pub payload_len_bytes: u64,
-    /// Bytes of the whole block, page checksums and trailer included.
+    /// Length of the whole block in bytes, with page checksums and trailer.
     pub block_len_bytes: u64,
-    /// Bits that a query asks; in the first partition, if there are any.
+    /// Bits that must match before a query answers "maybe"; of the first partition, if there are any.
     pub probes: u32,
 }
 
@@ -41,14 +42,14 @@ impl Metadata<'_> {
     }
 }
 
-/// What the bits of a filter tell. Counting them reads the whole filter.
+/// What the bits of a filter tell: [`FilterBlock::statistics`] counts them, and reads the whole filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// The share of bits that are set.
+    /// The share of bits that are set, from 0 to 1.
     pub fill_ratio: f64,
-    /// The number of distinct keys, estimated from the fill ratio alone. `None` where the bits do not tell, or partitions are
-    /// of several kinds.
+    /// The number of distinct keys, estimated from the fill ratio alone. `None` where the bits do not tell, or
+    /// partitions are of several kinds.
     pub estimated_keys: Option<f64>,
 }
 
@@ -75,7 +76,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// What the bits tell. Reads the whole filter.
+    /// Counts the bits that are set. Reads the whole filter.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let bytes = self.as_bytes();

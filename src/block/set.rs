@@ -10,15 +10,19 @@ use crate::error::Error;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{FilterView, Geometry, Kernel};
 
-/// The filters of many tables under one hasher: one cache line a filter with all that a query needs, so that only the payload
-/// is one step away.
+/// The filters of many tables under one hasher, for one key or for many keys.
 ///
-/// A host fills a set and then shares it: a full set is an immutable snapshot that is `Send` and `Sync`. A new state of the
-/// store is a new set, whose filters share their bytes with the old one: inserting a filter allocates nothing but its line.
-/// [`Reclaimer`](super::Reclaimer) keeps readers from freeing bytes.
+/// The set keeps one cache line of 64 bytes for each filter. For a filter of whole keys in one piece that was verified
+/// at open, the line has all that a query needs but the payload. The set asks other filters as [`TableFilter`] does,
+/// which takes longer.
 ///
-/// Whatever is in doubt is [`Answer::Unfiltered`], and counted: a filter that is degraded, absent, or under another hasher, and a
-/// slot of another set. In debug builds a hash of another hasher panics.
+/// A host fills a set and then shares it, for example in an `Arc`: the set is `Send` and `Sync`, and queries take
+/// `&self`. For each new version of the store the host makes a new set. Both sets share the filters and their bytes.
+/// [`Reclaimer`](super::Reclaimer) spares readers the freeing of bytes.
+///
+/// In doubt the answer is [`Answer::Unfiltered`], and the set counts it: for a filter that is degraded, absent or under
+/// another hasher, and for a slot of another set. A query with a hash of another hasher panics in debug builds; release
+/// builds cannot see the mistake, and deny keys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,17 +52,17 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// ```
 #[derive(Debug)]
 pub struct FilterSet<E = Error> {
-    /// Of all sets of the process.
+    /// No other set of the process has this number.
     number: u64,
     hasher: KeyHasher,
     lines: Vec<Line>,
     /// The whole of each filter, for all that its line does not answer.
     filters: Vec<Entry<E>>,
-    /// How often it was asked for slots of other sets.
+    /// Queries with slots of other sets.
     asked_outside: AtomicU64,
 }
 
-/// Where a set keeps a filter. It is good for this set alone: another set may have another table's filter there, and answers
+/// Where a set keeps a filter. Only the set that returned the slot takes it: any other set answers
 /// [`Answer::Unfiltered`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FilterSlot {
@@ -86,11 +90,11 @@ const ASK_ENTRY: usize = usize::MAX;
 struct Entry<E> {
     filter: Arc<TableFilter<SharedBytes, E>>,
     has_other_hasher: bool,
-    /// How often the answer was [`Answer::Unfiltered`].
+    /// Answers of [`Answer::Unfiltered`].
     unfiltered: AtomicU64,
 }
 
-/// What a set holds, and what its filters could not answer.
+/// The filters of a set by their state, and what they could not answer: [`FilterSet::counts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterSetCounts {
@@ -100,16 +104,16 @@ pub struct FilterSetCounts {
     pub degraded: usize,
     /// Tables without a filter.
     pub absent: usize,
-    /// Filters under another hasher than the set's.
+    /// Filters under another hasher than the set's. They are never asked.
     pub other_hasher: usize,
-    /// Pages that queries found damaged.
+    /// Pages that queries found damaged so far, in filters of [`Verify::OnFirstTouch`](super::Verify::OnFirstTouch).
     pub damaged_pages: u64,
-    /// Answers of [`Answer::Unfiltered`] so far.
+    /// Answers of [`Answer::Unfiltered`] since the set was made.
     pub unfiltered_answers: u64,
 }
 
 impl<E> FilterSet<E> {
-    /// An empty set of filters whose keys `hasher` hashes.
+    /// An empty set for filters whose keys `hasher` hashes.
     #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
         static SETS_MADE: AtomicU64 = AtomicU64::new(0);
@@ -120,7 +124,8 @@ impl<E> FilterSet<E> {
 
     /// Adds a filter and returns its slot.
     ///
-    /// A filter under another hasher than the set's would deny keys, so it is never asked.
+    /// A filter under another hasher than the set's would deny keys. The set takes such a filter, never asks it, and
+    /// counts it in [`FilterSetCounts::other_hasher`].
     pub fn insert(&mut self, filter: Arc<TableFilter<SharedBytes, E>>) -> FilterSlot {
         let identity = self.hasher.identity();
         let has_other_hasher = filter.ready().is_some_and(|block| block.hasher().identity() != identity);
@@ -128,6 +133,12 @@ impl<E> FilterSet<E> {
         self.lines.push(line.unwrap_or_else(Line::of_entry));
         self.filters.push(Entry { filter, has_other_hasher, unfiltered: AtomicU64::new(0) });
         FilterSlot { set: self.number, index: self.lines.len() - 1 }
+    }
+
+    /// What keys must be hashed by to ask this set.
+    #[must_use]
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
     }
 
     /// The number of slots.
@@ -142,7 +153,7 @@ impl<E> FilterSet<E> {
         self.lines.is_empty()
     }
 
-    /// What was inserted at a slot.
+    /// The filter that was inserted at a slot; `None` for a slot of another set.
     #[must_use]
     pub fn filter(&self, slot: FilterSlot) -> Option<&Arc<TableFilter<SharedBytes, E>>> {
         Some(&self.entry(slot)?.filter)
@@ -160,7 +171,7 @@ impl<E> FilterSet<E> {
         self.lines.get(slot.index).filter(|line| line.payload_len != ASK_ENTRY)
     }
 
-    /// Asks one filter for a whole key by its hash.
+    /// Asks one filter for a whole key by its hash. A filter in partitions is asked in all of them.
     #[must_use]
     #[inline(always)]
     pub fn ask(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
@@ -171,7 +182,7 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Asks one filter for a whole key whose hash is at hand; the key chooses the partition, if the filter has partitions.
+    /// Asks one filter for a whole key and its hash: the key chooses the partition, if the filter has partitions.
     #[must_use]
     #[inline]
     pub fn ask_hashed_key(&self, slot: FilterSlot, key: &[u8], hash: KeyHash) -> Answer {
@@ -202,14 +213,16 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Asks many filters for one key: `answers[i]` is that of `slots[i]`. Answers beyond the shorter slice stay as they are.
+    /// Asks many filters for one key: `answers[i]` is that of `slots[i]`. Answers beyond the shorter slice stay as they
+    /// are.
     pub fn ask_all(&self, hash: KeyHash, slots: &[FilterSlot], answers: &mut [Answer]) {
         for (answer, &slot) in answers.iter_mut().zip(slots) {
             *answer = self.ask(slot, hash);
         }
     }
 
-    /// Asks one filter for many keys: `answers[i]` is that of `hashes[i]`. Answers beyond the shorter slice stay as they are.
+    /// Asks one filter for many keys: `answers[i]` is that of `hashes[i]`. Answers beyond the shorter slice stay as
+    /// they are.
     pub fn ask_batch(&self, slot: FilterSlot, hashes: &[KeyHash], answers: &mut [Answer]) {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         let line = self.line(slot);
@@ -230,8 +243,9 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Asks many filters for many keys: `answers[i]` is that of filter and key `queries[i]`. The first cache line of each of 32
-    /// queries is on its way before the first is answered. Answers beyond the shorter slice stay as they are.
+    /// Asks many filters for many keys: `answers[i]` is that of filter and key `queries[i]`. The first cache line of
+    /// each of 32 queries is on its way before the first is answered. Answers beyond the shorter slice stay as they
+    /// are.
     pub fn ask_pairs(&self, queries: &[(FilterSlot, KeyHash)], answers: &mut [Answer]) {
         for (queries, answers) in queries.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             queries.iter().for_each(|&(slot, hash)| self.prefetch(slot, hash));
@@ -249,7 +263,7 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// What the set holds, and what its filters could not answer so far. Takes time linear in the number of filters.
+    /// The filters by their state, and what they could not answer so far. Takes time linear in the number of filters.
     #[must_use]
     pub fn counts(&self) -> FilterSetCounts {
         let outside = self.asked_outside.load(Ordering::Relaxed);

@@ -8,10 +8,19 @@ use super::aligned::AlignedBytes;
 #[cfg(feature = "mmap")]
 use super::mapped::Mapped;
 
-/// The bytes of a filter block, shared: a clone is one more reference, and the address never changes.
+/// The bytes of a filter block, shared by reference count. A clone shares the bytes, and their address never changes.
 ///
-/// Made from [`AlignedBytes`], a map of a file, a vector or a static slice. Copying the bytes to [`AlignedBytes`] is the safe
-/// choice: what was verified is what is asked, and most kinds touch one cache line a query.
+/// Made by `From` of [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>` or a static slice.
+/// [`AlignedBytes`] is the safe choice: no change of the file reaches the copy after it was verified, and a query of
+/// most kinds touches one cache line.
+///
+/// ```
+/// use filterblock::{AlignedBytes, SharedBytes};
+///
+/// let bytes = SharedBytes::from(AlignedBytes::copy_of(&[7; 100])?);
+/// assert_eq!(bytes.clone().as_ref().as_ptr(), bytes.as_ref().as_ptr());
+/// # Ok::<(), filterblock::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct SharedBytes {
     /// What `owner` holds, from its first to its last byte.
@@ -25,13 +34,14 @@ unsafe impl Send for SharedBytes {}
 // SAFETY: as above.
 unsafe impl Sync for SharedBytes {}
 
-/// What holds the bytes. None of these moves its bytes when it moves, or changes them while it is borrowed as shared; nobody
-/// borrows it otherwise.
+/// What holds the bytes. None of these moves its bytes when it moves, or changes them while it is borrowed as shared;
+/// nobody borrows it otherwise.
 enum Held {
     Aligned(AlignedBytes),
     #[cfg(feature = "mmap")]
     Mapped(Mapped),
     Vec(Vec<u8>),
+    Shared(Arc<[u8]>),
     Static(&'static [u8]),
 }
 
@@ -42,6 +52,7 @@ impl AsRef<[u8]> for Held {
             #[cfg(feature = "mmap")]
             Self::Mapped(map) => map.as_ref(),
             Self::Vec(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
             Self::Static(bytes) => bytes,
         }
     }
@@ -68,8 +79,10 @@ impl SharedBytes {
         Self { start: bytes.as_ptr(), len: bytes.len(), owner: Arc::clone(&owner) }
     }
 
-    /// The same bytes, to be freed by the thread that calls [`Reclaimer::reclaim`]: freeing gigabytes or unmapping a file takes
-    /// milliseconds, and the last reference may be a reader's. Bytes that were cloned before stay as they are.
+    /// Leaves the freeing of the bytes to the thread that calls [`Reclaimer::reclaim`].
+    ///
+    /// Freeing gigabytes or unmapping a file takes milliseconds, and the last reference may be a reader's. Call this
+    /// before the first clone: bytes with other references stay as they are, and their last holder frees them.
     #[must_use]
     pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
         let Self { start, len, owner } = self;
@@ -118,13 +131,22 @@ impl From<Vec<u8>> for SharedBytes {
     }
 }
 
+/// The host may keep references of its own: shared bytes cannot change.
+impl From<Arc<[u8]>> for SharedBytes {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self::new(Held::Shared(bytes), None)
+    }
+}
+
 impl From<&'static [u8]> for SharedBytes {
     fn from(bytes: &'static [u8]) -> Self {
         Self::new(Held::Static(bytes), None)
     }
 }
 
-/// Keeps bytes whose last reference is gone, until a thread of the host's choice frees them.
+/// A list of bytes that nobody refers to any more, until a thread of the host's choice frees them.
+///
+/// A clone is the same list.
 ///
 /// ```
 /// use filterblock::{Reclaimer, SharedBytes};
@@ -146,7 +168,7 @@ impl Reclaimer {
         }
     }
 
-    /// Frees what waits, and returns how many filters that were.
+    /// Frees all bytes on the list, and returns how many blocks they were.
     pub fn reclaim(&self) -> usize {
         let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         waiting.len()

@@ -4,20 +4,20 @@ use super::reader::FilterBlock;
 use crate::error::Error;
 use crate::hash::KeyHash;
 
-/// What a filter says of a key.
+/// What the filter of a table says about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The key is not in the table.
     No,
     /// The key may be in the table.
     Maybe,
-    /// No usable filter was asked, so the key may be in the table. Hosts count these answers apart: each one costs a read that
-    /// a sound filter might have saved.
+    /// The table has no usable filter, so the key may be in the table. Count these answers apart: each one costs a read
+    /// that a usable filter might have saved.
     Unfiltered,
 }
 
 impl Answer {
-    /// Whether the host must read the table: everything but [`Answer::No`].
+    /// Whether the host must read the table: `false` for [`Answer::No`] alone.
     #[must_use]
     #[inline]
     pub fn may_contain(self) -> bool {
@@ -33,7 +33,11 @@ impl From<bool> for Answer {
     }
 }
 
-/// The filter of a table, in any state. Only [`TableFilter::Ready`] ever answers [`Answer::No`].
+/// The filter of a table in any state: usable, unusable or missing. Only [`TableFilter::Ready`] ever answers
+/// [`Answer::No`].
+///
+/// A host makes it from the result of [`FilterBlock::open`], logs the [`reason`](Self::reason) of an error once, and
+/// reads the table without a filter. `E` is the host's own error where [`Error`] does not suffice.
 ///
 /// ```
 /// use filterblock::{Answer, Expected, FilterBlock, HashSeed, KeyHasher, TableFilter, Verify};
@@ -48,16 +52,16 @@ impl From<bool> for Answer {
 /// ```
 #[derive(Debug)]
 pub enum TableFilter<D, E = Error> {
-    /// The table has a filter that is as the host expects.
+    /// The table has a filter, and the filter is as the host expects.
     Ready(FilterBlock<D>),
-    /// The table has a filter that cannot be used, for this reason. Every answer is [`Answer::Unfiltered`].
+    /// The table has a filter, and the filter cannot be used, for this reason. Every answer is [`Answer::Unfiltered`].
     Degraded(E),
-    /// The table has no filter. Every answer is [`Answer::Unfiltered`].
+    /// The host wrote the table without a filter. Every answer is [`Answer::Unfiltered`].
     Absent,
 }
 
 impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
-    /// Asks for a whole key, hashed by the filter's own hasher.
+    /// Asks for a whole key, and hashes it by the filter's own hasher.
     #[must_use]
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
@@ -67,7 +71,8 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Asks for a whole key by its hash: see [`FilterBlock::may_contain_hash`].
+    /// Asks for a whole key by its hash. The hash must come from the filter's hasher or an equal one: see
+    /// [`FilterBlock::may_contain_hash`].
     #[must_use]
     #[inline]
     pub fn ask_hash(&self, hash: KeyHash) -> Answer {
@@ -77,7 +82,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// `false` if the key is certainly not in the table.
+    /// `false` if the key is certainly not in the table; `true` if it may be, or no filter can tell.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -93,7 +98,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Why the filter cannot be used.
+    /// Why the filter cannot be used; `None` for a usable filter and for none.
     #[must_use]
     pub fn reason(&self) -> Option<&E> {
         match self {

@@ -1,6 +1,7 @@
-//! docs/FORMAT.md against the code.
+//! docs/FORMAT.md against the code, and the example of docs/EMBEDDING.md.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+mod embedding;
 mod format;
 mod stranger;
 #[path = "../block/support.rs"]

@@ -1,0 +1,119 @@
+//! A storage engine of its own that keeps a filter block in each of its SST files.
+//!
+//! The filters save almost all reads for absent keys. A wrong seed, a flipped bit, a stale filter and the filter of
+//! another SST are counted, cost reads, and lose no key. Run it: `cargo run --release --example embed_in_an_sst`
+
+use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot};
+use filterblock::{HashSeed, KeyHasher, TableFilter, Verify, layout::checksum_of};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::{collections::BTreeMap, fs, fs::File, path::Path, sync::Arc};
+
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+/// The number of the store, chosen at random, and the number of the SST: no SST of another store has this id.
+fn table_id(number: u64) -> [u8; 16] {
+    (0x005e_ed0f_57a9_be11_u128 << 64 | u128::from(number)).to_le_bytes()
+}
+
+/// Writes `| sorted entries | filter block | footer |`. A real engine also has checksums over entries and footer.
+fn write_sst(path: &Path, number: u64, entries: &BTreeMap<String, String>, hasher: &KeyHasher) -> Result<Vec<u8>> {
+    let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, hasher).with_table_id(table_id(number));
+    let mut sst = Vec::new();
+    for (key, value) in entries {
+        writeln!(sst, "{key}\t{value}")?;
+        builder.add(key.as_bytes());
+    }
+    let filter = builder.finish()?;
+    let checksum = checksum_of(&filter).ok_or("a filter block is longer")?;
+    let footer = [number, entries.len() as u64, sst.len() as u64, filter.len() as u64, checksum.into()];
+    fs::write(path, [&sst, &*filter, footer.map(u64::to_le_bytes).as_flattened()].concat())?;
+    Ok(filter)
+}
+
+fn read_at(mut file: &File, offset: SeekFrom, len: u64) -> filterblock::Result<AlignedBytes> {
+    file.seek(offset)?;
+    AlignedBytes::filled_by(usize::try_from(len).unwrap_or(usize::MAX), |bytes| Ok(file.read_exact(bytes)?))
+}
+
+/// SSTs that are open for reading, each with the length of its entries and the slot of its filter.
+struct Reader {
+    ssts: Vec<(File, u64, FilterSlot)>,
+    filters: FilterSet,
+}
+
+impl Reader {
+    fn open(dir: &Path, hasher: &KeyHasher, out: &mut impl Write) -> Result<Self> {
+        let (mut ssts, mut filters) = (Vec::new(), FilterSet::new(hasher));
+        for number in 1..=3 {
+            let file = File::open(dir.join(format!("{number}.sst")))?;
+            let mut footer = [[0; 8]; 5];
+            footer.as_flattened_mut().copy_from_slice(read_at(&file, SeekFrom::End(-40), 40)?.as_ref());
+            let [number, num_entries, offset, len, checksum] = footer.map(u64::from_le_bytes);
+            let expected = Expected::of_table(table_id(number), hasher).with_num_entries(num_entries);
+            let expected = expected.with_checksum(u32::try_from(checksum)?).at_offset(offset);
+            let bytes = read_at(&file, SeekFrom::Start(offset), len);
+            let opened = bytes.and_then(|bytes| FilterBlock::open(bytes.into(), &expected, Verify::AtOpen));
+            let filter = TableFilter::from(opened); // an error here makes each answer of this filter "maybe"
+            if let Some(reason) = filter.reason() {
+                writeln!(out, "  {number}.sst: filter not used: {reason}")?;
+            }
+            ssts.push((file, offset, filters.insert(Arc::new(filter))));
+        }
+        Ok(Self { ssts, filters })
+    }
+
+    /// The value of a key, and the number of SSTs that were read for it.
+    fn get(&self, key: &str) -> Result<(Option<String>, u64)> {
+        let (hash, mut reads) = (self.filters.hasher().of(key.as_bytes()), 0); // hashed once for all SSTs
+        for (file, data_len, _) in self.ssts.iter().filter(|sst| self.filters.ask(sst.2, hash).may_contain()) {
+            reads += 1;
+            let data = read_at(file, SeekFrom::Start(0), *data_len)?;
+            let mut lines = std::str::from_utf8(data.as_ref())?.lines();
+            if let Some(value) = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('\t')) {
+                return Ok((Some(value.to_owned()), reads));
+            }
+        }
+        Ok((None, reads))
+    }
+}
+
+/// 1,000 entries. The keys of SST 1, 2 and 3 lie between each other, so that only the filters tell which SST has a key.
+fn entries(number: u64) -> BTreeMap<String, String> {
+    (0..1_000).map(|i| (format!("user-{:06}", i * 3 + number), format!("{i} of {number}"))).collect()
+}
+
+/// The example, for `main` and for its test.
+pub fn run(out: &mut impl Write) -> Result<()> {
+    let (dir, hasher) = (tempfile::tempdir()?, KeyHasher::xxh3(HashSeed(1)));
+    let path = |number| dir.path().join(format!("{number}.sst"));
+    let write = |number, entries| write_sst(&path(number), number, &entries, &hasher);
+    let mut report = |title, seed| -> Result<()> {
+        writeln!(out, "{title}:")?;
+        let reader = Reader::open(dir.path(), &KeyHasher::xxh3(seed), out)?;
+        let (mut found, mut reads) = (0, 0);
+        for (key, value) in (1..=3).flat_map(entries) {
+            found += u64::from(reader.get(&key)?.0 == Some(value));
+            reads += reader.get(&format!("{key}-absent"))?.1;
+        }
+        let counts = reader.filters.counts();
+        writeln!(out, "  filters: {} ready, {} degraded", counts.ready, counts.degraded)?;
+        writeln!(out, "  3000 present keys: {found} found")?;
+        Ok(writeln!(out, "  3000 absent keys: {reads} reads, {} saved", 3 * 3_000 - reads)?)
+    };
+    let (stale, _, foreign) = (write(2, entries(5_000))?, write(1, entries(1))?, write(3, entries(3))?);
+    let (filter, sst) = (write(2, entries(2))?, fs::read(path(2))?);
+    report("no mistake", HashSeed(1))?;
+    report("another seed", HashSeed(2))?;
+    let flipped = filter.iter().enumerate().map(|(i, byte)| byte ^ u8::from(i == 500)).collect();
+    for (mistake, wrong) in [("a flipped bit", flipped), ("a stale filter", stale), ("the filter of SST 3", foreign)] {
+        let (mut sst, start) = (sst.clone(), sst.len() - 40 - filter.len());
+        sst.splice(start..start + filter.len(), wrong);
+        fs::write(path(2), sst)?;
+        report(mistake, HashSeed(1))?;
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    run(&mut std::io::stdout().lock())
+}
