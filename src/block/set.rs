@@ -213,6 +213,18 @@ impl<E> FilterSet<E> {
         }
     }
 
+    /// Asks one filter for a prefix that `extractor` took. A block without prefixes of this extractor answers
+    /// [`Answer::Maybe`]: see [`FilterBlock::may_contain_hashed_prefix`](super::FilterBlock::may_contain_hashed_prefix).
+    #[must_use]
+    pub fn ask_hashed_prefix(&self, slot: FilterSlot, extractor: &str, hash: KeyHash) -> Answer {
+        self.hasher.debug_check(hash);
+        let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
+        match entry.and_then(|entry| entry.filter.ready()) {
+            Some(block) => block.may_contain_hashed_prefix(extractor, hash).into(),
+            None => self.ask_entry(slot, None, hash),
+        }
+    }
+
     /// Asks many filters for one key: `answers[i]` is that of `slots[i]`. Answers beyond the shorter slice stay as they
     /// are.
     pub fn ask_all(&self, hash: KeyHash, slots: &[FilterSlot], answers: &mut [Answer]) {

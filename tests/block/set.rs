@@ -139,6 +139,36 @@ fn slots_of_another_set_are_unfiltered() {
 }
 
 #[test]
+fn sets_answer_for_prefixes_as_their_filters_do() {
+    let mut set = FilterSet::new(&HASHER);
+    let mut prefixes = FilterBuilder::new(spec("blocked-bloom:16"), SEED)
+        .with_table_id(TABLE)
+        .with_prefixes("first-7", false)
+        .unwrap();
+    prefixes.add(&key(1)[..7]);
+    let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("first-7");
+    let prefixes = FilterBlock::open(prefixes.finish().unwrap().into(), &expected, Verify::AtOpen).unwrap();
+    let of_prefixes = set.insert(Arc::new(TableFilter::Ready(prefixes)));
+    let of_keys = set.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
+    let absent = set.insert(Arc::new(TableFilter::Absent));
+    let ask = |slot, extractor, prefix: &[u8]| set.ask_hashed_prefix(slot, extractor, HASHER.of(prefix));
+    assert_eq!(
+        (ask(of_prefixes, "first-7", &key(1)[..7]), ask(of_prefixes, "first-7", b"no such")),
+        (Answer::Maybe, Answer::No)
+    );
+    // Of another extractor, and of whole keys, nothing is known; and a whole key is never denied by prefixes.
+    assert_eq!(
+        (ask(of_prefixes, "first-5", b"no su"), ask(of_keys, "first-7", b"no such")),
+        (Answer::Maybe, Answer::Maybe)
+    );
+    assert_eq!(
+        (set.ask(of_prefixes, HASHER.of(b"no such")), ask(absent, "first-7", b"no such")),
+        (Answer::Maybe, Answer::Unfiltered)
+    );
+    assert_eq!(set.counts().unfiltered_answers, 1);
+}
+
+#[test]
 fn sets_count_damaged_pages_of_first_touch() {
     let mut bytes = block("blocked-bloom:10", N);
     bytes[70] ^= 1;
