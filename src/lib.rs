@@ -28,8 +28,8 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, LockedBlock, Metadata,
-    PartitionedBuilder, SelfCheck, Statistics, TableFilter, Verify, compact, layout,
+    Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, LockedBlock, Metadata, Partition,
+    PartitionEntry, PartitionIndex, PartitionedBuilder, SelfCheck, Statistics, TableFilter, Verify, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

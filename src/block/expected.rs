@@ -1,12 +1,10 @@
 //! What a host knows of a block before it opens it.
 
-use super::layout::{Added, checksum_of};
-use super::locked::LockedBlock;
-use super::reader::FilterBlock;
+use super::layout::{Added, Trailer, checksum_of};
 use crate::error::{Error, Field, Result};
-use crate::hash::KeyHasher;
+use crate::hash::{HashIdentity, KeyHasher};
 
-/// What a block must be, for [`FilterBlock::open`] to open it.
+/// What a block must be, for [`FilterBlock::open`](super::FilterBlock::open) to open it.
 ///
 /// A sound block denies keys of the host if it belongs to another table, to another state of the same table, or to another
 /// hasher. Only the host can know, so the host states what it expects. Each thing stated is one more mistake found:
@@ -87,37 +85,42 @@ impl<'a> Expected<'a> {
         self.offset
     }
 
+    pub(super) fn hasher(&self) -> &'a KeyHasher {
+        self.hasher
+    }
+
     /// # Errors
-    /// [`Error::InvalidArgument`] if no table is named; [`Error::Unexpected`] with the first field that is not as expected.
-    fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
+    /// [`Error::InvalidArgument`] if no table is named; [`Error::Unexpected`] with the first field that is not as expected;
+    /// [`Error::WrongSecret`] for another secret.
+    pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id == [0; 16] {
             let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id";
             return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
         }
-        let metadata = block.metadata();
-        if metadata.table_id != self.table_id {
-            return unexpected(Field::TableId, hex(metadata.table_id), hex(self.table_id));
+        if found.table_id != self.table_id {
+            return unexpected(Field::TableId, hex(found.table_id), hex(self.table_id));
         }
-        if let (Some(found), Some(expected)) = (checksum_of(block.as_bytes()), self.checksum)
-            && found != expected
+        if let Some(expected) = self.checksum
+            && found.checksum != expected
         {
-            return unexpected(Field::Checksum, format!("{found:#010x}"), format!("{expected:#010x}"));
+            return unexpected(Field::Checksum, format!("{:#010x}", found.checksum), format!("{expected:#010x}"));
         }
-        let found = || format!("{:?}", metadata.added);
+        let added = || format!("{:?}", found.added);
         match self.prefixes_by {
-            None if !metadata.added.whole_keys() => {
-                return unexpected(Field::Flags, found(), "WholeKeys or Both".to_owned());
+            None if !found.added.whole_keys() => {
+                return unexpected(Field::Flags, added(), "WholeKeys or Both".to_owned());
             }
-            Some(_) if metadata.added == Added::WholeKeys => {
-                return unexpected(Field::Flags, found(), "Prefixes or Both".to_owned());
+            Some(_) if found.added == Added::WholeKeys => {
+                return unexpected(Field::Flags, added(), "Prefixes or Both".to_owned());
             }
-            Some(extractor) if metadata.extractor != Some(extractor) => {
-                let found = metadata.extractor.unwrap_or_default().to_owned();
+            Some(extractor) if found.extractor != Some(extractor) => {
+                let found = found.extractor.unwrap_or_default().to_owned();
                 return unexpected(Field::Extension, found, extractor.to_owned());
             }
             None | Some(_) => {}
         }
-        self.check_num_keys(metadata.num_keys, metadata.added)
+        self.check_num_keys(found.num_keys, found.added)?;
+        found.hash.check(self.hasher)
     }
 
     /// Keys may share a hash, so there may be fewer hashes than entries. Of one key, an extractor may take several prefixes or
@@ -136,22 +139,36 @@ impl<'a> Expected<'a> {
     }
 }
 
+/// What a block says of itself, in so far as a host may expect it.
+#[derive(Debug)]
+pub(super) struct Found<'a> {
+    table_id: [u8; 16],
+    checksum: u32,
+    added: Added,
+    extractor: Option<&'a str>,
+    num_keys: u64,
+    hash: HashIdentity,
+}
+
+impl<'a> Found<'a> {
+    /// What `trailer`, which was read from `block`, says.
+    pub(super) fn of(trailer: &'a Trailer, block: &[u8]) -> Self {
+        Self {
+            table_id: trailer.table_id,
+            // A block that has a trailer has its checksum.
+            checksum: checksum_of(block).unwrap_or_default(),
+            added: trailer.added,
+            extractor: trailer.extractor.as_deref(),
+            num_keys: trailer.num_keys,
+            hash: trailer.hash,
+        }
+    }
+}
+
 fn unexpected(field: Field, found: String, expected: String) -> Result<()> {
     Err(Error::Unexpected { field, found, expected })
 }
 
 fn hex(id: [u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// The block, ready to be asked, if it is as expected; also a partition that was opened alone.
-    ///
-    /// # Errors
-    /// As [`FilterBlock::open`].
-    pub fn unlock_expecting(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
-        expected.check(&self)?;
-        let block = self.unlock_with(expected.hasher)?;
-        Ok(FilterBlock { offset: expected.offset, ..block })
-    }
 }

@@ -78,6 +78,21 @@ pub fn checksum_of(block: &[u8]) -> Option<u32> {
     codec::u32_at(trailer, offset_of(Field::Checksum))
 }
 
+/// The length of the block that `tail` ends, as its trailer states it, in bytes; for a filter in partitions, of the index block
+/// alone. `None` if `tail` does not end a block of this version.
+///
+/// A host that reads from a file reads the trailer ([`TRAILER_LEN_BYTES`]) first, then so many bytes. Nothing is checked yet:
+/// what is opened from these bytes is.
+#[must_use]
+pub fn stated_len_bytes(tail: &[u8]) -> Option<u64> {
+    let trailer = tail.last_chunk::<TRAILER_LEN_BYTES>()?;
+    let raw = RawTrailer::take(&mut Cursor::new(trailer, 0)).ok()?;
+    if (raw.magic, raw.version) != (MAGIC, VERSION) {
+        return None;
+    }
+    block_len_bytes(raw.payload_len_bytes, 0)?.checked_add(raw.extension_len.into())
+}
+
 const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
 const _: () = assert!(offset_of(Field::Version) + 1 == offset_of(Field::Checksum));
 /// The longest vector load that may begin at any byte of a payload and must not leave the block.
@@ -173,6 +188,18 @@ pub(crate) fn page_checksum(identity: &Crc32, number: usize, page: &[u8]) -> u32
 }
 
 impl Trailer {
+    /// Whether a partition with this trailer belongs to the filter whose index has the other.
+    pub(super) fn is_like(&self, index: &Self) -> bool {
+        (self.table_id, self.hash, self.added, &self.extractor)
+            == (index.table_id, index.hash, index.added, &index.extractor)
+    }
+
+    /// Bytes of the extension, but for a ribbon's record.
+    pub(super) fn extension_len_bytes(&self) -> usize {
+        let records = [self.hash.fingerprint.map(|_| FINGERPRINT_LEN_BYTES), self.extractor.as_ref().map(String::len)];
+        records.iter().flatten().map(|len| RECORD_HEAD_LEN_BYTES + len).sum()
+    }
+
     /// Appends page sums, extension and trailer to a block that is nothing but its payload so far.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::expected::{Expected, Found};
 use super::layout::Content;
 #[cfg(feature = "variants")]
 use super::layout::Trailer;
@@ -34,7 +35,11 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         FilterBlock::open_at(data, 0, verify).map(Self)
     }
 
-    /// Checks one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0.
+    /// Checks one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0. For tools
+    /// that inspect files.
+    ///
+    /// Unlocked, the partition answers "maybe" to every query, because only the index knows which keys belong to it: ask a
+    /// [`Partition`](super::Partition), which [`PartitionIndex::open_partition`](super::PartitionIndex::open_partition) opens.
     ///
     /// # Errors
     /// As [`LockedBlock::open`]; another partition, or a block that is none, is [`Error::Corrupt`].
@@ -62,6 +67,16 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
         self.0.trailer.hash.check(hasher)?;
         Ok(FilterBlock { hasher: hasher.clone(), ..self.0 })
+    }
+
+    /// The block, ready to be asked, if it is as expected.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open`].
+    pub fn unlock_expecting(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
+        expected.check(&Found::of(&self.0.trailer, self.as_bytes()))?;
+        let block = self.unlock_with(expected.hasher())?;
+        Ok(FilterBlock { offset: expected.offset(), ..block })
     }
 
     /// What the kind's parameters mean, as a line of text; `None` for an index of partitions, which has none.

@@ -11,6 +11,8 @@ mod golden;
 mod mapped;
 mod misuse;
 mod open_memory;
+mod partition_index;
+mod partitioned_builder;
 mod partitions;
 mod secrets;
 mod support;
