@@ -29,7 +29,8 @@ pub mod variants;
 
 pub use block::{
     Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, LockedBlock, Metadata, Partition,
-    PartitionEntry, PartitionIndex, PartitionedBuilder, SelfCheck, Statistics, TableFilter, Verify, compact, layout,
+    PartitionEntry, PartitionIndex, PartitionedBuilder, SelfCheck, Statistics, TableFilter, VerifiedFilter, Verify,
+    compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

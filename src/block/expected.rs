@@ -1,6 +1,6 @@
 //! What a host knows of a block before it opens it.
 
-use super::layout::{Added, Trailer, checksum_of};
+use super::layout::{Added, BorrowedTrailer, Trailer, checksum_of};
 use crate::error::{Error, Field, Result};
 use crate::hash::{HashIdentity, KeyHasher};
 
@@ -37,7 +37,8 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    table_id: [u8; 16],
+    /// `None` for the filter of any table.
+    table_id: Option<[u8; 16]>,
     hasher: &'a KeyHasher,
     num_entries: Option<u64>,
     checksum: Option<u32>,
@@ -53,7 +54,17 @@ impl<'a> Expected<'a> {
     /// ([`Error::InvalidArgument`]).
     #[must_use]
     pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
-        Self { table_id, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
+        Self { table_id: Some(table_id), ..Self::of_any_table(hasher) }
+    }
+
+    /// The filter of the whole keys of a table that the host does not know, hashed by this hasher.
+    ///
+    /// For hosts that hand over bytes without saying which SST file they belong to. Nothing tells a filter of another table
+    /// apart then, so only [`VerifiedFilter::open`](super::VerifiedFilter::open) takes it; elsewhere it is an error
+    /// ([`Error::InvalidArgument`]).
+    #[must_use]
+    pub fn of_any_table(hasher: &'a KeyHasher) -> Self {
+        Self { table_id: None, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
     }
 
     /// The table has this number of entries. A filter of whole keys has at most as many distinct keys, and none only if the
@@ -93,12 +104,26 @@ impl<'a> Expected<'a> {
     /// [`Error::InvalidArgument`] if no table is named; [`Error::Unexpected`] with the first field that is not as expected;
     /// [`Error::WrongSecret`] for another secret.
     pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
-        if self.table_id == [0; 16] {
-            let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id";
-            return Err(Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() });
+        if self.table_id.is_none() {
+            return Err(no_table("no table is named, and the filter of any other would pass; name the table"));
         }
-        if found.table_id != self.table_id {
-            return unexpected(Field::TableId, hex(found.table_id), hex(self.table_id));
+        self.check_verified(found)
+    }
+
+    /// The same of bytes that the host has verified, whose table the host may not know.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(super) fn check_verified(&self, found: &Found<'_>) -> Result<()> {
+        if self.table_id == Some([0; 16]) {
+            return Err(no_table(
+                "zeros stand for no table, and any block without a table id would pass; give the table's id",
+            ));
+        }
+        if let Some(table_id) = self.table_id
+            && found.table_id != table_id
+        {
+            return unexpected(Field::TableId, hex(found.table_id), hex(table_id));
         }
         if let Some(expected) = self.checksum
             && found.checksum != expected
@@ -163,6 +188,17 @@ impl<'a> Found<'a> {
             hash: trailer.hash,
         }
     }
+}
+
+impl<'a> From<&BorrowedTrailer<'a>> for Found<'a> {
+    fn from(trailer: &BorrowedTrailer<'a>) -> Self {
+        let BorrowedTrailer { table_id, checksum, added, extractor, num_keys, hash, .. } = *trailer;
+        Self { table_id, checksum, added, extractor, num_keys, hash }
+    }
+}
+
+fn no_table(reason: &str) -> Error {
+    Error::InvalidArgument { what: "expected table id", reason: reason.to_owned() }
 }
 
 fn unexpected(field: Field, found: String, expected: String) -> Result<()> {

@@ -19,6 +19,7 @@ mod partition;
 mod partition_index;
 mod reader;
 mod table_filter;
+mod verified;
 mod writer;
 
 pub use aligned::AlignedBytes;
@@ -33,4 +34,5 @@ pub use partition::PartitionedBuilder;
 pub use partition_index::{Partition, PartitionEntry, PartitionIndex};
 pub use reader::{FilterBlock, Verify};
 pub use table_filter::{Answer, TableFilter};
+pub use verified::VerifiedFilter;
 pub use writer::{FilterBuilder, SelfCheck};

@@ -51,6 +51,7 @@ mod contract;
 mod facts;
 mod geometry;
 mod guard;
+mod inline;
 mod kind;
 mod lines;
 pub(crate) mod math;
@@ -73,6 +74,7 @@ pub(crate) use geometry::Geometry;
 #[cfg(any(feature = "foreign", test))]
 pub(crate) use guard::Checked;
 pub(crate) use guard::Guard;
+pub(crate) use inline::InlineGeometry;
 pub use kind::FilterKind;
 pub(crate) use lines::scattered_lines;
 #[cfg(feature = "foreign")]

@@ -16,3 +16,4 @@ mod partitioned_builder;
 mod partitions;
 mod secrets;
 mod support;
+mod verified;

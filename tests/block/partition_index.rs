@@ -30,7 +30,7 @@ fn part_of<'a>(bytes: &'a [u8], index: &PartitionIndex<&[u8]>, number: u32) -> &
     &bytes[range.start as usize..range.end as usize]
 }
 
-fn partition<'a>(bytes: &'a [u8], number: u32, verify: Verify) -> Partition<&'a [u8]> {
+fn partition(bytes: &[u8], number: u32, verify: Verify) -> Partition<&[u8]> {
     let index = open(bytes);
     index.open_partition(number, part_of(bytes, &index, number), verify).unwrap()
 }

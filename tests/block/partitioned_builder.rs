@@ -148,7 +148,7 @@ fn settings_behind_the_first_key_are_refused() {
     // Of prefixes only, the key left no hash; it counts all the same.
     let mut prefixed = builder(1).with_prefixes("first-2", false).unwrap();
     prefixed.add(b"key").unwrap();
-    assert!(!prefixed.is_empty() && prefixed.len() == 0 && prefixed.num_partitions() == 0);
+    assert_eq!((prefixed.is_empty(), prefixed.len(), prefixed.num_partitions()), (false, 0, 0));
     assert!(prefixed.with_prefixes("first-3", false).is_err());
     let mut named = builder(1);
     named.add(b"key").unwrap();
@@ -185,7 +185,7 @@ fn repeated_keys_and_prefixes_change_no_byte() {
 #[test]
 fn a_builder_counts_its_keys_and_partitions() {
     let mut builder = builder(10);
-    assert!(builder.is_empty() && builder.len() == 0 && builder.num_partitions() == 0);
+    assert_eq!((builder.is_empty(), builder.len(), builder.num_partitions()), (true, 0, 0));
     for i in 0..95 {
         builder.add(&key(i)).unwrap();
         assert_eq!((builder.len(), builder.num_partitions()), (i + 1, i / 10 + 1));
