@@ -15,7 +15,7 @@ pub(super) struct Inline {
 
 impl Default for Inline {
     fn default() -> Self {
-        Self { all: [Layer::new(0, Columns { all: 1, fewer_share: 0 }); MAX_LAYERS], len: 0 }
+        Self { all: std::array::from_fn(|_| Layer::new(0, Columns { all: 1, fewer_share: 0 })), len: 0 }
     }
 }
 

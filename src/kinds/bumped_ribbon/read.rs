@@ -76,7 +76,7 @@ pub(crate) struct Plain {
 }
 
 /// A layer that bumps keys.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Layer {
     pub(super) asked: Asked,
     pub(super) blocks: Blocks,
