@@ -12,6 +12,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// | Stated by | Finds |
 /// |---|---|
 /// | [`of_table`](Self::of_table) | a block of another table, or under another hash function, seed or secret |
+/// | [`of_any_table`](Self::of_any_table) | a block under another hash function, seed or secret; for verified bytes only |
 /// | [`with_num_entries`](Self::with_num_entries) | a block of more keys than the table has, or of none |
 /// | [`with_checksum`](Self::with_checksum) | a stale block: sound, of the same table, but not the one that was written last |
 /// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with those of another extractor |

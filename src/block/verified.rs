@@ -47,7 +47,8 @@ impl<'a> VerifiedFilter<'a> {
     /// Opens a filter that must be what the host expects: see [`Expected`]. [`Expected::of_any_table`] is enough where the host
     /// does not tell which table the filter belongs to; the hasher is always compared.
     ///
-    /// Only an error takes memory from the heap.
+    /// Only an error takes memory from the heap, and the first filter of the process, which looks which vector instructions there
+    /// are.
     ///
     /// # Errors
     /// As [`FilterBlock::open`](super::FilterBlock::open), but for damaged pages. [`Error::Unexpected`] naming the kind for a

@@ -180,7 +180,10 @@ impl FilterBuilder {
     /// asked for; [`Error::SelfCheckFailed`] when the filter denies a key.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(Rounding::Words)?;
-        let trailer = self.trailer(num_keys, block.len() as u64, Content::Filter { shape, geometry });
+        // Moved: a copy may find no memory.
+        let extractor = self.extractor.take();
+        let content = Content::Filter { shape, geometry };
+        let trailer = Trailer { extractor, ..self.trailer(num_keys, block.len() as u64, content) };
         trailer.append_to(&mut block).map_err(|_| spec::no_memory(self.spec))?;
         Ok(block)
     }

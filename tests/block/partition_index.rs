@@ -265,6 +265,7 @@ fn stated_lengths_are_those_of_blocks_and_indexes() {
     let mut hostile = support::block("bloom:10", 10);
     put_number(&mut hostile, Field::PayloadLen, u64::MAX);
     assert_eq!(stated_len_bytes(&hostile), None);
+    let mut hostile = support::block("bloom:10", 10);
     put_number(&mut hostile, Field::Version, 2);
     repair_trailer(&mut hostile);
     assert_eq!((stated_len_bytes(&hostile), stated_len_bytes(&[0; 60])), (None, None));

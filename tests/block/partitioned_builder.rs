@@ -77,6 +77,32 @@ fn prefixes_are_found_whatever_the_size_of_the_partitions() {
     }
 }
 
+/// An extractor may take a prefix of one key, and none of another that begins with the same bytes.
+#[test]
+fn prefixes_behind_a_last_key_that_begins_with_them_are_found() {
+    for i in 0..200 {
+        let name = format!("name-{i:03}");
+        let mut builder = builder(1).with_prefixes("up-to-slash", true).unwrap();
+        let [before, last, behind] = ["+", "+x", "/x"].map(|end| format!("{name}{end}").into_bytes());
+        builder.add(&before).unwrap();
+        builder.add(&last).unwrap();
+        builder.add(&behind).unwrap();
+        builder.add_prefix(name.as_bytes()).unwrap();
+        let bytes = builder.finish().unwrap();
+        let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("up-to-slash");
+        let block = FilterBlock::open(&bytes, &expected, Verify::AtOpen).unwrap();
+        assert_eq!(block.metadata().num_partitions, 3);
+        assert!(block.may_contain_prefix("up-to-slash", name.as_bytes()), "{name}");
+        let index = index_of(&bytes, Some("up-to-slash"));
+        for number in 0..3 {
+            let range = index.get(number).unwrap().byte_range;
+            let part = &bytes[range.start as usize..range.end as usize];
+            let part = index.open_partition(number, part, Verify::AtOpen).unwrap();
+            assert!(part.may_contain_prefix("up-to-slash", name.as_bytes()), "{name}, partition {number}");
+        }
+    }
+}
+
 #[test]
 fn absent_prefixes_are_denied_in_one_partition() {
     let bytes = with_prefixes(3_000, 500, true);

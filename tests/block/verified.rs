@@ -5,10 +5,10 @@ use crate::support::{
     self, SEED, SplitMix, TABLE, block, corpus, hash, key, mutate, partitioned, payload_len, put_number,
     repair_trailer, spec, with_extension,
 };
-use filterblock::layout::{TRAILER_LEN_BYTES, checksum_of};
+use filterblock::layout::{FIELDS, TRAILER_LEN_BYTES, checksum_of};
 use filterblock::{
-    Added, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, PartitionIndex, Secret,
-    VerifiedFilter, Verify,
+    Added, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, LockedBlock,
+    PartitionIndex, Secret, VerifiedFilter, Verify,
 };
 use proptest::prelude::*;
 
@@ -72,9 +72,11 @@ fn every_kind_answers_as_its_block_at_any_alignment() {
 
 #[test]
 fn every_added_key_is_found_whatever_the_kind() {
-    for text in SPECS {
-        let n = 30_000;
+    let several_layers = ["bumped-ribbon:8", "bumped-ribbon:12.3"].map(|text| (text, 300_000));
+    for (text, n) in SPECS.map(|text| (text, 30_000)).into_iter().chain(several_layers) {
         let bytes = block(text, n);
+        let whole = LockedBlock::open(&bytes, Verify::AtOpen).unwrap();
+        assert!(n == 30_000 || whole.parameters().unwrap().contains("layer 1"), "{:?}", whole.parameters());
         let filter = VerifiedFilter::open(&bytes[..], &of_any_table()).unwrap();
         assert!((0..n).all(|i| filter.may_contain(&key(i)) && filter.may_contain_hash(filter.hasher().of(&key(i)))));
     }
@@ -96,6 +98,7 @@ fn opening_and_asking_takes_nothing_from_the_heap() {
     for text in SPECS {
         blocks.extend([0, 1, 300, 70_000].map(|n| (block(text, n), &HASHER)));
     }
+    blocks.push((block("bumped-ribbon:8", 300_000), &HASHER));
     // The first query of a process looks which instructions there are.
     assert!(VerifiedFilter::open(&block("bloom:10", 1), &of_any_table()).unwrap().may_contain(&key(0)));
     let keys: Vec<Vec<u8>> = (0..200).map(|i| key(i * 31)).collect();
@@ -300,16 +303,19 @@ proptest! {
     }
 
     #[test]
-    fn any_damage_behind_the_payload_denies_no_key(
+    fn any_damage_of_the_trailer_denies_no_key(
         which in 0..SPECS.len(),
-        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        edits in prop::collection::vec(
+            (0..FIELDS.len(), any::<prop::sample::Index>(), prop_oneof![0..33u8, any::<u8>()]),
+            1..4,
+        ),
     ) {
         let n = 500;
         let mut bytes = block(SPECS[which], n);
-        let from = payload_len(&bytes).unwrap();
-        let behind = bytes.len() - from;
-        for (at, value) in edits {
-            bytes[from + at.index(behind)] = value;
+        for (field, at, value) in edits {
+            let field = support::field(&mut bytes, FIELDS[field].0);
+            let at = at.index(field.len());
+            field[at] = value;
         }
         if let Ok(filter) = VerifiedFilter::open(&bytes, &of_any_table()) {
             prop_assert!((0..n).all(|i| filter.may_contain(&key(i))));
