@@ -7,7 +7,10 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, SelfCheck, Verify, instruction_set};
+use filterblock::{
+    AlignedBytes, Error, Expected, FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, KeyHasher, SelfCheck,
+    VerifiedFilter, Verify, instruction_set,
+};
 
 /// Hashes asked per iteration: few enough to stay in the second-level cache beside the filter's lines.
 const ASKED: usize = 16_384;
@@ -50,6 +53,54 @@ fn probe(c: &mut Criterion) {
                     });
                 }
             }
+        }
+    }
+    group.finish();
+}
+
+/// What an unaligned slice costs: the same filter at several offsets from a cache line, in the caches (10,000 keys) and beyond
+/// most of them (10,000,000), and opened anew for each query.
+///
+/// ```text
+/// cargo bench --bench probe -- unaligned --warm-up-time 1 --measurement-time 2
+/// ```
+fn unaligned(c: &mut Criterion) {
+    let mut group = c.benchmark_group(format!("unaligned/{}", instruction_set()));
+    group.throughput(Throughput::Elements(ASKED as u64));
+    let hasher = KeyHasher::xxh3(HashSeed(1));
+    for n in [10_000u64, 10_000_000] {
+        let queries = hashes(n..n + ASKED as u64);
+        for text in ["blocked-bloom:10", "split-block:10", "bumped-ribbon:8", "bloom:10"] {
+            let bytes = block(text, n, Verify::AtOpen).as_bytes().to_vec();
+            let mut room = AlignedBytes::copy_of(&vec![0; bytes.len() + 64]).expect("room for a filter");
+            for offset in [0, 1, 8, 32, 63] {
+                room = AlignedBytes::filled_by::<Error>(bytes.len() + 64, |room| {
+                    room.get_mut(offset..offset + bytes.len()).expect("64 bytes more").copy_from_slice(&bytes);
+                    Ok(())
+                })
+                .expect("room for a filter");
+                let slice = room.as_ref().get(offset..offset + bytes.len()).expect("64 bytes more");
+                let id = |how: &str| BenchmarkId::new(format!("{text}/{how}/offset-{offset}"), n);
+                let block = FilterBlock::open_any(slice, Verify::AtOpen).expect("a sound block");
+                group.bench_function(id("single"), |b| {
+                    b.iter(|| black_box(&queries).iter().filter(|&&hash| block.may_contain_hash(hash)).count());
+                });
+                let mut answers = vec![false; ASKED];
+                group.bench_function(id("batch"), |b| {
+                    b.iter(|| {
+                        block.may_contain_batch(black_box(&queries), &mut answers);
+                        black_box(&answers).len()
+                    });
+                });
+            }
+            let expected = Expected::of_any_table(&hasher);
+            let raw = black_box(room.as_ref().get(63..63 + bytes.len()).expect("64 bytes more"));
+            group.bench_function(BenchmarkId::new(format!("{text}/verified-each-time/offset-63"), n), |b| {
+                b.iter(|| {
+                    let open = || VerifiedFilter::open(raw, &expected).expect("a sound block");
+                    black_box(&queries).iter().filter(|&&hash| open().may_contain_hash(hash)).count()
+                });
+            });
         }
     }
     group.finish();
@@ -115,5 +166,5 @@ fn foreign(c: &mut Criterion) {
 #[cfg(not(feature = "foreign"))]
 fn foreign(_: &mut Criterion) {}
 
-criterion_group!(benches, probe, foreign);
+criterion_group!(benches, probe, unaligned, foreign);
 criterion_main!(benches);

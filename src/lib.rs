@@ -86,8 +86,8 @@ pub mod variants;
 
 pub use block::{
     Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSetCounts,
-    FilterSlot, LockedBlock, Metadata, PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Statistics, TableFilter,
-    Verify, compact, layout,
+    FilterSlot, LockedBlock, Metadata, Partition, PartitionEntry, PartitionIndex, PartitionedBuilder, Reclaimer,
+    SelfCheck, SharedBytes, Statistics, TableFilter, VerifiedFilter, Verify, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

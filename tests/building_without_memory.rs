@@ -172,6 +172,41 @@ fn partitions_forget_no_key_that_finds_no_memory() {
 }
 
 #[test]
+fn partitions_forget_no_prefix_that_finds_no_memory() {
+    let _turn = TURN.lock();
+    for whole_keys_too in [false, true] {
+        let mut lost = 0;
+        for failing in 1..9 {
+            for number in 0.. {
+                let builder = PartitionedBuilder::new(spec("bloom:10"), HashSeed(1), 4);
+                let mut builder = builder.with_prefixes("all", whole_keys_too).unwrap();
+                let key = support::key(1);
+                builder.add(&key).unwrap();
+                (0..failing).for_each(|len| builder.add_prefix(&key[..len]).unwrap());
+                refuse_small_too(number);
+                let added = builder.add_prefix(&key[..failing]);
+                let counted = refuse_none();
+                let what = format!("prefix {failing}, allocation {number}");
+                if added.is_ok() {
+                    let made = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+                    assert!((0..=failing).all(|len| made.may_contain_prefix("all", &key[..len])), "{what}");
+                    if counted <= number {
+                        break;
+                    }
+                    continue;
+                }
+                lost += 1;
+                assert!(added.is_err_and(|error| is_no_memory(&error)), "{what}");
+                assert!(builder.add_prefix(&key[..failing]).is_err_and(|error| is_no_memory(&error)), "{what}");
+                assert!(builder.add(&support::key(2)).is_err_and(|error| is_no_memory(&error)), "{what}");
+                assert!(builder.finish().is_err_and(|error| is_no_memory(&error)), "{what}");
+            }
+        }
+        assert!(lost > 0, "no prefix grew the memory");
+    }
+}
+
+#[test]
 fn keys_that_find_no_memory_are_not_forgotten() {
     let _turn = TURN.lock();
     // Each time that the hashes outgrow their memory.

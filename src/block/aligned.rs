@@ -11,8 +11,21 @@ const ALIGNMENT_BYTES: usize = 64;
 
 /// A copy of a filter block on the heap, aligned to 64 bytes.
 ///
-/// A query of most kinds touches one cache line, if the block begins at a cache line. A slice of a host's buffer seldom
-/// does; then the same query touches two lines. The copy also stays as it is, whatever happens to the file.
+/// A slice of a host's buffer seldom begins at a cache line of 64 bytes. Answers are the same at any offset, but a query of an
+/// absent key touches more lines, on average:
+///
+/// | Kind | Aligned | Any other offset |
+/// |---|---|---|
+/// | `blocked-bloom`, `split-block-512` | 1 | 2 |
+/// | `split-block` | 1 | 1.5; 1 at an offset of 32 |
+/// | `bumped-ribbon:8` | 2, and 1 for whether the key was bumped | 3, and 1 |
+/// | `bumped-ribbon` of other widths | 2.1 to 2.8, and 1 | 2.1 to 2.9, and 1 |
+/// | `bloom`, `binary-fuse:8` | by probes | the same |
+///
+/// The lines of one query are neighbours, and processors often load neighbours together. So the cost is largest where the
+/// filter is in the caches. `cargo bench --bench probe -- unaligned` measures it.
+///
+/// The copy also stays as it is, whatever happens to the file.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};

@@ -1,12 +1,12 @@
 //! Opens blocks: what a host expects of a block, and tools that expect nothing.
 
-use super::layout::{Added, checksum_of};
+use super::layout::{Added, BorrowedTrailer, Trailer, checksum_of};
 use super::locked::LockedBlock;
 use super::reader::{FilterBlock, Verify};
 use crate::error::{Error, Field, Result};
-use crate::hash::KeyHasher;
+use crate::hash::{HashIdentity, KeyHasher};
 
-/// What a block must be, for [`FilterBlock::open`] to open it.
+/// What a block must be, for [`FilterBlock::open`](super::FilterBlock::open) to open it.
 ///
 /// A sound block denies keys of the host if it belongs to another table, to an earlier state of the same table, or to
 /// another hasher. Only the host knows which block is right. Each statement catches one more mistake:
@@ -14,6 +14,7 @@ use crate::hash::KeyHasher;
 /// | Statement | Catches |
 /// |---|---|
 /// | [`of_table`](Self::of_table) | a block of another table, or of keys under another hash function, seed or secret |
+/// | [`of_any_table`](Self::of_any_table) | a block of keys under another hash function, seed or secret; for verified bytes only |
 /// | [`with_num_entries`](Self::with_num_entries) | a block of too many keys, or of none for a table with entries |
 /// | [`with_checksum`](Self::with_checksum) | a stale block of the same table: sound, but not the last one |
 /// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with the prefixes of another extractor |
@@ -41,7 +42,8 @@ use crate::hash::KeyHasher;
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    table_id: [u8; 16],
+    /// `None` for the filter of any table.
+    table_id: Option<[u8; 16]>,
     hasher: &'a KeyHasher,
     num_entries: Option<u64>,
     checksum: Option<u32>,
@@ -59,7 +61,17 @@ impl<'a> Expected<'a> {
     /// [`with_checksum`](Self::with_checksum) names the block.
     #[must_use]
     pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
-        Self { table_id, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
+        Self { table_id: Some(table_id), ..Self::of_any_table(hasher) }
+    }
+
+    /// The filter of the whole keys of a table that the host does not know, hashed by this hasher.
+    ///
+    /// For hosts that hand over bytes without saying which SST file they belong to. Nothing tells a filter of another table
+    /// apart then, so only [`VerifiedFilter::open`](super::VerifiedFilter::open) takes it; elsewhere it is an error
+    /// ([`Error::Invalid`]).
+    #[must_use]
+    pub fn of_any_table(hasher: &'a KeyHasher) -> Self {
+        Self { table_id: None, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
     }
 
     /// Expects at most as many keys as the table has entries, and at least one key if the table has an entry.
@@ -95,38 +107,57 @@ impl<'a> Expected<'a> {
         self.offset
     }
 
+    pub(super) fn hasher(&self) -> &'a KeyHasher {
+        self.hasher
+    }
+
     /// # Errors
-    /// [`Error::Invalid`] if nothing names the block; [`Error::Unexpected`] with the first field that is not as expected.
-    fn check<D: AsRef<[u8]>>(&self, block: &LockedBlock<D>) -> Result<()> {
-        if self.table_id == [0; 16] && self.checksum.is_none() {
-            let reason = "zeros stand for no table, and any block without a table id would pass; give the table's id, or \
-                          the block's checksum";
-            return Err(Error::invalid("expected table id", hex(self.table_id), reason));
+    /// [`Error::Invalid`] if no table is named; [`Error::Unexpected`] with the first field that is not as expected;
+    /// [`Error::Secret`] for another secret.
+    pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
+        if self.table_id.is_none() {
+            return Err(no_table("no table is named, and the filter of any other would pass; name the table"));
         }
-        let metadata = block.metadata();
-        if metadata.table_id != self.table_id {
-            return unexpected(Field::TableId, hex(metadata.table_id), hex(self.table_id));
+        self.check_verified(found)
+    }
+
+    /// The same of bytes that the host has verified, whose table the host may not know.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(super) fn check_verified(&self, found: &Found<'_>) -> Result<()> {
+        if self.table_id == Some([0; 16]) && self.checksum.is_none() {
+            return Err(no_table(
+                "zeros stand for no table, and any block without a table id would pass; give the table's id, or the \
+                 block's checksum",
+            ));
         }
-        if let (Some(found), Some(expected)) = (checksum_of(block.as_bytes()), self.checksum)
-            && found != expected
+        if let Some(table_id) = self.table_id
+            && found.table_id != table_id
         {
-            return unexpected(Field::Checksum, format!("{found:#010x}"), format!("{expected:#010x}"));
+            return unexpected(Field::TableId, hex(found.table_id), hex(table_id));
         }
-        let found = || format!("{:?}", metadata.added);
+        if let Some(expected) = self.checksum
+            && found.checksum != expected
+        {
+            return unexpected(Field::Checksum, format!("{:#010x}", found.checksum), format!("{expected:#010x}"));
+        }
+        let added = || format!("{:?}", found.added);
         match self.prefixes_by {
-            None if !metadata.added.whole_keys() => {
-                return unexpected(Field::Flags, found(), "WholeKeys or Both".to_owned());
+            None if !found.added.whole_keys() => {
+                return unexpected(Field::Flags, added(), "WholeKeys or Both".to_owned());
             }
-            Some(_) if metadata.added == Added::WholeKeys => {
-                return unexpected(Field::Flags, found(), "Prefixes or Both".to_owned());
+            Some(_) if found.added == Added::WholeKeys => {
+                return unexpected(Field::Flags, added(), "Prefixes or Both".to_owned());
             }
-            Some(extractor) if metadata.extractor != Some(extractor) => {
-                let found = metadata.extractor.unwrap_or_default().to_owned();
+            Some(extractor) if found.extractor != Some(extractor) => {
+                let found = found.extractor.unwrap_or_default().to_owned();
                 return unexpected(Field::Extension, found, extractor.to_owned());
             }
             None | Some(_) => {}
         }
-        self.check_num_keys(metadata.num_keys, metadata.added)
+        self.check_num_keys(found.num_keys, found.added)?;
+        found.hash.check(self.hasher)
     }
 
     /// Keys may share a hash, so there may be fewer hashes than entries. Of one key, an extractor may take several
@@ -143,6 +174,43 @@ impl<'a> Expected<'a> {
         }
         unexpected(Field::NumKeys, num_keys.to_string(), format!("at least {least} and at most {most}"))
     }
+}
+
+/// What a block says of itself, in so far as a host may expect it.
+#[derive(Debug)]
+pub(super) struct Found<'a> {
+    table_id: [u8; 16],
+    checksum: u32,
+    added: Added,
+    extractor: Option<&'a str>,
+    num_keys: u64,
+    hash: HashIdentity,
+}
+
+impl<'a> Found<'a> {
+    /// What `trailer`, which was read from `block`, says.
+    pub(super) fn of(trailer: &'a Trailer, block: &[u8]) -> Self {
+        Self {
+            table_id: trailer.table_id,
+            // A block that has a trailer has its checksum.
+            checksum: checksum_of(block).unwrap_or_default(),
+            added: trailer.added,
+            extractor: trailer.extractor.as_deref(),
+            num_keys: trailer.num_keys,
+            hash: trailer.hash,
+        }
+    }
+}
+
+impl<'a> From<&BorrowedTrailer<'a>> for Found<'a> {
+    fn from(trailer: &BorrowedTrailer<'a>) -> Self {
+        let BorrowedTrailer { table_id, checksum, added, extractor, num_keys, hash, .. } = *trailer;
+        Self { table_id, checksum, added, extractor, num_keys, hash }
+    }
+}
+
+fn no_table(reason: &'static str) -> Error {
+    Error::invalid("expected table id", hex([0; 16]), reason)
 }
 
 fn unexpected(field: Field, found: String, expected: String) -> Result<()> {
@@ -188,7 +256,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// # Errors
     /// As [`FilterBlock::open`].
     pub fn unlock_expecting(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
-        expected.check(&self)?;
+        expected.check(&Found::of(&self.0.trailer, self.as_bytes()))?;
         let block = self.unlock_with(expected.hasher)?;
         Ok(FilterBlock { offset: expected.offset, ..block })
     }

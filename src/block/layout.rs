@@ -5,7 +5,7 @@ use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
 use crate::hash::{FINGERPRINT_LEN_BYTES, Fingerprint, HashIdentity, HashKind, HashSeed};
-use crate::kinds::{FilterKind, Geometry, MAX_LAYERS_LEN_BYTES, Shape};
+use crate::kinds::{FilterKind, Geometry, InlineGeometry, MAX_LAYERS_LEN_BYTES, Shape};
 
 /// Bytes that one page sum covers; the last page of a payload may be shorter.
 pub const PAGE_LEN_BYTES: usize = 4096;
@@ -76,6 +76,21 @@ pub const fn offset_of(field: Field) -> usize {
 pub fn checksum_of(block: &[u8]) -> Option<u32> {
     let trailer = block.last_chunk::<TRAILER_LEN_BYTES>()?;
     codec::u32_at(trailer, offset_of(Field::Checksum))
+}
+
+/// The length of the block that `tail` ends, as its trailer states it, in bytes; for a filter in partitions, of the index block
+/// alone. `None` if `tail` does not end a block of this version.
+///
+/// A host that reads from a file reads the trailer ([`TRAILER_LEN_BYTES`]) first, then so many bytes. Nothing is checked yet:
+/// what is opened from these bytes is.
+#[must_use]
+pub fn stated_len_bytes(tail: &[u8]) -> Option<u64> {
+    let trailer = tail.last_chunk::<TRAILER_LEN_BYTES>()?;
+    let raw = RawTrailer::take(&mut Cursor::new(trailer, 0)).ok()?;
+    if (raw.magic, raw.version) != (MAGIC, VERSION) {
+        return None;
+    }
+    block_len_bytes(raw.payload_len_bytes, 0)?.checked_add(raw.extension_len.into())
 }
 
 const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
@@ -173,6 +188,18 @@ pub(crate) fn page_checksum(identity: &Crc32, number: usize, page: &[u8]) -> u32
 }
 
 impl Trailer {
+    /// Whether a partition with this trailer belongs to the filter whose index has the other.
+    pub(super) fn is_like(&self, index: &Self) -> bool {
+        (self.table_id, self.hash, self.added, &self.extractor)
+            == (index.table_id, index.hash, index.added, &index.extractor)
+    }
+
+    /// Bytes of the extension, but for a ribbon's record.
+    pub(super) fn extension_len_bytes(&self) -> usize {
+        let records = [self.hash.fingerprint.map(|_| FINGERPRINT_LEN_BYTES), self.extractor.as_ref().map(String::len)];
+        records.iter().flatten().map(|len| RECORD_HEAD_LEN_BYTES + len).sum()
+    }
+
     /// Appends page sums, extension and trailer to a block that is nothing but its payload so far.
     ///
     /// # Errors
@@ -218,9 +245,52 @@ impl Trailer {
     /// Gives the trailer and where the payload begins within `bytes`: at 0, unless the block is a partition index.
     ///
     /// # Errors
+    /// As [`BorrowedTrailer::read`], and for a shape that is not valid.
+    pub(crate) fn read(bytes: &[u8]) -> Result<(Self, usize)> {
+        let trailer = BorrowedTrailer::read(bytes)?;
+        let BorrowedTrailer { table_id, hash, num_keys, payload_len_bytes, place, added, .. } = trailer;
+        let content = match trailer.kind {
+            None => Content::PartitionIndex,
+            Some(kind) => {
+                let shape = Shape { kind, params: trailer.params, layers: trailer.layers.to_vec() };
+                let geometry = Geometry::new(&shape, num_keys, payload_len_bytes);
+                Content::Filter { geometry: geometry.map_err(|error| trailer.located(error))?, shape }
+            }
+        };
+        let extractor = trailer.extractor.map(str::to_owned);
+        let owned = Self { table_id, hash, num_keys, payload_len_bytes, place, content, added, extractor };
+        Ok((owned, trailer.payload_start))
+    }
+}
+
+/// A trailer that was checked and belongs to the bytes of its block: reading it takes nothing from the heap.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BorrowedTrailer<'a> {
+    pub(super) table_id: [u8; 16],
+    pub(super) hash: HashIdentity,
+    pub(super) num_keys: u64,
+    pub(super) payload_len_bytes: u64,
+    pub(super) place: u32,
+    /// `None` for a partition index.
+    pub(super) kind: Option<FilterKind>,
+    params: [u8; 3],
+    layers: &'a [u8],
+    pub(super) added: Added,
+    pub(super) extractor: Option<&'a str>,
+    pub(super) checksum: u32,
+    /// Where the payload begins: at 0, unless the block is a partition index.
+    payload_start: usize,
+    /// Where the trailer begins.
+    start: usize,
+}
+
+impl<'a> BorrowedTrailer<'a> {
+    /// Reads and checks everything behind the payload of the block that ends where `bytes` end, but for the shape of its kind.
+    ///
+    /// # Errors
     /// `Corrupt` or `ChecksumMismatch` for bytes that no writer made, `Unsupported` for a newer version, an unknown
     /// kind, hash function, flag or extension. Offsets count from the start of `bytes`.
-    pub(crate) fn read(bytes: &[u8]) -> Result<(Self, usize)> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
         let start =
             bytes.len().checked_sub(TRAILER_LEN_BYTES).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
         let at = |field| (start + offset_of(field)) as u64;
@@ -255,12 +325,34 @@ impl Trailer {
             return Err(corrupt(Field::Version));
         }
         let extension = covered.get(sums_len..sums_len + usize::from(raw.extension_len)).unwrap_or_default();
-        let trailer = raw.interpret(extension, at)?;
-        let is_index = trailer.content == Content::PartitionIndex;
-        if payload_start != 0 && !is_index {
+        let trailer = Self { payload_start, start, ..raw.interpret(extension, at)? };
+        if payload_start != 0 && trailer.kind.is_some() {
             return Err(Error::Corrupt { field: Field::Length, offset: payload_start as u64 });
         }
-        Ok((trailer, payload_start))
+        Ok(trailer)
+    }
+
+    /// Where a field lies, in bytes from the start of the block.
+    pub(super) fn corrupt(&self, field: Field) -> Error {
+        Error::Corrupt { field, offset: (self.start + offset_of(field)) as u64 }
+    }
+
+    /// An error of the shape, which knows no offsets.
+    fn located(&self, error: Error) -> Error {
+        match error {
+            Error::Corrupt { field, .. } => self.corrupt(field),
+            other => other,
+        }
+    }
+
+    /// The geometry of the filter; `None` for a partition index.
+    ///
+    /// # Errors
+    /// `Corrupt` for a shape that is not valid.
+    pub(super) fn inline_geometry(&self) -> Result<Option<InlineGeometry<'a>>> {
+        let Some(kind) = self.kind else { return Ok(None) };
+        let geometry = InlineGeometry::new(kind, self.params, self.layers, self.num_keys, self.payload_len_bytes);
+        geometry.map(Some).map_err(|error| self.located(error))
     }
 }
 
@@ -301,39 +393,46 @@ impl RawTrailer {
     }
 
     /// Checks the fields against each other, after the checksum has shown that a writer wrote them.
-    fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<Trailer> {
+    fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
         let hash_kind = HashKind::from_id(self.hash_id).ok_or_else(|| unsupported(Field::HashId, self.hash_id))?;
         let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
         // The kind comes before its parameters: only a kind that is known says which of them must be zero.
-        let filter_kind = FilterKind::from_tag(self.kind);
-        if filter_kind.is_none() && self.kind != PARTITION_INDEX_TAG {
+        let kind = FilterKind::from_tag(self.kind);
+        if kind.is_none() && self.kind != PARTITION_INDEX_TAG {
             return Err(unsupported(Field::Kind, self.kind));
         }
         let Extension { fingerprint, extractor, layers } =
             Extension::read(extension, at(Field::TableId) - extension.len() as u64)?;
-        let content = match filter_kind {
+        match kind {
             None if self.params != [0; 3] => return corrupt(Field::Params),
             None if !layers.is_empty() => return corrupt(Field::Extension),
             None if self.place != 0 => return corrupt(Field::PartitionNumber),
-            None => Content::PartitionIndex,
-            Some(kind) => {
-                let shape = Shape { kind, params: self.params, layers };
-                match Geometry::new(&shape, self.num_keys, self.payload_len_bytes) {
-                    Err(Error::Corrupt { field, .. }) => return corrupt(field),
-                    geometry => Content::Filter { geometry: geometry?, shape },
-                }
-            }
-        };
+            None | Some(_) => {}
+        }
         if extractor.is_some() != (added != Added::WholeKeys) {
             return corrupt(Field::Extension);
         }
         let Some(hash) = HashIdentity::new(hash_kind, HashSeed(self.seed), fingerprint) else {
             return corrupt(Field::Extension);
         };
-        let Self { table_id, num_keys, payload_len_bytes, place, .. } = self;
-        Ok(Trailer { table_id, hash, num_keys, payload_len_bytes, place, content, added, extractor })
+        let Self { table_id, num_keys, payload_len_bytes, place, params, checksum, .. } = self;
+        Ok(BorrowedTrailer {
+            table_id,
+            hash,
+            num_keys,
+            payload_len_bytes,
+            place,
+            kind,
+            params,
+            layers,
+            added,
+            extractor,
+            checksum,
+            payload_start: 0,
+            start: 0,
+        })
     }
 }
 
@@ -354,15 +453,15 @@ fn put_record(block: &mut Vec<u8>, tag: u8, value: &[u8]) {
 
 /// What the records of an extension say.
 #[derive(Default)]
-struct Extension {
+struct Extension<'a> {
     fingerprint: Option<Fingerprint>,
-    extractor: Option<String>,
-    layers: Vec<u8>,
+    extractor: Option<&'a str>,
+    layers: &'a [u8],
 }
 
-impl Extension {
+impl<'a> Extension<'a> {
     /// A tag that is not known is not safe to ignore.
-    fn read(bytes: &[u8], offset: u64) -> Result<Self> {
+    fn read(bytes: &'a [u8], offset: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, offset);
         let mut found = Self::default();
         while !cursor.is_empty() {
@@ -377,9 +476,9 @@ impl Extension {
                     found.fingerprint = Some(Fingerprint::from_bytes(bytes));
                 }
                 EXTENSION_EXTRACTOR if !value.is_empty() && found.extractor.is_none() => {
-                    found.extractor = Some(std::str::from_utf8(value).map_err(|_| corrupt())?.to_owned());
+                    found.extractor = Some(std::str::from_utf8(value).map_err(|_| corrupt())?);
                 }
-                EXTENSION_LAYERS if !value.is_empty() && found.layers.is_empty() => found.layers = value.to_vec(),
+                EXTENSION_LAYERS if !value.is_empty() && found.layers.is_empty() => found.layers = value,
                 EXTENSION_FINGERPRINT | EXTENSION_EXTRACTOR | EXTENSION_LAYERS => return Err(corrupt().into()),
                 _ => return Err(Error::Unsupported { field: Field::Extension, found: tag.into() }),
             }

@@ -34,7 +34,11 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         FilterBlock::open_at(data, 0, verify).map(Self)
     }
 
-    /// Checks one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0.
+    /// Checks one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0. For tools
+    /// that inspect files.
+    ///
+    /// Unlocked, the partition answers "maybe" to every query, because only the index knows which keys belong to it: ask a
+    /// [`Partition`](super::Partition), which [`PartitionIndex::open_partition`](super::PartitionIndex::open_partition) opens.
     ///
     /// # Errors
     /// As [`LockedBlock::open`]; another partition, or a block that is none, is [`Error::Corrupt`].

@@ -59,6 +59,15 @@ pub(super) struct Rare {
     partitions: Option<Partitions>,
     /// Whole keys are unknown, and so never absent.
     is_of_prefixes_only: bool,
+    /// A partition without its index: nobody knows which keys belong to it, and so nothing is absent.
+    is_partition: bool,
+}
+
+impl Rare {
+    /// Whether no whole key may be called absent.
+    fn knows_no_key(&self) -> bool {
+        self.is_of_prefixes_only || self.is_partition
+    }
 }
 
 /// Where one filter lies within the bytes of a block, and how it is asked.
@@ -102,8 +111,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         };
         let hasher = KeyHasher::xxh3(trailer.hash.seed);
         let is_of_prefixes_only = !trailer.added.whole_keys();
-        let is_rare = partitions.is_some() || is_of_prefixes_only;
-        let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only }));
+        let is_partition = trailer.place != 0;
+        let is_rare = partitions.is_some() || is_of_prefixes_only || is_partition;
+        let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only, is_partition }));
         Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, offset: 0 })
     }
 
@@ -137,7 +147,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.hasher.debug_check(hash);
         match &self.rare {
             None => self.filter.may_contain(self.data.as_ref(), hash),
-            Some(rare) => rare.is_of_prefixes_only || self.any_may_contain(rare, hash),
+            Some(rare) => rare.knows_no_key() || self.any_may_contain(rare, hash),
         }
     }
 
@@ -158,7 +168,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
         let Some(rare) = &self.rare else { return self.filter.may_contain(self.data.as_ref(), hash) };
-        rare.is_of_prefixes_only
+        rare.knows_no_key()
             || match &rare.partitions {
                 None => self.filter.may_contain(self.data.as_ref(), hash),
                 Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
@@ -175,7 +185,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let data = self.data.as_ref();
         match &self.rare {
             None => self.filter.may_contain_with(data, hash, columns),
-            Some(rare) if rare.is_of_prefixes_only => true,
+            Some(rare) if rare.knows_no_key() => true,
             Some(rare) => match &rare.partitions {
                 None => self.filter.may_contain_with(data, hash, columns),
                 Some(partitions) => partitions.parts().any(|part| part.may_contain_with(data, hash, columns)),
@@ -184,23 +194,35 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Hashes `prefix`, which the extractor of that name took from a key, and asks for it. `true` if the block holds no
-    /// prefixes, or those of another extractor.
+    /// prefixes, or those of another extractor. A filter in partitions is asked in one of them.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
-        self.may_contain_hashed_prefix(extractor, self.hasher.of(prefix))
+        let hash = self.hasher.of(prefix);
+        match self.partitions() {
+            None => self.may_contain_hashed_prefix(extractor, hash),
+            Some(partitions) => {
+                !self.knows_prefixes_of(extractor) || partitions.may_contain_prefix(self.data.as_ref(), prefix, hash)
+            }
+        }
     }
 
-    /// Asks for a prefix by its hash; otherwise like [`FilterBlock::may_contain_prefix`].
+    pub(super) fn knows_prefixes_of(&self, extractor: &str) -> bool {
+        self.trailer.extractor.as_deref() == Some(extractor)
+    }
+
+    /// Asks for a prefix by its hash; otherwise like [`FilterBlock::may_contain_prefix`]. A filter in partitions is asked in
+    /// all of them.
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
-        if self.trailer.extractor.as_deref() != Some(extractor) {
+        if !self.knows_prefixes_of(extractor) {
             return true;
         }
         match &self.rare {
             None => self.filter.may_contain(self.data.as_ref(), hash),
+            Some(rare) if rare.is_partition => true,
             Some(rare) => self.any_may_contain(rare, hash),
         }
     }

@@ -100,6 +100,41 @@ impl FilterBuilder {
         self
     }
 
+    /// A builder of the same filter, without keys.
+    pub(super) fn without_keys(&self) -> Self {
+        Self { extractor: self.extractor.clone(), hasher: self.hasher.clone(), hashes: Vec::new(), ..*self }
+    }
+
+    pub(super) fn spec(&self) -> FilterSpec {
+        self.spec
+    }
+
+    pub(super) fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    pub(super) fn added(&self) -> Added {
+        self.added
+    }
+
+    pub(super) fn extractor(&self) -> Option<&str> {
+        self.extractor.as_deref()
+    }
+
+    /// The trailer of a block of these settings.
+    pub(super) fn trailer(&self, num_keys: u64, payload_len_bytes: u64, content: Content) -> Trailer {
+        Trailer {
+            table_id: self.table_id,
+            hash: self.hasher.identity(),
+            num_keys,
+            payload_len_bytes,
+            place: self.place,
+            content,
+            added: self.added,
+            extractor: self.extractor.clone(),
+        }
+    }
+
     /// Makes room for so many keys more. Without it the memory for hashes doubles when it is full, and is held twice over
     /// meanwhile. Where there is no such room, nothing is reserved.
     pub fn reserve(&mut self, keys: usize) {
@@ -145,16 +180,10 @@ impl FilterBuilder {
     /// asked for; [`Error::SelfCheckFailed`] when the filter denies a key.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(Rounding::Words)?;
-        let trailer = Trailer {
-            table_id: self.table_id,
-            hash: self.hasher.identity(),
-            num_keys,
-            payload_len_bytes: block.len() as u64,
-            place: self.place,
-            content: Content::Filter { shape, geometry },
-            added: self.added,
-            extractor: self.extractor,
-        };
+        // Moved: a copy may find no memory.
+        let extractor = self.extractor.take();
+        let content = Content::Filter { shape, geometry };
+        let trailer = Trailer { extractor, ..self.trailer(num_keys, block.len() as u64, content) };
         trailer.append_to(&mut block).map_err(|_| spec::no_memory(self.spec))?;
         Ok(block)
     }

@@ -50,6 +50,7 @@ mod contract;
 mod facts;
 mod geometry;
 mod guard;
+mod inline;
 mod kernels;
 mod kind;
 mod lines;
@@ -69,6 +70,7 @@ pub(crate) use geometry::Geometry;
 #[cfg(test)]
 pub(crate) use guard::Checked;
 pub(crate) use guard::Guard;
+pub(crate) use inline::InlineGeometry;
 pub(crate) use kernels::Kernel;
 pub use kind::FilterKind;
 pub(crate) use lines::scattered_lines;

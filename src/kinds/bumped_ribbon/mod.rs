@@ -29,6 +29,7 @@ mod equation;
 mod hashes;
 #[cfg(test)]
 mod hashes_tests;
+mod inline;
 mod layer;
 mod plan;
 mod queries;
@@ -38,6 +39,7 @@ mod solve;
 #[cfg(test)]
 mod tests;
 
+pub(super) use inline::Unread;
 pub(super) use read::{Geometry, Plain};
 
 use super::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE_FOR_MEMORY};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::ops::DerefMut;
 
 use super::equation::{Equation, MAX_GROUPS};
 use super::hashes::{column_group, remix};
@@ -27,12 +28,25 @@ const MAX_BLOCKS: usize = usize::MAX / 128;
 
 /// Where the layers of a payload lie.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Geometry {
+pub(crate) struct Geometry<L = Vec<Layer>> {
     pub(super) columns: Columns,
-    pub(super) layers: Vec<Layer>,
+    pub(super) layers: L,
     /// `None` where the last of `layers` bumped no key.
     pub(super) last: Option<Small>,
     pub(super) payload_len: usize,
+}
+
+/// Keeps the layers of a geometry.
+pub(crate) trait Layers: Default + DerefMut<Target = [Layer]> {
+    /// Appends a layer; there are at most [`MAX_LAYERS`].
+    fn push(&mut self, layer: Layer);
+}
+
+/// On the heap, and no larger than need be: for a geometry that is kept.
+impl Layers for Vec<Layer> {
+    fn push(&mut self, layer: Layer) {
+        Self::push(self, layer);
+    }
 }
 
 /// What most queries need of a filter of eight columns, besides its payload: small enough to be kept without a pointer,
@@ -46,7 +60,7 @@ pub(crate) struct Plain {
 
 /// A layer that bumps keys.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Layer {
+pub(crate) struct Layer {
     pub(super) asked: Asked,
     pub(super) blocks: Blocks,
     /// Where each group of columns begins.
@@ -110,9 +124,9 @@ impl fmt::Display for Geometry {
     }
 }
 
-impl Geometry {
+impl<L: Layers> Geometry<L> {
     /// Lays the groups and bumps of all layers out, one after the other. `None` where they do not fit an address.
-    pub(super) fn lay_out(columns: Columns, mut layers: Vec<Layer>, mut last: Option<Small>) -> Option<Self> {
+    pub(super) fn lay_out(columns: Columns, mut layers: L, mut last: Option<Small>) -> Option<Self> {
         let mut at = 0usize;
         let mut take = |len: usize| {
             let from = at;
@@ -120,7 +134,7 @@ impl Geometry {
             Some(from)
         };
         for group in 0..columns.groups() {
-            for layer in &mut layers {
+            for layer in layers.iter_mut() {
                 *layer.groups.get_mut(group)? = take(layer.blocks.len_bytes(columns, group))?;
                 layer.asked.group = FirstGroup::new(layer.groups[0], layer.blocks, columns);
             }
@@ -129,7 +143,7 @@ impl Geometry {
                 small.first = FirstGroup::new(small.groups[0], small.blocks, columns);
             }
             if group == 0 {
-                for layer in &mut layers {
+                for layer in layers.iter_mut() {
                     layer.asked.bumps = take(bumps_len_bytes(layer.asked.starts.buckets()))?;
                 }
             }
@@ -137,18 +151,11 @@ impl Geometry {
         Some(Self { columns, layers, last, payload_len: at })
     }
 
-    /// `None` where there are other columns than the first eight, blocks with fewer, or no layer.
-    pub(in crate::kinds) fn plain(&self) -> Option<Plain> {
-        let first = self.layers.first().filter(|layer| self.groups() == 1 && layer.asked.group.is_lines())?;
-        let (last, bumps) = (first.asked.starts.last(), first.asked.bumps);
-        Some(Plain { last: NonZeroU32::new(u32::try_from(last).ok()?)?, bumps: u32::try_from(bumps).ok()? })
-    }
-
     /// Reads a shape: `params` are the columns and then, of a single system, its seed and the slots beyond the number of
     /// keys; with layers, the share of blocks with a column less, in 65,536ths.
-    pub(in crate::kinds) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+    pub(super) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
-        let [all, rest @ ..] = shape.params;
+        let [all, rest @ ..] = params;
         let all = u32::from(all);
         if !(1..=MAX_COLUMNS).contains(&all) {
             return Err(corrupt(Field::Params));
@@ -156,13 +163,13 @@ impl Geometry {
         if num_keys == 0 {
             return Err(corrupt(Field::NumKeys));
         }
-        let geometry = if shape.layers.is_empty() {
+        let geometry = if record.is_empty() {
             let [seed, spare] = rest;
             Self::of_single(all, seed, num_keys.saturating_add(spare.into()), len_bytes)
         } else {
             let [low, high] = rest;
             let columns = Columns { all, fewer_share: u16::from(high) << 8 | u16::from(low) };
-            Self::of_layers(columns, &shape.layers, len_bytes)?
+            Self::of_layers(columns, record, len_bytes)?
         };
         geometry.filter(|found| found.payload_len as u64 == len_bytes).ok_or_else(|| corrupt(Field::PayloadLen))
     }
@@ -174,14 +181,14 @@ impl Geometry {
         let is_possible =
             |slots: usize| slots as u64 <= len_bytes.saturating_mul(8 * 64) && slots / BLOCK_SLOTS <= MAX_BLOCKS;
         let slots = usize::try_from(slots).ok().filter(|&slots| is_possible(slots))?;
-        let full = Self::lay_out(columns, Vec::new(), Some(Small::new(slots, seed, columns)))?.payload_len;
+        let full = Self::lay_out(columns, L::default(), Some(Small::new(slots, seed, columns)))?.payload_len;
         let missing = full.checked_sub(usize::try_from(len_bytes).ok()?)?;
         let mut small = Small::new(slots, seed, columns);
         small.blocks.fewer = missing / 8;
         if small.blocks.fewer > small.blocks.count {
             return None;
         }
-        Self::lay_out(columns, Vec::new(), Some(small))
+        Self::lay_out(columns, L::default(), Some(small))
     }
 
     /// Blocks of each layer, a zero, and the slots and the seed of the last system, if there is one.
@@ -189,7 +196,7 @@ impl Geometry {
         let mut cursor = Cursor::new(record, 0);
         // Two bits for each bucket of 128 starts are there in any case.
         let most_blocks = usize::try_from(len_bytes.saturating_mul(8)).map_or(MAX_BLOCKS, |most| most.min(MAX_BLOCKS));
-        let mut layers = Vec::new();
+        let mut layers = L::default();
         loop {
             let blocks = cursor.take_varint_usize(Field::Extension)?;
             if blocks == 0 {
@@ -266,7 +273,7 @@ impl Geometry {
     #[inline(never)]
     pub(super) fn ask_slowly(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         let mut hash = hash.raw();
-        for layer in &self.layers {
+        for layer in self.layers.iter() {
             let start = layer.asked.starts.of(hash);
             match layer.asked.bumped(bytes, start) {
                 None => return true,
@@ -299,7 +306,7 @@ impl Geometry {
     /// Whether everything that the answer rests on may be believed: that the key was bumped, too.
     pub(super) fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
         let mut hash = hash.raw();
-        for layer in &self.layers {
+        for layer in self.layers.iter() {
             let start = layer.asked.starts.of(hash);
             let at = layer.asked.bumps + bump_byte(start);
             if !guard.sound(at, 1) {
@@ -324,6 +331,20 @@ impl Geometry {
     pub(super) fn first_byte(&self, hash: KeyHash) -> usize {
         let Some(Layer { asked, .. }) = self.layers.first() else { return 0 };
         asked.group.offset(asked.starts.of(hash.raw()) / BLOCK_SLOTS)
+    }
+}
+
+impl Geometry {
+    /// See [`Geometry::parse`].
+    pub(in crate::kinds) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+        Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
+    }
+
+    /// `None` where there are other columns than the first eight, blocks with fewer, or no layer.
+    pub(in crate::kinds) fn plain(&self) -> Option<Plain> {
+        let first = self.layers.first().filter(|layer| self.groups() == 1 && layer.asked.group.is_lines())?;
+        let (last, bumps) = (first.asked.starts.last(), first.asked.bumps);
+        Some(Plain { last: NonZeroU32::new(u32::try_from(last).ok()?)?, bumps: u32::try_from(bumps).ok()? })
     }
 }
 

@@ -307,7 +307,7 @@ fn sizes_beyond_every_address_are_refused() {
 fn many_layers_in_few_bytes_are_refused() {
     let open = |sizes: &[usize]| {
         let columns = Widths { all: 1, fewer_share: 0 };
-        let layers = sizes.iter().map(|&blocks| Layer::new(blocks, columns)).collect();
+        let layers: Vec<_> = sizes.iter().map(|&blocks| Layer::new(blocks, columns)).collect();
         let len = Ribbon::lay_out(columns, layers, None).unwrap().payload_len as u64;
         let mut record = Vec::new();
         sizes.iter().chain([&0]).for_each(|&size| crate::codec::put_varint(&mut record, size as u64));

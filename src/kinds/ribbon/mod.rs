@@ -173,13 +173,18 @@ impl Geometry {
     /// # Errors
     /// The field that does not hold, at offset 0.
     pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+        Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
+    }
+
+    /// The same of the parts of a shape.
+    pub(super) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
-        let [columns, seed, reserved] = shape.params;
+        let [columns, seed, reserved] = params;
         let columns = u32::from(columns);
         if !(1..=MAX_COLUMNS).contains(&columns) || reserved != 0 {
             return Err(corrupt(Field::Params));
         }
-        let mut record = Cursor::new(&shape.layers, 0);
+        let mut record = Cursor::new(record, 0);
         let blocks = record.take_varint(Field::Extension)?;
         // Any number whose slots can be counted; the payload's length then bounds it.
         if !record.is_empty() || !(1..=u64::MAX / WIDTH / 2).contains(&blocks) {

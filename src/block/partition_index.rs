@@ -1,0 +1,404 @@
+//! The index of a filter in partitions, opened alone, and the partitions that it opens one by one.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Range;
+
+use super::expected::{Expected, Found};
+use super::layout::{Content, TRAILER_LEN_BYTES, Trailer};
+use super::pages::DamageHandler;
+use super::partition::ALIGN_BYTES;
+use super::reader::{FilterBlock, Part, Verify};
+use crate::bits::{NoMemory, try_collect, try_push};
+use crate::codec::Cursor;
+use crate::error::{Error, Field, Result};
+use crate::hash::{KeyHash, KeyHasher};
+
+/// Entries behind one restart: a restart takes 16 bytes of memory, and 16 entries take 32 bytes of the index at least.
+const RESTART_ENTRIES: u32 = 16;
+const _: () = assert!(size_of::<Restart>() <= 16);
+
+/// What errors call it.
+const INDEX: &str = "an index of partitions";
+
+/// The index of a filter in partitions, from its own bytes: a host keeps it in memory and loads partitions on demand.
+///
+/// The index is the last of the blocks that [`PartitionedBuilder`](super::PartitionedBuilder) writes.
+/// [`layout::stated_len_bytes`](super::layout::stated_len_bytes) tells its length from the last 60 bytes of the filter. In
+/// memory the index takes its bytes and half as much again at most, however many partitions there are.
+///
+/// A partition that was opened by its index knows which keys belong to it, and answers "maybe" for all others: asking the
+/// wrong partition loses no key.
+///
+/// ```
+/// use filterblock::{Expected, HashSeed, KeyHasher, PartitionIndex, PartitionedBuilder, Verify, layout};
+///
+/// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
+/// let mut builder = PartitionedBuilder::new("blocked-bloom:10".parse()?, &hasher, 2).with_table_id(table_id);
+/// for key in [b"apple", b"grape", b"lemon", b"mango", b"peach"] {
+///     builder.add(key)?;
+/// }
+/// let file = builder.finish()?;
+///
+/// // Read the trailer, then the index, and keep the index.
+/// let index_len = layout::stated_len_bytes(&file[file.len() - layout::TRAILER_LEN_BYTES..]).unwrap() as usize;
+/// let index_start = file.len() - index_len;
+/// let expected = Expected::of_table(table_id, &hasher).at_offset(index_start as u64);
+/// let index = PartitionIndex::open(&file[index_start..], &expected)?;
+///
+/// // For a key, read one partition.
+/// let number = index.find(b"mango").unwrap();
+/// let range = index.get(number).unwrap().byte_range;
+/// let bytes = &file[range.start as usize..range.end as usize];
+/// let partition = index.open_partition(number, bytes, Verify::AtOpen)?;
+/// assert!(partition.may_contain(b"mango"));
+/// // Of another partition's key it knows nothing.
+/// assert!(!partition.covers(b"apple") && partition.may_contain(b"apple"));
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+pub struct PartitionIndex<D> {
+    data: D,
+    payload_len: usize,
+    /// The first of each [`RESTART_ENTRIES`] entries.
+    restarts: Vec<Restart>,
+    len: u32,
+    trailer: Box<Trailer>,
+    hasher: KeyHasher,
+    /// Where the first partition begins in the host's file.
+    offset: u64,
+}
+
+/// Where an entry begins in the index, and its partition in the block.
+#[derive(Debug, Clone, Copy)]
+struct Restart {
+    entry: u32,
+    partition: u64,
+}
+
+/// What the index tells of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionEntry<'a> {
+    /// The number of the partition, from 0.
+    pub number: u32,
+    /// Its bytes, counted from the start of the whole filter.
+    pub byte_range: Range<u64>,
+    /// The last key of the partition before, above which all keys of this one lie. `None` for the first.
+    pub after: Option<&'a [u8]>,
+    /// Its last key. Keys above the last of all belong to the last partition.
+    pub last_key: &'a [u8],
+}
+
+/// Without the bytes.
+impl<D> fmt::Debug for PartitionIndex<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionIndex").field("len", &self.len).field("trailer", &self.trailer).finish_non_exhaustive()
+    }
+}
+
+impl<D: AsRef<[u8]>> PartitionIndex<D> {
+    /// Opens an index that must be what the host expects: see [`Expected`].
+    ///
+    /// `index` are the bytes of the index block alone; [`Expected::at_offset`] names where they begin in the host's file, and
+    /// [`Expected::with_checksum`] the checksum of the whole filter, which the index has. Reads the whole index.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open`]; [`Error::Unexpected`] naming the kind for a block that is no index.
+    pub fn open(index: D, expected: &Expected<'_>) -> Result<Self> {
+        Self::read(index, expected).map_err(|error| error.moved_by(expected.offset()))
+    }
+
+    fn read(data: D, expected: &Expected<'_>) -> Result<Self> {
+        let bytes = data.as_ref();
+        let (trailer, start) = Trailer::read(bytes)?;
+        if let Content::Filter { shape, .. } = &trailer.content {
+            let (found, expected) = (shape.kind.to_string(), "a partition index".to_owned());
+            return Err(Error::Unexpected { field: Field::Kind, found, expected });
+        }
+        if start != 0 {
+            return Err(Error::Corrupt { field: Field::Length, offset: 0 });
+        }
+        let part = Part::new(bytes, 0, &trailer, Verify::AtOpen)?;
+        expected.check(&Found::of(&trailer, bytes))?;
+        let payload = part.payload(bytes);
+        let (restarts, end) = restarts(payload)?;
+        Ok(Self {
+            payload_len: payload.len(),
+            restarts,
+            len: end.number,
+            trailer: Box::new(trailer),
+            hasher: expected.hasher().clone(),
+            offset: expected.offset().saturating_sub(end.start),
+            data,
+        })
+    }
+
+    /// The number of partitions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is no partition: then the filter has no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The number of distinct keys of all partitions.
+    #[must_use]
+    pub fn num_keys(&self) -> u64 {
+        self.trailer.num_keys
+    }
+
+    /// What keys must be hashed by to ask the partitions.
+    #[must_use]
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    /// All partitions, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = PartitionEntry<'_>> {
+        self.walk_from(0)
+    }
+
+    /// The partition of this number. Reads 17 entries at most.
+    #[must_use]
+    pub fn get(&self, number: u32) -> Option<PartitionEntry<'_>> {
+        // The entry before tells the last key before.
+        self.walk_from(number.saturating_sub(1)).find(|entry| entry.number == number)
+    }
+
+    /// The number of the partition that `key` belongs to. `None` if there is no partition: then no key was added.
+    ///
+    /// Takes time in the logarithm of the number of partitions. Given a prefix, finds the partition to ask for the prefix.
+    #[must_use]
+    pub fn find(&self, key: &[u8]) -> Option<u32> {
+        let last = self.len.checked_sub(1)?;
+        // The restarts whose first entry is below the key: the key's partition is not before the last of them.
+        let below = self.restarts.partition_point(|restart| {
+            self.walk_at(*restart, 0).next().is_some_and(|entry| entry.last_key.cmp(key) == Ordering::Less)
+        });
+        #[expect(clippy::cast_possible_truncation, reason = "there are fewer restarts than partitions")]
+        let from = below.saturating_sub(1) as u32 * RESTART_ENTRIES;
+        Some(self.walk_from(from).find(|entry| entry.last_key >= key).map_or(last, |entry| entry.number))
+    }
+
+    /// Opens the partition of this number, from its bytes alone.
+    ///
+    /// # Errors
+    /// As [`FilterBlock::open`], for a partition of the table, the hasher and the prefixes of the index. Also
+    /// [`Error::Corrupt`] naming the partition number for another partition's bytes; [`Error::Unexpected`] naming the
+    /// length for bytes of another length than the index states; [`Error::Invalid`] for a number that the index does
+    /// not have.
+    ///
+    /// A stale partition of the same number, table and length is not noticed: give each table an id of its own, or compare
+    /// [`layout::checksum_of`](super::layout::checksum_of) the bytes with what was written.
+    pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
+        let Some(entry) = self.get(number) else {
+            let reason = format!("the index has {} partitions; ask the index for a key's partition", self.len);
+            return Err(Error::invalid("partition number", number, reason));
+        };
+        let offset = self.offset.saturating_add(entry.byte_range.start);
+        let block = FilterBlock::open_at(bytes, number + 1, verify).map_err(|error| error.moved_by(offset))?;
+        self.check(&block, &entry)?;
+        let copy = |key: &[u8]| try_collect(key.iter().copied()).map_err(NoMemory::of("a key of a partition"));
+        // The range of the last partition has no end.
+        let is_last = number + 1 == self.len;
+        Ok(Partition {
+            number,
+            after: entry.after.map(copy).transpose()?,
+            last_key: (!is_last).then(|| copy(entry.last_key)).transpose()?,
+            block: FilterBlock { hasher: self.hasher.clone(), offset, ..block },
+        })
+    }
+
+    fn check<P: AsRef<[u8]>>(&self, block: &FilterBlock<P>, entry: &PartitionEntry<'_>) -> Result<()> {
+        let (found, len) = (block.as_bytes().len() as u64, entry.byte_range.end - entry.byte_range.start);
+        if found != len {
+            let (found, expected) = (found.to_string(), len.to_string());
+            return Err(Error::Unexpected { field: Field::Length, found, expected });
+        }
+        let mut expected = Expected::of_table(self.trailer.table_id, &self.hasher);
+        if let Some(extractor) = &self.trailer.extractor {
+            expected = expected.with_prefixes(extractor);
+        }
+        expected.check(&Found::of(&block.trailer, block.as_bytes()))?;
+        if block.trailer.is_like(&self.trailer) {
+            return Ok(());
+        }
+        Err(Error::Corrupt { field: Field::Partition, offset: self.offset.saturating_add(entry.byte_range.start) })
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.data.as_ref().get(..self.payload_len).unwrap_or_default()
+    }
+
+    /// The entries from the restart on that `number` is behind.
+    fn walk_from(&self, number: u32) -> Walk<'_> {
+        let restart = number / RESTART_ENTRIES;
+        match self.restarts.get(restart as usize) {
+            Some(found) => self.walk_at(*found, restart * RESTART_ENTRIES),
+            None => Walk::new(&[]),
+        }
+    }
+
+    fn walk_at(&self, restart: Restart, number: u32) -> Walk<'_> {
+        let entries = self.payload().get(restart.entry as usize..).unwrap_or_default();
+        Walk { number, start: restart.partition, ..Walk::new(entries) }
+    }
+}
+
+/// Reads entries one after the other.
+#[derive(Debug, Clone)]
+struct Walk<'a> {
+    cursor: Cursor<'a>,
+    /// Of the next entry.
+    number: u32,
+    /// Where its partition begins.
+    start: u64,
+    after: Option<&'a [u8]>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(entries: &'a [u8]) -> Self {
+        Self { cursor: Cursor::new(entries, 0), number: 0, start: 0, after: None }
+    }
+
+    /// `None` behind the last.
+    fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
+        if self.cursor.is_empty() {
+            return Ok(None);
+        }
+        let corrupt = self.cursor.corrupt(Field::PartitionIndex);
+        let len = self.cursor.take_varint(Field::PartitionIndex)?;
+        let last_key = self.cursor.take_bytes(Field::PartitionIndex)?;
+        let is_ascending = self.after.is_none_or(|after| after <= last_key);
+        let end = self.start.checked_add(len).filter(|_| len >= TRAILER_LEN_BYTES as u64 && is_ascending);
+        let next = end.and_then(|end| end.checked_next_multiple_of(ALIGN_BYTES as u64)).zip(self.number.checked_add(1));
+        let (Some(end), Some((start, number))) = (end, next) else { return Err(corrupt.into()) };
+        let entry = PartitionEntry { number: self.number, byte_range: self.start..end, after: self.after, last_key };
+        (self.number, self.start, self.after) = (number, start, Some(last_key));
+        Ok(Some(entry))
+    }
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = PartitionEntry<'a>;
+
+    /// An index was read whole at open, so that no entry is an error any more.
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take_entry().ok().flatten()
+    }
+}
+
+/// Checks all entries. Gives the restarts, and what is behind the last entry.
+fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
+    let too_large = || Error::Corrupt { field: Field::PartitionIndex, offset: 0 };
+    u32::try_from(payload.len()).map_err(|_| too_large())?;
+    let mut walk = Walk::new(payload);
+    while walk.take_entry()?.is_some() {}
+    let mut found = Vec::new();
+    let room = found.try_reserve_exact(walk.number.div_ceil(RESTART_ENTRIES) as usize);
+    room.map_err(|_| Error::TooLarge { what: INDEX })?;
+    let mut again = Walk::new(payload);
+    while !again.cursor.is_empty() {
+        let (number, partition) = (again.number, again.start);
+        let entry = u32::try_from(again.cursor.offset()).map_err(|_| too_large())?;
+        if number.is_multiple_of(RESTART_ENTRIES) {
+            try_push(&mut found, Restart { entry, partition }).map_err(NoMemory::of(INDEX))?;
+        }
+        again.take_entry()?;
+    }
+    Ok((found, walk))
+}
+
+/// One partition, opened by [`PartitionIndex::open_partition`]. It answers for the keys of its range, and "maybe" for all others.
+pub struct Partition<D> {
+    block: FilterBlock<D>,
+    number: u32,
+    /// All of its keys lie above this one.
+    after: Option<Vec<u8>>,
+    /// `None` for the last partition, to which all greater keys belong.
+    last_key: Option<Vec<u8>>,
+}
+
+/// Without the bytes.
+impl<D> fmt::Debug for Partition<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition").field("number", &self.number).field("block", &self.block).finish_non_exhaustive()
+    }
+}
+
+impl<D: AsRef<[u8]>> Partition<D> {
+    /// The number of the partition, from 0.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether `key` belongs to this partition. If not, every answer about it is "maybe".
+    #[must_use]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.after.as_ref().is_none_or(|after| after.as_slice() < key)
+            && self.last_key.as_ref().is_none_or(|last| key <= last.as_slice())
+    }
+
+    /// Whether all keys that begin with `prefix` belong to this partition, or no such key decides the answer.
+    fn covers_prefix(&self, prefix: &[u8]) -> bool {
+        // A last key that begins with the prefix may have such keys behind it, in the next partition.
+        self.covers(prefix) && self.last_key.as_ref().is_none_or(|last| !last.starts_with(prefix))
+    }
+
+    /// `false` if the key was certainly not added; `true` if it may have been, or belongs to another partition.
+    #[must_use]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.may_contain_hashed_key(key, self.block.hasher.of(key))
+    }
+
+    /// Asks for a whole key whose hash is at hand.
+    ///
+    /// The hash must be that of `key`, by [`PartitionIndex::hasher`] or an equal hasher; debug builds check it and panic. A
+    /// filter of prefixes only answers `true`.
+    #[must_use]
+    pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
+        self.block.hasher.debug_check(hash);
+        !self.block.trailer.added.whole_keys() || !self.covers(key) || self.asks(hash)
+    }
+
+    /// Hashes `prefix`, which the extractor of that name took from the front of a key, and asks for it. `true` if the filter has
+    /// no prefixes, or those of another extractor, or if keys of other partitions may begin with the prefix.
+    ///
+    /// [`PartitionIndex::find`] gives the one partition that can deny a prefix.
+    #[must_use]
+    pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
+        self.may_contain_hashed_prefix(extractor, prefix, self.block.hasher.of(prefix))
+    }
+
+    /// Asks for a prefix whose hash is at hand; otherwise like [`Partition::may_contain_prefix`].
+    ///
+    /// The hash must be that of `prefix`, by [`PartitionIndex::hasher`] or an equal hasher; debug builds check it and panic.
+    #[must_use]
+    pub fn may_contain_hashed_prefix(&self, extractor: &str, prefix: &[u8], hash: KeyHash) -> bool {
+        self.block.hasher.debug_check(hash);
+        !self.block.knows_prefixes_of(extractor) || !self.covers_prefix(prefix) || self.asks(hash)
+    }
+
+    fn asks(&self, hash: KeyHash) -> bool {
+        self.block.filter.may_contain(self.block.as_bytes(), hash)
+    }
+
+    /// From now on tells `handler` of each damaged page: see [`FilterBlock::on_damage`]. Offsets count from the start of the
+    /// host's file.
+    #[must_use]
+    pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
+        self.block = self.block.on_damage(handler);
+        self
+    }
+
+    /// The block of the partition, for its metadata, statistics and pages. Asked for keys, it answers "maybe".
+    #[must_use]
+    pub fn block(&self) -> &FilterBlock<D> {
+        &self.block
+    }
+}

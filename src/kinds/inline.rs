@@ -1,0 +1,74 @@
+//! The geometry of a filter that is opened for one query: it takes nothing from the heap.
+
+use super::bumped_ribbon::Unread;
+use super::geometry::Geometry;
+use super::kernels::Kernel;
+use super::kind::FilterKind;
+use super::query::Query;
+use super::ribbon::{self, Ribbon};
+use super::shape::Shape;
+use crate::error::{Error, Field, Result};
+use crate::hash::KeyHash;
+use crate::simd::Portable;
+
+/// A shape read from borrowed bytes and found to fit its payload. Asks as a [`Geometry`] does.
+#[derive(Debug, Clone)]
+pub(crate) enum InlineGeometry<'a> {
+    /// Of a kind whose geometry is a few numbers.
+    Plain(Geometry, Kernel),
+    Ribbon(ribbon::Geometry),
+    /// Its layers would fill a kilobyte: each query reads them anew.
+    BumpedRibbon(Unread<'a>),
+}
+
+impl<'a> InlineGeometry<'a> {
+    /// Reads the parts of a shape: see [`Geometry::new`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn new(
+        kind: FilterKind,
+        params: [u8; 3],
+        record: &'a [u8],
+        num_keys: u64,
+        len_bytes: u64,
+    ) -> Result<Self> {
+        match kind {
+            FilterKind::Ribbon => Ok(Self::Ribbon(ribbon::Geometry::parse(params, record, num_keys, len_bytes)?)),
+            FilterKind::BumpedRibbon => {
+                let unread = Unread { params, record, num_keys, len_bytes };
+                unread.check()?;
+                Ok(Self::BumpedRibbon(unread))
+            }
+            FilterKind::Empty
+            | FilterKind::Full
+            | FilterKind::Bloom
+            | FilterKind::BlockedBloom
+            | FilterKind::SplitBlock
+            | FilterKind::SplitBlock512
+            | FilterKind::BinaryFuse => {
+                // These kinds have no record.
+                if !record.is_empty() {
+                    return Err(Error::Corrupt { field: Field::Params, offset: 0 });
+                }
+                let geometry = Geometry::new(&Shape { kind, params, layers: Vec::new() }, num_keys, len_bytes)?;
+                let kernel = Kernel::of(&geometry);
+                Ok(Self::Plain(geometry, kernel))
+            }
+        }
+    }
+
+    /// `padded` begins with the payload, of `len` bytes; where it is shorter, the answer is "maybe".
+    #[inline]
+    pub(crate) fn may_contain(&self, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        if padded.len() < len {
+            return true;
+        }
+        match self {
+            Self::Plain(geometry, kernel) => kernel.may_contain(geometry, padded, len, hash),
+            Self::Ribbon(ribbon) => Ribbon::may_contain(Portable, ribbon, padded, len, hash),
+            Self::BumpedRibbon(unread) => unread.may_contain(padded, hash),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A filter in partitions is built as one filter is: prefixes, threads, hashes at hand, sizes by keys or by bytes.
+
+use std::num::NonZeroUsize;
+
+use crate::support::{SEED, TABLE, key, spec};
+use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
+use filterblock::{
+    Added, Error, Expected, FilterBlock, HashSeed, KeyHasher, PartitionIndex, PartitionedBuilder, Secret, Verify,
+};
+
+static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
+const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
+
+fn builder(partition_keys: usize) -> PartitionedBuilder {
+    PartitionedBuilder::new(spec("blocked-bloom:14"), SEED, partition_keys).with_table_id(TABLE)
+}
+
+/// Prefixes of several lengths: three digits, and each length below, so that many keys and partitions share one.
+fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
+    (0..=7).map(move |len| &key[..len])
+}
+
+fn with_prefixes(n: usize, partition_keys: usize, whole_keys_too: bool) -> Vec<u8> {
+    let mut builder = builder(partition_keys).with_prefixes("first-7", whole_keys_too).unwrap();
+    for key in (0..n).map(short_key) {
+        builder.add(&key).unwrap();
+        prefixes(&key).for_each(|prefix| builder.add_prefix(prefix).unwrap());
+    }
+    builder.finish().unwrap()
+}
+
+/// The first seven bytes are shared by ten keys.
+fn short_key(i: usize) -> Vec<u8> {
+    format!("key-{i:04}").into_bytes()
+}
+
+fn index_of(bytes: &[u8], extractor: Option<&str>) -> PartitionIndex<Vec<u8>> {
+    let len = stated_len_bytes(&bytes[bytes.len() - TRAILER_LEN_BYTES..]).unwrap() as usize;
+    let expected = Expected::of_table(TABLE, &HASHER);
+    let expected = extractor.map_or(expected, |extractor| expected.with_prefixes(extractor));
+    PartitionIndex::open(bytes[bytes.len() - len..].to_vec(), &expected).unwrap()
+}
+
+#[test]
+fn prefixes_are_found_whatever_the_size_of_the_partitions() {
+    for whole_keys_too in [false, true] {
+        for partition_keys in [1, 2, 7, 10, 11, 64, 10_000] {
+            let n = 300;
+            let bytes = with_prefixes(n, partition_keys, whole_keys_too);
+            let index = index_of(&bytes, Some("first-7"));
+            for verify in BOTH {
+                let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("first-7");
+                let block = FilterBlock::open(bytes.as_slice(), &expected, verify).unwrap();
+                let what = format!("by {partition_keys}, whole keys {whole_keys_too}, {verify:?}");
+                assert_eq!(block.metadata().added, if whole_keys_too { Added::Both } else { Added::Prefixes });
+                for key in (0..n).map(short_key) {
+                    assert!(block.may_contain(&key), "{what}");
+                    for prefix in prefixes(&key) {
+                        assert!(block.may_contain_prefix("first-7", prefix), "{what}: {prefix:?}");
+                        assert!(block.may_contain_hashed_prefix("first-7", HASHER.of(prefix)), "{what}: {prefix:?}");
+                    }
+                }
+                // Every partition that is asked for a prefix answers "maybe", the right one and the others.
+                for number in 0..index.len() as u32 {
+                    let range = index.get(number).unwrap().byte_range;
+                    let part = &bytes[range.start as usize..range.end as usize];
+                    let part = index.open_partition(number, part, verify).unwrap();
+                    for key in (0..n).step_by(7).map(short_key) {
+                        assert!(part.may_contain(&key), "{what}, partition {number}");
+                        for prefix in prefixes(&key) {
+                            assert!(part.may_contain_prefix("first-7", prefix), "{what}, {number}: {prefix:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An extractor may take a prefix of one key, and none of another that begins with the same bytes.
+#[test]
+fn prefixes_behind_a_last_key_that_begins_with_them_are_found() {
+    for i in 0..200 {
+        let name = format!("name-{i:03}");
+        let mut builder = builder(1).with_prefixes("up-to-slash", true).unwrap();
+        let [before, last, behind] = ["+", "+x", "/x"].map(|end| format!("{name}{end}").into_bytes());
+        builder.add(&before).unwrap();
+        builder.add(&last).unwrap();
+        builder.add(&behind).unwrap();
+        builder.add_prefix(name.as_bytes()).unwrap();
+        let bytes = builder.finish().unwrap();
+        let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("up-to-slash");
+        let block = FilterBlock::open(&bytes, &expected, Verify::AtOpen).unwrap();
+        assert_eq!(block.metadata().num_partitions, 3);
+        assert!(block.may_contain_prefix("up-to-slash", name.as_bytes()), "{name}");
+        let index = index_of(&bytes, Some("up-to-slash"));
+        for number in 0..3 {
+            let range = index.get(number).unwrap().byte_range;
+            let part = &bytes[range.start as usize..range.end as usize];
+            let part = index.open_partition(number, part, Verify::AtOpen).unwrap();
+            assert!(part.may_contain_prefix("up-to-slash", name.as_bytes()), "{name}, partition {number}");
+        }
+    }
+}
+
+#[test]
+fn absent_prefixes_are_denied_in_one_partition() {
+    let bytes = with_prefixes(3_000, 500, true);
+    let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("first-7");
+    let block = FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen).unwrap();
+    let index = index_of(&bytes, Some("first-7"));
+    assert!(index.len() > 6);
+    let (mut by_block, mut by_partition, mut of_others) = (0, 0, 0);
+    for i in 0..300 {
+        // Between the prefixes that there are.
+        let absent = format!("key-{i:03}x").into_bytes();
+        by_block += u32::from(!block.may_contain_prefix("first-7", &absent));
+        let number = index.find(&absent).unwrap();
+        for other in 0..index.len() as u32 {
+            let range = index.get(other).unwrap().byte_range;
+            let part = &bytes[range.start as usize..range.end as usize];
+            let part = index.open_partition(other, part, Verify::AtOpen).unwrap();
+            let denied = u32::from(!part.may_contain_prefix("first-7", &absent));
+            if other == number {
+                by_partition += denied
+            } else {
+                of_others += denied
+            }
+            assert!(part.may_contain_prefix("first-6", &absent), "another extractor");
+        }
+    }
+    assert!(by_block > 280 && by_partition == by_block && of_others == 0, "{by_block}, {by_partition}, {of_others}");
+}
+
+#[test]
+fn whole_keys_are_not_denied_by_partitions_of_prefixes() {
+    let bytes = with_prefixes(300, 20, false);
+    let block = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
+    let index = index_of(&bytes, Some("first-7"));
+    let range = index.get(1).unwrap().byte_range;
+    let part = index.open_partition(1, &bytes[range.start as usize..range.end as usize], Verify::OnFirstTouch).unwrap();
+    for key in (0..1_000).map(|i| short_key(i * 10 + 3)) {
+        assert!(block.may_contain(&key) && block.may_contain_hash(HASHER.of(&key)) && part.may_contain(&key));
+    }
+}
+
+#[test]
+fn prefixes_of_no_key_are_refused_and_change_nothing() {
+    let mut plain = builder(10);
+    plain.add(b"key").unwrap();
+    assert!(matches!(plain.add_prefix(b"ke"), Err(Error::Invalid { what: "prefix", .. })));
+    let mut builder = builder(10).with_prefixes("first-2", true).unwrap();
+    // Before the first key, even the empty prefix has no partition.
+    assert!(matches!(builder.add_prefix(b""), Err(Error::Invalid { what: "prefix", .. })));
+    builder.add(b"apple").unwrap();
+    builder.add_prefix(b"ap").unwrap();
+    builder.add(b"banana").unwrap();
+    for wrong in [&b"ap"[..], b"bananas", b"anana"] {
+        assert!(matches!(builder.add_prefix(wrong), Err(Error::Invalid { what: "prefix", .. })), "{wrong:?}");
+    }
+    builder.add_prefix(b"ba").unwrap();
+    assert_eq!(builder.len(), 4);
+    let bytes = builder.finish().unwrap();
+    let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
+    assert!([&b"ap"[..], b"ba"].iter().all(|prefix| block.may_contain_prefix("first-2", prefix)));
+}
+
+#[test]
+fn settings_behind_the_first_key_are_refused() {
+    let mut keyed = builder(1);
+    keyed.add(b"key").unwrap();
+    let refused = keyed.with_prefixes("first-2", true).unwrap_err();
+    assert!(matches!(refused, Error::Invalid { what: "prefixes", .. }), "{refused}");
+    // Of prefixes only, the key left no hash; it counts all the same.
+    let mut prefixed = builder(1).with_prefixes("first-2", false).unwrap();
+    prefixed.add(b"key").unwrap();
+    assert_eq!((prefixed.is_empty(), prefixed.len(), prefixed.num_partitions()), (false, 0, 0));
+    assert!(prefixed.with_prefixes("first-3", false).is_err());
+    let mut named = builder(1);
+    named.add(b"key").unwrap();
+    let refused = named.with_table_id([7; 16]).finish().unwrap_err();
+    assert!(matches!(refused, Error::Invalid { what: "table id", .. }), "{refused}");
+}
+
+#[test]
+fn repeated_keys_and_prefixes_change_no_byte() {
+    let build = |repeat: usize, by_hash: bool, threads: usize| {
+        let mut builder = builder(20).with_prefixes("first-7", true).unwrap();
+        builder = builder.with_threads(NonZeroUsize::new(threads).unwrap());
+        builder.reserve(if repeat == 1 { 0 } else { 1_000 });
+        for key in (0..200).map(short_key) {
+            for _ in 0..repeat {
+                match by_hash {
+                    false => builder.add(&key).unwrap(),
+                    true => builder.add_hashed(&key, HASHER.of(&key)).unwrap(),
+                }
+                (0..repeat).for_each(|_| match by_hash {
+                    false => builder.add_prefix(&key[..7]).unwrap(),
+                    true => builder.add_hashed_prefix(&key[..7], HASHER.of(&key[..7])).unwrap(),
+                });
+            }
+        }
+        builder.finish().unwrap()
+    };
+    let bytes = build(1, false, 1);
+    for (repeat, by_hash, threads) in [(3, false, 1), (1, true, 1), (2, true, 2), (1, false, 3)] {
+        assert!(build(repeat, by_hash, threads) == bytes, "{repeat} times, by hash {by_hash}, {threads} threads");
+    }
+}
+
+#[test]
+fn a_builder_counts_its_keys_and_partitions() {
+    let mut builder = builder(10);
+    assert_eq!((builder.is_empty(), builder.len(), builder.num_partitions()), (true, 0, 0));
+    for i in 0..95 {
+        builder.add(&key(i)).unwrap();
+        assert_eq!((builder.len(), builder.num_partitions()), (i + 1, i / 10 + 1));
+    }
+    assert!(!builder.is_empty());
+    let bytes = builder.finish().unwrap();
+    assert_eq!(FilterBlock::open_any(bytes, Verify::AtOpen).unwrap().metadata().num_partitions, 10);
+    // The empty key is a key.
+    let mut of_empty = self::builder(10);
+    of_empty.add(b"").unwrap();
+    assert!(!of_empty.is_empty() && of_empty.len() == 1);
+    assert!(FilterBlock::open_any(of_empty.finish().unwrap(), Verify::AtOpen).unwrap().may_contain(b""));
+}
+
+#[test]
+fn partitions_sized_by_bytes_fill_them_and_go_not_beyond() {
+    for (text, slack) in [("bloom:10", 64), ("blocked-bloom:10", 128), ("bumped-ribbon:8", 400), ("ribbon:8", 400)] {
+        for max_len_bytes in [1, 256, 1_000, 4_096, 16_384] {
+            let builder = PartitionedBuilder::new(spec(text), SEED, 3).with_table_id(TABLE);
+            let builder = builder.with_prefixes("first-4", true).unwrap();
+            let mut builder = builder.with_partition_len_bytes(max_len_bytes);
+            builder.reserve(50_000);
+            for key in (0..50_000).map(key) {
+                builder.add(&key).unwrap();
+                builder.add_prefix(&key[..4]).unwrap();
+            }
+            let bytes = builder.finish().unwrap();
+            let index = index_of(&bytes, Some("first-4"));
+            let lens: Vec<u64> = index.iter().map(|entry| entry.byte_range.end - entry.byte_range.start).collect();
+            let (all, full) = (lens.len(), &lens[..lens.len() - 1]);
+            if max_len_bytes == 1 {
+                assert_eq!(all, 50_000, "{text}: a key a partition, and its prefix");
+                continue;
+            }
+            // A partition closes at a key: the last key's prefix may come on top.
+            let (least, most) = (full.iter().min().unwrap(), full.iter().max().unwrap());
+            let what = format!("{text}, {max_len_bytes} bytes: {all} partitions of {least} to {most}");
+            assert!(*most <= max_len_bytes + 64 && *least + slack >= max_len_bytes, "{what}");
+            assert_eq!(index.num_keys(), 50_000 + all as u64, "{what}: each partition has the prefix");
+        }
+    }
+    // A filter without bytes has room for all keys.
+    let mut full = PartitionedBuilder::new(spec("full"), SEED, 3).with_partition_len_bytes(256);
+    (0..1_000).for_each(|i| full.add(&key(i)).unwrap());
+    assert_eq!(full.num_partitions(), 1);
+}
+
+#[test]
+fn partitions_take_the_hasher_of_one_filter() {
+    let secret = Secret::new(&[7; 16]).unwrap();
+    for hasher in [KeyHasher::sip13(SEED, &secret), KeyHasher::xxh3_with_secret(SEED, &secret), HASHER.clone()] {
+        let mut builder = PartitionedBuilder::new(spec("bloom:12"), &hasher, 10).with_table_id(TABLE);
+        (0..100).for_each(|i| builder.add(&key(i)).unwrap());
+        let bytes = builder.finish().unwrap();
+        let block = FilterBlock::open(&bytes, &Expected::of_table(TABLE, &hasher), Verify::AtOpen).unwrap();
+        assert!((0..100).all(|i| block.may_contain(&key(i))));
+        let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
+        assert!(FilterBlock::open(&bytes, &Expected::of_table(TABLE, &other), Verify::AtOpen).is_err());
+    }
+}
+
+/// In debug builds a hash must be that of the key beside it: another hash would go to the wrong partition.
+#[cfg(debug_assertions)]
+#[test]
+fn hashes_of_another_key_panic_in_debug_builds() {
+    let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
+    for (hash, message) in [
+        (HASHER.of(b"other"), "another key"),
+        (other.of(b"key"), "another hasher"),
+        (filterblock::KeyHash::from_raw(other.of(b"key").raw()), "another key"),
+    ] {
+        let asks: [&dyn Fn(); 2] = [&|| drop(builder(1).add_hashed(b"key", hash)), &|| {
+            let mut builder = builder(1).with_prefixes("all", true).unwrap();
+            builder.add(b"key").unwrap();
+            drop(builder.add_hashed_prefix(b"key", hash));
+        }];
+        for ask in asks {
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).expect_err("it passed");
+            assert!(caught.downcast_ref::<String>().unwrap().contains(message));
+        }
+    }
+}

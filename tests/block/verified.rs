@@ -1,0 +1,324 @@
+//! A filter in bytes that the host has verified answers as its block does, at any alignment and without the heap.
+
+use crate::allocation::{LIVE, PEAK};
+use crate::support::{
+    self, SEED, SplitMix, TABLE, block, corpus, hash, key, mutate, partitioned, payload_len, put_number,
+    repair_trailer, spec, with_extension,
+};
+use filterblock::layout::{FIELDS, TRAILER_LEN_BYTES, checksum_of};
+use filterblock::{
+    Added, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, LockedBlock,
+    PartitionIndex, Secret, VerifiedFilter, Verify,
+};
+use proptest::prelude::*;
+
+static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
+
+fn of_any_table() -> Expected<'static> {
+    Expected::of_any_table(&HASHER)
+}
+
+fn of_table() -> Expected<'static> {
+    Expected::of_table(TABLE, &HASHER)
+}
+
+/// Every kind, with and without a record of layers, of one and of several groups of columns.
+const SPECS: [&str; 17] = [
+    "full",
+    "bloom:10",
+    "bloom:1.5",
+    "blocked-bloom:10",
+    "blocked-bloom:16",
+    "split-block:10",
+    "split-block-512:16",
+    "binary-fuse:8",
+    "binary-fuse:12",
+    "binary-fuse:16",
+    "ribbon:8",
+    "ribbon:7.3",
+    "bumped-ribbon:8",
+    "bumped-ribbon:3.7",
+    "bumped-ribbon:12.3",
+    "bumped-ribbon:20",
+    "bumped-ribbon:32",
+];
+
+#[test]
+fn every_kind_answers_as_its_block_at_any_alignment() {
+    for text in SPECS {
+        for n in [0, 1, 40, 300, 3_000, 70_000] {
+            let bytes = block(text, n);
+            let whole = FilterBlock::open(bytes.as_slice(), &of_table(), Verify::AtOpen).unwrap();
+            let asked: Vec<KeyHash> = (0..n).step_by(n / 300 + 1).chain(n..n + 500).map(hash).collect();
+            let wanted: Vec<bool> = asked.iter().map(|&hash| whole.may_contain_hash(hash)).collect();
+            assert!(wanted.iter().take(n.div_ceil(n / 300 + 1)).all(|&answer| answer), "{text}, {n} keys");
+            let mut buffer = vec![0xa5; bytes.len() + 128];
+            let base = buffer.as_ptr().align_offset(64);
+            let offsets = if n > 3_000 { vec![0, 1, 31, 32, 63] } else { (0..64).collect() };
+            for offset in offsets {
+                // Nothing lies behind the block but bytes that say "absent" or "maybe" at random.
+                let place = base + offset..base + offset + bytes.len();
+                buffer[place.clone()].copy_from_slice(&bytes);
+                for expected in [of_table(), of_any_table()] {
+                    let filter = VerifiedFilter::open(&buffer[place.clone()], &expected).unwrap();
+                    for (&hash, &wanted) in asked.iter().zip(&wanted) {
+                        assert_eq!(filter.may_contain_hash(hash), wanted, "{text}, {n} keys, offset {offset}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_added_key_is_found_whatever_the_kind() {
+    let several_layers = ["bumped-ribbon:8", "bumped-ribbon:12.3"].map(|text| (text, 300_000));
+    for (text, n) in SPECS.map(|text| (text, 30_000)).into_iter().chain(several_layers) {
+        let bytes = block(text, n);
+        let whole = LockedBlock::open(&bytes, Verify::AtOpen).unwrap();
+        assert!(n == 30_000 || whole.parameters().unwrap().contains("layer 1"), "{:?}", whole.parameters());
+        let filter = VerifiedFilter::open(&bytes[..], &of_any_table()).unwrap();
+        assert!((0..n).all(|i| filter.may_contain(&key(i)) && filter.may_contain_hash(filter.hasher().of(&key(i)))));
+    }
+}
+
+#[test]
+fn opening_and_asking_takes_nothing_from_the_heap() {
+    let mut prefixes = FilterBuilder::new(spec("blocked-bloom:10"), SEED).with_prefixes("first-7", true).unwrap();
+    (0..100).for_each(|i| prefixes.add(&key(i)[..7]));
+    let prefixes = prefixes.finish().unwrap();
+    let secret = Secret::new(&[7; 16]).unwrap();
+    let keyed = [KeyHasher::xxh3_with_secret(SEED, &secret), KeyHasher::sip13(SEED, &secret)];
+    let mut blocks: Vec<(Vec<u8>, &KeyHasher)> = vec![(prefixes, &HASHER)];
+    for hasher in &keyed {
+        let mut builder = FilterBuilder::new(spec("bumped-ribbon:8"), hasher);
+        (0..9_000).for_each(|i| builder.add(&key(i)));
+        blocks.push((builder.finish().unwrap(), hasher));
+    }
+    for text in SPECS {
+        blocks.extend([0, 1, 300, 70_000].map(|n| (block(text, n), &HASHER)));
+    }
+    blocks.push((block("bumped-ribbon:8", 300_000), &HASHER));
+    // The first query of a process looks which instructions there are.
+    assert!(VerifiedFilter::open(&block("bloom:10", 1), &of_any_table()).unwrap().may_contain(&key(0)));
+    let keys: Vec<Vec<u8>> = (0..200).map(|i| key(i * 31)).collect();
+    for (bytes, hasher) in &blocks {
+        let before = LIVE.get();
+        PEAK.set(before);
+        let mut found = 0;
+        for key in &keys {
+            let filter = VerifiedFilter::open(bytes, &Expected::of_any_table(hasher)).unwrap();
+            found += usize::from(filter.may_contain(key));
+            found += usize::from(filter.may_contain_prefix("first-7", &key[..7]));
+        }
+        assert_eq!((PEAK.get(), LIVE.get()), (before, before), "{} bytes", bytes.len());
+        assert!(found >= 1);
+    }
+}
+
+/// Whatever is wrong behind the payload is an error.
+#[test]
+fn every_flipped_bit_behind_the_payload_is_noticed() {
+    let mut prefixes = FilterBuilder::new(spec("bloom:10"), SEED).with_prefixes("first-7", true).unwrap();
+    (0..100).for_each(|i| prefixes.add(&key(i)));
+    let mut blocks = vec![prefixes.finish().unwrap()];
+    blocks.extend(SPECS.iter().flat_map(|text| [1, 300, 30_000].map(|n| block(text, n))));
+    for mut bytes in blocks {
+        for bit in payload_len(&bytes).unwrap() * 8..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let opened = VerifiedFilter::open(&bytes, &of_any_table());
+            assert!(opened.is_err(), "bit {bit} of {} bytes: {opened:?}", bytes.len());
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        for cut in (0..TRAILER_LEN_BYTES + 80).filter(|&cut| cut > 0 && cut <= bytes.len()) {
+            assert!(VerifiedFilter::open(&bytes[..bytes.len() - cut], &of_any_table()).is_err(), "cut by {cut}");
+            assert!(VerifiedFilter::open(&bytes[cut..], &of_any_table()).is_err(), "cut by {cut} in front");
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert!(VerifiedFilter::open(&longer, &of_any_table()).is_err());
+        assert!(VerifiedFilter::open(&[&[0], bytes.as_slice()].concat(), &of_any_table()).is_err());
+        assert!(VerifiedFilter::open(&bytes, &of_any_table()).is_ok());
+    }
+}
+
+#[test]
+fn damaged_pages_are_the_hosts_to_notice() {
+    let mut bytes = block("blocked-bloom:10", 3_000);
+    bytes[..64].fill(0);
+    assert!(FilterBlock::open(&bytes, &of_table(), Verify::AtOpen).is_err());
+    let filter = VerifiedFilter::open(&bytes, &of_table()).unwrap();
+    assert!((0..3_000).any(|i| !filter.may_contain(&key(i))), "the documentation says so");
+}
+
+fn refused(bytes: &[u8], expected: &Expected<'_>) -> Field {
+    match VerifiedFilter::open(bytes, expected).unwrap_err() {
+        Error::Unexpected { field, .. } | Error::Corrupt { field, .. } => field,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_host_expects_is_compared() {
+    let bytes = block("blocked-bloom:10", 100);
+    let checksum = checksum_of(&bytes).unwrap();
+    for expected in [of_table(), of_any_table()] {
+        let stated = expected.with_num_entries(100).with_checksum(checksum);
+        assert!(VerifiedFilter::open(&bytes, &stated).is_ok());
+        assert_eq!(refused(&bytes, &expected.with_num_entries(99)), Field::NumKeys);
+        assert_eq!(refused(&bytes, &expected.with_checksum(checksum ^ 1)), Field::Checksum);
+        assert_eq!(refused(&bytes, &expected.with_prefixes("first-7")), Field::Flags);
+    }
+    assert_eq!(refused(&bytes, &Expected::of_table([7; 16], &HASHER)), Field::TableId);
+    let zeros = VerifiedFilter::open(&bytes, &Expected::of_table([0; 16], &HASHER));
+    assert!(matches!(zeros, Err(Error::Invalid { what: "expected table id", .. })), "{zeros:?}");
+    let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
+    let keyed = KeyHasher::sip13(SEED, &Secret::new(&[7; 16]).unwrap());
+    assert_eq!(refused(&bytes, &Expected::of_any_table(&other)), Field::Seed);
+    assert_eq!(refused(&bytes, &Expected::of_any_table(&keyed)), Field::HashId);
+    // Errors count from the start of the host's file.
+    let moved = VerifiedFilter::open(&bytes[1..], &of_any_table().at_offset(1 << 40));
+    assert!(matches!(moved, Err(Error::Corrupt { offset, .. }) if offset > 1 << 40), "{moved:?}");
+}
+
+#[test]
+fn a_filter_of_any_table_opens_nowhere_else() {
+    let is_refused = |error: Error| matches!(error, Error::Invalid { what: "expected table id", .. });
+    let (bytes, parts) = (block("bloom:10", 100), partitioned("bloom:10", 100, 10));
+    assert!(is_refused(FilterBlock::open(&bytes, &of_any_table(), Verify::AtOpen).unwrap_err()));
+    assert!(is_refused(FilterBlock::open(&parts, &of_any_table(), Verify::OnFirstTouch).unwrap_err()));
+    let index = &parts[parts.len() - filterblock::layout::stated_len_bytes(&parts).unwrap() as usize..];
+    assert!(is_refused(PartitionIndex::open(index, &of_any_table()).unwrap_err()));
+    assert!(PartitionIndex::open(index, &of_table()).is_ok());
+}
+
+#[test]
+fn partitions_and_their_index_are_refused() {
+    let bytes = partitioned("blocked-bloom:10", 100, 10);
+    assert_eq!(refused(&bytes, &of_any_table()), Field::Kind);
+    let index_start = bytes.len() - filterblock::layout::stated_len_bytes(&bytes).unwrap() as usize;
+    assert_eq!(refused(&bytes[index_start..], &of_any_table()), Field::Kind);
+    let index = PartitionIndex::open(&bytes[index_start..], &of_table()).unwrap();
+    for entry in index.iter() {
+        let part = &bytes[entry.byte_range.start as usize..entry.byte_range.end as usize];
+        assert_eq!(refused(part, &of_any_table()), Field::PartitionNumber, "it would deny its neighbours' keys");
+    }
+}
+
+#[test]
+fn whole_keys_are_not_denied_by_verified_prefixes() {
+    let mut builder = FilterBuilder::new(spec("bloom:12"), SEED).with_prefixes("first-7", false).unwrap();
+    (0..300).for_each(|i| builder.add(&key(i)[..9]));
+    let bytes = builder.finish().unwrap();
+    // Whole keys are what a host expects, unless it says so.
+    assert_eq!(refused(&bytes, &of_any_table()), Field::Flags);
+    let filter = VerifiedFilter::open(&bytes, &of_any_table().with_prefixes("first-7")).unwrap();
+    for key in (0..300).map(key) {
+        assert!(filter.may_contain(&key) && filter.may_contain_hash(HASHER.of(&key)));
+        assert!(filter.may_contain_prefix("first-7", &key[..9]) && filter.may_contain_prefix("other", b"x"));
+    }
+    let denied = (0..100).filter(|i| !filter.may_contain_prefix("first-7", format!("no-{i}").as_bytes())).count();
+    assert!(denied > 90, "{denied}");
+    // A filter of whole keys knows no prefix.
+    let keys = block("bloom:12", 300);
+    let keys = VerifiedFilter::open(&keys, &of_any_table()).unwrap();
+    assert!((0..100).all(|i| keys.may_contain_prefix("first-7", format!("no-{i}").as_bytes())));
+}
+
+/// Opens as a block does whose pages are looked at later, and answers the same as one whose pages are sound.
+fn agrees_with_its_block(bytes: &[u8]) -> bool {
+    let block = match FilterBlock::open_any(bytes, Verify::OnFirstTouch) {
+        Ok(block) => block,
+        Err(Error::Secret { given: None, .. }) => return false,
+        Err(error) => {
+            let opened = VerifiedFilter::open(bytes, &of_any_table());
+            assert!(opened.is_err(), "{error}: {opened:?}");
+            return false;
+        }
+    };
+    let metadata = block.metadata();
+    let mut expected = Expected::of_any_table(block.hasher());
+    if let (Added::Prefixes, Some(extractor)) = (metadata.added, metadata.extractor) {
+        expected = expected.with_prefixes(extractor);
+    }
+    let filter = VerifiedFilter::open(bytes, &expected);
+    let Ok(filter) = filter else {
+        let is_index = support::get_number(bytes, Field::Kind) == u64::from(filterblock::layout::PARTITION_INDEX_TAG);
+        assert!(is_index, "{filter:?}");
+        return false;
+    };
+    let sound = FilterBlock::open_any(bytes, Verify::AtOpen).ok();
+    let raw = [0, 1, u64::MAX, 1 << 63, 1 << 31].into_iter().chain((0..40).map(|i| hash(i).raw()));
+    for hash in raw.map(KeyHash::from_raw) {
+        let answer = filter.may_contain_hash(hash);
+        assert!(sound.as_ref().is_none_or(|sound| sound.may_contain_hash(hash) == answer), "{metadata:?}");
+    }
+    let _ = (filter.may_contain(b""), filter.may_contain_prefix("first-4-bytes", b"key-"), format!("{filter:?}"));
+    true
+}
+
+#[test]
+fn verified_edits_with_repaired_checksums_never_panic() {
+    let mut random = SplitMix(7);
+    let mut corpus = corpus();
+    corpus.extend([block("bumped-ribbon:12.3", 20_000), block("bumped-ribbon:8", 9_000)]);
+    let (mut opened, rounds) = (0, 40_000 / support::sparse() as usize);
+    for round in 0..rounds {
+        let mut bytes = corpus[round % corpus.len()].clone();
+        mutate(&mut bytes, &mut random);
+        opened += u32::from(agrees_with_its_block(&bytes));
+    }
+    assert!(opened > rounds as u32 / 40, "only {opened} edits got past the checks");
+}
+
+#[test]
+fn hostile_records_of_layers_agree_with_the_block() {
+    let mut random = SplitMix(9);
+    let ribbon = block("bumped-ribbon:8", 20_000);
+    let record_len = support::get_number(&ribbon, Field::ExtensionLen) as usize;
+    let (mut opened, rounds) = (0, 20_000 / support::sparse() as usize);
+    for _ in 0..rounds {
+        let mut bytes = ribbon.clone();
+        let from = bytes.len() - TRAILER_LEN_BYTES - record_len;
+        for _ in 0..=random.below(2) {
+            bytes[from + 2 + random.below(record_len - 2)] = random.next() as u8;
+        }
+        if random.below(2) == 0 {
+            put_number(&mut bytes, Field::Params, random.next());
+        }
+        repair_trailer(&mut bytes);
+        opened += u32::from(agrees_with_its_block(&bytes));
+    }
+    // Of twelve layers, and of one more.
+    for layers in [12, 13] {
+        let record = [&[3, layers + 1][..], &vec![1; usize::from(layers)], &[0]].concat();
+        agrees_with_its_block(&with_extension(block("bloom:10", 2_000), 1, &record));
+    }
+    assert!(opened > 0 || rounds < 1_000);
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_are_no_verified_filter(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        prop_assert!(VerifiedFilter::open(&bytes, &of_any_table()).is_err());
+    }
+
+    #[test]
+    fn any_damage_of_the_trailer_denies_no_key(
+        which in 0..SPECS.len(),
+        edits in prop::collection::vec(
+            (0..FIELDS.len(), any::<prop::sample::Index>(), prop_oneof![0..33u8, any::<u8>()]),
+            1..4,
+        ),
+    ) {
+        let n = 500;
+        let mut bytes = block(SPECS[which], n);
+        for (field, at, value) in edits {
+            let field = support::field(&mut bytes, FIELDS[field].0);
+            let at = at.index(field.len());
+            field[at] = value;
+        }
+        if let Ok(filter) = VerifiedFilter::open(&bytes, &of_any_table()) {
+            prop_assert!((0..n).all(|i| filter.may_contain(&key(i))));
+        }
+    }
+}
