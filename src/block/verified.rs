@@ -13,8 +13,8 @@ use crate::kinds::InlineGeometry;
 /// is not noticed, and can deny keys**: the host must have compared the bytes with a checksum of its own. A host that cannot
 /// promise that opens a [`FilterBlock`](super::FilterBlock).
 ///
-/// Every kind of filter works. A query of a bumped ribbon reads the ribbon's geometry anew (at most 12 layers). A filter in
-/// partitions is refused: open its index as a [`PartitionIndex`](super::PartitionIndex).
+/// Every kind of filter works. A query of a bumped ribbon reads the ribbon's geometry anew (at most 12 layers), and answers
+/// "maybe" if the geometry is not valid, which no writer makes. A filter in partitions is refused: open its index as a [`PartitionIndex`](super::PartitionIndex).
 ///
 /// ```
 /// use filterblock::{Error, Expected, FilterBuilder, HashSeed, KeyHasher, VerifiedFilter};

@@ -17,7 +17,7 @@ pub(crate) enum InlineGeometry<'a> {
     /// Of a kind whose geometry is a few numbers.
     Plain(Geometry, Kernel),
     Ribbon(ribbon::Geometry),
-    /// Its layers would fill a kilobyte: each query reads them anew.
+    /// Its layers would fill a kilobyte: each query reads them, and answers "maybe" where they are not valid.
     BumpedRibbon(Unread<'a>),
 }
 
@@ -25,7 +25,7 @@ impl<'a> InlineGeometry<'a> {
     /// Reads the parts of a shape: see [`Geometry::new`].
     ///
     /// # Errors
-    /// As there.
+    /// As there, but for bumped ribbons.
     #[inline]
     pub(crate) fn new(
         kind: FilterKind,
@@ -36,11 +36,7 @@ impl<'a> InlineGeometry<'a> {
     ) -> Result<Self> {
         match kind {
             FilterKind::Ribbon => Ok(Self::Ribbon(ribbon::Geometry::parse(params, record, num_keys, len_bytes)?)),
-            FilterKind::BumpedRibbon => {
-                let unread = Unread { params, record, num_keys, len_bytes };
-                unread.check()?;
-                Ok(Self::BumpedRibbon(unread))
-            }
+            FilterKind::BumpedRibbon => Ok(Self::BumpedRibbon(Unread { params, record, num_keys, len_bytes })),
             FilterKind::Empty
             | FilterKind::Full
             | FilterKind::Bloom

@@ -4,23 +4,25 @@ use std::ops::{Deref, DerefMut};
 
 use super::layer::Columns;
 use super::read::{Geometry, Layer, Layers, MAX_LAYERS};
-use crate::error::Result;
 use crate::hash::KeyHash;
 use crate::simd::Portable;
 
-/// Within the geometry, as large as any: for a geometry that lives as long as a query, and takes no memory from the heap.
-pub(super) struct Inline {
-    all: [Layer; MAX_LAYERS],
+/// Layers of most filters: a layer bumps one key in 25, so that four layers and one system take 16 million keys.
+const USUAL_LAYERS: usize = 5;
+
+/// Within the geometry, with room for `N`: for a geometry that lives as long as a query, and takes no memory from the heap.
+struct Inline<const N: usize> {
+    all: [Layer; N],
     len: usize,
 }
 
-impl Default for Inline {
+impl<const N: usize> Default for Inline<N> {
     fn default() -> Self {
         Self { all: std::array::from_fn(|_| Layer::new(0, Columns { all: 1, fewer_share: 0 })), len: 0 }
     }
 }
 
-impl Deref for Inline {
+impl<const N: usize> Deref for Inline<N> {
     type Target = [Layer];
 
     #[inline]
@@ -29,15 +31,16 @@ impl Deref for Inline {
     }
 }
 
-impl DerefMut for Inline {
+impl<const N: usize> DerefMut for Inline<N> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [Layer] {
         self.all.get_mut(..self.len).unwrap_or_default()
     }
 }
 
-impl Layers for Inline {
+impl<const N: usize> Layers for Inline<N> {
     fn push(&mut self, layer: Layer) {
+        // A layer without room leaves the payload longer than the layers are, which is no geometry.
         if let Some(free) = self.all.get_mut(self.len) {
             *free = layer;
             self.len += 1;
@@ -55,21 +58,21 @@ pub(crate) struct Unread<'a> {
 }
 
 impl Unread<'_> {
-    /// # Errors
-    /// As [`Geometry::new`].
-    #[inline(never)]
-    pub(in crate::kinds) fn check(self) -> Result<()> {
-        self.read().map(drop)
-    }
-
-    fn read(self) -> Result<Geometry<Inline>> {
-        Geometry::parse(self.params, self.record, self.num_keys, self.len_bytes)
-    }
-
-    /// Reads the geometry and asks it. "Maybe" where [`check`](Self::check) is an error. Never inlined: the geometry takes a
-    /// kilobyte of the stack.
-    #[inline(never)]
+    /// Reads the geometry and asks it. "Maybe" where there is no geometry.
     pub(in crate::kinds) fn may_contain(self, padded: &[u8], hash: KeyHash) -> bool {
-        self.read().map_or(true, |ribbon| ribbon.ask(Portable, padded, hash, ribbon.groups()))
+        // Each number of the record ends with a byte below 128: a layer each, then a zero, and two or none of the last system.
+        let most_layers = self.record.iter().filter(|&&byte| byte < 0x80).count().saturating_sub(1);
+        if most_layers <= USUAL_LAYERS {
+            self.ask::<USUAL_LAYERS>(padded, hash)
+        } else {
+            self.ask::<MAX_LAYERS>(padded, hash)
+        }
+    }
+
+    /// Never inlined: the geometry takes much of the stack.
+    #[inline(never)]
+    fn ask<const N: usize>(self, padded: &[u8], hash: KeyHash) -> bool {
+        let ribbon = Geometry::<Inline<N>>::parse(self.params, self.record, self.num_keys, self.len_bytes);
+        ribbon.map_or(true, |ribbon| ribbon.ask(Portable, padded, hash, ribbon.groups()))
     }
 }
