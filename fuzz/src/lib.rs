@@ -31,7 +31,9 @@ use filterblock::{Error, FilterBlock, KeyHash, LockedBlock, Result, Secret, Veri
 pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {
-        if let Ok(partition) = LockedBlock::open_partition(data, number, Verify::AtOpen).and_then(|block| block.unlock(None)) {
+        if let Ok(partition) =
+            LockedBlock::open_partition(data, number, Verify::AtOpen).and_then(|block| block.unlock(None))
+        {
             query(&partition);
             check_info(&partition);
         }

@@ -1,7 +1,7 @@
 //! Structured edits of sound blocks, with the checksums made right again: what a hostile or defective writer makes.
 
 use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
-use filterblock::{FilterBlock, FilterBuilder, FilterKind, PartitionedBuilder, Verify, LockedBlock};
+use filterblock::{FilterBlock, FilterBuilder, FilterKind, LockedBlock, PartitionedBuilder, Verify};
 
 use crate::Input;
 
@@ -30,7 +30,9 @@ pub fn patch_block(data: &[u8]) {
     if let (false, Ok(filter)) = (repaired, FilterBlock::open_any(block.as_slice(), Verify::OnFirstTouch)) {
         assert!((0..num_keys).all(|i| filter.may_contain(&key(i))), "a damaged block denies a key");
     }
-    if let Ok(partition) = LockedBlock::open_partition(block.as_slice(), 0, Verify::OnFirstTouch).and_then(|block| block.unlock(None)) {
+    if let Ok(partition) =
+        LockedBlock::open_partition(block.as_slice(), 0, Verify::OnFirstTouch).and_then(|block| block.unlock(None))
+    {
         let _ = (partition.may_contain(b"key"), partition.verify_pages());
     }
 }

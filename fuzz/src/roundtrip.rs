@@ -37,7 +37,10 @@ pub fn roundtrip(data: &[u8]) {
 
     match build(false).finish_compact() {
         Ok(compact) => {
-            assert!(hashes.iter().all(|&hash| compact::may_contain_hash(&compact, hash)), "the compact form denies a key");
+            assert!(
+                hashes.iter().all(|&hash| compact::may_contain_hash(&compact, hash)),
+                "the compact form denies a key"
+            );
             let unaligned = [&[0], compact.as_slice()].concat();
             assert!(
                 hashes.iter().all(|&hash| compact::may_contain_hash(&unaligned[1..], hash)),

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use filterblock::{HashSeed, KeyHasher, Verify};
 use filterblock_store::Error;
 use filterblock_store::sstable::{
-    BlockCache, BlockReads, Compression, Lookup, Table, TableFilter, TableOptions, TableReadOptions,
-    TableWriter,
+    BlockCache, BlockReads, Compression, Lookup, Table, TableFilter, TableOptions, TableReadOptions, TableWriter,
 };
 use filterblock_store::storage::{Memory, Storage};
 

@@ -2,7 +2,8 @@
 
 use super::layout::{Added, BorrowedTrailer, Trailer, checksum_of};
 use super::locked::LockedBlock;
-use super::reader::{FilterBlock, Verify};
+use super::part::Verify;
+use super::reader::FilterBlock;
 use crate::error::{Error, Field, Result};
 use crate::hash::{HashIdentity, KeyHasher};
 

@@ -5,7 +5,8 @@ use std::fmt;
 use super::layout::Content;
 #[cfg(feature = "variants")]
 use super::layout::Trailer;
-use super::reader::{FilterBlock, Verify};
+use super::part::Verify;
+use super::reader::FilterBlock;
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHasher, Secret};
 use crate::kinds::Geometry;

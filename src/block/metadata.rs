@@ -2,7 +2,8 @@
 
 use super::layout::Added;
 use super::locked::LockedBlock;
-use super::reader::{FilterBlock, Part};
+use super::part::Part;
+use super::reader::FilterBlock;
 use crate::hash::HashIdentity;
 use crate::kinds::FilterKind;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::reader::Part;
+use super::part::Part;
 use super::shared_bytes::SharedBytes;
 use super::table_filter::{Answer, TableFilter};
 use crate::error::Error;
