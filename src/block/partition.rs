@@ -1,12 +1,13 @@
 //! A filter split by key range: whole filter blocks one after the other, then a block whose payload is their index.
 //!
 //! ```text
-//! | partition 0 | partition 1 | ... | index: per partition its length and its last key | sums, trailer of the index |
+//! | partition 0 | partition 1 | ... | index: of each its length, checksum and last key | checksums, trailer of the index |
 //! ```
 //! A partition is padded with zeros to the next multiple of 64 bytes, so that its payload keeps its alignment. Each
-//! can be loaded and checked alone: its pages and trailer are bound to the table and to its number.
+//! can be loaded and checked alone: its pages and trailer are bound to the table and to its number. The index has the checksum of
+//! each trailer, so that the checksum of the index names the whole filter: a stale partition is noticed.
 
-use super::layout::{Content, Trailer};
+use super::layout::{Content, Trailer, checksum_of};
 use super::part::{Part, Verify};
 use crate::bits::{NoMemory, try_push};
 use crate::codec::Cursor;
@@ -33,7 +34,7 @@ struct Entry {
     last_key: (u32, u32),
 }
 
-/// A partition is 64 bytes on disk at least, and two in the index: in memory it is to take no more.
+/// A partition is 64 bytes on disk at least, and six in the index: in memory it is to take no more.
 const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl Entry {
@@ -60,6 +61,7 @@ impl Partitions {
         let (mut start, mut num_keys, mut payload_len_bytes, mut weighted_rate) = (0usize, 0u64, 0u64, 0.0);
         while !cursor.is_empty() {
             let len = cursor.take_varint_usize(Field::PartitionIndex)?;
+            let stored = cursor.take_u32(Field::PartitionIndex)?;
             let key = cursor.take_bytes(Field::PartitionIndex)?;
             let key_end = cursor.offset() - index.start as u64;
             let in_index = |place: u64| u32::try_from(place).map_err(|_| cursor.corrupt(Field::PartitionIndex));
@@ -69,8 +71,8 @@ impl Partitions {
             let next =
                 end.checked_next_multiple_of(ALIGN_BYTES).filter(|&next| next <= index.start).ok_or_else(corrupt)?;
             let padding = bytes.get(end..next).unwrap_or_default();
-            let trailer = Trailer::read(bytes.get(start..end).unwrap_or_default());
-            let (trailer, _) = trailer.map_err(|error| error.moved_by(start as u64))?;
+            let block = bytes.get(start..end).unwrap_or_default();
+            let (trailer, _) = Trailer::read(block).map_err(|error| error.moved_by(start as u64))?;
             let place = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
             let Content::Filter { .. } = trailer.content else { return Err(corrupt()) };
             let agrees = trailer.place == place
@@ -79,6 +81,11 @@ impl Partitions {
                 && entries.last().is_none_or(|last| last.last_key(bytes, index.start) <= Some(key));
             if !agrees {
                 return Err(corrupt());
+            }
+            let computed = checksum_of(block).ok_or_else(corrupt)?;
+            if computed != stored {
+                let (field, offset) = (Field::Partition, start as u64);
+                return Err(Error::ChecksumMismatch { field, offset, stored, computed });
             }
             // The payload of a filter begins where its block does.
             let part = Part::new(bytes, start, &trailer, verify)?;
@@ -155,6 +162,7 @@ fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
     let mut count = 0;
     while !index.is_empty() {
         index.take_varint_usize(Field::PartitionIndex)?;
+        index.take_u32(Field::PartitionIndex)?;
         index.take_bytes(Field::PartitionIndex)?;
         count += 1;
     }
@@ -217,6 +225,7 @@ mod tests {
         let (mut bytes, mut index) = (Vec::new(), Vec::new());
         for block in blocks {
             codec::put_varint(&mut index, block.len() as u64);
+            codec::put_u32(&mut index, checksum_of(block).unwrap());
             codec::put_bytes(&mut index, b"9");
             bytes.extend_from_slice(block);
             bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES), 0);

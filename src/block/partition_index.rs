@@ -88,6 +88,8 @@ pub struct PartitionEntry<'a> {
     pub after: Option<&'a [u8]>,
     /// Its last key. Keys above the last of all belong to the last partition.
     pub last_key: &'a [u8],
+    /// The checksum of the partition's block.
+    pub checksum: u32,
 }
 
 /// Without the bytes.
@@ -193,8 +195,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// length for bytes of another length than the index states; [`Error::Invalid`] for a number that the index does
     /// not have.
     ///
-    /// A stale partition of the same number, table and length is not noticed: give each table an id of its own, or compare
-    /// [`layout::checksum_of`](super::layout::checksum_of) the bytes with what was written.
+    /// A stale partition of the same number and table is [`Error::Unexpected`] too, naming the checksum.
     pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
         let Some(entry) = self.get(number) else {
             let reason = format!("the index has {} partitions; ask the index for a key's partition", self.len);
@@ -225,10 +226,11 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
             expected = expected.with_prefixes(extractor);
         }
         expected.check(&Found::of(&block.trailer, block.as_bytes()))?;
-        if block.trailer.is_like(&self.trailer) {
-            return Ok(());
+        if !block.trailer.is_like(&self.trailer) {
+            let offset = self.offset.saturating_add(entry.byte_range.start);
+            return Err(Error::Corrupt { field: Field::Partition, offset });
         }
-        Err(Error::Corrupt { field: Field::Partition, offset: self.offset.saturating_add(entry.byte_range.start) })
+        expected.with_checksum(entry.checksum).check(&Found::of(&block.trailer, block.as_bytes()))
     }
 
     fn payload(&self) -> &[u8] {
@@ -273,12 +275,14 @@ impl<'a> Walk<'a> {
         }
         let corrupt = self.cursor.corrupt(Field::PartitionIndex);
         let len = self.cursor.take_varint(Field::PartitionIndex)?;
+        let checksum = self.cursor.take_u32(Field::PartitionIndex)?;
         let last_key = self.cursor.take_bytes(Field::PartitionIndex)?;
         let is_ascending = self.after.is_none_or(|after| after <= last_key);
         let end = self.start.checked_add(len).filter(|_| len >= TRAILER_LEN_BYTES as u64 && is_ascending);
         let next = end.and_then(|end| end.checked_next_multiple_of(ALIGN_BYTES as u64)).zip(self.number.checked_add(1));
         let (Some(end), Some((start, number))) = (end, next) else { return Err(corrupt.into()) };
-        let entry = PartitionEntry { number: self.number, byte_range: self.start..end, after: self.after, last_key };
+        let byte_range = self.start..end;
+        let entry = PartitionEntry { number: self.number, byte_range, after: self.after, last_key, checksum };
         (self.number, self.start, self.after) = (number, start, Some(last_key));
         Ok(Some(entry))
     }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 
-use super::layout::{self, Content, Trailer};
+use super::layout::{self, Content, Trailer, checksum_of};
 use super::partition::ALIGN_BYTES;
 use super::writer::{FilterBuilder, SelfCheck};
 use crate::codec;
@@ -320,11 +320,12 @@ impl PartitionedBuilder {
         let block = full.finish()?;
         let (trailer, _) = Trailer::read(&block)?;
         self.num_keys += trailer.num_keys;
-        // Two varints of ten bytes at most.
-        let room = self.index.try_reserve(self.last_key.len().saturating_add(20));
+        // Two varints of ten bytes at most, and the checksum.
+        let room = self.index.try_reserve(self.last_key.len().saturating_add(24));
         room.and_then(|()| self.blocks.try_reserve(block.len().saturating_add(ALIGN_BYTES)))
             .map_err(|_| self.no_memory())?;
         codec::put_varint(&mut self.index, block.len() as u64);
+        codec::put_u32(&mut self.index, checksum_of(&block).unwrap_or_default());
         codec::put_bytes(&mut self.index, &self.last_key);
         self.blocks.extend_from_slice(&block);
         self.blocks.resize(self.blocks.len().next_multiple_of(ALIGN_BYTES), 0);

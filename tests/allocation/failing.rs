@@ -6,14 +6,15 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 thread_local! {
-    /// Whether this is the thread of the test harness, which reports the last test while the next one runs.
-    static IS_HARNESS: Cell<bool> = const { Cell::new(false) };
+    /// The number of calls of [`refuse`] when this thread first allocated; 0 if it has not.
+    static BORN: Cell<usize> = const { Cell::new(0) };
     /// Whether the small allocations of this thread are counted and refused too.
     static SMALL_TOO: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether any thread has allocated yet. The first one is the main thread, where the harness runs.
-static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+/// The number of calls of [`refuse`], and 1. Refused are the thread that called last and the threads that began since: not the
+/// harness, and not the thread of an earlier test, which reports its result while the next test runs.
+static CALLS: AtomicUsize = AtomicUsize::new(1);
 
 /// Smaller allocations succeed, those of messages and of threads, but in [`refuse_small_too`].
 pub const LARGE_LEN_BYTES: usize = 1024;
@@ -27,8 +28,7 @@ static FOR_EVER: AtomicBool = AtomicBool::new(false);
 
 /// Refuses the large allocation of this number, counted from 0 and of all threads, and all later ones if it is `for_ever`.
 pub fn refuse(number: usize, for_ever: bool) {
-    // With one test at a time, the harness runs the tests on its own thread.
-    IS_HARNESS.set(false);
+    BORN.set(CALLS.fetch_add(1, Ordering::SeqCst) + 1);
     FOR_EVER.store(for_ever, Ordering::SeqCst);
     COUNTED.store(0, Ordering::SeqCst);
     REFUSED_FROM.store(number, Ordering::SeqCst);
@@ -57,11 +57,12 @@ struct Failing;
 // SAFETY: every call that is not refused is passed on to the system's allocator as it came; the counters allocate nothing.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if !HAS_BEGUN.swap(true, Ordering::SeqCst) {
-            IS_HARNESS.set(true);
+        let calls = CALLS.load(Ordering::SeqCst);
+        if BORN.get() == 0 {
+            BORN.set(calls);
         }
         let from = REFUSED_FROM.load(Ordering::SeqCst);
-        if from != usize::MAX && !IS_HARNESS.get() && layout.size() >= least_len_bytes() {
+        if from != usize::MAX && BORN.get() == calls && layout.size() >= least_len_bytes() {
             let number = COUNTED.fetch_add(1, Ordering::SeqCst);
             if number == from || number > from && FOR_EVER.load(Ordering::SeqCst) {
                 return std::ptr::null_mut();

@@ -5,7 +5,7 @@ use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
 use filterblock::{
     Answer, Columns, DamageHandler, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher,
-    LockedBlock, Secret, TableFilter, Verify,
+    LockedBlock, PartitionIndex, PartitionedBuilder, Secret, TableFilter, Verify,
 };
 use std::sync::{Arc, Mutex};
 
@@ -176,6 +176,49 @@ fn stale_blocks_do_not_open() {
     assert_eq!(refused(&old, &expected), Field::Checksum);
     // Of the same keys, but of a later write with another budget: the checksum tells them apart, too.
     assert_eq!(refused(&support::block("bloom:11", N + 1), &expected), Field::Checksum);
+}
+
+/// Two states of a table whose partitions have equal lengths, numbers of keys and last keys.
+fn two_states() -> [Vec<u8>; 2] {
+    [["a1", "b1", "c1", "d", "e1", "f1", "g1", "h"], ["a2", "b2", "c2", "d", "e2", "f2", "g2", "h"]].map(|keys| {
+        let mut builder = PartitionedBuilder::new(spec("bloom:10"), SEED, 4).with_table_id(TABLE);
+        keys.iter().for_each(|key| builder.add(key.as_bytes()).unwrap());
+        builder.finish().unwrap()
+    })
+}
+
+#[test]
+fn stale_filters_in_partitions_do_not_open() {
+    let [old, new] = two_states();
+    let expected = of_table(TABLE).with_num_entries(8).with_checksum(checksum_of(&new).unwrap());
+    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        assert!(FilterBlock::open(new.as_slice(), &expected, verify).unwrap().may_contain(b"a2"));
+        assert_eq!(old.len(), new.len());
+        assert_eq!(refused(&old, &expected), Field::Checksum);
+        // One stale partition under the new index: the file is damaged.
+        for range in [0..64, 128..new.len() - 1] {
+            let mut mixed = new.clone();
+            mixed[range.clone()].copy_from_slice(&old[range]);
+            assert!(FilterBlock::open(mixed, &expected, verify).is_err_and(|error| error.is_damage()));
+        }
+    }
+}
+
+#[test]
+fn stale_partitions_do_not_open_under_another_index() {
+    let [old, new] = two_states();
+    let index_of = |filter: &[u8]| {
+        let starts = (0..filter.len()).step_by(64);
+        let open = |start: usize| PartitionIndex::open(filter[start..].to_vec(), &of_table(TABLE));
+        starts.rev().find_map(|start| open(start).ok()).unwrap()
+    };
+    let index = index_of(&new);
+    for entry in index.iter() {
+        let range = entry.byte_range.start as usize..entry.byte_range.end as usize;
+        let open = |filter: &[u8]| index.open_partition(entry.number, filter[range.clone()].to_vec(), Verify::AtOpen);
+        assert!(open(&new).unwrap().may_contain(entry.last_key));
+        assert!(matches!(open(&old), Err(Error::Unexpected { field: Field::Checksum, .. })));
+    }
 }
 
 #[test]

@@ -69,9 +69,9 @@ fn the_smallest_partitions_cost_no_more_than_their_bytes() {
 fn an_index_of_a_million_entries_of_nothing_costs_nothing() {
     // With nothing in front of the index, and with room for a thousand partitions.
     for room in [0, 64_000] {
-        let mut bytes = vec![0; room + 2_000_000 + 2_000_000_usize.div_ceil(4096) * 4];
+        let mut bytes = vec![0; room + 6_000_000 + 6_000_000_usize.div_ceil(4096) * 4];
         bytes.extend_from_slice(&partitioned("bloom:10", 0, 1));
-        put_number(&mut bytes, Field::PayloadLen, 2_000_000);
+        put_number(&mut bytes, Field::PayloadLen, 6_000_000);
         repair_pages(&mut bytes);
         assert!(matches!(
             FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen),

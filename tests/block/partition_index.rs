@@ -315,7 +315,7 @@ fn an_index_opens_within_half_of_its_bytes_whatever_they_say() {
         (usize::try_from(peak).unwrap(), len)
     };
     let sound = partitioned("blocked-bloom:10", 20_000, 20);
-    // Entries of two bytes each, the least there is: a partition of 60 bytes, and the empty key.
+    // Entries of six bytes each, the least there is: a partition of 60 bytes, its checksum, and the empty key.
     let hostile = |entry: &[u8]| {
         let mut bytes = entry.repeat(500_000);
         bytes.resize(bytes.len() + bytes.len().div_ceil(4096) * 4, 0);
@@ -324,7 +324,11 @@ fn an_index_opens_within_half_of_its_bytes_whatever_they_say() {
         repair_pages(&mut bytes);
         bytes
     };
-    let cases = [(sound[index_start(&sound)..].to_vec(), 1_000), (hostile(&[60, 0]), 500_000), (hostile(&[59, 0]), 0)];
+    let cases = [
+        (sound[index_start(&sound)..].to_vec(), 1_000),
+        (hostile(&[60, 0, 0, 0, 0, 0]), 500_000),
+        (hostile(&[59, 0, 0, 0, 0, 0]), 0),
+    ];
     for (index, wanted) in cases {
         let (peak, len) = peak_of_opening(&index);
         assert!(len == wanted && peak <= index.len() / 2 + 4096, "{peak} bytes for {}, {len} entries", index.len());
