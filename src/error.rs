@@ -176,7 +176,8 @@ impl fmt::Display for Error {
             }
             Self::Unexpected { field, found, expected } => write!(
                 f,
-                "{field} is {found}, but {expected} is expected; the bytes are sound: open them as what they are"
+                "{field} is {found}, but {expected} is expected: this is not the expected filter; go on without it, and find \
+                 out why it is here"
             ),
             Self::Secret { hash, stored: Some(stored), given: Some(given) } => write!(
                 f,

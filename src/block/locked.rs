@@ -48,7 +48,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         FilterBlock::open_at(data, place, verify).map(Self)
     }
 
-    /// The block, ready to be asked.
+    /// The block, ready to be asked, whatever table it belongs to: for tools that inspect files. A store must use
+    /// [`LockedBlock::unlock_expecting`], since a sound block of another table denies the keys of this one.
     ///
     /// # Errors
     /// [`Error::Secret`] without the secret that it takes, and for another one;
@@ -58,8 +59,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         Ok(FilterBlock { hasher, ..self.0 })
     }
 
-    /// The block, ready to be asked by hashes that `hasher` makes: for many blocks of one store, without deriving its
-    /// keys for each.
+    /// The block, ready to be asked by hashes that `hasher` makes, whatever table it belongs to: for tools, as
+    /// [`LockedBlock::unlock`].
     ///
     /// # Errors
     /// [`Error::Unexpected`] for a block of another hash function or seed, [`Error::Secret`] for one under another

@@ -367,7 +367,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
     /// filter of prefixes only answers `true`.
     #[must_use]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
-        self.block.hasher.debug_check(hash);
+        self.block.hasher.debug_check_of(key, hash);
         !self.block.trailer.added.whole_keys() || !self.covers(key) || self.asks(hash)
     }
 
@@ -385,7 +385,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
     /// The hash must be that of `prefix`, by [`PartitionIndex::hasher`] or an equal hasher; debug builds check it and panic.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, prefix: &[u8], hash: KeyHash) -> bool {
-        self.block.hasher.debug_check(hash);
+        self.block.hasher.debug_check_of(prefix, hash);
         !self.block.knows_prefixes_of(extractor) || !self.covers_prefix(prefix) || self.asks(hash)
     }
 

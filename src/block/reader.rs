@@ -14,6 +14,10 @@ use crate::kinds::{Columns, FilterView};
 ///
 /// Opening checks everything that queries rely on, so a query cannot fail.
 ///
+/// The bytes must stay as they are while the block is open: what was verified once is not verified again. A map of a file shows
+/// what becomes of the file, and reads a page anew after the memory was taken back. [`AlignedBytes`](super::AlignedBytes) keep a
+/// copy of what was verified.
+///
 /// ```
 /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
 ///
@@ -140,12 +144,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Asks for a whole key whose hash is at hand; `key` chooses the partition, if the filter has partitions.
     ///
-    /// The hash must be that of `key`, by [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic. A block of
-    /// prefixes only answers `true`.
+    /// The hash must be that of `key`, by [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic. `key` is the
+    /// user's key, without what a host appends to it: another key chooses another partition. A block of prefixes only answers
+    /// `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
-        self.hasher.debug_check(hash);
+        self.hasher.debug_check_of(key, hash);
         let Some(rare) = &self.rare else { return self.filter.may_contain(self.data.as_ref(), hash) };
         rare.knows_no_key()
             || match &rare.partitions {
@@ -183,6 +188,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
                 !self.knows_prefixes_of(extractor) || partitions.may_contain_prefix(self.data.as_ref(), prefix, hash)
             }
         }
+    }
+
+    /// Whether no whole key can be denied: the block holds prefixes only, or is a partition without its index.
+    pub(super) fn knows_no_key(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.knows_no_key())
     }
 
     pub(super) fn knows_prefixes_of(&self, extractor: &str) -> bool {

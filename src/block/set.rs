@@ -1,7 +1,7 @@
 //! Many filters at once: what a store asks on its way through its SSTs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::part::Part;
 use super::shared_bytes::SharedBytes;
@@ -59,7 +59,7 @@ pub struct FilterSet<E = Error> {
     /// The whole of each filter, for all that its line does not answer.
     filters: Vec<Entry<E>>,
     /// Queries with slots of other sets.
-    asked_outside: AtomicU64,
+    unfiltered: Unfiltered,
 }
 
 /// Where a set keeps a filter. Only the set that returned the slot takes it: any other set answers
@@ -90,8 +90,6 @@ const ASK_ENTRY: usize = usize::MAX;
 struct Entry<E> {
     filter: Arc<TableFilter<SharedBytes, E>>,
     has_other_hasher: bool,
-    /// Answers of [`Answer::Unfiltered`].
-    unfiltered: AtomicU64,
 }
 
 /// The filters of a set by their state, and what they could not answer: [`FilterSet::counts`].
@@ -119,7 +117,7 @@ impl<E> FilterSet<E> {
         static SETS_MADE: AtomicU64 = AtomicU64::new(0);
         let number = SETS_MADE.fetch_add(1, Ordering::Relaxed);
         let hasher = hasher.clone();
-        Self { number, hasher, lines: Vec::new(), filters: Vec::new(), asked_outside: AtomicU64::new(0) }
+        Self { number, hasher, lines: Vec::new(), filters: Vec::new(), unfiltered: Unfiltered::default() }
     }
 
     /// Adds a filter and returns its slot.
@@ -131,7 +129,7 @@ impl<E> FilterSet<E> {
         let has_other_hasher = filter.ready().is_some_and(|block| block.hasher().identity() != identity);
         let line = filter.ready().filter(|_| !has_other_hasher).and_then(|block| block.whole_filter().map(Line::new));
         self.lines.push(line.unwrap_or_else(Line::of_entry));
-        self.filters.push(Entry { filter, has_other_hasher, unfiltered: AtomicU64::new(0) });
+        self.filters.push(Entry { filter, has_other_hasher });
         FilterSlot { set: self.number, index: self.lines.len() - 1 }
     }
 
@@ -171,6 +169,14 @@ impl<E> FilterSet<E> {
         self.lines.get(slot.index).filter(|line| line.payload_len != ASK_ENTRY)
     }
 
+    /// Asks one filter for a whole key, hashed by the set's hasher. [`FilterSet::ask_hashed_key`] asks many filters without
+    /// hashing the key again.
+    #[must_use]
+    #[inline]
+    pub fn ask_key(&self, slot: FilterSlot, key: &[u8]) -> Answer {
+        self.ask_hashed_key(slot, key, self.hasher.of(key))
+    }
+
     /// Asks one filter for a whole key by its hash. A filter in partitions is asked in all of them.
     #[must_use]
     #[inline(always)]
@@ -186,7 +192,7 @@ impl<E> FilterSet<E> {
     #[must_use]
     #[inline]
     pub fn ask_hashed_key(&self, slot: FilterSlot, key: &[u8], hash: KeyHash) -> Answer {
-        self.hasher.debug_check(hash);
+        self.hasher.debug_check_of(key, hash);
         match self.line(slot) {
             Some(line) => line.may_contain(hash).into(),
             None => self.ask_entry(slot, Some(key), hash),
@@ -197,31 +203,31 @@ impl<E> FilterSet<E> {
     #[cold]
     #[inline(never)]
     fn ask_entry(&self, slot: FilterSlot, key: Option<&[u8]>, hash: KeyHash) -> Answer {
-        let Some(entry) = self.entry(slot) else {
-            self.asked_outside.fetch_add(1, Ordering::Relaxed);
-            return Answer::Unfiltered;
-        };
-        match (entry.filter.as_ref(), key) {
-            (TableFilter::Ready(block), Some(key)) if !entry.has_other_hasher => {
+        let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
+        let answer = match (entry.map(|entry| entry.filter.as_ref()), key) {
+            (Some(TableFilter::Ready(block)), Some(key)) if !block.knows_no_key() => {
                 block.may_contain_hashed_key(key, hash).into()
             }
-            (TableFilter::Ready(block), None) if !entry.has_other_hasher => block.may_contain_hash(hash).into(),
-            (TableFilter::Ready(_) | TableFilter::Degraded(_) | TableFilter::Absent, _) => {
-                entry.unfiltered.fetch_add(1, Ordering::Relaxed);
-                Answer::Unfiltered
-            }
+            (Some(filter), None) => filter.ask_hash(hash),
+            (Some(_) | None, _) => Answer::Unfiltered,
+        };
+        if answer == Answer::Unfiltered {
+            self.unfiltered.count();
         }
+        answer
     }
 
-    /// Asks one filter for a prefix that `extractor` took. A block without prefixes of this extractor answers
-    /// [`Answer::Maybe`]: see [`FilterBlock::may_contain_hashed_prefix`](super::FilterBlock::may_contain_hashed_prefix).
+    /// Asks one filter for a prefix that `extractor` took, hashed by the set's hasher. A filter without prefixes of this
+    /// extractor answers [`Answer::Unfiltered`].
     #[must_use]
-    pub fn ask_hashed_prefix(&self, slot: FilterSlot, extractor: &str, hash: KeyHash) -> Answer {
-        self.hasher.debug_check(hash);
+    pub fn ask_prefix(&self, slot: FilterSlot, extractor: &str, prefix: &[u8]) -> Answer {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        match entry.and_then(|entry| entry.filter.ready()) {
-            Some(block) => block.may_contain_hashed_prefix(extractor, hash).into(),
-            None => self.ask_entry(slot, None, hash),
+        match entry.and_then(|entry| entry.filter.ready()).filter(|block| block.knows_prefixes_of(extractor)) {
+            Some(block) => block.may_contain_prefix(extractor, prefix).into(),
+            None => {
+                self.unfiltered.count();
+                Answer::Unfiltered
+            }
         }
     }
 
@@ -238,7 +244,11 @@ impl<E> FilterSet<E> {
     pub fn ask_batch(&self, slot: FilterSlot, hashes: &[KeyHash], answers: &mut [Answer]) {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         let line = self.line(slot);
-        let block = self.entry(slot).filter(|entry| !entry.has_other_hasher).and_then(|entry| entry.filter.ready());
+        let block = self
+            .entry(slot)
+            .filter(|entry| !entry.has_other_hasher)
+            .and_then(|entry| entry.filter.ready())
+            .filter(|block| !block.knows_no_key());
         for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             let mut found = [true; BATCH];
             match (line, block) {
@@ -278,10 +288,8 @@ impl<E> FilterSet<E> {
     /// The filters by their state, and what they could not answer so far. Takes time linear in the number of filters.
     #[must_use]
     pub fn counts(&self) -> FilterSetCounts {
-        let outside = self.asked_outside.load(Ordering::Relaxed);
-        let mut counts = FilterSetCounts { unfiltered_answers: outside, ..FilterSetCounts::default() };
+        let mut counts = FilterSetCounts { unfiltered_answers: self.unfiltered.total(), ..FilterSetCounts::default() };
         for entry in &self.filters {
-            counts.unfiltered_answers += entry.unfiltered.load(Ordering::Relaxed);
             match entry.filter.as_ref() {
                 TableFilter::Ready(_) if entry.has_other_hasher => counts.other_hasher += 1,
                 TableFilter::Ready(block) => {
@@ -318,5 +326,31 @@ impl Line {
     #[inline]
     fn view(&self) -> FilterView<'_> {
         FilterView::new(&self.geometry, self.kernel, self.bytes.as_ref(), self.payload_len)
+    }
+}
+
+/// Counts answers. Each thread adds to one of several cache lines: reads of a store without filters would otherwise wait for one
+/// another.
+#[derive(Debug, Default)]
+struct Unfiltered([OnOneLine; 8]);
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct OnOneLine(AtomicU64);
+
+impl Unfiltered {
+    fn count(&self) {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+        }
+        let number = NUMBER.try_with(|number| *number).unwrap_or_default();
+        if let Some(OnOneLine(count)) = self.0.get(number % self.0.len()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.0.iter().map(|OnOneLine(count)| count.load(Ordering::Relaxed)).sum()
     }
 }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a slice of bytes whose owner lies behind a shared pointer; see the blocks")]
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::aligned::AlignedBytes;
 #[cfg(feature = "mmap")]
@@ -28,6 +28,10 @@ pub struct SharedBytes {
     len: usize,
     owner: Arc<Owner>,
 }
+
+/// What the two claims below rest on.
+const fn is_send_and_sync<T: Send + Sync>() {}
+const _: () = is_send_and_sync::<Owner>();
 
 // SAFETY: the bytes are only ever read, and their owners may be sent to and dropped by any thread.
 unsafe impl Send for SharedBytes {}
@@ -89,7 +93,8 @@ impl SharedBytes {
         match Arc::try_unwrap(owner) {
             Ok(mut owner) => match owner.held.take() {
                 Some(held) => Self::new(held, Some(reclaimer.clone())),
-                None => Self { start, len, owner: Arc::new(owner) },
+                // Only a drop takes what an owner holds.
+                None => Self::new(Held::Static(&[]), None),
             },
             Err(owner) => Self { start, len, owner },
         }
@@ -156,28 +161,64 @@ impl From<&'static [u8]> for SharedBytes {
 /// drop(bytes);                            // by a reader: takes no time
 /// assert_eq!(reclaimer.reclaim(), 1);     // by a background thread
 /// ```
-#[derive(Clone, Default)]
-pub struct Reclaimer(Arc<Mutex<Vec<Held>>>);
+#[derive(Clone)]
+pub struct Reclaimer(Arc<Waiting>);
+
+struct Waiting {
+    list: Mutex<Vec<Held>>,
+    limit_bytes: usize,
+}
 
 impl Reclaimer {
+    /// A list that keeps `limit_bytes` bytes at most. A thread that would go beyond frees the list itself.
+    #[must_use]
+    pub fn with_limit(limit_bytes: usize) -> Self {
+        Self(Arc::new(Waiting { list: Mutex::new(Vec::new()), limit_bytes }))
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self, held: Held) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list();
         // Without memory for the list, the bytes are freed here and now.
-        if waiting.try_reserve(1).is_ok() {
-            waiting.push(held);
+        if list.try_reserve(1).is_ok() {
+            list.push(held);
+        }
+        let is_beyond = bytes_of(&list) > self.0.limit_bytes;
+        drop(list);
+        if is_beyond {
+            self.reclaim();
         }
     }
 
     /// Frees all bytes on the list, and returns how many blocks they were.
     pub fn reclaim(&self) -> usize {
-        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.list());
         waiting.len()
+    }
+
+    /// Bytes on the list.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        bytes_of(&self.list())
+    }
+}
+
+fn bytes_of(list: &[Held]) -> usize {
+    list.iter().map(|held| held.as_ref().len()).fold(0, usize::saturating_add)
+}
+
+/// Without a limit.
+impl Default for Reclaimer {
+    fn default() -> Self {
+        Self::with_limit(usize::MAX)
     }
 }
 
 impl fmt::Debug for Reclaimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).len();
-        f.debug_struct("Reclaimer").field("waiting", &waiting).finish()
+        f.debug_struct("Reclaimer").field("waiting_bytes", &self.waiting_bytes()).finish_non_exhaustive()
     }
 }

@@ -11,8 +11,8 @@ pub enum Answer {
     No,
     /// The key may be in the table.
     Maybe,
-    /// The table has no usable filter, so the key may be in the table. Count these answers apart: each one costs a read
-    /// that a usable filter might have saved.
+    /// No filter was asked that could have denied the key, so the key may be in the table. Count these answers apart: each
+    /// one costs a read that another filter might have saved.
     Unfiltered,
 }
 
@@ -66,8 +66,8 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
         match self {
-            Self::Ready(filter) => filter.may_contain(key).into(),
-            Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
+            Self::Ready(filter) if !filter.knows_no_key() => filter.may_contain(key).into(),
+            Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }
 
@@ -77,8 +77,8 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     #[inline]
     pub fn ask_hash(&self, hash: KeyHash) -> Answer {
         match self {
-            Self::Ready(filter) => filter.may_contain_hash(hash).into(),
-            Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
+            Self::Ready(filter) if !filter.knows_no_key() => filter.may_contain_hash(hash).into(),
+            Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }
 

@@ -37,7 +37,10 @@ fn of_bytes() -> Vec<Told> {
             Error::Unsupported { field: Field::Kind, found: 99 },
             "filter kind 99 is not supported by this version; open it with a newer one",
         ),
-        (unexpected(Field::Seed), "hash seed is 7, but 8 is expected; the bytes are sound: open them as what they are"),
+        (
+            unexpected(Field::Seed),
+            "hash seed is 7, but 8 is expected: this is not the expected filter; go on without it, and find out why it is here",
+        ),
     ]
 }
 

@@ -172,8 +172,10 @@ impl KeyHasher {
             Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
             Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
         };
-        // An odd factor keeps two seeds apart; the lowest bit is set.
-        (self.seed.0 ^ secret.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(kind as u64) << 1 | 1
+        // Each step but the last keeps any two apart.
+        let mixed =
+            (self.seed.0 ^ secret.rotate_left(32)).wrapping_add(kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 32) | 1
     }
 
     /// Panics for a hash that another hasher made: a filter would deny keys that it holds. Release builds check nothing.
@@ -187,6 +189,19 @@ impl KeyHasher {
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "debug builds use it")]
     pub(crate) fn debug_check(&self, _: KeyHash) {}
+
+    /// The same, and panics for the hash of another key. A hash that was computed elsewhere may be anything.
+    #[cfg(debug_assertions)]
+    pub(crate) fn debug_check_of(&self, key: &[u8], hash: KeyHash) {
+        self.debug_check(hash);
+        let is_of_key = hash.made_by == 0 || hash == self.of(key);
+        assert!(is_of_key, "the hash is that of another key than {:?}", String::from_utf8_lossy(key));
+    }
+
+    #[cfg(not(debug_assertions))]
+    #[inline(always)]
+    #[expect(clippy::unused_self, reason = "debug builds use it")]
+    pub(crate) fn debug_check_of(&self, _: &[u8], _: KeyHash) {}
 
     /// What may be told of it, and is enough to tell it from any other.
     #[must_use]

@@ -306,6 +306,7 @@ fn hashes_of_another_hasher_panic_in_debug_builds() {
     let secret = Secret::new(&[7; 16]).unwrap();
     let others = [
         KeyHasher::xxh3(HashSeed(SEED.0 + 1)),
+        KeyHasher::xxh3(HashSeed(SEED.0 ^ 1 << 63)),
         KeyHasher::sip13(SEED, &secret),
         KeyHasher::xxh3_with_secret(SEED, &secret),
     ];
@@ -333,6 +334,11 @@ fn hashes_of_another_hasher_panic_in_debug_builds() {
             assert!(message.contains("another hasher"), "{number}: {message}");
         }
     }
+    // The hash of a user key beside the key that a host made of it, which belongs to another partition.
+    let parts = FilterBlock::open(support::partitioned("bloom:10", N, 100), &of_table(TABLE), Verify::AtOpen).unwrap();
+    let (made, hash) = ([&key(99)[..], b"@7"].concat(), HASHER.of(&key(99)));
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.may_contain_hashed_key(&made, hash)));
+    assert!(caught.is_err() && parts.may_contain_hashed_key(&key(99), hash));
     // A hash that was computed elsewhere passes: nobody knows its hasher.
     assert!(block.may_contain_hash(KeyHash::from_raw(HASHER.of(&key(1)).raw())));
 }

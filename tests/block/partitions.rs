@@ -4,7 +4,7 @@ use crate::support::{
     self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
 };
 use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, checksum_of, offset_of};
-use filterblock::{Error, Field, FilterBlock, FilterKind, LockedBlock, PartitionedBuilder, SelfCheck, Verify};
+use filterblock::{Error, Field, FilterBlock, FilterKind, KeyHash, LockedBlock, PartitionedBuilder, SelfCheck, Verify};
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
@@ -101,7 +101,7 @@ fn partitions_of_several_kinds_answer_each_by_its_own() {
 fn a_key_beyond_the_last_is_asked_of_the_last_partition() {
     let block = FilterBlock::open_any(partitioned("blocked-bloom:12", 1_000, 100), Verify::AtOpen).unwrap();
     // A hash that only the last partition has, with keys that belong elsewhere.
-    let hash = support::hash(999);
+    let hash = KeyHash::from_raw(support::hash(999).raw());
     assert!(block.may_contain_hashed_key(b"z", hash));
     assert!(block.may_contain_hashed_key(&key(999), hash));
     assert!(!block.may_contain_hashed_key(&key(899), hash) || !block.may_contain_hashed_key(&key(0), hash));

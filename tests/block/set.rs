@@ -151,21 +151,29 @@ fn sets_answer_for_prefixes_as_their_filters_do() {
     let of_prefixes = set.insert(Arc::new(TableFilter::Ready(prefixes)));
     let of_keys = set.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
     let absent = set.insert(Arc::new(TableFilter::Absent));
-    let ask = |slot, extractor, prefix: &[u8]| set.ask_hashed_prefix(slot, extractor, HASHER.of(prefix));
+    let ask = |slot, extractor, prefix: &[u8]| set.ask_prefix(slot, extractor, prefix);
     assert_eq!(
         (ask(of_prefixes, "first-7", &key(1)[..7]), ask(of_prefixes, "first-7", b"no such")),
         (Answer::Maybe, Answer::No)
     );
+    assert_eq!(set.counts().unfiltered_answers, 0);
     // Of another extractor, and of whole keys, nothing is known; and a whole key is never denied by prefixes.
-    assert_eq!(
-        (ask(of_prefixes, "first-5", b"no su"), ask(of_keys, "first-7", b"no such")),
-        (Answer::Maybe, Answer::Maybe)
-    );
-    assert_eq!(
-        (set.ask(of_prefixes, HASHER.of(b"no such")), ask(absent, "first-7", b"no such")),
-        (Answer::Maybe, Answer::Unfiltered)
-    );
-    assert_eq!(set.counts().unfiltered_answers, 1);
+    let hash = HASHER.of(b"no such");
+    let mut of_batch = [Answer::No];
+    set.ask_batch(of_prefixes, &[hash], &mut of_batch);
+    let unknown = [
+        ask(of_prefixes, "first-5", b"no su"),
+        ask(of_keys, "first-7", b"no such"),
+        ask(absent, "first-7", b"no such"),
+        set.ask(of_prefixes, hash),
+        set.ask_key(of_prefixes, b"no such"),
+        set.filter(of_prefixes).unwrap().ask(b"no such"),
+        of_batch[0],
+    ];
+    assert_eq!(unknown, [Answer::Unfiltered; 7]);
+    // The filter itself counts nothing.
+    assert_eq!(set.counts().unfiltered_answers, 6);
+    assert_eq!((set.ask_key(of_keys, &key(1)), set.ask_key(of_keys, b"no such")), (Answer::Maybe, Answer::No));
 }
 
 #[test]
@@ -224,6 +232,17 @@ fn shared_bytes_keep_their_address_in_every_holder() {
         drop(alone);
         assert_eq!((reclaimer.reclaim(), reclaimer.reclaim()), (1, 0), "{i}");
     }
+}
+
+#[test]
+fn a_reclaimer_keeps_no_more_than_its_limit() {
+    let reclaimer = Reclaimer::with_limit(250);
+    let drop_one = || drop(SharedBytes::from(vec![0; 100]).freed_by(&reclaimer));
+    drop_one();
+    drop_one();
+    assert_eq!(reclaimer.waiting_bytes(), 200);
+    drop_one();
+    assert_eq!((reclaimer.waiting_bytes(), reclaimer.reclaim()), (0, 0));
 }
 
 #[test]

@@ -23,11 +23,11 @@ impl Work {
 impl Shared {
     /// Notes how an attempt of the background ended.
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
+        self.files.reclaimer.reclaim();
         let Err(error) = result else {
             lock(&self.background.work).attempts(task).succeed();
             self.background.changed.notify_all();
             self.remove_left();
-            self.files.reclaimer.reclaim();
             self.fetch_filters();
             return;
         };

@@ -14,7 +14,8 @@ use super::read_state::{Published, ReadState};
 use super::recovery::{Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
 use super::reports::Reports;
 use super::shared::{
-    Background, Catalogue, Files, Identity, LogState, Reading, Registry, Shared, Work, Writing, open_table,
+    Background, Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Work, Writing,
+    open_table,
 };
 use super::stats::Counters;
 use super::version::Version;
@@ -94,7 +95,7 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     };
     let state = &found.registry.state;
     let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher: found.hasher };
-    let files = Files { outside, closed: Arc::default(), reclaimer: Reclaimer::default() };
+    let files = Files { outside, closed: Arc::default(), reclaimer: Reclaimer::with_limit(MAX_WAITING_BYTES) };
     let open = |meta: &_| open_table(&options, &identity, &files, &reports, Clone::clone(meta));
     let levels: Result<Vec<Vec<_>>> = state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
     let version = Version::new(levels?, &identity.hasher);

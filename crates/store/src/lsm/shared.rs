@@ -70,6 +70,9 @@ impl Identity {
     }
 }
 
+/// Bytes of filters that may wait for a background thread to free them; beyond it, a reader frees them.
+pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
+
 /// For whoever makes and removes files; [`Options::storage`] holds the directory.
 #[derive(Debug)]
 pub(super) struct Files {

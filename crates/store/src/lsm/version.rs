@@ -65,7 +65,8 @@ impl StoredTable {
 
     /// This table in the place of `other`, which is the same file opened before: it goes when neither is needed.
     pub(super) fn instead_of(self, other: &Self) -> Self {
-        Self { file: Arc::clone(&other.file), ..self }
+        // What is wrong with this one is told when it is read.
+        Self { file: Arc::clone(&other.file), is_reported: AtomicBool::new(false), ..self }
     }
 
     /// Whether it has a filter that may well be sound, and was not to be had when the table was opened: there was no
