@@ -25,14 +25,14 @@ pub struct Difference {
 }
 
 impl Difference {
-    pub(super) fn between<T: PartialEq + Display>(what: &'static str, left: T, right: T) -> Option<Self> {
+    fn between<T: PartialEq + Display>(what: &'static str, left: T, right: T) -> Option<Self> {
         (left != right).then(|| Self { what, left: left.to_string(), right: right.to_string() })
     }
 }
 
 /// # Errors
 /// [`Error::Unlike`] where there is a difference.
-pub(super) fn refuse(difference: &Option<Difference>) -> Result<()> {
+fn refuse(difference: &Option<Difference>) -> Result<()> {
     match difference.clone() {
         Some(Difference { what, left, right }) => Err(Error::Unlike { what, left, right }),
         None => Ok(()),
