@@ -49,8 +49,7 @@ const UNSAFE: [&str; 8] = [
 
 /// Modules of one folder that import each other in a circle, folder by folder. A new circle does not pass, and one that
 /// ends leaves this list: it can only shrink.
-const CIRCLES: [(&str, &[&str]); 2] =
-    [("crates/store/src/lsm", &["shared", "space", "write"]), ("src", &["error", "hash"])];
+const CIRCLES: [(&str, &[&str]); 1] = [("src", &["error", "hash"])];
 
 const MAX_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
