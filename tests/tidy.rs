@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 const SOURCES: [&str; 3] = ["src", "crates/store/src", "crates/cli/src"];
 
 /// A module of a higher floor may import one of a lower floor, never the other way round. A folder is one module.
-const FLOORS: [(&str, u8); 19] = [
+const FLOORS: [(&str, u8); 20] = [
     ("error", 0),
     ("hash", 0),
+    ("hash_kind", 0),
     ("checksum", 0),
     ("codec", 0),
     ("bits", 0),
@@ -33,7 +34,8 @@ const FLOORS: [(&str, u8); 19] = [
 ];
 
 /// Modules of one floor that may import another of it.
-const DOORS: [(&str, &str); 3] = [("storage", "error"), ("error", "hash"), ("variants", "block")];
+const DOORS: [(&str, &str); 4] =
+    [("storage", "error"), ("error", "hash_kind"), ("hash", "hash_kind"), ("variants", "block")];
 
 /// The only files with `unsafe`, each block argued.
 const UNSAFE: [&str; 8] = [
@@ -49,7 +51,7 @@ const UNSAFE: [&str; 8] = [
 
 /// Modules of one folder that import each other in a circle, folder by folder. A new circle does not pass, and one that
 /// ends leaves this list: it can only shrink.
-const CIRCLES: [(&str, &[&str]); 1] = [("src", &["error", "hash"])];
+const CIRCLES: [(&str, &[&str]); 0] = [];
 
 const MAX_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;

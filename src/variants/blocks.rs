@@ -49,7 +49,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
         bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")
     };
     let secret =
-        |fingerprint: Option<crate::hash::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
+        |fingerprint: Option<crate::hash_kind::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
     let extractor = |name: Option<&str>| name.unwrap_or("none").to_owned();
     let place = |place: u32| place.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
     let (l, r) = (left.metadata().hash, right.metadata().hash);
