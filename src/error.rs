@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::codec;
-use crate::hash::{Fingerprint, HashKind};
+use crate::hash_kind::{Fingerprint, HashKind};
 
 /// The result of every fallible call on filters and filter blocks.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -7,8 +7,8 @@ mod sort;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
-pub use hasher::{HashIdentity, HashKind, KeyHasher};
-pub use secret::{FINGERPRINT_LEN_BYTES, Fingerprint, Secret};
+pub use hasher::{HashIdentity, KeyHasher};
+pub use secret::Secret;
 
 pub(crate) use sort::sort;
 

@@ -75,6 +75,7 @@ mod error;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod hash;
+mod hash_kind;
 mod kinds;
 pub mod planning;
 mod policy;
@@ -92,7 +93,8 @@ pub use block::{
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
-pub use hash::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHash, KeyHasher, Secret};
+pub use hash::{HashIdentity, HashSeed, KeyHash, KeyHasher, Secret};
+pub use hash_kind::{Fingerprint, HashKind};
 pub use kinds::{Columns, FilterKind, FilterView};
 pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 pub use spec::FilterSpec;

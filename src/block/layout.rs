@@ -4,7 +4,8 @@ use crate::bits::NoMemory;
 use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
-use crate::hash::{FINGERPRINT_LEN_BYTES, Fingerprint, HashIdentity, HashKind, HashSeed};
+use crate::hash::{HashIdentity, HashSeed};
+use crate::hash_kind::{FINGERPRINT_LEN_BYTES, Fingerprint, HashKind};
 use crate::kinds::{FilterKind, Geometry, InlineGeometry, MAX_LAYERS_LEN_BYTES, Shape};
 
 /// Bytes that one page sum covers; the last page of a payload may be shorter.

@@ -7,58 +7,14 @@ use std::sync::Arc;
 use siphasher::sip::SipHasher13;
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
-use super::secret::{Fingerprint, Secret};
+use super::secret::Secret;
 use super::{HashSeed, KeyHash};
 use crate::codec::u64_bytes;
 use crate::error::{Error, Field, Result};
+use crate::hash_kind::{Fingerprint, HashKind};
 
 /// Bytes of the secret that XXH3 is given: as many as its own default has, so that each length of key has its own part.
 const XXH3_SECRET_LEN_BYTES: usize = 192;
-
-/// The function that hashes a store's keys; the number is the id on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum HashKind {
-    /// XXH3-64 under the seed: the fastest, and no obstacle to whoever chooses keys and has seen a file.
-    #[default]
-    Xxh3 = 1,
-    /// XXH3-64 under a secret: as fast, and an obstacle, but no pseudorandom function.
-    Xxh3Secret = 2,
-    /// SipHash-1-3 under a secret: made to resist chosen keys.
-    SipHash13 = 3,
-}
-
-impl HashKind {
-    /// All of them, in the order of their ids.
-    pub const ALL: [Self; 3] = [Self::Xxh3, Self::Xxh3Secret, Self::SipHash13];
-
-    /// The function with this id.
-    #[must_use]
-    pub fn from_id(id: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == id)
-    }
-
-    /// Whether it takes a secret.
-    #[must_use]
-    pub const fn is_keyed(self) -> bool {
-        !matches!(self, Self::Xxh3)
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Xxh3 => "xxh3",
-            Self::Xxh3Secret => "xxh3-secret",
-            Self::SipHash13 => "siphash-1-3",
-        }
-    }
-}
-
-impl fmt::Display for HashKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
 
 impl FromStr for HashKind {
     type Err = Error;

@@ -15,12 +15,10 @@ use std::fmt;
 
 use siphasher::sip::SipHasher24;
 
-use super::{HashKind, HashSeed};
+use super::HashSeed;
 use crate::codec::{put_u32, put_u64, u64_bytes};
 use crate::error::{Error, Result};
-
-/// Bytes of a [`Fingerprint`].
-pub const FINGERPRINT_LEN_BYTES: usize = 8;
+use crate::hash_kind::{Fingerprint, HashKind};
 
 const LABEL: &[u8; 11] = b"filterblock";
 
@@ -75,7 +73,7 @@ impl Secret {
     }
 
     pub(super) fn fingerprint(&self, kind: HashKind, seed: HashSeed) -> Fingerprint {
-        Fingerprint(u64_bytes(self.word(kind, seed, 0)))
+        Fingerprint::from_bytes(u64_bytes(self.word(kind, seed, 0)))
     }
 }
 
@@ -83,30 +81,5 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
-    }
-}
-
-/// What tells one secret from another without giving it away; of each hash function and seed another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint([u8; FINGERPRINT_LEN_BYTES]);
-
-impl Fingerprint {
-    /// The fingerprint in bytes that were stored.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; FINGERPRINT_LEN_BYTES]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes to store.
-    #[must_use]
-    pub const fn to_bytes(self) -> [u8; FINGERPRINT_LEN_BYTES] {
-        self.0
-    }
-}
-
-/// Sixteen hexadecimal digits, in the order of the bytes.
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

@@ -24,9 +24,8 @@
 //! * Numbers: 10,000 bits and 7 probes tell 1,000 keys to within 8 of them (one deviation).
 
 use super::Bloom;
-use super::blocks::{Difference, refuse};
 use crate::variants::Membership;
-use crate::variants::error::Result;
+use crate::variants::error::{Result, check_equal};
 
 /// Two filters of one shape and seed, bit by bit, and what that says of their sets.
 #[derive(Debug, Clone, Copy)]
@@ -238,9 +237,9 @@ impl Bloom {
     /// # Errors
     /// [`Error::Unlike`](crate::variants::Error::Unlike), naming the first difference.
     pub(super) fn check_alike(&self, other: &Self) -> Result<()> {
-        refuse(&Difference::between("number of bits", self.num_bits(), other.num_bits()))?;
-        refuse(&Difference::between("number of probes", self.num_probes(), other.num_probes()))?;
-        refuse(&Difference::between("hash seed", self.seed().0, other.seed().0))
+        check_equal("number of bits", self.num_bits(), other.num_bits())?;
+        check_equal("number of probes", self.num_probes(), other.num_probes())?;
+        check_equal("hash seed", self.seed().0, other.seed().0)
     }
 }
 

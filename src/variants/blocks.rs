@@ -25,14 +25,14 @@ pub struct Difference {
 }
 
 impl Difference {
-    pub(super) fn between<T: PartialEq + Display>(what: &'static str, left: T, right: T) -> Option<Self> {
+    fn between<T: PartialEq + Display>(what: &'static str, left: T, right: T) -> Option<Self> {
         (left != right).then(|| Self { what, left: left.to_string(), right: right.to_string() })
     }
 }
 
 /// # Errors
 /// [`Error::Unlike`] where there is a difference.
-pub(super) fn refuse(difference: &Option<Difference>) -> Result<()> {
+fn refuse(difference: &Option<Difference>) -> Result<()> {
     match difference.clone() {
         Some(Difference { what, left, right }) => Err(Error::Unlike { what, left, right }),
         None => Ok(()),
@@ -49,7 +49,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
         bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")
     };
     let secret =
-        |fingerprint: Option<crate::hash::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
+        |fingerprint: Option<crate::hash_kind::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
     let extractor = |name: Option<&str>| name.unwrap_or("none").to_owned();
     let place = |place: u32| place.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
     let (l, r) = (left.metadata().hash, right.metadata().hash);

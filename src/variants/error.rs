@@ -152,6 +152,15 @@ impl Error {
     }
 }
 
+/// # Errors
+/// [`Error::Unlike`] where two filters differ in `what`.
+pub(super) fn check_equal<T: PartialEq + fmt::Display>(what: &'static str, left: T, right: T) -> Result<()> {
+    if left == right {
+        return Ok(());
+    }
+    Err(Error::Unlike { what, left: left.to_string(), right: right.to_string() })
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const REBUILD: &str = "restore a copy, or build the filter again from its keys";

@@ -1,9 +1,11 @@
 //! What lies before the bits of a Parquet Bloom filter: their length, and three unions that name one thing each.
 
-use super::split_block::BLOCK_LEN_BYTES;
 use super::thrift::{Reader, Type};
 use crate::codec::put_varint;
 use crate::foreign::error::{Error, Field, Result};
+
+/// Bytes of a block, of which the bits are a whole number.
+pub(super) const BLOCK_LEN_BYTES: usize = 32;
 
 /// What follows the length: the unions, each with an empty struct as its first field, and the end.
 const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];

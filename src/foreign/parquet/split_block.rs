@@ -5,13 +5,11 @@
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::header;
+use super::header::{self, BLOCK_LEN_BYTES};
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::error::{Error, Result};
 use crate::simd::{Isa, Simd, kernels, prefetch};
 
-/// Bytes of a block.
-pub(super) const BLOCK_LEN_BYTES: usize = SALT.len() * 4;
 /// Lanes, and so bits of a value.
 const LANES: u32 = 8;
 /// Most blocks: their length is a number of 32 bits with a sign.

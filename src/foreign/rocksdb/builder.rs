@@ -1,7 +1,8 @@
 //! Builds filters as RocksDB does, byte for byte.
 
 use super::fast_local_bloom;
-use super::filter::{ALWAYS_MAYBE, NEW_BLOOM, RocksDbFilterKind, TRAILER_LEN_BYTES};
+use super::filter::ALWAYS_MAYBE;
+use super::kind::{NEW_BLOOM, RocksDbFilterKind, TRAILER_LEN_BYTES};
 use super::legacy_bloom;
 use super::ribbon::RibbonSizes;
 use crate::foreign::{hash32, xxph3};

@@ -6,7 +6,7 @@
 //! ```
 //! Which is the layout of [`FilterKind::BlockedBloom`](crate::FilterKind) with other multipliers: the powers of one number.
 
-use super::filter::{NEW_BLOOM, RocksDbFilterKind};
+use super::kind::{NEW_BLOOM, RocksDbFilterKind};
 use crate::foreign::ForeignFilterInfo;
 use crate::simd::{Isa, Simd, kernels, prefetch};
 

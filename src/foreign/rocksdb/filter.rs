@@ -9,42 +9,15 @@
 //! | others | reserved: "maybe" | |
 
 use super::fast_local_bloom::FastLocalBloom;
+use super::kind::{NEW_BLOOM, RIBBON, RocksDbFilterKind, TRAILER_LEN_BYTES};
 use super::legacy_bloom::LegacyBloom;
 use super::ribbon::Ribbon;
 use crate::foreign::{ForeignFilterInfo, hash32, xxph3};
 
-/// Bytes of a trailer.
-pub(super) const TRAILER_LEN_BYTES: usize = 5;
 /// A filter that holds every key, as RocksDB writes it where it could not build another.
 pub(super) const ALWAYS_MAYBE: [u8; 6] = [0; 6];
-/// First bytes of trailers.
-pub(super) const NEW_BLOOM: u8 = 0xff;
-pub(super) const RIBBON: u8 = 0xfe;
 /// Keys whose first bytes are fetched before the first is asked.
 const BATCH: usize = 32;
-
-/// The layouts of a full filter in RocksDB.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RocksDbFilterKind {
-    /// The Bloom filter of tables of `format_version` 4 and older, and of Pebble: in lines of 64 bytes, by a hash of 32 bits.
-    LegacyBloom,
-    /// `FastLocalBloom`: the Bloom filter of tables of `format_version` 5 and newer, in lines of 64 bytes.
-    FastLocalBloom,
-    /// `Standard128Ribbon`: a ribbon filter with rows of 128 bits.
-    Ribbon128,
-}
-
-impl RocksDbFilterKind {
-    /// The name, as the command prints it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LegacyBloom => "rocksdb-legacy-bloom",
-            Self::FastLocalBloom => "rocksdb-bloom",
-            Self::Ribbon128 => "rocksdb-ribbon",
-        }
-    }
-}
 
 /// A full filter of RocksDB, or one partition of a partitioned one, read in place. Any bytes are one.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 //! All bits of a key lie in one line, the cache line of the machine that wrote it. The hash has 32 bits, and chooses the line
 //! as well as the bits: at 15 million keys that doubles the rate.
 
-use super::filter::RocksDbFilterKind;
+use super::kind::RocksDbFilterKind;
 use crate::codec::{put_u32, u32_from};
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{Remainder, probe_sequence};

@@ -4,6 +4,7 @@ mod builder;
 mod fast_local_bloom;
 mod filter;
 mod footer;
+mod kind;
 mod legacy_bloom;
 mod partitioned;
 mod prefix;
@@ -12,8 +13,9 @@ mod ribbon;
 mod table;
 
 pub use builder::{RocksDbFilterBuilder, RocksDbFilterOptions};
-pub use filter::{RocksDbFilter, RocksDbFilterKind};
+pub use filter::RocksDbFilter;
 pub(super) use footer::has_magic;
+pub use kind::RocksDbFilterKind;
 pub use prefix::RocksDbPrefixExtractor;
 pub use properties::{RocksDbIndexKind, RocksDbProperties};
 pub use table::{RocksDbFilterLayout, RocksDbFilterRange, RocksDbTable};

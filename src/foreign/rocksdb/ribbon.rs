@@ -5,7 +5,7 @@
 
 mod build;
 
-use super::filter::{RIBBON, RocksDbFilterKind};
+use super::kind::{RIBBON, RocksDbFilterKind};
 use crate::codec::u32_from;
 use crate::foreign::ForeignFilterInfo;
 use crate::hash::reduce;

@@ -3,7 +3,8 @@
 use super::*;
 use crate::block::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
 use crate::codec::u64_bytes;
-use crate::hash::{HashKind, HashSeed, KeyHasher, Secret};
+use crate::hash::{HashSeed, KeyHasher, Secret};
+use crate::hash_kind::HashKind;
 
 const KINDS: [&str; 4] = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10"];
 

@@ -45,6 +45,7 @@ mod verify;
 mod version;
 mod version_edit;
 mod write;
+mod write_queue;
 
 pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 pub use db::{Db, Snapshot};

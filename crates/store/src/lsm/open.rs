@@ -20,7 +20,7 @@ use super::shared::{
 use super::stats::Counters;
 use super::version::Version;
 use super::version_edit::{MAX_NUMBER, StoreState, first_overlap};
-use super::write::WriteQueue;
+use super::write_queue::WriteQueue;
 use crate::codec::{u64_bytes, u64_from};
 use crate::error::{Error, Field, Result};
 use crate::sstable::BlockCache;

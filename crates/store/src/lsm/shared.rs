@@ -16,7 +16,7 @@ use super::reports::Reports;
 use super::stats::Counters;
 use super::version::{ReadContext, StoredTable};
 use super::version_edit::{StoreState, TableMeta, VersionEdit};
-use super::write::WriteQueue;
+use super::write_queue::WriteQueue;
 use crate::error::{Error, Field, Result};
 use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
 use crate::storage::Storage;

@@ -9,8 +9,9 @@ use super::log_file::RECORD_HEADER_LEN_BYTES;
 use super::shared::Shared;
 use super::version::Version;
 use super::version_edit::NUM_LEVELS;
+use super::write_queue::MAX_UNSEEN_BYTES;
 use crate::error::{Error, Result};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
 /// For `CURRENT`, a log's header, the end of each file's last page.
@@ -19,21 +20,6 @@ const SMALL_FILES_BYTES: u64 = 64 << 10;
 /// What a table in the making leaves to the log, where there is as much: a log that meets the end of the disk refuses
 /// all writes.
 const LOG_ROOM_BYTES: u64 = 4 << 20;
-
-/// What may be written before the free space is looked at again: others may write, too.
-const MAX_UNSEEN_BYTES: u64 = 1 << 20;
-const MIN_UNSEEN_BYTES: u64 = 4 << 10;
-
-/// What was last seen of the free space.
-#[derive(Debug, Default)]
-pub(super) struct Space {
-    /// Bytes of batches since then.
-    written: AtomicU64,
-    /// How many there may be before it is looked at again.
-    allowance: AtomicU64,
-    /// Whether it was too little for puts.
-    is_short: AtomicBool,
-}
 
 /// What is free, and what for.
 #[derive(Debug, Clone, Copy)]
@@ -159,14 +145,6 @@ impl TableAllowance<'_> {
         let kept_bytes = self.free - self.allowed;
         Err(Error::NoSpace { free_bytes: self.free.saturating_sub(len_bytes), kept_bytes }
             .in_file(&self.shared.identity.dir))
-    }
-}
-
-impl Space {
-    fn allow(&self, bytes: u64, is_short: bool) {
-        self.written.store(0, Ordering::Relaxed);
-        self.allowance.store(bytes.clamp(MIN_UNSEEN_BYTES, MAX_UNSEEN_BYTES), Ordering::Relaxed);
-        self.is_short.store(is_short, Ordering::Relaxed);
     }
 }
 

@@ -9,51 +9,12 @@ use std::time::Instant;
 use super::batch::WriteBatch;
 use super::options::Durability;
 use super::shared::{LogState, Shared, Work};
-use super::space::Space;
 use super::version_edit::MAX_WRITTEN_NUMBER;
+use super::write_queue::Ticket;
 use crate::error::{Error, Field, Result};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::sync::{Condvar, Mutex, MutexGuard};
-
-/// Batches that are written as one record have so many bytes in all, unless one alone has more.
-const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
-
-/// Writers that wait for the leader.
-#[derive(Debug, Default)]
-pub(super) struct WriteQueue {
-    inner: Mutex<Queue>,
-    changed: Condvar,
-    pub(super) space: Space,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    has_leader: bool,
-    waiting: Vec<Arc<Ticket>>,
-    /// Threads that sleep: waking nobody would still cost a system call.
-    sleepers: usize,
-}
-
-impl Queue {
-    /// The oldest that wait, up to a size that neither keeps the first waiting for long nor overflows a log record.
-    fn take_group(&mut self) -> Vec<Arc<Ticket>> {
-        let mut len_bytes = 0usize;
-        let fitting = self.waiting.iter().take_while(|ticket| {
-            len_bytes = len_bytes.saturating_add(ticket.batch.len_bytes());
-            len_bytes <= MAX_GROUP_LEN_BYTES
-        });
-        let len = fitting.count().max(1).min(self.waiting.len());
-        self.waiting.drain(..len).collect()
-    }
-}
-
-#[derive(Debug)]
-struct Ticket {
-    batch: WriteBatch,
-    sync: bool,
-    result: Mutex<Option<Result<()>>>,
-}
+use crate::sync::{Mutex, MutexGuard};
 
 /// The right to write, which is handed over also by a leader that panics.
 struct Leader<'a> {

@@ -7,12 +7,16 @@
 #[cfg(any(not(unix), test))]
 mod absolute;
 mod disk;
+mod disk_file;
 mod engine_lock;
 #[cfg(any(test, feature = "testing"))]
 pub mod faulty;
 #[cfg(unix)]
 mod held;
 mod memory;
+#[cfg(unix)]
+mod root;
+mod system;
 
 use std::fmt::Debug;
 use std::path::Path;

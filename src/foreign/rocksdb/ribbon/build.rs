@@ -4,7 +4,7 @@
 //! platform, as ours are: one that rounds the last digit otherwise could change a size by a block, never an answer.
 
 use super::{BLOCK_SLOTS, MAX_COLUMNS, Rows, WORD_LEN_BYTES, trailer};
-use crate::foreign::rocksdb::filter::TRAILER_LEN_BYTES;
+use crate::foreign::rocksdb::kind::TRAILER_LEN_BYTES;
 use crate::kinds::{RibbonLayout, solve_ribbon};
 
 /// RocksDB writes a Bloom filter for more.
