@@ -25,7 +25,7 @@ fn write_sst(path: &Path, number: u64, entries: &BTreeMap<String, String>, hashe
     }
     let filter = builder.finish()?;
     let checksum = checksum_of(&filter).ok_or("a filter block is longer")?;
-    let footer = [number, entries.len() as u64, sst.len() as u64, filter.len() as u64, checksum.into()];
+    let footer = [entries.len() as u64, sst.len() as u64, filter.len() as u64, checksum.into()];
     fs::write(path, [&sst, &*filter, footer.map(u64::to_le_bytes).as_flattened()].concat())?;
     Ok(filter)
 }
@@ -35,7 +35,7 @@ fn read_at(mut file: &File, offset: SeekFrom, len: u64) -> filterblock::Result<A
     AlignedBytes::filled_by(usize::try_from(len).unwrap_or(usize::MAX), |bytes| Ok(file.read_exact(bytes)?))
 }
 
-/// SSTs that are open for reading, each with the length of its entries and the slot of its filter.
+/// SSTs that are open for reading, the newest first, each with the length of its entries and the slot of its filter.
 struct Reader {
     ssts: Vec<(File, u64, FilterSlot)>,
     filters: FilterSet,
@@ -44,11 +44,11 @@ struct Reader {
 impl Reader {
     fn open(dir: &Path, hasher: &KeyHasher, out: &mut impl Write) -> Result<Self> {
         let (mut ssts, mut filters) = (Vec::new(), FilterSet::new(hasher));
-        for number in 1..=3 {
+        for number in (1..=3).rev() {
             let file = File::open(dir.join(format!("{number}.sst")))?;
-            let mut footer = [[0; 8]; 5];
-            footer.as_flattened_mut().copy_from_slice(read_at(&file, SeekFrom::End(-40), 40)?.as_ref());
-            let [number, num_entries, offset, len, checksum] = footer.map(u64::from_le_bytes);
+            let mut footer = [[0; 8]; 4];
+            footer.as_flattened_mut().copy_from_slice(read_at(&file, SeekFrom::End(-32), 32)?.as_ref());
+            let [num_entries, offset, len, checksum] = footer.map(u64::from_le_bytes);
             let expected = Expected::of_table(table_id(number), hasher).with_num_entries(num_entries);
             let expected = expected.with_checksum(u32::try_from(checksum)?).at_offset(offset);
             let bytes = read_at(&file, SeekFrom::Start(offset), len);
@@ -106,7 +106,7 @@ pub fn run(out: &mut impl Write) -> Result<()> {
     report("another seed", HashSeed(2))?;
     let flipped = filter.iter().enumerate().map(|(i, byte)| byte ^ u8::from(i == 500)).collect();
     for (mistake, wrong) in [("a flipped bit", flipped), ("a stale filter", stale), ("the filter of SST 3", foreign)] {
-        let (mut sst, start) = (sst.clone(), sst.len() - 40 - filter.len());
+        let (mut sst, start) = (sst.clone(), sst.len() - 32 - filter.len());
         sst.splice(start..start + filter.len(), wrong);
         fs::write(path(2), sst)?;
         report(mistake, HashSeed(1))?;
