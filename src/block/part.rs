@@ -13,7 +13,7 @@ pub enum Verify {
     #[default]
     AtOpen,
     /// Each on its first touch: opening reads the trailer and the page sums only (a thousandth of the filter). A
-    /// damaged page then answers "maybe", and is counted ([`FilterBlock::damaged_pages`]).
+    /// damaged page then answers "maybe", and is counted ([`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages)).
     OnFirstTouch,
 }
 
