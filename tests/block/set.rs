@@ -65,9 +65,13 @@ fn sets_answer_as_their_filters_do() {
                 || alone[..N].iter().all(|&answer| answer == Answer::Maybe)
         );
         assert_eq!(hashes.iter().map(|&hash| set.ask(slot, hash)).collect::<Vec<_>>(), alone);
-        let mut answers = vec![Answer::Unfiltered; hashes.len() + 1];
-        set.ask_batch(slot, &hashes, &mut answers);
-        assert_eq!((&answers[..hashes.len()], answers[hashes.len()]), (&alone[..], Answer::Unfiltered));
+        // One answer more than hashes stays as it is, whatever it is.
+        for beyond in [true, false] {
+            let mut may_contain = vec![beyond; hashes.len() + 1];
+            assert!(set.ask_batch(slot, &hashes, &mut may_contain));
+            let expected: Vec<bool> = alone.iter().map(|answer| answer.may_contain()).chain([beyond]).collect();
+            assert_eq!(may_contain, expected);
+        }
         for (i, &hash) in hashes.iter().enumerate() {
             let by_key = set.ask_hashed_key(slot, &key(i), hash);
             assert_eq!(by_key, filter.ready().unwrap().may_contain_hashed_key(&key(i), hash).into());
@@ -111,9 +115,9 @@ fn sets_count_what_they_cannot_answer() {
             (set.ask(slot, hash), set.ask_hashed_key(slot, &key(i), hash)),
             (Answer::Unfiltered, Answer::Unfiltered)
         );
-        let mut answers = [Answer::No; 2];
-        set.ask_batch(slot, &[hash, hash], &mut answers);
-        assert_eq!(answers, [Answer::Unfiltered; 2]);
+        let mut may_contain = [false; 3];
+        assert!(!set.ask_batch(slot, &[hash, hash], &mut may_contain));
+        assert_eq!(may_contain, [true, true, false]);
     }
     let counts = set.counts();
     assert_eq!((counts.ready, counts.degraded, counts.absent, counts.other_hasher), (0, 1, 1, 1));
@@ -129,11 +133,11 @@ fn slots_of_another_set_are_unfiltered() {
     let hash = HASHER.of(&key(1));
     assert_eq!((first.ask(slot, hash), second.ask(slot, hash)), (Answer::Maybe, Answer::Unfiltered));
     assert_eq!(second.ask_hashed_key(slot, &key(1), hash), Answer::Unfiltered);
-    let (mut of_batch, mut of_pairs, mut of_all) = ([Answer::No], [Answer::No], [Answer::No]);
-    second.ask_batch(slot, &[hash], &mut of_batch);
+    let (mut of_batch, mut of_pairs, mut of_all) = ([false], [Answer::No], [Answer::No]);
+    assert!(!second.ask_batch(slot, &[hash], &mut of_batch) && of_batch[0]);
     second.ask_pairs(&[(slot, hash)], &mut of_pairs);
     second.ask_all(hash, &[slot], &mut of_all);
-    assert_eq!([of_batch, of_pairs, of_all], [[Answer::Unfiltered]; 3]);
+    assert_eq!([of_pairs, of_all], [[Answer::Unfiltered]; 2]);
     assert!(second.filter(slot).is_none());
     assert_eq!((first.counts().unfiltered_answers, second.counts().unfiltered_answers), (0, 5));
 }
@@ -159,8 +163,8 @@ fn sets_answer_for_prefixes_as_their_filters_do() {
     assert_eq!(set.counts().unfiltered_answers, 0);
     // Of another extractor, and of whole keys, nothing is known; and a whole key is never denied by prefixes.
     let hash = HASHER.of(b"no such");
-    let mut of_batch = [Answer::No];
-    set.ask_batch(of_prefixes, &[hash], &mut of_batch);
+    let mut of_batch = [false];
+    assert!(!set.ask_batch(of_prefixes, &[hash], &mut of_batch) && of_batch[0]);
     let unknown = [
         ask(of_prefixes, "first-5", b"no su"),
         ask(of_keys, "first-7", b"no such"),
@@ -168,9 +172,8 @@ fn sets_answer_for_prefixes_as_their_filters_do() {
         set.ask(of_prefixes, hash),
         set.ask_key(of_prefixes, b"no such"),
         set.filter(of_prefixes).unwrap().ask(b"no such"),
-        of_batch[0],
     ];
-    assert_eq!(unknown, [Answer::Unfiltered; 7]);
+    assert_eq!(unknown, [Answer::Unfiltered; 6]);
     // The filter itself counts nothing.
     assert_eq!(set.counts().unfiltered_answers, 6);
     assert_eq!((set.ask_key(of_keys, &key(1)), set.ask_key(of_keys, b"no such")), (Answer::Maybe, Answer::No));
@@ -194,7 +197,7 @@ fn sets_check_the_hasher_in_debug_builds() {
     let hash = KeyHash::of(&key(1), HashSeed(SEED.0 + 1));
     let asks: [&dyn Fn() -> Answer; 3] =
         [&|| set.ask(slot, hash), &|| set.ask_hashed_key(slot, &key(1), hash), &|| {
-            set.ask_batch(slot, &[hash], &mut [Answer::No]);
+            set.ask_batch(slot, &[hash], &mut [false]);
             Answer::Maybe
         }];
     for ask in asks {

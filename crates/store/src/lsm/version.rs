@@ -409,12 +409,12 @@ impl Slot {
     ) -> Result<()> {
         let group = batch.gather(mask);
         let len = group.hashes().len();
-        let mut answers = [Answer::Unfiltered; BATCH];
-        if context.filter_use == FilterUse::Consult {
-            filters.ask_batch(self.filter, group.hashes(), &mut answers);
-        }
+        let mut answers = [true; BATCH];
+        let is_filtered =
+            context.filter_use == FilterUse::Consult && filters.ask_batch(self.filter, group.hashes(), &mut answers);
+        let answer = if is_filtered { Answer::Maybe } else { Answer::Unfiltered };
         let mut answered = 0;
-        for (i, &answer) in answers.iter().enumerate().take(len).filter(|(_, answer)| answer.may_contain()) {
+        for (i, _) in answers.iter().enumerate().take(len).filter(|&(_, &may_contain)| may_contain) {
             let Some((place, probe)) = group.place(i).and_then(|place| Some((place, batch.probe(place)?))) else {
                 continue;
             };
@@ -428,7 +428,7 @@ impl Slot {
                 *to = value;
             }
         }
-        let denied = answers.iter().take(len).filter(|&&answer| answer == Answer::No).count() as u64;
+        let denied = answers.iter().take(len).filter(|&&may_contain| !may_contain).count() as u64;
         tally.true_negatives += denied;
         tally.expected += denied * self.expected;
         batch.open &= !answered;
