@@ -100,9 +100,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, offset: 0 })
     }
 
-    /// The bytes and the filter in them, if a query needs nothing else: the filter is of whole keys, in one piece and verified.
+    /// The bytes and the filter at their start, if a query needs nothing else: the filter is of whole keys, in one piece and
+    /// verified.
     pub(super) fn whole_filter(&self) -> Option<(&D, &Part)> {
-        (self.rare.is_none() && self.filter.states.is_none()).then_some((&self.data, &self.filter))
+        let is_whole = self.rare.is_none() && self.filter.states.is_none() && self.filter.start == 0;
+        is_whole.then_some((&self.data, &self.filter))
     }
 
     pub(super) fn partitions(&self) -> Option<&Partitions> {

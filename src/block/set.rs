@@ -58,7 +58,7 @@ pub struct FilterSet<E = Error> {
     lines: Vec<Line>,
     /// The whole of each filter, for all that its line does not answer.
     filters: Vec<Entry<E>>,
-    /// Queries with slots of other sets.
+    /// Answers of [`Answer::Unfiltered`].
     unfiltered: Unfiltered,
 }
 

@@ -80,7 +80,8 @@ impl SharedBytes {
     fn new(held: Held, reclaimer: Option<Reclaimer>) -> Self {
         let owner = Arc::new(Owner { held: Some(held), reclaimer });
         let bytes = owner.held.as_ref().map_or(&[][..], Held::as_ref);
-        Self { start: bytes.as_ptr(), len: bytes.len(), owner: Arc::clone(&owner) }
+        let (start, len) = (bytes.as_ptr(), bytes.len());
+        Self { start, len, owner }
     }
 
     /// Leaves the freeing of the bytes to the thread that calls [`Reclaimer::reclaim`].
@@ -165,28 +166,35 @@ impl From<&'static [u8]> for SharedBytes {
 pub struct Reclaimer(Arc<Waiting>);
 
 struct Waiting {
-    list: Mutex<Vec<Held>>,
+    list: Mutex<List>,
     limit_bytes: usize,
+}
+
+#[derive(Default)]
+struct List {
+    held: Vec<Held>,
+    len_bytes: usize,
 }
 
 impl Reclaimer {
     /// A list that keeps `limit_bytes` bytes at most. A thread that would go beyond frees the list itself.
     #[must_use]
     pub fn with_limit(limit_bytes: usize) -> Self {
-        Self(Arc::new(Waiting { list: Mutex::new(Vec::new()), limit_bytes }))
+        Self(Arc::new(Waiting { list: Mutex::default(), limit_bytes }))
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn list(&self) -> MutexGuard<'_, List> {
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, held: Held) {
         let mut list = self.list();
         // Without memory for the list, the bytes are freed here and now.
-        if list.try_reserve(1).is_ok() {
-            list.push(held);
+        if list.held.try_reserve(1).is_ok() {
+            list.len_bytes = list.len_bytes.saturating_add(held.as_ref().len());
+            list.held.push(held);
         }
-        let is_beyond = bytes_of(&list) > self.0.limit_bytes;
+        let is_beyond = list.len_bytes > self.0.limit_bytes;
         drop(list);
         if is_beyond {
             self.reclaim();
@@ -195,19 +203,16 @@ impl Reclaimer {
 
     /// Frees all bytes on the list, and returns how many blocks they were.
     pub fn reclaim(&self) -> usize {
+        // The lock is free again before the bytes are.
         let waiting = std::mem::take(&mut *self.list());
-        waiting.len()
+        waiting.held.len()
     }
 
     /// Bytes on the list.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
-        bytes_of(&self.list())
+        self.list().len_bytes
     }
-}
-
-fn bytes_of(list: &[Held]) -> usize {
-    list.iter().map(|held| held.as_ref().len()).fold(0, usize::saturating_add)
 }
 
 /// Without a limit.
