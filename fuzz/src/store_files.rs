@@ -1,4 +1,4 @@
-//! The files of a store, made by docs/LSM_FORMAT.md alone: manifest, `CURRENT` and logs, records of any content, and a
+//! The files of a store, made by docs/STORE_FORMAT.md alone: manifest, `CURRENT` and logs, records of any content, and a
 //! hand that makes their checksums right again after an edit.
 
 use std::collections::BTreeMap;

@@ -290,7 +290,7 @@ impl Run {
         }
     }
 
-    /// Bytes that read wrong at recovery look like a crash that tore the log: that is for docs/LSM_FORMAT.md to say.
+    /// Bytes that read wrong at recovery look like a crash that tore the log: that is for docs/STORE_FORMAT.md to say.
     fn heal_silent(&mut self) {
         if self.is_silent {
             self.storage.heal();

@@ -36,7 +36,7 @@ pub fn table(data: &[u8]) {
     let entries = entries(&mut input);
     let sound = write(&entries, &mut input);
     let mut parts = Parts::of(&sound);
-    assert_eq!(parts.assemble(), sound, "a file is not what docs/LSM_FORMAT.md says");
+    assert_eq!(parts.assemble(), sound, "a file is not what docs/STORE_FORMAT.md says");
     let blocks: BTreeMap<&[u8], Option<Vec<u8>>> =
         entries.keys().map(|key| (key.as_slice(), parts.block_of(key))).collect();
     let mut damage = Vec::new();

@@ -1,4 +1,4 @@
-//! A sorted file taken apart by docs/LSM_FORMAT.md, and put together again with all its checksums right: what a hostile
+//! A sorted file taken apart by docs/STORE_FORMAT.md, and put together again with all its checksums right: what a hostile
 //! or defective writer makes.
 
 use std::collections::BTreeSet;

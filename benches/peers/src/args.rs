@@ -34,7 +34,7 @@ pub enum Command {
     /// Measures filters that take keys one by one, and writes a CSV.
     #[command(after_help = EXAMPLES)]
     Variants(Variants),
-    /// Makes the tables and plots of docs/FILTERS.md, or the table of docs/VARIANTS.md, from a CSV.
+    /// Makes the tables and plots of docs/BENCHMARKS.md, or the table of docs/VARIANTS.md, from a CSV.
     Report(Report),
 }
 
@@ -145,7 +145,7 @@ pub struct Variants {
 pub struct Report {
     /// What `measure` or `variants` wrote.
     pub csv: PathBuf,
-    /// The folder with FILTERS.md and VARIANTS.md, and for the plots.
+    /// The folder with BENCHMARKS.md and VARIANTS.md, and for the plots.
     #[arg(long, default_value = "../../docs")]
     pub docs: PathBuf,
 }

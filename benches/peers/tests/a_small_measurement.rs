@@ -1,5 +1,5 @@
 //! A measurement of a few hundred keys, from the command line to the report: the CSV has the right shape, no filter
-//! denies a key, and FILTERS.md and VARIANTS.md take the tables.
+//! denies a key, and BENCHMARKS.md and VARIANTS.md take the tables.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashSet;
@@ -66,7 +66,7 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
     let first = fs::read_to_string(&path).unwrap();
     assert!(first.starts_with("# ") && first.contains("rustc 1."), "the machine comes first");
 
-    let text = reported(&path, "FILTERS.md");
+    let text = reported(&path, "BENCHMARKS.md");
     assert!(text.contains("| **`blocked-bloom:10`** |"), "{text}");
     for plot in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
         let svg = fs::read_to_string(dir.path().join(plot)).unwrap();

@@ -1,4 +1,4 @@
-//! Tables and plots from a CSV: what stands between two markers of docs/FILTERS.md, or of docs/VARIANTS.md, is written anew,
+//! Tables and plots from a CSV: what stands between two markers of docs/BENCHMARKS.md, or of docs/VARIANTS.md, is written anew,
 //! the rest is left.
 //!
 //! ```text
@@ -22,7 +22,7 @@ const BEGIN: &str = "<!-- generated: ";
 const BEGIN_TAIL: &str = " -->";
 const END: &str = "<!-- end -->";
 
-/// Writes the tables into FILTERS.md, and the plots beside it; or into VARIANTS.md what `peers variants` measured.
+/// Writes the tables into BENCHMARKS.md, and the plots beside it; or into VARIANTS.md what `peers variants` measured.
 ///
 /// # Errors
 /// What the operating system says, and where a marker asks for a table that there is none of.
@@ -34,7 +34,7 @@ pub fn write(args: &Report) -> Result<(), String> {
     if rows.is_empty() {
         return Err(format!("{}: no measurements", args.csv.display()));
     }
-    in_file(&args.docs.join("FILTERS.md"), |what| tables::table(what, &machine, &rows))?;
+    in_file(&args.docs.join("BENCHMARKS.md"), |what| tables::table(what, &machine, &rows))?;
     for (name, svg) in plots::all(&rows)? {
         let path = args.docs.join(name);
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! What queries were measured to take: read from the tables of docs/FILTERS.md, which `benches/peers` writes from its
+//! What queries were measured to take: read from the tables of docs/BENCHMARKS.md, which `benches/peers` writes from its
 //! record.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use filterblock::FilterKind;
 
-const PAGE: &str = include_str!("../../../../docs/FILTERS.md");
+const PAGE: &str = include_str!("../../../../docs/BENCHMARKS.md");
 /// Of a table of queries, the columns of bits per key and of one absent key; the name of the filter is the first.
 const BITS_COLUMN: usize = 1;
 const ABSENT_COLUMN: usize = 4;

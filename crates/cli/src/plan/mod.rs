@@ -26,7 +26,7 @@ Bytes are those of a whole block, page sums and trailer included; those of ribbo
 some tenths of a per cent off. Of the classical variants, which live in memory alone, they are those of the bits or cells.
 
 Lines are cache lines of 64 bytes that a query reads on average, neighbours counted one by one: the cache misses of a filter \
-that lies in memory. Nanoseconds were measured, once and on one machine, and lie in docs/FILTERS.md.
+that lies in memory. Nanoseconds were measured, once and on one machine, and lie in docs/BENCHMARKS.md.
 
 --svg draws what the formulas say: plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg, and, for the number \
 of keys given, plan-space-by-rate.svg.

@@ -274,7 +274,7 @@ impl fmt::Display for Table {
                 f,
                 "ns: measured, not planned: one query of an absent key, hashed before, of {keys} keys, in {filters};"
             )?;
-            writeln!(f, "{machine} (docs/FILTERS.md)")?;
+            writeln!(f, "{machine} (docs/BENCHMARKS.md)")?;
         }
         Ok(())
     }

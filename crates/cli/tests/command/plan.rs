@@ -33,7 +33,7 @@ fn sizes_for_a_rate_are_those_of_the_formulas() {
     let bloom = shortest.fold(f64::INFINITY, f64::min);
     let of_block = |bits: f64| bits * (1.0 + 4.0 / 4096.0) + 60.0 * 8.0 / 1e6;
     assert!((bits("bloom") - of_block(bloom)).abs() < 0.001, "{}", bits("bloom"));
-    // A line more than that, two and a half per cent at most; the others in the order of docs/FILTERS.md.
+    // A line more than that, two and a half per cent at most; the others in the order of docs/BENCHMARKS.md.
     assert!(bits("blocked-bloom") > bits("bloom") && bits("blocked-bloom") < 1.04 * bits("bloom"));
     assert!(bits("split-block") > bits("split-block-512") && bits("split-block-512") > bits("blocked-bloom"));
     let least = 100f64.log2();
@@ -220,9 +220,9 @@ fn the_pictures_in_the_documents_are_what_is_drawn() {
         fs::read_dir(shell.path("new/pictures")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     drawn.sort();
     assert_eq!(drawn, PICTURES);
-    let page = fs::read_to_string(crate::repository("docs/FILTERS.md")).unwrap();
+    let page = fs::read_to_string(crate::repository("docs/BENCHMARKS.md")).unwrap();
     for name in PICTURES {
-        assert!(page.contains(name), "docs/FILTERS.md does not show {name}");
+        assert!(page.contains(name), "docs/BENCHMARKS.md does not show {name}");
         let new = fs::read_to_string(shell.path("new/pictures").join(name)).unwrap();
         // Elsewhere a logarithm may differ in its last digit, and a point by a pixel.
         if cfg!(all(target_arch = "x86_64", target_os = "linux")) {

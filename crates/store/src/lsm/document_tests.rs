@@ -1,4 +1,4 @@
-//! docs/LSM_FORMAT.md against the code: the directory, the limits, logs and manifests. (Sorted files: tests/.)
+//! docs/STORE_FORMAT.md against the code: the directory, the limits, logs and manifests. (Sorted files: tests/.)
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::codec::{put_bytes, put_u32, put_varint, u64_bytes};
 use crate::storage::{Memory, Storage};
 use filterblock::{Fingerprint, HashKind};
 
-const DOCUMENT: &str = include_str!("../../../../docs/LSM_FORMAT.md");
+const DOCUMENT: &str = include_str!("../../../../docs/STORE_FORMAT.md");
 
 /// The rows, without the head, of the table with this head under the heading `section`.
 fn table(section: &str, head: &str) -> Vec<Vec<&'static str>> {

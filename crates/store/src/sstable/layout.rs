@@ -4,7 +4,7 @@
 //! data block .. data block | zeros | filter block | index block | properties | footer
 //! 0                 data_len        multiple of 4,096                  112 bytes, at the end
 //! ```
-//! docs/LSM_FORMAT.md is the normative text; [`FOOTER_FIELDS`] is compared with it.
+//! docs/STORE_FORMAT.md is the normative text; [`FOOTER_FIELDS`] is compared with it.
 
 use crate::checksum::{Crc32, crc32};
 use crate::codec::{Cursor, put_u32, put_u64, u32_at};

@@ -1,5 +1,5 @@
 //! Sorted files: keys in ascending order with their values, an index, and a filter block that a read of an absent key
-//! asks instead of the disk. The format is docs/LSM_FORMAT.md.
+//! asks instead of the disk. The format is docs/STORE_FORMAT.md.
 //!
 //! A file holds a key at most once; a tombstone says that it is deleted. Files are written front to back by
 //! [`TableWriter`], appear under their name when they are complete, and are never changed.

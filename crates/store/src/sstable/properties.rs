@@ -5,7 +5,7 @@ use crate::error::{Error, Field, Result};
 
 use super::layout::Compression;
 
-/// The tags, in the order in which they are written; docs/LSM_FORMAT.md lists the same.
+/// The tags, in the order in which they are written; docs/STORE_FORMAT.md lists the same.
 pub const PROPERTY_TAGS: [(u64, &str); 12] = [
     (1, "entries"),
     (2, "tombstones"),

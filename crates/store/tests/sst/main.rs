@@ -1,4 +1,4 @@
-//! SST files: against a map, damaged, on failing storage, and docs/LSM_FORMAT.md.
+//! SST files: against a map, damaged, on failing storage, and docs/STORE_FORMAT.md.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../../../../tests/allocation/of_thread.rs"]
