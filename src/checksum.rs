@@ -11,6 +11,12 @@ impl Crc32 {
         Self::default()
     }
 
+    /// Continues from the checksum of bytes that were hashed before.
+    #[must_use]
+    pub fn continuing(checksum: u32) -> Self {
+        Self(crc32fast::Hasher::new_with_initial(checksum))
+    }
+
     /// Adds `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);

@@ -99,6 +99,14 @@ impl<'a> Cursor<'a> {
         self.take(8, field).map(LittleEndian::read_u64)
     }
 
+    /// A 48-bit integer.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end of the bytes.
+    pub fn take_u48<F>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
+        self.take(6, field).map(LittleEndian::read_u48)
+    }
+
     /// A variable-length integer.
     ///
     /// # Errors
@@ -149,6 +157,13 @@ pub fn put_u32(out: &mut Vec<u8>, value: u32) {
 /// Appends a 64-bit integer.
 pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
+}
+
+/// Appends a 48-bit integer; `None` if `value` has more bits.
+pub fn put_u48(out: &mut Vec<u8>, value: u64) -> Option<()> {
+    let [low @ .., 0, 0] = u64_bytes(value) else { return None };
+    out.extend_from_slice(&low);
+    Some(())
 }
 
 /// Appends a variable-length integer.

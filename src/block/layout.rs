@@ -1,4 +1,4 @@
-//! Positions and meanings of the bytes behind a filter's payload: page sums, extension, trailer.
+//! Positions and meanings of the bytes behind a filter's payload: page checksums, extension, trailer.
 
 use crate::bits::NoMemory;
 use crate::checksum::Crc32;
@@ -8,9 +8,9 @@ use crate::hash::{HashIdentity, HashSeed};
 use crate::hash_kind::{FINGERPRINT_LEN_BYTES, Fingerprint, HashKind};
 use crate::kinds::{FilterKind, Geometry, InlineGeometry, MAX_LAYERS_LEN_BYTES, Shape};
 
-/// Bytes that one page sum covers; the last page of a payload may be shorter.
+/// Bytes that one page checksum covers. The last page of a payload may be shorter.
 pub const PAGE_LEN_BYTES: usize = 4096;
-/// Bytes of one page sum.
+/// Bytes of one page checksum.
 pub const PAGE_CHECKSUM_LEN_BYTES: usize = 4;
 /// Bytes of the trailer.
 pub const TRAILER_LEN_BYTES: usize = 60;
@@ -37,11 +37,12 @@ const _: () = assert!(
 );
 
 /// Name and length of each field of the trailer, in order.
-pub const FIELDS: [(Field, usize); 13] = [
+pub const FIELDS: [(Field, usize); 14] = [
     (Field::TableId, 16),
     (Field::Seed, 8),
-    (Field::NumKeys, 8),
-    (Field::PayloadLen, 8),
+    (Field::NumKeys, 6),
+    (Field::PayloadLen, 6),
+    (Field::PageChecksums, 4),
     (Field::PartitionNumber, 4),
     (Field::Params, 3),
     (Field::ExtensionLen, 1),
@@ -212,9 +213,12 @@ impl Trailer {
         block.try_reserve_exact(pages * PAGE_CHECKSUM_LEN_BYTES + MAX_EXTENSION_LEN_BYTES + TRAILER_LEN_BYTES)?;
         for number in 0..pages {
             let (from, to) = (number * PAGE_LEN_BYTES, payload_len.min((number + 1) * PAGE_LEN_BYTES));
-            let sum = page_checksum(&identity, number, block.get(from..to).unwrap_or_default());
-            codec::put_u32(block, sum);
+            let checksum = page_checksum(&identity, number, block.get(from..to).unwrap_or_default());
+            codec::put_u32(block, checksum);
         }
+        let page_checksums = crate::checksum::crc32(block.get(payload_len..).unwrap_or_default());
+        // Checksums that cover only what a checksum of the same kind follows cancel out in a host's own CRC-32 of the
+        // block, which would then be equal for all filters of one length. So this one covers the page checksums too.
         let (kind, params, layers) = match &self.content {
             Content::Filter { shape, .. } => (shape.kind as u8, shape.params, shape.layers.as_slice()),
             Content::PartitionIndex => (PARTITION_INDEX_TAG, [0; 3], [].as_slice()),
@@ -229,14 +233,15 @@ impl Trailer {
         let extension_len = (block.len() - extension_start) as u8;
         block.extend_from_slice(&self.table_id);
         codec::put_u64(block, self.hash.seed.0);
-        codec::put_u64(block, self.num_keys);
-        codec::put_u64(block, self.payload_len_bytes);
+        // No machine has memory for lengths and numbers that do not fit.
+        codec::put_u48(block, self.num_keys).ok_or(NoMemory)?;
+        codec::put_u48(block, self.payload_len_bytes).ok_or(NoMemory)?;
+        codec::put_u32(block, page_checksums);
         codec::put_u32(block, self.place);
         block.extend_from_slice(&params);
         block.extend_from_slice(&[extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
-        let covered = block.get(payload_len..).unwrap_or_default();
-        let sum = crate::checksum::crc32(covered);
-        codec::put_u32(block, sum);
+        let checksum = trailer_checksum(page_checksums, block.get(extension_start..).unwrap_or_default());
+        codec::put_u32(block, checksum);
         block.extend_from_slice(&MAGIC);
         Ok(())
     }
@@ -246,9 +251,10 @@ impl Trailer {
     /// Gives the trailer and where the payload begins within `bytes`: at 0, unless the block is a partition index.
     ///
     /// # Errors
-    /// As [`BorrowedTrailer::read`], and for a shape that is not valid.
+    /// As [`BorrowedTrailer::read`], `ChecksumMismatch` for damaged page checksums, `Corrupt` for a shape that is not valid.
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, usize)> {
         let trailer = BorrowedTrailer::read(bytes)?;
+        trailer.check_page_checksums(bytes)?;
         let BorrowedTrailer { table_id, hash, num_keys, payload_len_bytes, place, added, .. } = trailer;
         let content = match trailer.kind {
             None => Content::PartitionIndex,
@@ -264,7 +270,8 @@ impl Trailer {
     }
 }
 
-/// A trailer that was checked and belongs to the bytes of its block: reading it takes nothing from the heap.
+/// A verified trailer that borrows the bytes of its block. Reading it takes constant time and nothing from the heap: it
+/// verifies extension and trailer, and leaves the page checksums to [`BorrowedTrailer::check_page_checksums`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BorrowedTrailer<'a> {
     pub(super) table_id: [u8; 16],
@@ -279,8 +286,12 @@ pub(super) struct BorrowedTrailer<'a> {
     pub(super) added: Added,
     pub(super) extractor: Option<&'a str>,
     pub(super) checksum: u32,
+    /// The checksum of the page checksums.
+    page_checksums: u32,
     /// Where the payload begins: at 0, unless the block is a partition index.
     payload_start: usize,
+    /// Where the extension begins.
+    extension_start: usize,
     /// Where the trailer begins.
     start: usize,
 }
@@ -301,23 +312,20 @@ impl<'a> BorrowedTrailer<'a> {
         if raw.magic != MAGIC {
             return Err(corrupt(Field::Magic));
         }
-        // Nothing of the trailer is believed yet: the lengths only say which bytes within bounds to sum.
-        let payload_len = usize::try_from(raw.payload_len_bytes).ok();
-        let sums_len = payload_len.map_or(0, page_count) * PAGE_CHECKSUM_LEN_BYTES;
-        let covered_from = start.checked_sub(sums_len + usize::from(raw.extension_len));
-        let payload_start = covered_from.zip(payload_len).and_then(|(from, len)| from.checked_sub(len));
-        let covered = covered_from.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
+        // The trailer is not verified yet. Until then its lengths only select which in-bounds bytes to checksum.
+        let extension_start = start.checked_sub(raw.extension_len.into());
+        let covered = extension_start.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
         let covered = covered.unwrap_or_default();
-        // Lengths of a newer version may lie elsewhere, so that nothing can be told of its checksum. But where the
-        // checksum holds with this version in its place, the version is the one byte that is wrong.
-        if raw.version != VERSION && sum_in_this_version(covered) == raw.checksum {
+        // A newer version may keep its lengths elsewhere, so its checksum cannot be verified. But if the checksum matches
+        // with this version in place of the stored one, then only the version byte is damaged.
+        if raw.version != VERSION && checksum_in_this_version(raw.page_checksums, covered) == raw.checksum {
             return Err(corrupt(Field::Version));
         }
         if raw.version > VERSION {
             return Err(Error::Unsupported { field: Field::Version, found: raw.version.into() });
         }
-        let payload_start = payload_start.ok_or_else(|| corrupt(Field::PayloadLen))?;
-        let computed = crate::checksum::crc32(covered);
+        let extension_start = extension_start.ok_or_else(|| corrupt(Field::ExtensionLen))?;
+        let computed = trailer_checksum(raw.page_checksums, covered);
         if computed != raw.checksum {
             let (field, offset) = (Field::Checksum, at(Field::Checksum));
             return Err(Error::ChecksumMismatch { field, offset, stored: raw.checksum, computed });
@@ -325,12 +333,32 @@ impl<'a> BorrowedTrailer<'a> {
         if raw.version == 0 {
             return Err(corrupt(Field::Version));
         }
-        let extension = covered.get(sums_len..sums_len + usize::from(raw.extension_len)).unwrap_or_default();
-        let trailer = Self { payload_start, start, ..raw.interpret(extension, at)? };
+        let payload_start = usize::try_from(raw.payload_len_bytes).ok().and_then(|payload_len| {
+            extension_start.checked_sub(page_count(payload_len) * PAGE_CHECKSUM_LEN_BYTES)?.checked_sub(payload_len)
+        });
+        let payload_start = payload_start.ok_or_else(|| corrupt(Field::PayloadLen))?;
+        let extension = covered.get(..raw.extension_len.into()).unwrap_or_default();
+        let trailer = Self { payload_start, extension_start, start, ..raw.interpret(extension, at)? };
         if payload_start != 0 && trailer.kind.is_some() {
             return Err(Error::Corrupt { field: Field::Length, offset: payload_start as u64 });
         }
         Ok(trailer)
+    }
+
+    /// Compares the page checksums of the block with their own checksum; `bytes` are those of [`BorrowedTrailer::read`].
+    ///
+    /// # Errors
+    /// `ChecksumMismatch` if they differ, at the offset of the first page checksum.
+    pub(super) fn check_page_checksums(&self, bytes: &[u8]) -> Result<()> {
+        // `read` has found a payload of this length in front of the checksums.
+        let payload_len = usize::try_from(self.payload_len_bytes).unwrap_or_default();
+        let from = self.payload_start + payload_len;
+        let (stored, computed) =
+            (self.page_checksums, crate::checksum::crc32(bytes.get(from..self.extension_start).unwrap_or_default()));
+        if computed != stored {
+            return Err(Error::ChecksumMismatch { field: Field::PageChecksums, offset: from as u64, stored, computed });
+        }
+        Ok(())
     }
 
     /// Where a field lies, in bytes from the start of the block.
@@ -363,6 +391,7 @@ struct RawTrailer {
     seed: u64,
     num_keys: u64,
     payload_len_bytes: u64,
+    page_checksums: u32,
     place: u32,
     params: [u8; 3],
     extension_len: u8,
@@ -379,8 +408,9 @@ impl RawTrailer {
         Ok(Self {
             table_id: cursor.take_array(Field::TableId)?,
             seed: cursor.take_u64(Field::Seed)?,
-            num_keys: cursor.take_u64(Field::NumKeys)?,
-            payload_len_bytes: cursor.take_u64(Field::PayloadLen)?,
+            num_keys: cursor.take_u48(Field::NumKeys)?,
+            payload_len_bytes: cursor.take_u48(Field::PayloadLen)?,
+            page_checksums: cursor.take_u32(Field::PageChecksums)?,
             place: cursor.take_u32(Field::PartitionNumber)?,
             params: cursor.take_array(Field::Params)?,
             extension_len: cursor.take_u8(Field::ExtensionLen)?,
@@ -418,7 +448,7 @@ impl RawTrailer {
         let Some(hash) = HashIdentity::new(hash_kind, HashSeed(self.seed), fingerprint) else {
             return corrupt(Field::Extension);
         };
-        let Self { table_id, num_keys, payload_len_bytes, place, params, checksum, .. } = self;
+        let Self { table_id, num_keys, payload_len_bytes, page_checksums, place, params, checksum, .. } = self;
         Ok(BorrowedTrailer {
             table_id,
             hash,
@@ -431,16 +461,24 @@ impl RawTrailer {
             added,
             extractor,
             checksum,
+            page_checksums,
             payload_start: 0,
+            extension_start: 0,
             start: 0,
         })
     }
 }
 
-/// The trailer's checksum, of bytes that end with the version, had it been this one.
-fn sum_in_this_version(covered: &[u8]) -> u32 {
+/// The checksum in the trailer: of the page checksums, the extension and the trailer up to this field. `page_checksums` is the
+/// checksum of the page checksums, from which it continues; `covered` is the rest.
+fn trailer_checksum(page_checksums: u32, covered: &[u8]) -> u32 {
+    Crc32::continuing(page_checksums).with(covered).finish()
+}
+
+/// The checksum that the trailer would have if its version were [`VERSION`]. `covered` ends with the version.
+fn checksum_in_this_version(page_checksums: u32, covered: &[u8]) -> u32 {
     let fields = covered.split_last().map_or(covered, |(_, fields)| fields);
-    Crc32::new().with(fields).with(&[VERSION]).finish()
+    Crc32::continuing(page_checksums).with(fields).with(&[VERSION]).finish()
 }
 
 /// Extensions are a tag, a length byte and as many bytes each; one of no bytes is not written.

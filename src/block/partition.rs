@@ -191,20 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn partitions_of_more_keys_than_can_be_counted_are_refused() {
+    fn partitions_of_more_keys_than_the_index_can_count_are_refused() {
         let partition = |place| {
             let shape = Shape { kind: FilterKind::Full, params: [0; 3], layers: Vec::new() };
-            let geometry = Geometry::new(&shape, 1 << 63, 0).unwrap();
+            let geometry = Geometry::new(&shape, 1 << 47, 0).unwrap();
             let mut bytes = Vec::new();
-            Trailer { place, content: Content::Filter { shape, geometry }, ..trailer(1 << 63) }
+            Trailer { place, content: Content::Filter { shape, geometry }, ..trailer(1 << 47) }
                 .append_to(&mut bytes)
                 .unwrap();
             bytes
         };
-        // Their sum is 0 in 64 bits.
+        // Their sum is 0 in the 48 bits of the field.
         let outer = Trailer { content: Content::PartitionIndex, ..trailer(0) };
         let error = FilterBlock::open_any(indexed(&[partition(1), partition(2)], outer), Verify::AtOpen).unwrap_err();
-        assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 64 }), "{error}");
+        assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex, offset: 128 }), "{error}");
     }
 
     fn trailer(num_keys: u64) -> Trailer {

@@ -6,15 +6,17 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::InlineGeometry;
 
-/// A filter block in bytes of any alignment whose pages the host has verified, for hosts that hand raw bytes to every probe.
+/// A filter block in bytes of any alignment whose pages the host has verified, for hosts that hand
+/// raw bytes to every probe.
 ///
-/// Opening takes nothing from the heap and touches no page of the filter. It reads the trailer and sums it; the
-/// sum also covers the page checksums, four bytes for each 4 KiB of the filter. So a damaged trailer is an error. **A damaged page
-/// is not noticed, and can deny keys**: the host must have compared the bytes with a checksum of its own. A host that cannot
+/// Opening takes constant time and nothing from the heap: it verifies the trailer and the extension
+/// (60 to 315 bytes). A damaged trailer is an error. **A damaged page goes unnoticed and can deny
+/// keys**: the host must have verified the bytes by a checksum of its own. A host that cannot
 /// promise that opens a [`FilterBlock`](super::FilterBlock).
 ///
-/// Every kind of filter works. A query of a bumped ribbon reads the ribbon's geometry anew (at most 12 layers), and answers
-/// "maybe" if the geometry is not valid, which no writer makes. A filter in partitions is refused: open its index as a [`PartitionIndex`](super::PartitionIndex).
+/// Every kind of filter works. A query of a bumped ribbon reads the ribbon's geometry anew (at most
+/// 12 layers), and answers "maybe" if the geometry is not valid, which no writer makes. A filter in
+/// partitions is refused: open its index as a [`PartitionIndex`](super::PartitionIndex).
 ///
 /// ```
 /// use filterblock::{Error, Expected, FilterBuilder, HashSeed, KeyHasher, VerifiedFilter};
@@ -44,15 +46,17 @@ pub struct VerifiedFilter<'a> {
 }
 
 impl<'a> VerifiedFilter<'a> {
-    /// Opens a filter that must be what the host expects: see [`Expected`]. [`Expected::of_any_table`] is enough where the host
-    /// does not tell which table the filter belongs to; the hasher is always compared.
+    /// Opens a filter that must be what the host expects: see [`Expected`].
+    /// [`Expected::of_any_table`] is enough where the host does not tell which table the filter
+    /// belongs to; the hasher is always compared.
     ///
-    /// Only an error takes memory from the heap, and the first filter of the process, which looks which vector instructions there
-    /// are.
+    /// Only an error takes memory from the heap, and the first filter of the process, which looks
+    /// which vector instructions there are.
     ///
     /// # Errors
-    /// As [`FilterBlock::open`](super::FilterBlock::open), but for damaged pages. [`Error::Unexpected`] naming the kind for a
-    /// filter in partitions; [`Error::Corrupt`] naming the partition number for one of its partitions.
+    /// As [`FilterBlock::open`](super::FilterBlock::open), but for damaged pages.
+    /// [`Error::Unexpected`] naming the kind for a filter in partitions; [`Error::Corrupt`] naming
+    /// the partition number for one of its partitions.
     #[inline]
     pub fn open(bytes: &'a [u8], expected: &Expected<'a>) -> Result<Self> {
         Self::read(bytes, expected).map_err(|error| error.moved_by(expected.offset()))
@@ -75,15 +79,16 @@ impl<'a> VerifiedFilter<'a> {
         Ok(Self { padded: bytes, len, geometry, hasher: expected.hasher(), added, extractor })
     }
 
-    /// `false` if the key was certainly not added; `true` if it may have been. A filter of prefixes only answers `true`.
+    /// `false` if the key was certainly not added; `true` if it may have been. A filter of prefixes
+    /// only answers `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(self.hasher.of(key))
     }
 
-    /// Asks for a whole key by its hash. The hash must come from [`VerifiedFilter::hasher`] or an equal hasher; debug builds
-    /// check it and panic. A filter of prefixes only answers `true`.
+    /// Asks for a whole key by its hash. The hash must come from [`VerifiedFilter::hasher`] or an
+    /// equal hasher; debug builds check it and panic. A filter of prefixes only answers `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
@@ -91,15 +96,16 @@ impl<'a> VerifiedFilter<'a> {
         !self.added.whole_keys() || self.geometry.may_contain(self.padded, self.len, hash)
     }
 
-    /// Hashes `prefix`, which the extractor of that name took from a key, and asks for it. `true` if the filter has no
-    /// prefixes, or those of another extractor.
+    /// Hashes `prefix`, which the extractor of that name took from a key, and asks for it. `true`
+    /// if the filter has no prefixes, or those of another extractor.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         self.may_contain_hashed_prefix(extractor, self.hasher.of(prefix))
     }
 
-    /// Asks for a prefix by its hash; otherwise like [`VerifiedFilter::may_contain_prefix`]. The hash must come from
-    /// [`VerifiedFilter::hasher`] or an equal hasher; debug builds check it and panic.
+    /// Asks for a prefix by its hash; otherwise like [`VerifiedFilter::may_contain_prefix`]. The
+    /// hash must come from [`VerifiedFilter::hasher`] or an equal hasher; debug builds check it and
+    /// panic.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);

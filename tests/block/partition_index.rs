@@ -264,7 +264,7 @@ fn stated_lengths_are_those_of_blocks_and_indexes() {
     }
     let mut hostile = support::block("bloom:10", 10);
     put_number(&mut hostile, Field::PayloadLen, u64::MAX);
-    assert_eq!(stated_len_bytes(&hostile), None);
+    assert!(stated_len_bytes(&hostile).is_some_and(|len| len > 1 << 48), "the host compares it with its file");
     let mut hostile = support::block("bloom:10", 10);
     put_number(&mut hostile, Field::Version, 2);
     repair_trailer(&mut hostile);

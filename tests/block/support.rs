@@ -80,16 +80,20 @@ pub fn payload_len(block: &[u8]) -> Option<usize> {
     (payload.checked_add(tail)? <= block.len() - TRAILER_LEN_BYTES).then_some(payload)
 }
 
-/// Makes the trailer's checksum right again, if the lengths stay within the block.
+/// Makes the checksum of the page checksums and the trailer's right again, where the lengths stay within the block.
 pub fn repair_trailer(block: &mut [u8]) {
-    let Some(payload) = payload_len(block) else { return };
-    let tail = payload.div_ceil(PAGE_LEN_BYTES) * 4 + get_number(block, Field::ExtensionLen) as usize;
     let end = block.len() - TRAILER_LEN_BYTES;
-    let sum = crc32fast::hash(&block[end - tail..end + offset_of(Field::Checksum)]);
-    put_number(block, Field::Checksum, sum.into());
+    let Some(extension) = end.checked_sub(get_number(block, Field::ExtensionLen) as usize) else { return };
+    if let Some(payload) = payload_len(block) {
+        let checksum = crc32fast::hash(&block[extension - payload.div_ceil(PAGE_LEN_BYTES) * 4..extension]);
+        put_number(block, Field::PageChecksums, checksum.into());
+    }
+    let mut checksum = crc32fast::Hasher::new_with_initial(get_number(block, Field::PageChecksums) as u32);
+    checksum.update(&block[extension..end + offset_of(Field::Checksum)]);
+    put_number(block, Field::Checksum, checksum.finalize().into());
 }
 
-/// Makes the page sums right again, and then the trailer's.
+/// Makes the page checksums right again, and then the trailer's.
 pub fn repair_pages(block: &mut [u8]) {
     let Some(payload) = payload_len(block) else { return };
     let extension = get_number(block, Field::ExtensionLen) as usize;

@@ -87,19 +87,21 @@ impl Stranger {
             ),
         };
         let payload_len = block.len();
-        let mut tail = Vec::new();
+        let mut checksums = Vec::new();
         for (i, page) in block.chunks(4096).enumerate() {
-            let summed = [&table_id[..], &[0; 4], &(i as u64).to_le_bytes(), page].concat();
-            tail.extend_from_slice(&crc32fast::hash(&summed).to_le_bytes());
+            let covered = [&table_id[..], &[0; 4], &(i as u64).to_le_bytes(), page].concat();
+            checksums.extend_from_slice(&crc32fast::hash(&covered).to_le_bytes());
         }
-        tail.extend_from_slice(&table_id);
-        tail.extend_from_slice(&seed.to_le_bytes());
-        tail.extend_from_slice(&(hashes.len() as u64).to_le_bytes());
-        tail.extend_from_slice(&(payload_len as u64).to_le_bytes());
-        tail.extend_from_slice(&[0, 0, 0, 0, probes, 0, 0, 0, kind, 1, 1, 1]);
-        let sum = crc32fast::hash(&tail);
-        block.extend_from_slice(&tail);
-        block.extend_from_slice(&sum.to_le_bytes());
+        let mut trailer = table_id.to_vec();
+        trailer.extend_from_slice(&seed.to_le_bytes());
+        trailer.extend_from_slice(&(hashes.len() as u64).to_le_bytes()[..6]);
+        trailer.extend_from_slice(&(payload_len as u64).to_le_bytes()[..6]);
+        trailer.extend_from_slice(&crc32fast::hash(&checksums).to_le_bytes());
+        trailer.extend_from_slice(&[0, 0, 0, 0, probes, 0, 0, 0, kind, 1, 1, 1]);
+        let checksum = crc32fast::hash(&[checksums.as_slice(), trailer.as_slice()].concat());
+        block.extend_from_slice(&checksums);
+        block.extend_from_slice(&trailer);
+        block.extend_from_slice(&checksum.to_le_bytes());
         block.extend_from_slice(b"\x89FLB");
         block
     }
@@ -196,9 +198,10 @@ fn the_trailer_table_is_that_of_the_code() {
     assert_eq!(documented, coded);
     assert_eq!(FIELDS.iter().map(|(_, len)| len).sum::<usize>(), TRAILER_LEN_BYTES);
     let hex: Vec<String> = MAGIC.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert!(rows[12][3].starts_with(&format!("`{}`", hex.join(" "))));
-    assert_eq!(rows[11][3], "CRC-32 of page sums, extension and the trailer's bytes 0 to 51");
-    assert_eq!(rows[10][3], VERSION.to_string());
+    assert!(rows[13][3].starts_with(&format!("`{}`", hex.join(" "))));
+    assert_eq!(rows[12][3], "CRC-32 of page checksums, extension and the trailer's bytes 0 to 51");
+    assert_eq!(rows[11][3], VERSION.to_string());
+    assert_eq!(rows[4][3], "CRC-32 of all page checksums, section 3");
     assert_eq!((PAGE_LEN_BYTES, PAGE_CHECKSUM_LEN_BYTES, TRAILER_LEN_BYTES), (4096, 4, 60));
     assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
 }
@@ -285,7 +288,7 @@ fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
             keyed.add(&support::key(i));
             plain.add_hash(KeyHash::from_raw(hasher.of(&support::key(i)).raw()));
         }
-        // A block of the same hashes, with the record between page sums and trailer, and the function's id.
+        // A block of the same hashes, with the record between page checksums and trailer, and the function's id.
         let record = [&[1, 8][..], &words(&secret, function, 42, 0..1)].concat();
         let mut theirs = support::with_extension(plain.finish().unwrap(), 1, &record);
         support::put_number(&mut theirs, Field::HashId, function.into());

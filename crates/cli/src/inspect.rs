@@ -190,6 +190,7 @@ fn explain(field: Field, raw: &[u8], block: &LockedBlock<AlignedBytes>, info: &M
             let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));
             format!("{len} of filter, {pages}, each with a checksum of {PAGE_CHECKSUM_LEN_BYTES} bytes")
         }
+        Field::PageChecksums => "CRC-32 of all page checksums".into(),
         Field::PartitionNumber if value == 0 => "the whole filter of its table".into(),
         Field::PartitionNumber => format!("partition {value} of its table"),
         Field::Params => block.parameters().unwrap_or_else(|| "an index has none".into()),
