@@ -4,7 +4,7 @@
 //! down here a second time, from its text. What only reads blocks is in tests/document/stranger.rs.
 
 use crate::support::{self, SplitMix, spec};
-use crate::text::{DOCUMENT, constant, numbers, table};
+use crate::text::{DOCUMENT, constant, numbers, says, table};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
 use filterblock::{
     Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
@@ -164,7 +164,7 @@ fn a_stranger_builds_the_same_compact_filters_from_it() {
         }
     }
     assert_eq!(compact::TRAILER_LEN_BYTES, 2);
-    assert!(DOCUMENT.contains("it takes 42 bytes, 10.18 bits a key: 3.54 above log2(1 / 0.01) = 6.64"));
+    assert!(says("it takes 42 bytes, 10.18 bits per key: 3.54 above log2(1 / 0.01) = 6.64"));
     let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), HashSeed(0));
     (0..33).for_each(|i| builder.add_hash(KeyHash::from_raw(support::hash(i).raw())));
     let len = builder.finish_compact().unwrap().len();
@@ -174,7 +174,7 @@ fn a_stranger_builds_the_same_compact_filters_from_it() {
 #[test]
 fn the_constants_are_made_as_it_says() {
     let mut random = SplitMix(0xf11_7e7b_10c5);
-    assert!(DOCUMENT.contains("state 0xf117e7b10c5"));
+    assert!(says("state 0xf117e7b10c5"));
     assert_eq!(constant("STEP"), random.next() | 1);
     assert_eq!(constant("FOLD"), random.next() | 1);
     let multipliers: Vec<u64> = (0..16).map(|_| random.next() >> 32 | 1).collect();
@@ -253,9 +253,7 @@ fn a_stranger_hashes_keys_under_a_secret_as_it_says() {
     let hashes = table(&["Id", "Function"]);
     assert!(hashes[2][1].contains("XXH3-64") && hashes[2][1].contains("the 192 bytes W(1) .. W(24) as its secret"));
     assert!(hashes[3][1].contains("SipHash-1-3") && hashes[3][1].contains("the 16 bytes W(1) W(2) as its key"));
-    assert!(
-        DOCUMENT.contains("message = the 11 ASCII bytes `filterblock`, then the hash function (1 byte), n (4 bytes)")
-    );
+    assert!(says("message = the 11 ASCII bytes `filterblock`, then the hash function (1 byte), n (4 bytes)"));
     let counting: [u8; 32] = std::array::from_fn(|i| i as u8);
     let secrets = [&counting[..16], &counting[..]];
     for (function, kind) in [(2, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
@@ -278,7 +276,7 @@ fn a_stranger_hashes_keys_under_a_secret_as_it_says() {
 
 #[test]
 fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
-    assert!(DOCUMENT.contains("fingerprint of the secret, section 6: 8 bytes"));
+    assert!(says("fingerprint of the secret, section 6: 8 bytes"));
     let secret = [9; 16];
     for (function, kind) in [(2u8, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
         let hasher = KeyHasher::new(kind, HashSeed(42), Some(&Secret::new(&secret).unwrap())).unwrap();
@@ -335,7 +333,7 @@ fn the_overhead_is_what_it_says() {
 
 #[test]
 fn a_load_of_64_bytes_at_any_payload_byte_stays_in_the_block() {
-    assert!(DOCUMENT.contains("Behind a payload that is not empty there are at least 64 bytes"));
+    assert!(says("Behind a payload that is not empty there are at least 64 bytes"));
     for n in [1, 2, 51, 52, 410, 3_276, 3_277, 52_428, 52_429] {
         for spec_text in ["bloom:10", "blocked-bloom:10"] {
             let block = support::block(spec_text, n);
@@ -347,7 +345,7 @@ fn a_load_of_64_bytes_at_any_payload_byte_stays_in_the_block() {
 
 #[test]
 fn a_name_for_prefixes_has_1_to_100_bytes() {
-    assert!(DOCUMENT.contains("1 to 100 bytes of UTF-8") && DOCUMENT.contains("255 bytes, of which a writer uses 100"));
+    assert!(says("1 to 100 bytes of UTF-8") && says("255 bytes, of which a writer uses 100"));
     assert_eq!(layout::MAX_EXTRACTOR_LEN_BYTES, 100);
     for len in [0, 1, 2, 99, 100, 101, 253, 254, 1_000] {
         let name = "n".repeat(len);
@@ -399,7 +397,7 @@ fn the_example_is_the_block_that_is_written() {
     }
     assert_eq!(at, block.len());
     let set: u32 = block[..8].iter().map(|byte| byte.count_ones()).sum();
-    assert!(DOCUMENT.contains(&format!("{set} of them are set")));
+    assert!(says(&format!("{set} of them are set")));
 
     // And every bit.
     let mut payload = [0u8; 8];

@@ -3,6 +3,11 @@
 
 pub const DOCUMENT: &str = include_str!("../../docs/FORMAT.md");
 
+/// Whether the document has `sentence`, however its lines wrap.
+pub fn says(sentence: &str) -> bool {
+    DOCUMENT.split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence)
+}
+
 /// The cells of the rows of the table whose header begins with these.
 pub fn table(header: &[&str]) -> Vec<Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
