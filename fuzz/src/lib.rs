@@ -4,6 +4,7 @@
 mod bytes;
 mod foreign_filter;
 mod foreign_table;
+mod hosts;
 mod input;
 mod kernels;
 mod log_and_manifest;
@@ -78,8 +79,9 @@ pub fn query_block(data: &[u8]) {
     let Ok(lazy) = lazy else { panic!("opens only when all pages are checked at once") };
     checked.verify_pages().unwrap();
     check_info(&checked);
-    let (checked, lazy_answers) = (query(&checked), query(&lazy));
-    assert_eq!(checked, lazy_answers, "the two ways to verify differ over a sound block");
+    let (checked_answers, lazy_answers) = (query(&checked), query(&lazy));
+    assert_eq!(checked_answers, lazy_answers, "the two ways to verify differ over a sound block");
+    hosts::ask_as_hosts_do(data, &checked, &hashes().collect::<Vec<_>>());
     assert_eq!(lazy.damaged_pages(), 0);
 }
 
