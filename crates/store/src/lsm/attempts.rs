@@ -1,28 +1,29 @@
-//! Work in the background that fails for a reason that may pass, and when it is tried again.
+//! Schedules retries of background work that failed for a temporary reason.
 //!
-//! A table that cannot be made (no space, no descriptors, a file that cannot be synced) puts nothing in doubt: what was to
-//! be in it is in the log, or in the tables that were to be merged. So the store goes on, and the work is done later.
+//! If an SST file cannot be written (no space, no descriptors, a failed sync), no data is in doubt.
+//! Its entries are still in the log, or in the SSTs that were to be merged. The store therefore
+//! continues and retries later.
 
 use std::time::{Duration, Instant};
 
 use super::stats::{Retry, Task};
 use crate::error::Error;
 
-/// From the first failure to the second attempt.
+/// The delay between the first failure and the second attempt.
 const FIRST_REST: Duration = Duration::from_millis(100);
 
-/// However often it has failed.
+/// The upper bound of the delay.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
 /// The attempts at one task.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// How many have failed since the store was opened.
+    /// Number of failures since the store was opened.
     pub(super) num_failed: u64,
     trouble: Option<Trouble>,
 }
 
-/// Failures of which none was followed by a success.
+/// The failures since the last success.
 #[derive(Debug)]
 struct Trouble {
     reason: String,
@@ -37,7 +38,7 @@ impl Attempts {
         let now = Instant::now();
         self.num_failed += 1;
         let (since, before) = self.trouble.take().map_or((now, 0), |trouble| (trouble.since, trouble.num_failed));
-        // Doubled each time; nine times are more than the longest.
+        // The delay doubles with each failure. After nine doublings it exceeds `LONGEST_REST`.
         let rest = FIRST_REST.saturating_mul(1 << before.min(9)).min(LONGEST_REST);
         self.trouble = Some(Trouble { reason: error.to_string(), num_failed: before + 1, since, due: now + rest });
     }
@@ -46,7 +47,7 @@ impl Attempts {
         self.trouble = None;
     }
 
-    /// Makes the next attempt due. Gives what [`Self::has_failed_since`] wants.
+    /// Makes the next attempt due now. Returns the number of failures, for [`Self::failure_since`].
     pub(super) fn hurry(&mut self) -> u64 {
         if let Some(trouble) = &mut self.trouble {
             trouble.due = Instant::now();
@@ -54,18 +55,19 @@ impl Attempts {
         self.num_failed
     }
 
-    /// Whether the last attempt failed.
+    /// Returns whether the last attempt failed.
     pub(super) fn is_failing(&self) -> bool {
         self.trouble.is_some()
     }
 
-    /// The error of whoever waits for an attempt, if one has failed since `seen` and none has succeeded.
+    /// Returns the error for a caller that waits for an attempt: one has failed since `seen`, and
+    /// none has succeeded.
     pub(super) fn failure_since(&self, seen: u64) -> Option<Error> {
         let trouble = self.trouble.as_ref().filter(|_| self.num_failed > seen)?;
         Some(Error::BackgroundFails { reason: trouble.reason.clone() })
     }
 
-    /// How long to wait for the next attempt.
+    /// Returns the time until the next attempt.
     pub(super) fn rest(&self) -> Duration {
         self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
     }
@@ -91,7 +93,7 @@ mod tests {
                 let trouble = attempts.trouble.as_ref().unwrap();
                 (trouble.due - trouble.since).as_millis()
             };
-            // From the first failure on, which was just now.
+            // Each delay counts from `since`, which is only microseconds old.
             (0..12).map(rest).collect()
         };
         let first = rests(&mut attempts);

@@ -215,7 +215,7 @@ impl Db {
     pub fn wait_idle(&self) -> Result<()> {
         let num_failed = self.shared.background.hurry(Task::Compaction);
         loop {
-            self.shared.wait_for_flushes(|state| state.waiting.is_empty())?;
+            self.shared.wait_for_flushes(|state| state.immutable.is_empty())?;
             let mut work = lock(&self.shared.background.work);
             while work.compacting && work.failure.is_none() {
                 work = self.shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +226,7 @@ impl Db {
             if let Some(error) = failure {
                 return Err(error);
             }
-            if !self.shared.needs_compaction() && self.shared.reading.state.load().waiting.is_empty() {
+            if !self.shared.needs_compaction() && self.shared.reading.state.load().immutable.is_empty() {
                 return Ok(());
             }
             // The compaction that is needed has been seen but has not begun.
@@ -312,7 +312,7 @@ impl Db {
             gets,
             memory_hits,
             memory_entries: state.memtable.num_entries()
-                + state.waiting.iter().map(|memtable| memtable.num_entries()).sum::<u64>(),
+                + state.immutable.iter().map(|memtable| memtable.num_entries()).sum::<u64>(),
             write_stalls: read(&counters.write_stalls),
             write_stall_nanos: read(&counters.write_stall_nanos),
             flushes: read(&counters.flushes),
@@ -404,7 +404,7 @@ impl Snapshot {
 impl ReadState {
     /// Everything to be merged, newest first.
     fn sources(&self, sequence: u64, cache: &Option<Arc<crate::sstable::BlockCache>>) -> Vec<Source> {
-        let memtables = std::iter::once(&self.memtable).chain(&self.waiting);
+        let memtables = std::iter::once(&self.memtable).chain(&self.immutable);
         let mut sources: Vec<Source> =
             memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table), sequence))).collect();
         let run = |tables: Vec<_>| Source::Run(RunCursor::new(tables, cache.clone()));

@@ -36,7 +36,7 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
     loop {
         // What cannot be flushed is in the log: closing does not wait until it can.
         let is_given_up = work.failure.is_some() || work.closing && work.flushes.is_failing();
-        let oldest = if is_given_up { None } else { shared.reading.state.load().waiting.last().cloned() };
+        let oldest = if is_given_up { None } else { shared.reading.state.load().immutable.last().cloned() };
         if let Some(memtable) = oldest {
             let rest = work.flushes.rest();
             if rest.is_zero() {
@@ -79,10 +79,12 @@ impl Shared {
     /// As [`super::Db::flush`].
     pub(super) fn flush(&self) -> Result<()> {
         self.background.check_writable()?;
-        let max_waiting = self.options.max_waiting_buffers.max(1);
-        if lock(&self.background.work).flushes.is_failing() && self.reading.state.load().waiting.len() >= max_waiting {
+        let max_immutable = self.options.max_waiting_buffers.max(1);
+        if lock(&self.background.work).flushes.is_failing()
+            && self.reading.state.load().immutable.len() >= max_immutable
+        {
             // Memory has its bound here, too.
-            self.wait_for_flushes(|state| state.waiting.len() < max_waiting)?;
+            self.wait_for_flushes(|state| state.immutable.len() < max_immutable)?;
         }
         let log_number = {
             let mut log = lock(&self.writing.log);
@@ -92,7 +94,7 @@ impl Shared {
             self.reading.state.load().memtable.log_number
         };
         // What fills up meanwhile is not waited for: under load that would have no end.
-        self.wait_for_flushes(|state| state.waiting.iter().all(|memtable| memtable.log_number >= log_number))
+        self.wait_for_flushes(|state| state.immutable.iter().all(|memtable| memtable.log_number >= log_number))
     }
 
     /// Waits until flushes have come so far, or one fails.
@@ -203,7 +205,7 @@ impl Shared {
         // is removed would keep tables that were compacted away meanwhile.
         let log_number = {
             let state = self.reading.state.load();
-            let younger = state.waiting.iter().rev().find(|waiting| waiting.log_number > memtable.log_number);
+            let younger = state.immutable.iter().rev().find(|other| other.log_number > memtable.log_number);
             younger.unwrap_or(&state.memtable).log_number
         };
         let edit = VersionEdit {
@@ -213,7 +215,7 @@ impl Shared {
             ..VersionEdit::default()
         };
         self.install(edit, vec![(0, stored)], |state| {
-            state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, memtable));
+            state.immutable.retain(|other| !Arc::ptr_eq(other, memtable));
         })?;
         self.reading.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.discard([self.identity.dir.join(log_name(memtable.log_number))]);
