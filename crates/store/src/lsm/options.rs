@@ -32,8 +32,8 @@ pub enum FilterUse {
     Ignore,
 }
 
-/// The options for opening a store. All fields have defaults: `Options { io: IoMode::Direct,
-/// ..Options::default() }`.
+/// The options for opening a store. All fields have defaults, so
+/// `Options { io: IoMode::Direct, ..Options::default() }` sets one field.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The storage that holds the files.

@@ -77,7 +77,7 @@ fn damage_amid_a_log_is_an_error_with_file_and_offset() {
         assert_eq!(left, (0..10).filter(|&i| i != 3).map(key).collect::<Vec<_>>());
         let reports = db.stats().reports;
         assert!(reports.iter().any(|report| report.contains("skipped")), "{reports:?}");
-        assert!(reports.iter().any(|report| report.contains(": 1 writes before it are missing")), "{reports:?}");
+        assert!(reports.iter().any(|report| report.contains(": 1 writes are missing before")), "{reports:?}");
         assert!(reports.iter().all(|report| report.starts_with(log.to_str().unwrap())), "{reports:?}");
         db.close().unwrap();
         // What was salvaged is sound from then on.
@@ -106,8 +106,8 @@ fn an_open_after_a_failed_open_replays_each_write_once() {
     }
 }
 
-/// The places of its writes are more than are sorted at a time, so that the log is gone through more than once, and their hashes
-/// more than a filter is built of.
+/// The places of its writes are more than are sorted at a time, so that the log is gone through
+/// more than once, and their hashes more than a filter is built of.
 #[test]
 fn a_huge_batch_comes_back_whole_and_has_a_filter_when_merged() {
     let storage = Memory::new();
@@ -180,7 +180,8 @@ fn leftovers_go_when_the_store_opens_and_files_of_others_stay() {
 #[test]
 fn tables_that_were_not_finished_are_in_nobodys_way() {
     let crashed = ten_writes();
-    // A crash may have left unfinished tables under any of the next numbers; the log must become a table all the same.
+    // A crash may have left unfinished tables under any of the next numbers; the log must become a
+    // table all the same.
     for number in 0..20 {
         replace(&crashed, &Path::new(DIR).join(format!("{number:06}.sst.tmp")), b"\0half a table");
     }
@@ -285,7 +286,8 @@ fn a_copy_at_any_moment_holds_everything_acknowledged_before() {
         db.write(batch).unwrap();
         written.push(k);
         if i % 5 == 0 {
-            // A crash takes one moment, a copy takes many: files that go meanwhile make it no state that ever was.
+            // A crash takes one moment, a copy takes many: files that go meanwhile make it no state
+            // that ever was.
             let names = |storage: &Memory| storage.list(Path::new(DIR)).unwrap();
             let (before, copy) = (names(&storage), image(&storage));
             if before == names(&storage) && before == names(&copy) {

@@ -1,4 +1,5 @@
-//! A log that is gone, or was cut to nothing, is a loss of acknowledged writes and not a clean start.
+//! A log that is gone, or was cut to nothing, is a loss of acknowledged writes and not a clean
+//! start.
 
 use std::path::Path;
 
@@ -17,8 +18,8 @@ fn salvage(storage: &Memory) -> Options {
     Options { recovery: LogRecovery::Salvage, ..quiet(storage) }
 }
 
-/// Stores with synced writes that are nowhere but in the log, as a kill leaves them: new, opened again without a write
-/// before, with a table, and a checkpoint.
+/// Stores with synced writes that are nowhere but in the log, as a kill leaves them: new, opened
+/// again without a write before, with a table, and a checkpoint.
 fn killed() -> Vec<Memory> {
     let new = Memory::new();
     let db = Db::open(DIR, sync(&new)).unwrap();
@@ -94,7 +95,8 @@ fn a_log_behind_the_one_named_that_was_cut_to_nothing_is_told() {
     assert!(reports.len() == 1 && reports[0].starts_with("/store/000009.log: "), "{reports:?}");
 }
 
-/// Ten writes in a table whose naming the manifest has lost, at the end of a record, and `more` in the log behind it.
+/// Ten writes in a table whose naming the manifest has lost, at the end of a record, and `more` in
+/// the log behind it.
 fn lost_edit(more: u64) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, sync(&storage)).unwrap();
@@ -118,7 +120,7 @@ fn writes_missed_only_by_the_header_of_a_log_are_given_up_once() {
     let error = Db::open(DIR, quiet(&image(&crashed))).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::LogHeader, .. }), "{error}");
     let db = Db::open(DIR, salvage(&crashed)).unwrap();
-    assert!(reports_missing(&db, "10 writes before it are missing"), "{:?}", db.stats().reports);
+    assert!(reports_missing(&db, "10 writes are missing before"), "{:?}", db.stats().reports);
     db.close().unwrap();
     // As nothing was written since, only the manifest can tell that they were given up.
     let db = Db::open(DIR, quiet(&crashed)).unwrap();
@@ -140,7 +142,7 @@ fn a_salvage_that_fails_gives_nothing_up() {
     crashed.remove(&foreign).unwrap();
     assert!(Db::open(DIR, quiet(&crashed)).is_err());
     let db = Db::open(DIR, salvage(&crashed)).unwrap();
-    assert!(reports_missing(&db, "10 writes before it are missing"), "{:?}", db.stats().reports);
+    assert!(reports_missing(&db, "10 writes are missing before"), "{:?}", db.stats().reports);
     assert_eq!(scan_all(&db).len(), 10);
     // What may be the only copy of them is still there.
     assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
