@@ -178,7 +178,7 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Repo
     }
 }
 
-/// Puts the new manifest in force, with `tables` added.
+/// Puts the new manifest in force, with the SSTs in `tables` added.
 fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<StoredTable>], is_torn: bool) -> Result<()> {
     let storage = shared.options.storage.as_ref();
     let mut registry = lock(&shared.catalogue.registry);
@@ -289,7 +289,7 @@ impl<'a> Replay<'a, '_> {
             if number == oldest_needed {
                 site.missing_log(number)?;
             } else if end.torn_tail_bytes == 0 {
-                site.reports.add(format!("{}: empty, because a crash interrupted its creation", path.display()));
+                site.reports.add(format!("{}: the log is empty; a crash cut off its creation", path.display()));
             }
         }
         // A log without records still says which write it begins with. This shows when a manifest

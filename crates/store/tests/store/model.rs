@@ -1,4 +1,4 @@
-//! The store against a sorted map, under random operations, reopened, flushed and compacted at random.
+//! Compares the store with a sorted map, under random operations, reopens, flushes and compactions.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -130,7 +130,7 @@ fn run(ops: Vec<Op>, variant: u8) {
                 db.close().unwrap();
                 db = open();
             }
-            // Dropping without close does the same, and must leave the same.
+            // Dropping without a close must have the same effect.
             Op::Abandon => {
                 drop(db);
                 db = open();
@@ -170,7 +170,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_operations_give_what_a_sorted_map_gives(
+    fn random_operations_give_the_results_of_a_sorted_map(
         ops in prop::collection::vec(op(), 1..250),
         variant in any::<u8>(),
     ) {
@@ -192,7 +192,7 @@ fn a_full_compaction_leaves_no_tombstone_on_any_level() {
     }
     db.compact_range(..).unwrap();
     assert_eq!((db.stats().total.keys, common::scan_all(&db).len()), (100, 100));
-    // Removals of a range, moved below nothing.
+    // Tombstones for a range without deeper entries.
     for i in 1_000..1_100 {
         db.delete(&common::key(i)).unwrap();
     }
