@@ -10,10 +10,10 @@ use super::stats::{Retry, Task};
 use crate::error::Error;
 
 /// The delay between the first failure and the second attempt.
-const FIRST_REST: Duration = Duration::from_millis(100);
+const FIRST_DELAY: Duration = Duration::from_millis(100);
 
 /// The upper bound of the delay.
-const LONGEST_REST: Duration = Duration::from_secs(30);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// The attempts at one task.
 #[derive(Debug, Default)]
@@ -38,9 +38,9 @@ impl Attempts {
         let now = Instant::now();
         self.num_failed += 1;
         let (since, before) = self.trouble.take().map_or((now, 0), |trouble| (trouble.since, trouble.num_failed));
-        // The delay doubles with each failure. After nine doublings it exceeds `LONGEST_REST`.
-        let rest = FIRST_REST.saturating_mul(1 << before.min(9)).min(LONGEST_REST);
-        self.trouble = Some(Trouble { reason: error.to_string(), num_failed: before + 1, since, due: now + rest });
+        // The delay doubles with each failure. After nine doublings it exceeds `MAX_DELAY`.
+        let delay = FIRST_DELAY.saturating_mul(1 << before.min(9)).min(MAX_DELAY);
+        self.trouble = Some(Trouble { reason: error.to_string(), num_failed: before + 1, since, due: now + delay });
     }
 
     pub(super) fn succeed(&mut self) {
@@ -68,7 +68,7 @@ impl Attempts {
     }
 
     /// Returns the time until the next attempt.
-    pub(super) fn rest(&self) -> Duration {
+    pub(super) fn delay(&self) -> Duration {
         self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
     }
 
@@ -84,28 +84,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_double_up_to_the_longest_and_restart_after_a_success() {
+    fn retry_delays_double_up_to_a_limit_and_reset_after_success() {
         let mut attempts = Attempts::default();
-        assert!(attempts.rest().is_zero() && !attempts.is_failing());
-        let rests = |attempts: &mut Attempts| -> Vec<u128> {
-            let rest = |_| {
+        assert!(attempts.delay().is_zero() && !attempts.is_failing());
+        let delays = |attempts: &mut Attempts| -> Vec<u128> {
+            let delay = |_| {
                 attempts.fail(&Error::OutOfOrder);
                 let trouble = attempts.trouble.as_ref().unwrap();
                 (trouble.due - trouble.since).as_millis()
             };
             // Each delay counts from `since`, which is only microseconds old.
-            (0..12).map(rest).collect()
+            (0..12).map(delay).collect()
         };
-        let first = rests(&mut attempts);
+        let first = delays(&mut attempts);
         let wanted = [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000, 30_000];
-        assert!(first.iter().zip(wanted).all(|(&rest, wanted)| (wanted..wanted + 90).contains(&rest)), "{first:?}");
+        assert!(first.iter().zip(wanted).all(|(&delay, wanted)| (wanted..wanted + 90).contains(&delay)), "{first:?}");
         assert_eq!(attempts.hurry(), 12);
-        assert!(attempts.rest().is_zero() && attempts.is_failing());
+        assert!(attempts.delay().is_zero() && attempts.is_failing());
         assert!(attempts.failure_since(11).is_some() && attempts.failure_since(12).is_none());
         attempts.succeed();
         assert!(!attempts.is_failing() && attempts.failure_since(0).is_none());
         attempts.fail(&Error::OutOfOrder);
-        assert!(attempts.rest() <= FIRST_REST && !attempts.rest().is_zero());
+        assert!(attempts.delay() <= FIRST_DELAY && !attempts.delay().is_zero());
         assert_eq!(attempts.num_failed, 13);
     }
 }

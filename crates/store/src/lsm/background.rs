@@ -62,9 +62,9 @@ impl Background {
         num_failed
     }
 
-    /// Waits for a change, at most for `rest`.
-    pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, rest: Duration) -> MutexGuard<'w, Work> {
-        self.changed.wait_timeout(work, rest).unwrap_or_else(PoisonError::into_inner).0
+    /// Waits for a change, at most for `timeout`.
+    pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, timeout: Duration) -> MutexGuard<'w, Work> {
+        self.changed.wait_timeout(work, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Returns the number of failed attempts since the store was opened, and the tasks that

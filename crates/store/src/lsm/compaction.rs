@@ -128,9 +128,9 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
         if work.closing || work.failure.is_some() {
             return None;
         }
-        let rest = work.compactions.rest();
-        if !rest.is_zero() {
-            work = shared.background.wait_at_most(work, rest);
+        let delay = work.compactions.delay();
+        if !delay.is_zero() {
+            work = shared.background.wait_at_most(work, delay);
             continue;
         }
         if !work.compacting && work.callers_waiting == 0 {

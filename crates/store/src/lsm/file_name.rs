@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_are_not_recognised() {
+    fn foreign_file_names_are_not_recognized() {
         let foreign = [
             "",
             ".",

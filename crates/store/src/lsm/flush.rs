@@ -39,12 +39,12 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
         let is_given_up = work.failure.is_some() || work.closing && work.flushes.is_failing();
         let oldest = if is_given_up { None } else { shared.reading.state.load().immutable.last().cloned() };
         if let Some(memtable) = oldest {
-            let rest = work.flushes.rest();
-            if rest.is_zero() {
+            let delay = work.flushes.delay();
+            if delay.is_zero() {
                 return Some(memtable);
             }
             drop(memtable);
-            work = shared.background.wait_at_most(work, rest);
+            work = shared.background.wait_at_most(work, delay);
             continue;
         }
         if work.closing {

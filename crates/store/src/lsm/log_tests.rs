@@ -200,7 +200,7 @@ fn a_newer_format_is_unsupported_and_not_damaged() {
 }
 
 #[test]
-fn a_tail_of_zeros_or_noise_is_cut() {
+fn a_tail_of_zeros_or_noise_is_cut_off() {
     let (sound, _) = log_of(ID, &PAYLOADS, true);
     let noise: Vec<u8> =
         (1..=5000u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).to_le_bytes()[0]).collect();

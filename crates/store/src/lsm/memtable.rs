@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_move_both_ways_over_what_a_sequence_number_sees() {
+    fn cursors_move_both_ways_over_the_visible_versions() {
         let table = Arc::new(filled());
         let mut cursor = MemtableCursor::new(Arc::clone(&table), 4);
         let mut seen = Vec::new();
@@ -363,7 +363,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_walk_sees_whole_versions_and_every_write_it_knows_of() {
+    fn a_walk_sees_whole_versions_and_every_published_write() {
         model(|table, visible| {
             let sequence = visible.load(Ordering::Acquire);
             let mut seen = Vec::new();

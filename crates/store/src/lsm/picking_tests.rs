@@ -23,7 +23,7 @@ fn down(level: usize, upper: &[u64], lower: &[u64], bottommost: bool) -> Option<
 }
 
 #[test]
-fn picks_of_hand_made_levels() {
+fn picks_of_hand_made_levels_are_the_expected_ones() {
     let small = |number, smallest, largest| table(number, smallest, largest, 10);
     let large = |number, smallest, largest| table(number, smallest, largest, 90);
     let cases: [(&str, Store, Option<Pick>); 9] = [
@@ -82,7 +82,7 @@ fn the_lowest_level_is_never_due() {
 }
 
 #[test]
-fn a_range_goes_down_to_the_lowest_level_that_holds_it() {
+fn a_range_is_compacted_to_the_lowest_level_that_holds_it() {
     let store: Store = vec![
         vec![table(9, 1, 2, 10), table(8, 5, 6, 10)],
         vec![table(1, 1, 3, 10), table(2, 5, 6, 10), table(3, 7, 8, 10)],

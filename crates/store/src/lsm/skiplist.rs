@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_ordered_and_searched_as_a_sorted_set_is() {
+    fn the_list_orders_and_searches_like_a_sorted_set() {
         let list = SkipList::new();
         let mut model = BTreeSet::new();
         for i in 0..3_000u64 {

@@ -246,7 +246,7 @@ fn a_checkpoint_cut_at_any_moment_is_whole_or_not_a_store() {
 /// The manifest has lost the edit that named an SST, and a salvage gives up the writes in that SST.
 /// The SST may hold the only copy of them, so it is kept whenever the power or an operation fails.
 #[test]
-fn a_salvage_that_ends_anywhere_keeps_an_sst_with_a_lost_name() {
+fn an_interrupted_salvage_keeps_an_sst_whose_edit_was_lost() {
     for more in [0, 10] {
         let options = |storage: &Faulty, recovery| Options { recovery, ..common::quiet(storage) };
         let storage = Faulty::new();

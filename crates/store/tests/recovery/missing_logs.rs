@@ -114,7 +114,7 @@ fn reports_missing(db: &Db, what: &str) -> bool {
 }
 
 #[test]
-fn writes_that_only_a_log_header_shows_missing_are_given_up_once() {
+fn writes_missing_according_to_a_log_header_are_given_up_once() {
     let crashed = lost_edit(0);
     let error = Db::open(DIR, quiet(&image(&crashed))).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::LogHeader, .. }), "{error}");

@@ -6,7 +6,7 @@
 mod lookups_saved;
 
 #[test]
-fn lookups_saved() {
+fn the_lookups_saved_example_passes_its_checks() {
     use lookups_saved::support::{Arguments, Checks};
     let mut checks = Checks::default();
     lookups_saved::run(&Arguments { file: None, count: 50_000 }, &mut checks).unwrap();
