@@ -1,4 +1,4 @@
-//! Shared state of the background threads, and the removal of files that their work makes obsolete.
+//! Shared state of the background threads, and the deletion of obsolete files.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -79,7 +79,7 @@ impl Background {
 
 impl Shared {
     /// Removes unneeded files, which may be missing. The caller must keep the store open. The lock
-    /// is not held during a removal: a removal may take long, and a reader that releases an SST
+    /// is not held while a file is deleted: this may take long, and a reader that releases an SST
     /// needs the lock.
     pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
         let storage = self.options.storage.as_ref();
@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Retries the removal of files that could not be removed. The caller must keep the store open.
+    /// Tries again to remove files that could not be removed. The caller must keep the store open.
     pub(super) fn remove_left(&self) {
         let left = std::mem::take(&mut lock(&self.files.closed).left);
         self.discard(left);

@@ -62,7 +62,7 @@ impl std::fmt::Debug for StoreLock {
 impl Db {
     /// Opens the store in a directory, or creates it there.
     ///
-    /// Opening writes acknowledged writes that are only in logs to SST files, and removes the
+    /// An open flushes acknowledged writes that are only in logs to SST files, and removes the
     /// leftovers of a crash. The store keeps working in this directory until it is closed, even if
     /// the directory is renamed. If opening an existing store fails, the directory is unchanged.
     ///
@@ -212,6 +212,7 @@ impl Db {
     /// It also rebuilds SSTs whose filter the policy would now choose differently: more than 1 %
     /// smaller, more than 25 % larger, or of another kind.
     ///
+    /// # Errors
     /// Returns the errors of [`Db::flush`], and errors for damaged SSTs. Returns [`Error::NoSpace`]
     /// if the result would leave no space for the log.
     pub fn compact_range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {

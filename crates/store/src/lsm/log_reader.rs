@@ -23,7 +23,7 @@ use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, RECORD_HEADER_LEN_BY
 /// The unit that devices write atomically.
 const SECTOR_LEN_BYTES: usize = 512;
 
-/// The search for the next record takes a larger step in sequence numbers for a random match.
+/// In the search for the next record, a larger step in sequence numbers counts as a random match.
 const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 
 /// The search for sound records may checksum this many bytes beyond four times the file's length.
@@ -125,6 +125,7 @@ impl fmt::Display for LogTail {
 /// Reads the log at `path` from its start and passes each record to `visit`. `visit` returns the
 /// sequence number that the next record must have.
 ///
+/// # Errors
 /// Under [`LogRecovery::Strict`], damage in the middle returns [`Error::ChecksumMismatch`] or
 /// [`Error::Corrupt`] with the file and the offset. A sound log with an identity other than `id`
 /// returns [`Error::Corrupt`] with `FileNumber`, `StoreId` or `Magic`. A newer format returns

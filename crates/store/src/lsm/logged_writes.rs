@@ -1,7 +1,7 @@
 //! Iterates over the writes of a log in key order, for writing them to an SST. It sorts positions
 //! in the log and copies no keys or values.
 //!
-//! The memory for sorting is bounded, whatever the number of writes. If more keys exist than fit,
+//! The memory for sorting is bounded for any number of writes. If more keys exist than fit,
 //! each further pass over the log handles the keys after the last one.
 
 use std::ops::Range;
@@ -100,6 +100,7 @@ impl<'a> LoggedWrites<'a> {
     /// `max_places` writes, at least two. The number of passes over the log is the number of keys
     /// divided by half of `max_places`.
     ///
+    /// # Errors
     /// Returns the first error of `visit`.
     pub(super) fn for_each_newest(
         &self,

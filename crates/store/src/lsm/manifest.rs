@@ -125,10 +125,11 @@ impl Manifest {
         self.may_be_in_force
     }
 
-    /// Reads the manifest in force. If `files` is given, only the numbers are kept of SSTs that are
-    /// not in `files`. Most of these SSTs are removed by later edits, and a hostile edit can name
+    /// Reads the manifest in force. If `files` is given, an SST that is not in `files` is reduced
+    /// to its number. Most of these SSTs are removed by later edits, and a hostile edit can name
     /// one in eleven bytes.
     ///
+    /// # Errors
     /// Returns an I/O error of kind `NotFound` with the path if `CURRENT` or the manifest is
     /// missing. Damage of either file is an error with file, field and offset; a torn tail is not
     /// an error. Returns [`Error::Unsupported`] for edits of a newer version.

@@ -28,10 +28,6 @@ const MAX_FILTER_WORDS: usize = 1 << 21;
 /// Relaxed accesses suffice here. A writer sets the bits before it publishes the write with
 /// `Release`, and a reader sees the write with `Acquire` before it queries the bits. A reader that
 /// does not see a write yet may miss its bits, too.
-///
-/// Bits are set before their write is published with `Release` ordering and asked after that was
-/// seen with `Acquire`, so relaxed accesses suffice here; a reader that does not see a write yet
-/// may miss its bits too.
 #[derive(Debug)]
 struct GrowingFilter(Box<[AtomicU64]>);
 
@@ -115,7 +111,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Returns whether the memtable should be replaced, whatever its size.
+    /// Returns whether the memtable should be replaced, regardless of its size.
     pub(super) fn is_full(&self) -> bool {
         self.list.is_full()
     }

@@ -19,8 +19,8 @@ use crate::sync::lock;
 
 const PATH: &str = "1.sst";
 
-/// A storage that counts the removals of the one file. It uses loom's atomics, so loom may switch
-/// threads before each count.
+/// A storage that counts how often the one file is removed. It uses loom's atomics, so loom may
+/// switch threads before each count.
 #[derive(Debug)]
 struct Drive {
     removals: AtomicU32,
@@ -77,7 +77,7 @@ impl Storage for Drive {
     }
 }
 
-/// An SST, the removal state of its store, and its storage.
+/// An SST, the file-deletion state of its store, and its storage.
 struct World {
     table: Counted<StoredTable>,
     closed: Arc<Mutex<Removals>>,

@@ -94,8 +94,7 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let found = if options.storage.exists(&dir.join(CURRENT))? {
         recover_registry(&options, dir, &reports)?
     } else {
-        // Check again under the lock. A new store must never replace files of an existing one,
-        // whatever the first check saw.
+        // Check again under the lock. A new store must never replace files of an existing one.
         check_may_create(options.storage.as_ref(), dir, options.create_if_missing)?;
         create_registry(&options, dir)?
     };
@@ -131,8 +130,8 @@ pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()
     };
     created.into_iter().try_for_each(sync_name)?;
     found.into_iter().try_for_each(|path| match sync_name(path) {
-        // A process that may not sync a directory did not create names in it, or cannot do anything
-        // about them.
+        // If the process may not sync this directory, it created no names in it or cannot do
+        // anything about them.
         Err(error) if is_refused(&error) => Ok(()),
         result => result,
     })
@@ -230,7 +229,7 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
 pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;
-    // Reads would take such an SST for newer than future writes.
+    // Reads would treat such an SST as newer than future writes.
     if state.levels.iter().flatten().any(|table| table.largest_sequence > state.last_sequence) {
         return Err(Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(path));
     }

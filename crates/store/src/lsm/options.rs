@@ -38,7 +38,7 @@ pub enum FilterUse {
 pub struct Options {
     /// The storage that holds the files.
     pub storage: Arc<dyn Storage>,
-    /// Create the store if the directory is missing or empty.
+    /// Whether to create the store if the directory is missing or empty.
     pub create_if_missing: bool,
     /// Chooses the filter of each new SST ([`filterblock::FilterSpec`], [`ByLevel`],
     /// [`filterblock::Monkey`], [`filterblock::MemoryBudget`], or your own function). `None` writes

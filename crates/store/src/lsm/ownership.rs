@@ -2,9 +2,9 @@
 //! name alone.
 //!
 //! LevelDB, RocksDB and Pebble use the same names (`CURRENT`, `MANIFEST-000001`, `000002.log`,
-//! `000003.sst`), and so may a person. A directory is a store only if one of its files certainly is
-//! a file of this crate. A file that another program certainly wrote is never moved, removed or
-//! replaced.
+//! `000003.sst`), and people may use them, too. A directory is a store only if one of its files
+//! certainly is a file of this crate. A file that another program certainly wrote is never moved,
+//! removed or replaced.
 
 use std::path::Path;
 
@@ -55,8 +55,8 @@ enum Owner {
     /// A damaged file of a store, or a file of a program that is not known here; the text says what
     /// it looks like.
     Unknown(&'static str),
-    /// The file is empty, all zeros, or the beginning of a magic: what a crash leaves of a new
-    /// file.
+    /// The file is empty, all zeros, or the beginning of a magic. A crash may leave a new file like
+    /// this.
     Blank,
 }
 
@@ -74,7 +74,7 @@ impl Ownership {
     /// Judges every file of `dir` that has the name of a store's file. It changes nothing.
     ///
     /// # Errors
-    /// I/O errors: a file that cannot be read is not judged.
+    /// Returns I/O errors. A file that cannot be read is not judged.
     pub(crate) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
         let mut judged = Self::default();
         let names: Vec<(FileName, String)> =

@@ -84,6 +84,7 @@ impl Published {
     /// write has the number `first`. Returns the number of the last write. Only one thread at a
     /// time may call this function, and no thread may replace the memtable meanwhile.
     ///
+    /// # Errors
     /// Returns the errors of [`Memtable::insert`]. The memtable then holds a part of the batches,
     /// which must never become visible.
     pub(super) fn apply(&self, batches: &[&WriteBatch], first: u64, hasher: &KeyHasher) -> Result<u64> {

@@ -422,16 +422,12 @@ pub(super) fn undo(shared: &Shared) {
     }
 }
 
-/// Removes manifests that are not in force, if there are many. Opens left them that failed when
-/// their manifest may have been in force already.
+/// Removes manifests that are not in force, if there are many. They come from opens that failed
+/// when their manifest may already have been in force.
 ///
 /// A few such manifests stay until a manifest of this open is in force, because only then the name
 /// of the manifest in force is certainly durable. Here, the sync of the directory only makes it
 /// likely: an earlier sync may have failed.
-///
-/// Otherwise they stay until a manifest of this open is in force. That the name of the present one
-/// is durable is known then, and here only as far as a sync of the directory makes up for one that
-/// failed before.
 pub(super) fn sweep(site: &Site<'_>) {
     let (storage, dir) = (site.options.storage.as_ref(), site.dir);
     let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };

@@ -1,11 +1,11 @@
-//! Removes unneeded files while the store is open, and retries failed removals later.
+//! Removes unneeded files while the store is open, and retries later if that fails.
 
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
-/// The state of file removal in the store's directory.
+/// The state of file deletion in the store's directory.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     /// Whether the store's handle is closed. The directory must not change any more, because

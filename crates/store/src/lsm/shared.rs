@@ -82,7 +82,7 @@ pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 pub(super) struct Files {
     /// The original storage, for paths in other directories.
     pub(super) outside: Arc<dyn Storage>,
-    /// The state of file removal: whether the store is closed, and which files are left to remove.
+    /// The state of file deletion: whether the store is closed, and which files are left to remove.
     pub(super) closed: Arc<Mutex<Removals>>,
     /// Keeps the memory of unneeded filters until a background thread frees it.
     pub(super) reclaimer: Reclaimer,

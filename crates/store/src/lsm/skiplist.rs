@@ -9,8 +9,7 @@
 //! A node is a few 32-bit words in one growing array, and a link is an index into this array. A
 //! search therefore touches only 17 bytes per node on average. The key prefix among them decides
 //! nearly all comparisons. We rejected `crossbeam-skiplist`, whose nodes are separate allocations:
-//! it needed 1.8 times the CPU time per put. nodes are allocations of their own, needed 1.8 times
-//! the CPU for a put.)
+//! it needed 1.8 times the CPU time per put.
 //!
 //! A node is written before it is linked. Links are stored with `Release` and loaded with
 //! `Acquire`, so a reader that finds a node sees all of it. Nodes are never removed.

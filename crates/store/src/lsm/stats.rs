@@ -123,9 +123,6 @@ thread_local! {
 /// Assigns shards to threads: first the shards that ended threads returned, then unused ones.
 ///
 /// The mutex orders the plain accesses of a thread before those of the next owner of its shard.
-///
-/// What a thread has counted with plain accesses, the next owner of its shard sees, by way of the
-/// lock.
 #[derive(Debug, Default)]
 struct Slots(Mutex<(Vec<usize>, usize)>);
 
@@ -266,7 +263,7 @@ pub struct LevelStats {
     pub true_negatives: u64,
     /// Number of "maybe" answers for keys that the SST holds, as a value or as a tombstone.
     pub true_positives: u64,
-    /// Number of "maybe" answers for keys that the SST does not hold.
+    /// Number of "maybe" answers for keys that the SST lacks.
     pub false_positives: u64,
     /// Number of SST searches because the filter is unusable, or because a damaged part of it
     /// answered "maybe" for an absent key.

@@ -89,6 +89,7 @@ impl Db {
     /// manifest match the open store, and it reads all logs that are still needed. Writers wait
     /// while the logs are read.
     ///
+    /// # Errors
     /// Returns I/O errors. Damage and missing files are in the report and are not errors.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&mut |_| {})

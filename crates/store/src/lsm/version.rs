@@ -41,7 +41,7 @@ pub(super) struct StoredTable {
 struct TableFile {
     path: PathBuf,
     storage: Arc<dyn Storage>,
-    /// The state of file removal: whether the store is closed, and which files are left to remove.
+    /// The state of file deletion: whether the store is closed, and which files are left to remove.
     closed: Arc<Mutex<Removals>>,
     obsolete: AtomicBool,
 }
@@ -72,7 +72,7 @@ impl StoredTable {
     }
 
     /// Returns whether the filter could not be loaded when the SST was opened, although it may be
-    /// sound: memory was short, or the device failed.
+    /// sound: memory ran out, or the device failed.
     pub(super) fn lacks_filter(&self) -> bool {
         matches!(self.table.filter(), TableFilter::Degraded(error)
             if matches!(error.root(), Error::Io(_) | Error::TooLarge { .. }))

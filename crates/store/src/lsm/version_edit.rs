@@ -292,7 +292,7 @@ impl StoreState {
     /// # Errors
     /// Returns [`Error::Corrupt`] with `offset`, the position of the edit in its file, for:
     ///
-    /// * a level above 6, or the removal of an unknown SST;
+    /// * a level above 6, or an unknown SST to remove;
     /// * a number that another SST has;
     /// * keys or sequence numbers in the wrong order;
     /// * more tombstones than entries;

@@ -183,7 +183,7 @@ impl Shared {
     fn must_stall(&self, work: &Work) -> bool {
         let state = self.reading.state.load();
         let l0_tables = state.version.tables(0).count();
-        // Whatever the settings are, no writer waits for a flush or a compaction that will not
+        // With any settings, a writer must not wait for a flush or a compaction that will not
         // happen.
         let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
         state.immutable.len() >= self.options.max_waiting_buffers.max(1)
