@@ -1,4 +1,4 @@
-//! Levelled compaction. It merges SSTs downwards, so that each level below 0 stays one sorted run
+//! Leveled compaction. It merges SSTs downwards, so that each level below 0 stays one sorted run
 //! and reads query few SSTs.
 
 use std::collections::HashMap;

@@ -387,7 +387,7 @@ impl Db {
 impl Drop for Db {
     fn drop(&mut self) {
         if let Err(error) = self.shut_down() {
-            log::error!("closing the store: {error}");
+            log::error!("the store was not closed cleanly: {error}");
         }
         // Set this while the directory's lock is still held. Afterwards the files may belong to
         // another store.

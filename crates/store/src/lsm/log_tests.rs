@@ -295,8 +295,8 @@ fn a_sync_record_behind_other_records_and_damage_is_found() {
     }
     writer.flush().unwrap();
     let sound = memory.read(path()).unwrap();
-    // Only the last record says that the blank sector had been synced. It lies six records behind,
-    // sound or damaged.
+    // Only the last record says that the blank sector had been synced. Six records, sound or
+    // damaged, lie between them.
     for more_damage in [None, Some(3), Some(6)] {
         let mut bytes = sound.clone();
         bytes[512..1024].fill(0);

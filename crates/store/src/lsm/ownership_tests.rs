@@ -126,7 +126,7 @@ fn text_is_recognized_by_the_absence_of_control_characters() {
     assert!(is_text(b"x") && is_text(long.as_bytes()) && is_text(&b"\tx\r\n"[..]));
     assert!(!is_text(&[long.as_bytes(), &[0]].concat()), "a zero after several blocks");
     assert!(!is_text(b"\xff\xfe") && !is_text(b"") && !is_text(&[0; 100_000]) && !is_text(b"a\x7f"));
-    // A crash may leave the beginning of a log's own magic.
+    // A crash may leave only the beginning of a log's own magic.
     assert!(!is_text(b"fb-log"));
     alone(&log_name(4), b"fb-log").require_nothing_foreign(Path::new(DIR)).unwrap();
     assert!(is_text(b"fb-man") && is_text(b"fb-logbook"));

@@ -236,8 +236,8 @@ impl Shared {
     /// again.
     pub(super) fn rotate(&self, log: &mut LogState) -> Result<()> {
         // Sync the old log first. If a power failure kept the new log and lost the end of the old
-        // one, writes would be missing in the middle. The sync takes a few of the 200 ms that it
-        // takes to fill a memtable.
+        // one, writes would be missing in the middle. The sync takes a few ms; filling a memtable
+        // takes about 200 ms.
         log.log.sync().inspect_err(|error| self.background.fail(error))?;
         let number = self.catalogue.new_file_number();
         let made = create_log(self.options.storage.as_ref(), &self.identity, number, log.last_sequence + 1);

@@ -117,7 +117,7 @@ impl StoredTable {
         }
     }
 
-    /// Marks the file for removal with the last reference.
+    /// Marks the file as obsolete: it is removed with the last reference.
     pub(super) fn mark_obsolete(&self) {
         self.file.obsolete.store(true, Ordering::Relaxed);
     }

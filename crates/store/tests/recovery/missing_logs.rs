@@ -94,8 +94,8 @@ fn an_empty_log_after_the_named_one_is_reported() {
     assert!(reports.len() == 1 && reports[0].starts_with("/store/000009.log: "), "{reports:?}");
 }
 
-/// Returns a store with ten writes in an SST that the manifest does not name any more, because its
-/// last record was cut off. The log holds `more` later writes.
+/// Returns a store with ten writes in an SST that the manifest does not name any more, because the
+/// manifest's last record was cut off. The log holds `more` later writes.
 fn lost_edit(more: u64) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, sync(&storage)).unwrap();
@@ -143,6 +143,6 @@ fn a_failed_salvage_gives_nothing_up() {
     let db = Db::open(DIR, salvage(&crashed)).unwrap();
     assert!(reports_missing(&db, "10 writes are missing before"), "{:?}", db.stats().reports);
     assert_eq!(scan_all(&db).len(), 10);
-    // The possibly only copy of these writes still exists.
+    // The SST may be the only copy of these writes, so it still exists.
     assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
 }
