@@ -312,7 +312,9 @@ mod tests {
             let passed = absent.iter().filter(|(_, hash)| table.filter.may_contain(*hash)).count();
             let [with, without] = times.map(|time| time.as_nanos() as f64 / absent.len() as f64);
             let rate = passed as f64 * 100.0 / absent.len() as f64;
-            println!("{num_keys} keys: {with:.1} ns a miss, {without:.0} without; {rate:.2} % pass the filter");
+            println!(
+                "{num_keys} keys: {with:.1} ns per miss, {without:.0} without the filter; {rate:.2} % pass the filter"
+            );
         }
     }
 
@@ -365,7 +367,7 @@ mod loom_tests {
             let mut seen = Vec::new();
             let mut node = table.list.first();
             while let Some(found) = node {
-                let version = table.list.version(found).expect("a node that is linked has its version");
+                let version = table.list.version(found).expect("a linked node must have its version");
                 assert_eq!(version.value(), Some(version.key()));
                 seen.push(version.key().to_vec());
                 node = table.list.after(found);

@@ -161,7 +161,7 @@ mod loom_tests {
     fn read(state: &ReadState, sequence: u64, hasher: &KeyHasher) -> u8 {
         let get = |key: &&[u8]| state.get_from_memory(&Probe::new(key, hasher), sequence).flatten();
         let [a, b] = KEYS.each_ref().map(|key| get(key).map_or(0, |value| value[0]));
-        assert_eq!(a, b, "half of a batch, as of {sequence}");
+        assert_eq!(a, b, "a read at sequence number {sequence} saw half of a batch");
         a
     }
 
@@ -190,7 +190,7 @@ mod loom_tests {
             let first = read(&state, sequence, &hasher);
             assert!(u64::from(first) >= floor, "an acknowledged write is missing");
             let (later, later_sequence) = store.moment();
-            assert!(read(&later, later_sequence, &hasher) >= first, "an older state than before");
+            assert!(read(&later, later_sequence, &hasher) >= first, "the read saw an older state than the first one");
             assert_eq!(read(&state, sequence, &hasher), first, "a snapshot has changed");
             writer.join().unwrap();
             let (state, sequence) = store.moment();

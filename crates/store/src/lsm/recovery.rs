@@ -280,7 +280,7 @@ impl<'a> Replay<'a, '_> {
         self.found.groups.pop_if(|group| group.is_empty());
         site.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
-            site.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
+            site.reports.add(format!("{}: {len} damaged bytes at offset {offset} were skipped", path.display()));
         }
         if end.next_sequence.is_none() && end.skipped.is_empty() {
             // The header of this log was durable before the manifest named the log. A younger log

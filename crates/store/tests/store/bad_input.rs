@@ -294,7 +294,7 @@ fn fill_the_disk(disk: &Path) {
         let db = Db::open(&dir, options()).unwrap();
         let found = scan_all(&db);
         if durability == Durability::Sync {
-            assert!(found.len() as u64 >= acknowledged, "{} of {acknowledged}", found.len());
+            assert!(found.len() as u64 >= acknowledged, "{} of {acknowledged} acknowledged writes found", found.len());
         }
         assert!(found.iter().zip(0..).all(|((k, v), i)| *k == key(i) && *v == value(i)), "not a prefix of the writes");
         assert!(db.verify().unwrap().is_sound());

@@ -315,7 +315,7 @@ fn monkey_reads_fewer_blocks_with_the_same_memory() {
     }
     let memory = monkey.filter_bytes as f64 / uniform.filter_bytes as f64;
     let gain = uniform.reads as f64 / monkey.reads as f64;
-    println!("{gain:.2} times fewer block reads at {memory:.4} of the memory");
+    println!("block reads divided by {gain:.2}, memory multiplied by {memory:.4}");
     assert!((0.98..=1.01).contains(&memory) && gain >= 2.5, "{gain} {memory}");
 }
 

@@ -72,10 +72,10 @@ fn options(storage: &Memory, variant: u8) -> Options {
 
 fn check_all(db: &Db, model: &Model) {
     let entries: Vec<_> = db.scan(..).map(Result::unwrap).collect();
-    assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "forward scan");
+    assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "the forward scan differs");
     let mut backward: Vec<_> = db.scan(..).rev().map(Result::unwrap).collect();
     backward.reverse();
-    assert_eq!(backward, entries, "backward scan");
+    assert_eq!(backward, entries, "the backward scan differs");
 }
 
 fn check_keys(db: &Db, model: &Model, keys: &[Vec<u8>]) {
@@ -83,7 +83,7 @@ fn check_keys(db: &Db, model: &Model, keys: &[Vec<u8>]) {
         assert_eq!(db.get(key).unwrap().as_ref(), model.get(key), "{key:?}");
     }
     let values = db.multi_get(keys).unwrap();
-    assert!(values.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "multi_get");
+    assert!(values.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "multi_get differs");
 }
 
 fn run(ops: Vec<Op>, variant: u8) {
@@ -156,9 +156,9 @@ fn run(ops: Vec<Op>, variant: u8) {
     check_keys(&db, &model, &keys);
     for (snapshot, model) in &snapshots {
         let entries: Vec<_> = snapshot.scan(..).map(Result::unwrap).collect();
-        assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "snapshot");
+        assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "the snapshot differs");
         for key in &keys {
-            assert_eq!(snapshot.get(key).unwrap().as_ref(), model.get(key), "snapshot, {key:?}");
+            assert_eq!(snapshot.get(key).unwrap().as_ref(), model.get(key), "the snapshot differs at {key:?}");
         }
     }
     let report = db.verify().unwrap();
