@@ -159,7 +159,8 @@ fn a_damaged_log_is_an_error_that_names_salvage() {
     shell.run(&["db", "verify", "copy"]).exits(0);
 }
 
-/// The end of the log of a store that was copied while open, its last record whole, cut, or changed.
+/// The end of the log of a store that was copied while open, its last record whole, cut, or
+/// changed.
 #[test]
 fn a_log_end_that_is_no_record_is_damage_unless_it_is_cut() {
     use filterblock_store::lsm::{Db, Durability, Options};
@@ -205,7 +206,7 @@ fn a_log_end_that_is_no_record_is_damage_unless_it_is_cut() {
         let again = format!("{name} again");
         copy(&again);
         let said = shell.run(&["db", "verify", &again]).exits(status);
-        assert_eq!(said.contains("no whole record"), torn > 0, "{name}: {said}");
+        assert_eq!(said.contains("not a complete record"), torn > 0, "{name}: {said}");
         shell.run(&["db", "verify", &again]).exits(0);
     }
 }
