@@ -1,4 +1,4 @@
-//! What each error says: what is wrong, where, and what to do next.
+//! The text of each error: what is wrong, where, and what to do next.
 
 use std::io::ErrorKind;
 use std::path::Path;
