@@ -45,8 +45,8 @@ pub(crate) struct Block<'a> {
     /// The restart offsets, four bytes each.
     restarts: &'a [u8],
     values: Values,
-    /// The block's offset in the file. Errors report it, because an uncompressed entry has no file
-    /// offset of its own.
+    /// The block's offset in the file. Errors report it, because an entry of a decompressed
+    /// block has no file offset of its own.
     offset: u64,
 }
 

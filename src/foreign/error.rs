@@ -69,7 +69,7 @@ impl Error {
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
-        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        assert!(reason.contains("; "), "the reason does not say what to do next: {what}: {reason}");
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
@@ -129,7 +129,7 @@ impl Error {
 }
 
 /// The advice for a damaged file of another engine.
-const RESTORE: &str = "read on without it, and restore it or have its engine write it again";
+const RESTORE: &str = "go on without this file, and restore it or let its engine write it again";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -142,12 +142,12 @@ impl fmt::Display for Error {
             }
             Self::Unsupported { field, found } => write!(
                 f,
-                "{field} {found} is not supported by this version; read it with a newer version, or have its engine \
-                 write it without that option"
+                "{field} {found} is not supported by this version; use a newer version, or let its engine \
+                 write the file without that option"
             ),
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
             Self::OutOfOrder => f.write_str(
-                "a key does not come after the one before it, and nothing was changed; add keys in strictly ascending \
+                "the key is not greater than the previous key, and nothing was changed; add keys in strictly ascending \
                  order",
             ),
             Self::Filter(error) => write!(f, "{error}"),

@@ -56,7 +56,7 @@ fn word(bytes: &[u8], offset: usize) -> u64 {
 
 /// Returns the XOR of the two halves of the 128-bit product.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
+#[expect(clippy::cast_possible_truncation, reason = "splits a product into halves")]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64

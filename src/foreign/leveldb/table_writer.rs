@@ -211,7 +211,7 @@ mod tests {
         writer.add(b"b", b"").unwrap();
         assert!(matches!(writer.add(b"b", b""), Err(Error::OutOfOrder)));
         let mut writer = LevelDbTableWriter::new(Vec::new(), LevelDbTableOptions::default());
-        assert!(writer.add(b"short", b"").is_err(), "no tag");
+        assert!(writer.add(b"short", b"").is_err(), "no suffix");
         writer.add(&[b"k", &u64_bytes(2 << 8 | 1)[..]].concat(), b"").unwrap();
         writer.add(&[b"k", &u64_bytes(1 << 8 | 1)[..]].concat(), b"").unwrap();
         assert!(matches!(writer.add(&[b"k", &u64_bytes(3 << 8 | 1)[..]].concat(), b""), Err(Error::OutOfOrder)));

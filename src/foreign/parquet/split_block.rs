@@ -39,7 +39,7 @@ fn block_number(hash: u64, blocks: usize) -> usize {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low half is used")]
 fn low_half(hash: u64) -> u32 {
     hash as u32
 }

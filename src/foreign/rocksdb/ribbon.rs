@@ -57,7 +57,7 @@ impl Rows {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "only the low half is used")]
     fn of(self, hash: u64) -> RibbonRow {
         let mixed = self.mixed(hash).wrapping_mul(ROW_MIX);
         RibbonRow {
@@ -153,7 +153,7 @@ impl<'a> Ribbon<'a> {
 }
 
 /// Returns the trailer of a ribbon filter.
-#[expect(clippy::cast_possible_truncation, reason = "the bytes of a number are meant")]
+#[expect(clippy::cast_possible_truncation, reason = "splits a number into bytes")]
 fn trailer(seed: u8, blocks: u32) -> [u8; 5] {
     [RIBBON, seed, blocks as u8, (blocks >> 8) as u8, (blocks >> 16) as u8]
 }

@@ -14,7 +14,7 @@ const MAX_KEYS: u64 = 950_000_000;
 const SMALL_SLOTS: u64 = 1024;
 const LINE_BITS: f64 = 512.0;
 /// The value in RocksDB's source.
-#[expect(clippy::approx_constant, reason = "the digits that RocksDB has")]
+#[expect(clippy::approx_constant, reason = "the digits in RocksDB's source")]
 const LOG2_E: f64 = 1.442_695_040_9;
 
 /// The number of keys that fit in 2^8 to 2^17 slots with one failure in twenty, as RocksDB's
@@ -125,7 +125,10 @@ impl RibbonSizes {
     /// a solution, or if no memory is left.
     ///
     /// The low byte of the first hash is the first seed to try.
-    #[expect(clippy::cast_possible_truncation, reason = "columns are at most 32, blocks fit 24 bits, a byte is meant")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "at most 32 columns, blocks fit 24 bits, only the low byte counts"
+    )]
     pub(in super::super) fn build(&self, hashes: &[u64]) -> Option<Vec<u8>> {
         let blocks = self.slots / BLOCK_SLOTS;
         let columns = self.words.div_ceil(blocks);
