@@ -9,8 +9,8 @@ use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
-/// Returns bytes in which one bit of two to sixteen is set, or one is clear. Such bytes give both
-/// answers.
+/// Returns bytes in which one bit in 2 to 16 is set, or one bit in 2 to 16 is clear. Such bytes
+/// give both answers.
 fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     let (sparse, times) = (random.below(2) == 0, random.below(4));
     let byte = |random: &mut SplitMix| {
@@ -336,6 +336,6 @@ fn invalid_options_give_a_filter_that_denies_nothing() {
         assert!(ParquetBloomBuilder::for_values(100, rate).is_err(), "{rate}");
     }
     assert!(ParquetBloomBuilder::with_blocks(0).is_err() && ParquetBloomBuilder::with_blocks(1 << 26).is_err());
-    // No values take the least size.
+    // A filter for no values has the smallest size.
     assert_eq!(ParquetBloomBuilder::for_values(0, 0.01).unwrap().num_blocks(), 1);
 }
