@@ -74,7 +74,7 @@ pub enum Error {
         /// The name of the argument. It is `"filter"` for a filter specification, with or without a
         /// number of keys.
         what: &'static str,
-        /// The value that the caller gave. Secret values are left out.
+        /// The value that the caller gave, or a description of a value that must stay secret.
         given: String,
         /// Why the value is refused, and which value works.
         reason: Cow<'static, str>,
@@ -97,7 +97,7 @@ impl Error {
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
-        assert!(reason.contains("; "), "the reason must end with what to do next after "; "; {what}: {reason}");
+        assert!(reason.contains("; "), "the reason must say after a semicolon what to do next: {what}: {reason}");
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
@@ -345,7 +345,7 @@ macro_rules! check_messages {
             missing.remove(name(&error));
             assert_eq!(error.to_string(), message);
             let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
-            assert!(next.split(' ').count() > 1, "the message must end with what to do next after "; ": {message}");
+            assert!(next.split(' ').count() > 1, "the message must say after its last semicolon what to do next: {message}");
         }
         assert!(missing.is_empty(), "the table has no message of {missing:?}");
     }};

@@ -93,7 +93,7 @@ impl FilterSpec {
     /// Checks that a filter of `num_keys` keys can have the requested FPR at all.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if it cannot, whatever its size.
+    /// Returns [`Error::Invalid`] if no size is large enough.
     pub(crate) fn check_keys(&self, num_keys: u64) -> Result<()> {
         if self.budget.rate.is_none_or(|rate| math::equal_hash(num_keys) <= rate) {
             return Ok(());
@@ -152,9 +152,9 @@ impl FilterSpec {
     }
 }
 
-/// Why no filter of so many keys reaches the rate, whatever its size.
-pub(crate) const EQUAL_HASHES: &str = "keys have hashes of 64 bits, and with n keys one absent key in 2^64 / n has the hash \
-                                       of a present one; use a higher rate, or filters of fewer keys";
+/// Why no filter of so many keys reaches the rate, even with more bits.
+pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so n keys have a false-positive rate of at least n / 2^64; \
+                                       use a higher rate, or filters of fewer keys";
 
 /// Returns the error of a filter of `spec` that does not fit in memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {

@@ -111,7 +111,7 @@ fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     result.ok()
 }
 
-/// Checks any bytes. Whether they open must not depend on when the filter is verified, and every
+/// Checks any bytes. With both ways of verification the file must open, or fail to open. Every
 /// error must be damage of this file. If `verify` finds the file sound, walks in both directions
 /// must give the same entries in order. A search for each key must find it, and no filter may deny
 /// it.
@@ -174,8 +174,8 @@ fn walk(table: &Arc<Table>, backward: bool) -> Option<Vec<Entry>> {
     (!cursor.valid()).then_some(entries)
 }
 
-/// Checks a file with known entries. Each entry must be found or give an error, whatever was
-/// damaged. The only exceptions are forged parts, whose checksums are valid:
+/// Checks a file with known entries. For any damage, each entry must be found or give an error. The
+/// only exceptions are forged parts, whose checksums are valid:
 /// * An entry of a forged data block may have any value.
 /// * With a forged index, keys may be missing, but no value may be wrong.
 /// * A forged key range in the properties, or a forged filter, may deny a key. `find` does not ask

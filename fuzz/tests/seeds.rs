@@ -1,6 +1,6 @@
 //! Writes the seeds of the targets `table`, `log_and_manifest`, `store_ops`, `foreign_filter` and
-//! `foreign_table`. The bytes are the same each time. The command is `cargo test --manifest-path
-//! fuzz/Cargo.toml --test seeds -- --ignored`.
+//! `foreign_table`. The bytes are the same each time. The command is
+//! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::Path;

@@ -23,8 +23,8 @@ const ALIGNMENT_BYTES: usize = 64;
 /// | `bloom`, `binary-fuse:8` | one for each probe | the same |
 ///
 /// The cache lines of one query are neighbours, and processors often load neighbours together. So
-/// the cost is largest while the filter is in the processor's caches. `cargo bench --bench probe --
-/// unaligned` measures it.
+/// the cost is largest while the filter is in the processor's caches. Measure it with
+/// `cargo bench --bench probe -- unaligned`.
 ///
 /// The copy does not change when the file changes.
 ///

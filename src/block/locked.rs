@@ -14,8 +14,8 @@ use crate::kinds::Geometry;
 #[cfg(feature = "variants")]
 use crate::kinds::Shape;
 
-/// A sound filter block without its secret. It returns everything about the filter, but answers no
-/// queries.
+/// A sound filter block without its secret. It gives access to metadata, pages and bytes, but
+/// answers no queries.
 ///
 /// A filter denies hashes of another function or secret, so queries need [`LockedBlock::unlock`]
 /// first. If the keys were hashed without a secret, the block unlocks without one.
@@ -52,7 +52,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         FilterBlock::open_at(data, place, verify).map(Self)
     }
 
-    /// Returns the block, ready for queries, whatever table it belongs to. This is for tools that
+    /// Returns the block, ready for queries, without a check of its table. This is for tools that
     /// inspect files. A store must use [`LockedBlock::unlock_expecting`], because a sound block of
     /// another table denies present keys.
     ///
@@ -64,7 +64,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         Ok(FilterBlock { hasher, ..self.0 })
     }
 
-    /// Returns the block, ready for queries by hashes of `hasher`, whatever table it belongs to.
+    /// Returns the block, ready for queries by hashes of `hasher`, without a check of its table.
     /// This is for tools, like [`LockedBlock::unlock`].
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! A partitioned filter, split by key range: one filter block for each partition, then a block
-//! whose payload is the partition index.
+//! A partitioned filter is split by key range. It has one filter block for each partition, and then
+//! a block whose payload is the partition index.
 //!
 //! ```text
 //! | partition 0 | partition 1 | ... | index: length, checksum, last key of each | checksums, trailer of the index |
@@ -58,8 +58,9 @@ impl Partitions {
     /// with [`Verify::AtOpen`], of its pages.
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
-        // A hostile index must not make this vector take more memory than the block. A vector that
-        // doubles could take more, and so could one entry for every two bytes of the index.
+        // Even with a hostile index, this vector takes no more memory than the block has bytes. A
+        // vector that grows by doubling could take more. So could a count of tiny index entries
+        // without the limit.
         let most_partitions = index.start / ALIGN_BYTES;
         let mut entries: Vec<Entry> = Vec::new();
         let num_entries = count_entries(cursor.clone())?.min(most_partitions);

@@ -188,8 +188,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<u32> {
         let last = self.len.checked_sub(1)?;
-        // Counts the restarts whose first last key is below `key`. The key's partition cannot come
-        // before the last of these restarts.
+        // Counts the restarts whose first partition ends below `key`. The key's partition cannot
+        // come before the last of these restarts.
         let below = self.restarts.partition_point(|restart| {
             self.walk_at(*restart, 0).next().is_some_and(|entry| entry.last_key.cmp(key) == Ordering::Less)
         });

@@ -121,7 +121,7 @@ impl PartitionedBuilder {
         self
     }
 
-    /// Declares that the builder gets prefixes, which the function named `extractor` took.
+    /// Declares that prefixes will be added, taken by the function named `extractor`.
     /// `whole_keys_too` states whether the filter holds whole keys as well.
     /// [`add_prefix`](Self::add_prefix) adds a prefix of the last key.
     ///
@@ -140,7 +140,7 @@ impl PartitionedBuilder {
         Ok(self)
     }
 
-    /// Limits the length of a partition in bytes, in place of its number of keys. Each partition
+    /// Limits the length of a partition in bytes, instead of its number of keys. Each partition
     /// takes as many keys and prefixes as the plan fits into a block of `max_len_bytes`, but at
     /// least one.
     ///

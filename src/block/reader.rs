@@ -61,7 +61,7 @@ pub(super) struct Rare {
 
 impl Rare {
     /// Whether the block must answer "maybe" for every whole key.
-    fn knows_no_key(&self) -> bool {
+    fn denies_no_key(&self) -> bool {
         self.is_of_prefixes_only || self.is_partition
     }
 }
@@ -74,8 +74,8 @@ impl<D> fmt::Debug for FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block whose trailer has this partition number. Keys are hashed without a secret,
-    /// even if the trailer asks for one: only `LockedBlock` may construct this.
+    /// Opens a block whose trailer has the partition number `place`. The result hashes keys without
+    /// a secret, even if the trailer names one. So the caller must check the hasher and replace it.
     ///
     /// A partition denies the keys of its neighbours, so it must never pass for the whole filter.
     /// That would happen if a file with partitions was cut after the first partition.
@@ -138,7 +138,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.hasher.debug_check(hash);
         match &self.rare {
             None => self.filter.may_contain(self.data.as_ref(), hash),
-            Some(rare) => rare.knows_no_key() || self.any_may_contain(rare, hash),
+            Some(rare) => rare.denies_no_key() || self.any_may_contain(rare, hash),
         }
     }
 
@@ -162,7 +162,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.hasher.debug_check_of(key, hash);
         let Some(rare) = &self.rare else { return self.filter.may_contain(self.data.as_ref(), hash) };
-        rare.knows_no_key()
+        rare.denies_no_key()
             || match &rare.partitions {
                 None => self.filter.may_contain(self.data.as_ref(), hash),
                 Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
@@ -181,7 +181,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let data = self.data.as_ref();
         match &self.rare {
             None => self.filter.may_contain_with(data, hash, columns),
-            Some(rare) if rare.knows_no_key() => true,
+            Some(rare) if rare.denies_no_key() => true,
             Some(rare) => match &rare.partitions {
                 None => self.filter.may_contain_with(data, hash, columns),
                 Some(partitions) => partitions.parts().any(|part| part.may_contain_with(data, hash, columns)),
@@ -206,8 +206,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Whether the block can deny no whole key: it holds prefixes only, or is a partition without
     /// its index.
-    pub(super) fn knows_no_key(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.knows_no_key())
+    pub(super) fn denies_no_key(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.denies_no_key())
     }
 
     pub(super) fn knows_prefixes_of(&self, extractor: &str) -> bool {

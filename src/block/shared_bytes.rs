@@ -11,8 +11,8 @@ use super::mapped::Mapped;
 /// The bytes of a filter block, shared by reference count. A clone shares the bytes, and the
 /// address of the bytes never changes.
 ///
-/// `From` converts [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>` or a static
-/// slice. [`AlignedBytes`] are the safe choice: changes of the file do not reach the verified copy,
+/// Create it with `From`: from [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>`
+/// or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not reach the verified copy,
 /// and a query of most kinds touches one cache line.
 ///
 /// ```

@@ -68,7 +68,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
         match self {
-            Self::Ready(filter) if !filter.knows_no_key() => filter.may_contain(key).into(),
+            Self::Ready(filter) if !filter.denies_no_key() => filter.may_contain(key).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }
@@ -79,7 +79,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     #[inline]
     pub fn ask_hash(&self, hash: KeyHash) -> Answer {
         match self {
-            Self::Ready(filter) if !filter.knows_no_key() => filter.may_contain_hash(hash).into(),
+            Self::Ready(filter) if !filter.denies_no_key() => filter.may_contain_hash(hash).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }

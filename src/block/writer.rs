@@ -16,7 +16,7 @@ pub enum SelfCheck {
     /// the build returns an error.
     #[default]
     On,
-    /// Trusts the build.
+    /// Does not check the filter.
     Off,
 }
 
@@ -78,16 +78,16 @@ impl FilterBuilder {
     /// Sets the number of threads that build the filter; the default is one. The number does not
     /// change the bytes.
     ///
-    /// Only bumped ribbons of more than 64 Ki keys build faster with more threads. Setting the bits
-    /// of a Bloom filter waits for memory instead.
+    /// Only bumped ribbons of more than 64 Ki keys build faster with more threads. Bloom filters do
+    /// not, because memory latency limits the setting of bits.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Declares that the builder gets prefixes, which the function named `extractor` took.
-    /// `whole_keys_too` states whether the builder gets whole keys as well.
+    /// Declares that prefixes will be added, taken by the function named `extractor`.
+    /// `whole_keys_too` states whether whole keys will be added as well.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes

@@ -37,11 +37,11 @@ const STEPS: u32 = 60;
 pub enum Variant {
     /// A Bloom filter with a slice of `m/k` bits for each probe.
     Partitioned,
-    /// A Bloom filter with counters of four bits in place of bits, so that it can remove keys (Fan,
+    /// A Bloom filter with counters of four bits instead of bits, so that it can remove keys (Fan,
     /// Cao, Almeida, Broder, "Summary cache", 2000).
     Counting,
-    /// Remainders of keys in the least loaded of four buckets. It can remove keys and takes half
-    /// the space of counters (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese, 2006).
+    /// A table of key remainders, each in the least loaded of four buckets. It can remove keys, and
+    /// takes half the space of counters (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese, 2006).
     DLeft,
     /// A Bloom filter that is compressed before it is sent. It has more bits and fewer probes than
     /// the best filter in memory, but is smaller after compression (Mitzenmacher, 2002).
@@ -110,10 +110,10 @@ impl VariantPlan {
     /// Plans the smallest filter of a variant with an FPR of at most `rate`.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], if `rate` is not
-    /// between 0 and 1, if the variant cannot reach it, or if the size does not fit in 64 bits. No
-    /// filter reaches a rate below `num_keys / 2^64`, because that share of absent keys has the
-    /// 64-bit hash of a present key.
+    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if `rate` is
+    /// not between 0 and 1. Returns the same error if the variant cannot reach `rate`, or if the
+    /// size does not fit in 64 bits. No filter reaches a rate below `num_keys / 2^64`, because that
+    /// share of absent keys has the 64-bit hash of a present key.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;

@@ -16,7 +16,7 @@ pub const MAX_KEYS: u64 = 1 << 56;
 /// let plan = Plan::new("bloom:fpr=0.01".parse()?, 1_000_000)?;
 /// assert_eq!(plan.payload_len_bytes(), 1_199_128);
 /// // The best filter that fits in a megabyte: 8.388 bits per key.
-/// let plan = Plan::largest(FilterKind::Bloom, 1_000_000, 1 << 20)?.expect("more than a bit for each key");
+/// let plan = Plan::largest(FilterKind::Bloom, 1_000_000, 1 << 20)?.expect("a megabyte holds the smallest filter");
 /// assert!((plan.expected_rate() - 0.0178).abs() < 0.0001);
 /// # Ok::<(), filterblock::Error>(())
 /// ```
@@ -31,8 +31,8 @@ impl Plan {
     /// Plans a filter of `spec` for `num_keys` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], if the kind
-    /// cannot hold so many keys, or if it cannot reach the rate with so many keys.
+    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`]. Returns the same
+    /// error if the kind cannot hold so many keys, or cannot reach the rate with them.
     pub fn new(spec: FilterSpec, num_keys: u64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{spec} for {num_keys} keys"), reason);
         // The rate of a specification was checked when the specification was made.

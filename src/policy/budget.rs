@@ -1,4 +1,4 @@
-//! A policy that limits the memory of all filters of a store, whatever its size.
+//! A policy that limits the memory of all filters of a store, for any size of the store.
 
 use super::monkey::Kinds;
 use super::{FilterPolicy, TableShape};

@@ -1,7 +1,13 @@
 //! Spreads filter memory over the levels of a tree, so that a read of an absent key costs the
 //! fewest block reads.
 //!
-//! A read of an absent key asks one filter in each run, and reads a block for each false positive. With FPRs `p_i` the expected number of block reads is `sum(p_i)`, and the filters take `sum(n_i * bits(p_i))`. For all good filters `bits(p)` is nearly linear in `ln(1/p)`. Then Lagrange's condition for the fewest reads at a given memory is `p_i = lambda * n_i`: the FPRs are proportional to the sizes of the runs. A level ten times smaller has a tenth of the FPR. That costs 4.8 bits per key more, for a tenth of the keys (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable key-value store", 2017).
+//! A read of an absent key asks one filter in each run, and reads a block for each false positive.
+//! With false-positive rates (FPRs) `p_i` the expected number of block reads is `sum(p_i)`, and the
+//! filters take `sum(n_i * bits(p_i))`. For all good filters `bits(p)` is nearly linear in
+//! `ln(1/p)`. Then Lagrange's condition for the fewest reads at a given memory is
+//! `p_i = lambda * n_i`: the FPRs are proportional to the sizes of the runs. A level ten times
+//! smaller has a tenth of the FPR. That costs 4.8 bits per key more, for a tenth of the keys
+//! (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable key-value store", 2017).
 //!
 //! The code finds `lambda` for the given memory by bisection, with the `bits(p)` of the kind. If
 //! `p_i` would exceed one, the run gets no filter. Its memory goes to the other runs, which are

@@ -1,5 +1,5 @@
 //! A mistake of the caller gives an error or "maybe", never "absent": the filter of another table,
-//! prefixes in place of whole keys, another hasher.
+//! prefixes instead of whole keys, another hasher.
 
 use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;

@@ -204,8 +204,8 @@ pub fn corpus() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A slow machine, for example an emulated one, sets `FILTERBLOCK_SPARSE` to run one of so many
-/// cases. The default is 1.
+/// Returns `n` of `FILTERBLOCK_SPARSE=n`, which runs one case in `n` on slow machines, for example
+/// under emulation. The default is 1.
 pub fn sparse() -> u64 {
     static SPARSE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *SPARSE.get_or_init(|| std::env::var("FILTERBLOCK_SPARSE").map_or(1, |text| text.parse().unwrap()))
