@@ -81,7 +81,7 @@ pub fn query_block(data: &[u8]) {
     checked.verify_pages().unwrap();
     check_info(&checked);
     let (checked, lazy_answers) = (query(&checked), query(&lazy));
-    assert_eq!(checked, lazy_answers, "the two ways to verify differ over a sound block");
+    assert_eq!(checked, lazy_answers, "AtOpen and OnFirstTouch differ for a sound block");
     assert_eq!(lazy.damaged_pages(), 0);
 }
 

@@ -53,7 +53,7 @@ fn sound_blocks_open_with_no_more_memory_than_their_size() {
 }
 
 #[test]
-fn the_smallest_partitions_take_no_more_memory_than_bytes() {
+fn the_smallest_partitions_take_no_more_memory_than_disk() {
     // Each partition has a trailer and an index entry on disk, and an entry in memory.
     for spec in ["full", "bloom:1", "blocked-bloom:1", "split-block:1", "split-block-512:1", "binary-fuse:8"] {
         assert_frugal_with_extra(spec, &partitioned(spec, 20_000, 1), 0);

@@ -305,7 +305,7 @@ fn partition_errors_count_offsets_in_the_hosts_file() {
 }
 
 #[test]
-fn an_index_opens_with_memory_of_half_its_bytes() {
+fn an_index_opens_with_half_its_bytes_of_memory() {
     let peak_of_opening = |index: &[u8]| {
         let before = LIVE.get();
         PEAK.set(before);
