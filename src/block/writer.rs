@@ -259,7 +259,7 @@ impl FilterBuilder {
         hashes.dedup();
         let (shape, mut payload) = encode(self.spec, &mut hashes, Effort { rounding, threads: self.threads })?;
         let num_keys = hashes.len() as u64;
-        // Readers reject whatever this check rejects.
+        // Readers would reject a block that fails this check.
         let len = payload.len();
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {

@@ -195,7 +195,7 @@ fn an_index_of_another_table_or_hasher_does_not_open() {
     assert_eq!(field_of(open(of_table().with_num_entries(399))), Field::NumKeys);
     assert_eq!(field_of(open(of_table().with_prefixes("first-4"))), Field::Flags);
     assert!(matches!(open(Expected::of_table([0; 16], &HASHER)), Err(Error::Invalid { .. })));
-    // Other blocks, and the whole filter in place of its index.
+    // Other blocks, and the whole filter instead of its index.
     let open = |bytes: &[u8]| PartitionIndex::open(bytes.to_vec(), &of_table());
     assert_eq!(field_of(open(&support::block("bloom:10", 100))), Field::Kind);
     assert_eq!(field_of(open(part_of(&bytes, &self::open(&bytes), 0))), Field::Kind);
