@@ -136,7 +136,7 @@ impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, segment, starts, .. } = self;
         let (bits, slots) = (self.bits(), starts + 2 * u64::from(*segment));
-        write!(f, "segments of {segment} slots, {bits} bits a slot, seed {seed}; {slots} slots")
+        write!(f, "segments of {segment} slots, {bits} bits per slot, seed {seed}; {slots} slots")
     }
 }
 

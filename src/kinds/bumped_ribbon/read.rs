@@ -116,11 +116,11 @@ impl fmt::Display for Geometry {
         write!(f, "columns {}", self.columns.all)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let Blocks { count, fewer } = layer.blocks;
-            write!(f, "; layer {i}: blocks of {BLOCK_SLOTS} slots {count}, {fewer} with a column less")?;
+            write!(f, "; layer {i}: {count} blocks of {BLOCK_SLOTS} slots, {fewer} with one column less")?;
         }
         let Some(last) = &self.last else { return Ok(()) };
         write!(f, "; {} slots in one system, seed {}", last.slots, last.seed)?;
-        write!(f, ", {} of {} whole blocks with a column less", last.blocks.fewer, last.blocks.count)
+        write!(f, ", {} of {} whole blocks with one column less", last.blocks.fewer, last.blocks.count)
     }
 }
 

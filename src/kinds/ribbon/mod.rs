@@ -163,7 +163,7 @@ pub(crate) struct Row {
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { columns, narrow, blocks, seed } = self;
-        write!(f, "columns {columns}, seed {seed}; blocks of {WIDTH} slots {blocks}, {narrow} with a column less")
+        write!(f, "columns: {columns}, seed {seed}; {blocks} blocks of {WIDTH} slots, {narrow} with one column less")
     }
 }
 
