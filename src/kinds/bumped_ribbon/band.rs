@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_key_of_a_start_is_found_from_every_key_before_it() {
+    fn first_from_finds_a_start_from_every_key_before_it() {
         let starts = Starts::new(10_000);
         for start in [1, 200, 9_000] {
             let least = starts.least_hash(start).unwrap();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_is_cut_into_shards_that_differ_by_a_bucket() {
+    fn shards_of_a_layer_differ_by_at_most_one_bucket() {
         for (slots, is_one_shard, wanted) in [
             (200_000, true, 1),
             (64, false, 1),

@@ -64,7 +64,7 @@ fn real_and_remixed_hashes_of_later_layers_give_good_equations() {
 }
 
 #[test]
-fn numbers_that_are_no_hashes_give_good_equations_when_remixed() {
+fn remixed_numbers_give_good_equations() {
     for (name, numbers) in raw_families() {
         let remixed: Vec<u64> = numbers.iter().map(|&number| remix(number)).collect();
         assert_good(name, &remixed);
@@ -72,7 +72,7 @@ fn numbers_that_are_no_hashes_give_good_equations_when_remixed() {
 }
 
 #[test]
-fn bumped_keys_have_nothing_in_common_in_the_next_layer() {
+fn bumped_keys_are_independent_in_the_next_layer() {
     for (name, hashes) in hash_families() {
         // The first 15 of every 128 starts, of 2^23.
         let bumped: Vec<u64> = hashes.into_iter().filter(|hash| hash >> 41 & 127 < 15).collect();
@@ -88,7 +88,7 @@ fn bumped_keys_have_nothing_in_common_in_the_next_layer() {
 }
 
 #[test]
-fn every_bit_changes_a_remixed_equation_as_often_as_not() {
+fn every_bit_flips_each_remixed_bit_half_the_time() {
     for (name, hashes) in hash_families() {
         let sample = hashes.get(..1 << 14).unwrap();
         let most_off = MOST * 0.5 / (sample.len() as f64).sqrt();
@@ -105,7 +105,7 @@ fn every_bit_changes_a_remixed_equation_as_often_as_not() {
 }
 
 #[test]
-fn an_inverse_undoes_a_multiplication() {
+fn inverses_undo_multiplications() {
     for odd in REMIX.into_iter().chain([1, 3, u64::MAX, 0x5555_5555_5555_5555]) {
         assert_eq!(inverse(odd).wrapping_mul(odd), 1, "{odd:x}");
     }
@@ -120,7 +120,7 @@ fn remixing_can_be_undone() {
 }
 
 #[test]
-fn bad_constants_are_found_out() {
+fn bad_constants_fail_the_statistics() {
     let [(_, hashes), ..] = hash_families();
     let with = |coefficients: u64, print: u64| {
         move |hash: u64| {

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_hash_of_a_start_is_where_the_start_begins() {
+    fn least_hash_is_the_first_hash_with_its_start() {
         // The last where addresses have 64 bits.
         let huge = 1usize.checked_shl(40).map(|slots| slots + 64);
         for slots in [65, 66, 128, 1_000, 4_096, 1 << 20].into_iter().chain(huge) {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_hashes_below_a_slot_is_that_of_its_least_hash() {
+    fn share_below_agrees_with_the_least_hash() {
         for slots in [1, 64, 65, 128, 1_000, 65_536] {
             let starts = Starts::new(slots);
             for slot in (0..slots).step_by(slots / 50 + 1).chain(slots.saturating_sub(66)..=slots) {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bits_tell_the_threshold() {
+    fn two_bits_select_the_threshold() {
         for bits in 0..4u8 {
             for start in 0..512 {
                 let byte = bits << (2 * (start / 128 % 4));

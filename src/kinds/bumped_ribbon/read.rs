@@ -113,7 +113,7 @@ impl Plain {
 
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "columns {}", self.columns.all)?;
+        write!(f, "columns: {}", self.columns.all)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let Blocks { count, fewer } = layer.blocks;
             write!(f, "; layer {i}: {count} blocks of {BLOCK_SLOTS} slots, {fewer} with one column less")?;

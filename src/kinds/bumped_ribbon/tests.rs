@@ -72,7 +72,7 @@ impl Built {
 }
 
 #[test]
-fn no_key_is_denied_at_any_size_and_width() {
+fn present_keys_are_found_at_any_size_and_width() {
     let sizes = (1..=130)
         .chain([300, 1_500, 1_501, 2_560, 2_561, 3_000, 4_096, 4_097, 9_727, 9_728, 20_479, 20_480, 70_000, 140_000]);
     for n in sizes {
@@ -89,7 +89,7 @@ fn no_key_is_denied_at_any_size_and_width() {
 }
 
 #[test]
-fn sizes_are_within_a_per_cent_of_the_least_from_4096_keys_on() {
+fn sizes_are_within_one_per_cent_of_the_bound_from_4096_keys() {
     for (n, most) in [
         // One page sum is 6 % of 64 bytes; the systems themselves take 3 %.
         (64, 0.1),
@@ -130,7 +130,7 @@ fn sizes_are_within_a_per_cent_of_the_least_from_4096_keys_on() {
 }
 
 #[test]
-fn the_bytes_are_the_same_from_any_number_of_threads() {
+fn bytes_do_not_depend_on_the_number_of_threads() {
     for n in [5_000, 10_000, 66_000, 300_000] {
         let hashes = random_hashes(n, 7);
         for spec in ["bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3", "bumped-ribbon:8:compact"] {
@@ -145,7 +145,7 @@ fn the_bytes_are_the_same_from_any_number_of_threads() {
 }
 
 #[test]
-fn every_kernel_answers_as_the_portable_one_does() {
+fn every_kernel_agrees_with_the_portable_one() {
     let mut state = 3;
     let (mut positives, mut asked) = (0, 0);
     for all in 1..=MAX_COLUMNS {
@@ -208,7 +208,7 @@ impl Guard for AllBut {
 }
 
 #[test]
-fn a_damaged_byte_without_a_guard_denies_no_key() {
+fn damaged_bytes_behind_a_guard_hide_no_present_key() {
     for (n, spec) in [(40, "8"), (700, "12.3"), (9_000, "fpr=0.01"), (9_000, "20")] {
         let hashes = random_hashes(n, 11);
         let mut built = Built::new(&format!("bumped-ribbon:{spec}"), &hashes, 1);
@@ -228,7 +228,7 @@ fn a_damaged_byte_without_a_guard_denies_no_key() {
 }
 
 #[test]
-fn the_first_columns_alone_deny_no_key_and_touch_nothing_else() {
+fn first_columns_alone_find_present_keys_and_read_nothing_else() {
     let hashes = random_hashes(20_000, 5);
     let built = Built::new("bumped-ribbon:16", &hashes, 1);
     let first_group = Built::new("bumped-ribbon:8", &hashes, 1).len;
@@ -242,7 +242,7 @@ fn the_first_columns_alone_deny_no_key_and_touch_nothing_else() {
 }
 
 #[test]
-fn hashes_that_no_seed_tells_apart_get_another_kind_of_filter() {
+fn hashes_with_one_common_start_are_built_and_found() {
     // Equal in all that a ribbon of any layer looks at is impossible for different hashes; near enough are those of
     // one start in every layer, of which there can be no more than slots. A thousand times the same gives one key.
     let few: Vec<_> = (0..3_000).map(KeyHash::from_raw).collect();
@@ -252,7 +252,7 @@ fn hashes_that_no_seed_tells_apart_get_another_kind_of_filter() {
 }
 
 #[test]
-fn shapes_that_no_writer_makes_are_refused_or_answered() {
+fn random_shapes_are_rejected_or_answered() {
     let hashes = random_hashes(9_000, 2);
     let built = Built::new("bumped-ribbon:8", &hashes, 1);
     let mut state = 23;
@@ -286,7 +286,7 @@ fn shapes_that_no_writer_makes_are_refused_or_answered() {
 }
 
 #[test]
-fn sizes_beyond_every_address_are_refused() {
+fn sizes_beyond_the_address_space_are_rejected() {
     for shift in 0..24 {
         let size = u64::MAX >> shift;
         for all in [1, 8, 32] {
@@ -304,7 +304,7 @@ fn sizes_beyond_every_address_are_refused() {
 }
 
 #[test]
-fn many_layers_in_few_bytes_are_refused() {
+fn many_layers_in_few_bytes_are_rejected() {
     let open = |sizes: &[usize]| {
         let columns = Widths { all: 1, fewer_share: 0 };
         let layers: Vec<_> = sizes.iter().map(|&blocks| Layer::new(blocks, columns)).collect();
@@ -322,7 +322,7 @@ fn many_layers_in_few_bytes_are_refused() {
 }
 
 #[test]
-fn records_of_layers_that_no_writer_makes_are_refused() {
+fn invalid_layer_records_are_rejected() {
     // Two blocks of eight columns and a byte of bumps.
     let open = |record: &[u64], more: &[u8]| {
         let mut layers = Vec::new();
@@ -371,7 +371,7 @@ fn keys_that_crowd_at_the_first_starts_are_bumped_and_found() {
 }
 
 #[test]
-fn a_payload_that_is_shorter_than_its_shape_says_denies_no_key() {
+fn payloads_shorter_than_their_shape_hide_no_present_key() {
     let hashes = random_hashes(20_000, 6);
     for spec in ["bumped-ribbon:8", "bumped-ribbon:12.3"] {
         let built = Built::new(spec, &hashes, 1);
@@ -390,7 +390,7 @@ fn a_payload_that_is_shorter_than_its_shape_says_denies_no_key() {
 }
 
 #[test]
-fn all_columns_are_asked_of_bumped_keys_too() {
+fn all_columns_are_tested_for_bumped_keys_too() {
     // So many that the second layer bumps keys as well.
     let built = Built::new("bumped-ribbon:16", &random_hashes(120_000, 1), 1);
     assert_eq!(built.ribbon.layers.len(), 2);
@@ -401,7 +401,7 @@ fn all_columns_are_asked_of_bumped_keys_too() {
 }
 
 #[test]
-fn the_kind_for_equal_hashes_holds_them_in_any_order() {
+fn fallback_filters_take_hashes_in_any_order() {
     let spec: FilterSpec = "bumped-ribbon:8:compact".parse().unwrap();
     let mut hashes = random_hashes(1_000, 3);
     hashes.reverse();
