@@ -1,5 +1,10 @@
-//! The filter as a whole: no key denied, sizes, kernels, and the same bytes from any number of threads.
-#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "low bits of random numbers are meant")]
+//! Tests of the whole filter: no false negatives, sizes, kernels, and the same bytes from any
+//! number of threads.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "the tests use the low bits of random numbers"
+)]
 
 use std::num::NonZeroUsize;
 
@@ -34,7 +39,7 @@ struct Built {
     shape: Shape,
     ribbon: Ribbon,
     geometry: Geometry,
-    /// With 64 bytes behind it.
+    /// The payload with 64 bytes behind it.
     payload: Vec<u8>,
     len: usize,
 }
@@ -46,7 +51,7 @@ impl Built {
         let mut given = hashes.to_vec();
         let (shape, mut payload) = spec.encode(&mut given, effort).unwrap();
         given.sort_unstable();
-        assert!(given == hashes, "the hashes are those that were given");
+        assert!(given == hashes, "encode must keep the set of hashes");
         let ribbon = Ribbon::new(&shape, hashes.len() as u64, payload.len() as u64).unwrap();
         let geometry = Geometry::from_ribbon(ribbon.clone());
         let len = payload.len();
@@ -62,11 +67,12 @@ impl Built {
         self.view().may_contain_hash(hash)
     }
 
-    /// Bits a key above log2(1/rate), as a share: of payload, page sums, and the record of the layers with tag and length.
+    /// Returns the space above log2(1/FPR) bits per key, as a share. The space is the payload, the
+    /// page checksums, and the record of the layers with its tag and length.
     fn overhead(&self, keys: usize) -> f64 {
         let record = if self.shape.layers.is_empty() { 0 } else { self.shape.layers.len() + 2 };
-        let sums = 4 * self.len.div_ceil(4096);
-        let bits = (self.len + sums + record) as f64 * 8.0 / keys as f64;
+        let checksums = 4 * self.len.div_ceil(4096);
+        let bits = (self.len + checksums + record) as f64 * 8.0 / keys as f64;
         bits / -self.ribbon.expected_rate().log2() - 1.0
     }
 }
@@ -91,7 +97,7 @@ fn present_keys_are_found_at_any_size_and_width() {
 #[test]
 fn sizes_are_within_one_per_cent_of_the_bound_from_4096_keys() {
     for (n, most) in [
-        // One page sum is 6 % of 64 bytes; the systems themselves take 3 %.
+        // One page checksum is 6 % of 64 bytes, and the systems themselves take 3 %.
         (64, 0.1),
         (100, 0.08),
         (300, 0.03),
@@ -186,7 +192,7 @@ fn every_kernel_agrees_with_the_portable_one() {
                             assert_eq!(batch, expected, "{all} columns, {blocks} blocks, {}, batch", isa.name());
                             let ask = |&hash| ribbon.ask(Portable, &payload, hash, groups);
                             let whole: Vec<bool> = hashes.iter().map(ask).collect();
-                            assert_eq!(whole, expected, "{all} columns, {blocks} blocks, without the short way");
+                            assert_eq!(whole, expected, "{all} columns, {blocks} blocks, without the short form");
                         }
                     }
                     positives += expected.iter().filter(|&&answer| answer).count();
@@ -198,7 +204,7 @@ fn every_kernel_agrees_with_the_portable_one() {
     assert!(positives > asked / 50 && positives < asked / 2, "{positives} of {asked}");
 }
 
-/// Believes all but one byte.
+/// A guard for which all bytes but one are sound.
 struct AllBut(usize);
 
 impl Guard for AllBut {
@@ -223,7 +229,7 @@ fn damaged_bytes_behind_a_guard_hide_no_present_key() {
             }
             built.payload[at] ^= 0xff;
         }
-        assert!(noticed > 0, "{n} keys, {spec}: the damage must have been met");
+        assert!(noticed > 0, "{n} keys, {spec}: no query read a damaged byte");
     }
 }
 
@@ -243,8 +249,8 @@ fn first_columns_alone_find_present_keys_and_read_nothing_else() {
 
 #[test]
 fn hashes_with_one_common_start_are_built_and_found() {
-    // Equal in all that a ribbon of any layer looks at is impossible for different hashes; near enough are those of
-    // one start in every layer, of which there can be no more than slots. A thousand times the same gives one key.
+    // Different hashes cannot be equal in everything that a ribbon of any layer uses. These hashes
+    // come close: they have the same start in the first layer.
     let few: Vec<_> = (0..3_000).map(KeyHash::from_raw).collect();
     let built = Built::new("bumped-ribbon:8", &few, 1);
     assert!(few.iter().all(|&hash| built.may_contain(hash)));
@@ -323,7 +329,7 @@ fn many_layers_in_few_bytes_are_rejected() {
 
 #[test]
 fn invalid_layer_records_are_rejected() {
-    // Two blocks of eight columns and a byte of bumps.
+    // The payload has two blocks of eight columns and one byte of bump bits.
     let open = |record: &[u64], more: &[u8]| {
         let mut layers = Vec::new();
         record.iter().for_each(|&number| crate::codec::put_varint(&mut layers, number));
@@ -332,12 +338,13 @@ fn invalid_layer_records_are_rejected() {
     };
     assert!(open(&[2, 0], &[]).is_ok());
     for (record, more, wanted) in [
-        // The last system without slots, with more than there are bits for, and with the most that are reckoned with.
+        // The last system has no slots, more slots than the payload has bits for, or the most slots
+        // that are accepted.
         (&[2, 0, 0][..], &[7][..], Field::Extension),
         (&[2, 0, 1 << 40], &[7], Field::Extension),
         (&[2, 0, (129 * 8 + 1) * 64], &[7], Field::Extension),
         (&[2, 0, 129 * 8 * 64], &[7], Field::PayloadLen),
-        // Bytes behind it, and no layer at all.
+        // There are bytes behind the last system, or there is no layer.
         (&[2, 0], &[5, 7, 7], Field::Extension),
         (&[0], &[], Field::Extension),
         (&[0, 9], &[7], Field::Extension),
@@ -347,7 +354,8 @@ fn invalid_layer_records_are_rejected() {
         let error = open(record, more).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{record:?} {more:?}: {error}");
     }
-    // In one system, slots that take no bit, as all their columns are left out, are 63 for each bit that is there.
+    // In a single system, a slot takes no bit if all its columns are left out. There are at most 63
+    // such slots for each bit.
     let open =
         |keys| Ribbon::new(&Shape { kind: FilterKind::BumpedRibbon, params: [1, 0, 0], layers: Vec::new() }, keys, 1);
     assert!(open(8).is_ok() && open(7 * 64 + 8).is_ok());
@@ -391,12 +399,13 @@ fn payloads_shorter_than_their_shape_hide_no_present_key() {
 
 #[test]
 fn all_columns_are_tested_for_bumped_keys_too() {
-    // So many that the second layer bumps keys as well.
+    // With this number of keys, the second layer bumps keys as well.
     let built = Built::new("bumped-ribbon:16", &random_hashes(120_000, 1), 1);
     assert_eq!(built.ribbon.layers.len(), 2);
     let mut state = 9;
     let maybe = (0..3_000_000).filter(|_| built.may_contain(KeyHash::from_raw(splitmix(&mut state)))).count();
-    // 46 and, if the bumped 4 % were asked for eight columns alone, 480 more.
+    // About 46 are expected. If the bumped 4 % were tested in eight columns only, there would be
+    // 480 more.
     assert!((15..110).contains(&maybe), "{maybe}");
 }
 
