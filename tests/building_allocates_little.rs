@@ -52,7 +52,7 @@ fn build(spec_text: &str, n: usize, threads: usize, is_told: bool) -> Cost {
 }
 
 #[test]
-fn the_allocator_counts_memory() {
+fn the_allocator_counts() {
     let _turn = TURN.lock();
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);

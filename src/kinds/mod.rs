@@ -25,23 +25,22 @@ macro_rules! kinds {
             /// miss per probe.
             3 Bloom "bloom" bloom::Bloom, "bits anywhere in the filter";
             /// A Bloom filter of 512-bit lines, with one cache miss per query.
-            4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one cache line of 512";
+            4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one 512-bit cache line";
             /// A Bloom filter of 256-bit blocks, with one bit of a key in each of eight lanes. It
             /// has the cheapest query, but needs more space.
-            5 SplitBlock "split-block" split_block::SplitBlock, "a bit of a key in each 32-bit lane of one block of 256";
-            /// A standard ribbon filter with rows of 128 bits. It is a baseline, 2 to 5 % above the
-            /// FPR lower bound.
-            6 Ribbon "ribbon" ribbon::Ribbon, "a system of equations, one for each key, of 128 coefficients";
-            /// A bumped ribbon filter. It is about 1 % above the FPR lower bound, the least space
-            /// of any filter of its FPR.
+            5 SplitBlock "split-block" split_block::SplitBlock, "one bit of a key in each 32-bit lane of a 256-bit block";
+            /// A standard ribbon filter with rows of 128 bits. It is a baseline and
+            /// takes 2 to 5 % more space than the FPR lower bound.
+            6 Ribbon "ribbon" ribbon::Ribbon, "one linear equation of 128 coefficients per key";
+            /// A bumped ribbon filter. It takes about 1 % more space than the FPR lower bound.
             7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
-                "a system of equations, one for each key; keys that did not fit are in further layers";
+                "one linear equation per key; bumped keys are in further layers";
             /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query has three cache
             /// misses. The filter takes 8 to 33 % more bits than its fingerprints.
-            8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the sum of three cells";
+            8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
             /// A Bloom filter of 512-bit blocks with eight lanes. From 12 bits per key on, its FPR
             /// is as good as that of [`FilterKind::BlockedBloom`].
-            10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "a bit of a key in each 64-bit lane of one cache line of 512";
+            10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "one bit of a key in each 64-bit lane of a 512-bit cache line";
         }
     };
 }

@@ -91,7 +91,7 @@ fn missing_of_eight(line: uint8x16x4_t, factor: u32, multipliers: &[u32], count:
     vmaxv_u8(missing)
 }
 
-/// Returns eight byte lanes, of which the first `count` have all bits set.
+/// Returns eight byte lanes. The first `count` lanes have all bits set.
 #[inline]
 #[target_feature(enable = "neon")]
 fn active(count: u32) -> uint8x8_t {

@@ -28,7 +28,7 @@ fn is_frugal_but_for(what: &str, bytes: &[u8], more: usize) {
 }
 
 #[test]
-fn the_allocator_counts_memory() {
+fn the_allocator_counts() {
     let before = LIVE.get();
     PEAK.set(before);
     drop(vec![0u8; 10_000]);

@@ -107,7 +107,8 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
 /// The most keys that a slot may have, one less than a power of two. More keys come from crowded
 /// hashes, for which another seed fails too.
 const MAX_COUNT: u8 = 63;
-/// Room for the slots that the removal of one key can leave with a single key, and more.
+/// Spare room at the end of the order. One step writes at most two slots beyond the slots found so
+/// far.
 const ROOM: usize = 4;
 /// The prefetch distance in keys. For a million keys, prefetching saves a sixth of the time.
 const AHEAD: usize = 32;

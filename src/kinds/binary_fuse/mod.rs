@@ -9,7 +9,7 @@
 //! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
 //!       a           b           c                     "maybe" where a ^ b ^ c = fingerprint
 //! ```
-//! Every query reads three slots, whatever the answer. It answers "maybe" for one absent key in
+//! Every query reads exactly three slots. It answers "maybe" for one absent key in
 //! 2^bits. The filter takes 13 % more space than the fingerprints for a million keys, and
 //! relatively more for fewer keys. Construction ([`build`]) may fail for a set of keys under one
 //! seed. It then tries another seed, then more slots, and at last builds the fallback. So a build

@@ -12,8 +12,8 @@ use crate::kinds::statistics::{
     MOST, MOST_OF_RANKS, avalanche, bits, hash_families, independence, ranks, raw_families,
 };
 
-/// Returns the values derived from a hash: 64 coefficients, of which the first is always 1, and
-/// above them 32 bits of a fingerprint.
+/// Returns the values derived from a hash: 64 coefficients and, above them, 32 bits of a
+/// fingerprint. The first coefficient is always 1.
 fn equation(hash: u64) -> u128 {
     u128::from(coefficients(hash)) | u128::from(fingerprint(hash)) << 64
 }

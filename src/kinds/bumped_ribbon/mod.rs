@@ -63,7 +63,7 @@ impl Kind for BumpedRibbon {
         "the lowest rate of a ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = true;
 
-    /// Each column halves the FPR. There are at most 32 columns, whatever the budget.
+    /// Each column halves the FPR. Larger budgets also get at most 32 columns.
     fn rate_of_many(millibits: u32) -> f64 {
         (-f64::from(millibits.min(MAX_COLUMNS * 1000)) / 1000.0).exp2()
     }

@@ -83,7 +83,7 @@ impl Kind for Ribbon {
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let geometry = banding::geometries(budget, num_keys).next().ok_or(TOO_LARGE)?;
         let len_bytes = geometry.words().checked_mul(WORD_LEN_BYTES as u64).ok_or(TOO_LARGE)?;
-        // Every query reads all columns of two blocks, whatever the answer.
+        // Every query reads all columns of two blocks.
         let columns = geometry.words() as f64 / geometry.blocks as f64;
         let lines = pair_lines(columns, WORD_LEN_BYTES as u64).min(lines_of(len_bytes));
         Ok(Planned {
@@ -209,8 +209,8 @@ impl Geometry {
         Ok(Self { columns, narrow, blocks, seed })
     }
 
-    /// Makes a layout without a seed, for rows that are made elsewhere: blocks of `columns` words,
-    /// of which the first `narrow` have one less.
+    /// Makes a layout without a seed, for rows that are made elsewhere. Blocks have `columns` words,
+    /// and the first `narrow` blocks have one word less.
     #[cfg(feature = "foreign")]
     pub(crate) fn of_layout(columns: u32, narrow: u64, blocks: u64) -> Self {
         Self { columns, narrow, blocks, seed: 0 }
