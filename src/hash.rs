@@ -20,9 +20,9 @@ pub struct HashSeed(pub u64);
 /// The 64-bit hash of a key by a [`KeyHasher`].
 ///
 /// A store computes the hash once per key. The hash is valid for every filter whose block names the
-/// same function, seed and secret. A hash from another hasher belongs to another key. Debug builds
-/// therefore keep a tag of the hasher beside each hash, and filters check the tag. In release
-/// builds a hash takes only eight bytes.
+/// same function, seed and secret. With a hash from another hasher, a filter would answer about
+/// another key. Debug builds therefore keep a tag of the hasher beside each hash, and filters check
+/// the tag. In release builds a hash takes only eight bytes.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(debug_assertions), repr(transparent))]
 pub struct KeyHash {

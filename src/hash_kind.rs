@@ -1,5 +1,4 @@
-//! The ids and names of hash functions, and the fingerprint of a secret, as files and errors print
-//! them.
+//! Ids and names of hash functions, and fingerprints of secrets, for files and error messages.
 
 use std::fmt;
 

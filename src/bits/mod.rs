@@ -40,7 +40,7 @@ pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> 
     Ok(values)
 }
 
-/// Allocates `len` default values of a type that can be cloned, which is faster than [`zeros`].
+/// Allocates `len` default values. It is faster than [`zeros`], but the type must be `Clone`.
 pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(len)?;

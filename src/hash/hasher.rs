@@ -218,8 +218,8 @@ pub struct HashIdentity {
 }
 
 impl HashIdentity {
-    /// Makes an identity. Returns `None` unless a fingerprint is present exactly when the function
-    /// takes a secret.
+    /// Makes an identity. Returns `None` if the function takes a secret and `fingerprint` is
+    /// missing, or if the function takes no secret and `fingerprint` is given.
     #[must_use]
     pub fn new(kind: HashKind, seed: HashSeed, fingerprint: Option<Fingerprint>) -> Option<Self> {
         (kind.is_keyed() == fingerprint.is_some()).then_some(Self { kind, seed, fingerprint })

@@ -30,7 +30,7 @@ pub(super) struct BlockedBloom;
 impl Kind for BlockedBloom {
     type Geometry = u32;
     const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest rate of blocked-bloom is 1.5e-9, at 100 bits per key: for each key in a line, one absent key in \
+    const LOWEST_RATE: &'static str = "the lowest FPR of blocked-bloom is 1.5e-9, at 100 bits per key: for each key in a cache line, one absent key in \
          2^32 has the same bits; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 

@@ -35,7 +35,7 @@ impl Bloom {
 impl Kind for Bloom {
     type Geometry = u32;
     const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest rate of bloom is 2.8e-11: with 512 million keys and hashes of 64 bits, this share of absent \
+    const LOWEST_RATE: &'static str = "the lowest FPR of bloom is 2.8e-11: with 512 million keys and 64-bit hashes, this share of absent \
          keys has the hash of a present key; use a higher rate";
     const HAS_COMPACT: bool = false;
 

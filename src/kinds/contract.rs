@@ -12,8 +12,8 @@ use crate::hash::KeyHash;
 /// measured.
 pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 
-/// The number of keys of [`Kind::rate_of_many`]. Any large number would do, if rounding to granules
-/// does not matter.
+/// The number of keys of [`Kind::rate_of_many`]. Any number would do for which rounding to
+/// granules is negligible.
 pub(super) const MANY_KEYS: u64 = 512_000_000;
 
 /// The reason why [`Kind::plan`] finds no plan if the size overflows 64 bits.

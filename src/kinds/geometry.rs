@@ -18,8 +18,8 @@ use crate::error::Result;
 
 /// A parsed shape that fits its payload. No query of a valid geometry can fail.
 ///
-/// The enum is small, because every partition of an open filter has one. Clones share large parts,
-/// and parts of kinds whose queries are slow anyway.
+/// The enum is small, because every partition of an open filter has one. Clones share
+/// large parts. They also share the geometry of kinds whose queries are slow anyway.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Geometry {
     Empty,
@@ -32,8 +32,8 @@ pub(crate) enum Geometry {
     BinaryFuse(binary_fuse::Geometry),
 }
 
-/// An open partition takes less memory than the 64 bytes and the index entry that it takes on disk
-/// at least.
+/// Bounds the memory of an open partition: it must stay below the partition's minimum on disk,
+/// which is 64 bytes and an index entry.
 const _: () = assert!(size_of::<Geometry>() <= 24);
 
 impl Geometry {
@@ -121,7 +121,7 @@ impl Geometry {
     }
 
     /// Returns the most likely number of distinct keys that set `set_bits` of `bits` bits. Returns
-    /// `None` if the kind's bits do not tell it.
+    /// `None` for kinds whose bits give no estimate.
     pub(crate) fn estimated_keys(&self, set_bits: u64, bits: u64) -> Option<f64> {
         match *self {
             Self::Empty => Some(0.0),

@@ -35,7 +35,7 @@ pub(super) struct SplitBlock512;
 impl Kind for SplitBlock {
     type Geometry = Lanes;
     const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest rate of split-block is 1.3e-7, at 100 bits per key: a key has only 8 bits in a block; use \
+    const LOWEST_RATE: &'static str = "the lowest FPR of split-block is 1.3e-7, at 100 bits per key: a key has only 8 bits in a block; use \
          bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 
@@ -64,7 +64,7 @@ impl Kind for SplitBlock {
 impl Kind for SplitBlock512 {
     type Geometry = Lanes;
     const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest rate of split-block-512 is 2.7e-8, at 100 bits per key: a key has only 8 bits in a block; use \
+    const LOWEST_RATE: &'static str = "the lowest FPR of split-block-512 is 2.7e-8, at 100 bits per key: a key has only 8 bits in a block; use \
          bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 

@@ -176,7 +176,7 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     let (a, _) = a.as_chunks::<16>();
     let (b, _) = b.as_chunks::<16>();
     a.iter().zip(b).rev().fold(0, |bits, (a, b)| {
-        // SAFETY: both are sixteen bytes, and the loads work at any alignment.
+        // SAFETY: both arrays have sixteen bytes, and the loads work at any alignment.
         let (a, b) = unsafe { (vld1q_u8(a.as_ptr()), vld1q_u8(b.as_ptr())) };
         let first = vandq_u64(vreinterpretq_u64_u8(a), low);
         let mixed = veorq_u64(first, vandq_u64(vreinterpretq_u64_u8(b), high));

@@ -1,4 +1,4 @@
-//! Tests of every instruction set that this processor has against the portable code.
+//! Tests that compare every instruction set of this processor with the portable code.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,

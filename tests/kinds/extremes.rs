@@ -202,7 +202,7 @@ fn requested_fprs_are_reached_or_rejected_with_the_limit() {
                 Err(error) => {
                     assert!(matches!(&error, Error::Invalid { what: "filter", .. }), "{error}");
                     let text = error.to_string();
-                    assert!(text.contains("lowest rate") && text.contains("use "), "{text}");
+                    assert!(text.contains("lowest FPR") && text.contains("use "), "{text}");
                     refused += 1;
                     continue;
                 }

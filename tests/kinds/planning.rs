@@ -273,7 +273,7 @@ fn variant_plans_agree_with_their_papers() {
     assert!((per_key(found.memory_bits) - 37.5).abs() < 0.05, "{found:?}");
     assert!((per_key(found.sent_bits.unwrap()) - 14.666).abs() < 0.01, "{found:?}");
     // Scalable: the FPRs of the stages add up to at most the requested FPR. This takes more memory
-    // than a filter of a tenth of the FPR.
+    // than a partitioned filter of a tenth of the FPR.
     let found = plan(Variant::Scalable, 0.01);
     assert!(per_key(found.memory_bits) > per_key(plan(Variant::Partitioned, 0.001).memory_bits), "{found:?}");
     assert!(per_key(found.memory_bits) < 40.0, "{found:?}");

@@ -9,11 +9,11 @@
 //! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
 //!       a           b           c                     "maybe" where a ^ b ^ c = fingerprint
 //! ```
-//! Every query reads exactly three slots. It answers "maybe" for one absent key in
-//! 2^bits. The filter takes 13 % more space than the fingerprints for a million keys, and
-//! relatively more for fewer keys. Construction ([`build`]) may fail for a set of keys under one
-//! seed. It then tries another seed, then more slots, and at last builds the fallback. So a build
-//! never fails because of its keys.
+//! Every query reads exactly three slots. It answers "maybe" for one absent key in 2^bits. The
+//! filter takes 13 % more space than the fingerprints for a million keys, and relatively more for
+//! fewer keys. Construction ([`build`]) may fail for a set of keys under one seed. It then tries
+//! another seed, then more slots, and at last builds the fallback. So a build never fails because
+//! of its keys.
 
 mod build;
 
@@ -78,7 +78,7 @@ impl BinaryFuse {
 impl Kind for BinaryFuse {
     type Geometry = Geometry;
     const BUDGETS: Budgets = Budgets::Widths(&WIDTHS);
-    const LOWEST_RATE: &'static str = "the lowest rate of binary-fuse is 1.6e-5, with fingerprints of 16 bits; use bumped-ribbon (2.4e-10 at the \
+    const LOWEST_RATE: &'static str = "the lowest FPR of binary-fuse is 1.6e-5, with fingerprints of 16 bits; use bumped-ribbon (2.4e-10 at the \
          lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 

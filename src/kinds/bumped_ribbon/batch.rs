@@ -1,4 +1,4 @@
-//! Queries of up to 32 keys at once. Vector instructions compute shared steps for several keys
+//! Queries of up to 32 keys at once. Vector instructions compute each step for several keys
 //! together.
 //!
 //! ```text

@@ -60,7 +60,7 @@ impl Kind for BumpedRibbon {
     type Geometry = Geometry;
     const BUDGETS: Budgets = Budgets::ALL;
     const LOWEST_RATE: &'static str =
-        "the lowest rate of a ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
+        "the lowest FPR of bumped-ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = true;
 
     /// Each column halves the FPR. Larger budgets also get at most 32 columns.

@@ -1,4 +1,4 @@
-//! The queries of a bumped ribbon, in the form of every kind's queries.
+//! The implementation of [`Query`] for bumped ribbons.
 
 use super::batch::KEYS;
 use super::read::{Geometry, Plain};

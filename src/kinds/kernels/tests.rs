@@ -1,4 +1,4 @@
-//! Tests of every kernel that this processor has against the portable code.
+//! Tests that compare every kernel of this processor with the portable code.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,

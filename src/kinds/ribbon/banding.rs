@@ -21,9 +21,10 @@ const MAX_SEEDS: u8 = 64;
 /// The growth of every second try, in 1,024ths of the number of keys.
 const GROWTH: u64 = 5;
 
-/// Returns the number of spare slots of the first try, in ten-thousandths of the number of keys, for a failure rate of at
-/// most one in twenty. The authors measured for rows of 128 bits: 2.2 to 2.8 % from 256 to 16,384 keys, and 0.38
-/// percentage points more for each doubling (RocksDB, util/ribbon_config.cc).
+/// Returns the number of spare slots of the first try, in ten-thousandths of the number of keys.
+/// With this number, at most one try in twenty fails. The authors measured, for rows of 128 bits,
+/// 2.2 to 2.8 % from 256 to 16,384 keys, and 0.38 percentage points more for each doubling (RocksDB,
+/// util/ribbon_config.cc).
 fn spare_slots(num_keys: u64) -> u64 {
     let doublings = u64::from(num_keys.max(1).ilog2()).saturating_sub(13);
     240 + 38 * doublings

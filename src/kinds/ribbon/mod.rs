@@ -71,7 +71,7 @@ impl Kind for Ribbon {
     // A row has at most 32 columns.
     const BUDGETS: Budgets = Budgets::UpTo(MAX_COLUMNS * 1000);
     const LOWEST_RATE: &'static str =
-        "the lowest rate of a ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
+        "the lowest FPR of ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = false;
 
     /// Each column halves the FPR. The rest of a ribbon is small and depends on the number of keys.
@@ -209,8 +209,8 @@ impl Geometry {
         Ok(Self { columns, narrow, blocks, seed })
     }
 
-    /// Makes a layout without a seed, for rows that are made elsewhere. Blocks have `columns` words,
-    /// and the first `narrow` blocks have one word less.
+    /// Makes a layout without a seed, for rows that are made elsewhere. Blocks have `columns`
+    /// words, and the first `narrow` blocks have one word less.
     #[cfg(feature = "foreign")]
     pub(crate) fn of_layout(columns: u32, narrow: u64, blocks: u64) -> Self {
         Self { columns, narrow, blocks, seed: 0 }
