@@ -23,7 +23,7 @@ impl PackedArray {
     /// is no memory.
     pub(crate) fn new(len: u64, cell_bits: u32) -> Result<Self> {
         if !(1..=64).contains(&cell_bits) {
-            return Err(Error::invalid("width of a cell", cell_bits, "expected 1 to 64 bits; try 4"));
+            return Err(Error::invalid("cell width", cell_bits, "expected 1 to 64 bits; try 4"));
         }
         let what = "an array of counters";
         let bits = len.checked_mul(u64::from(cell_bits)).ok_or(Error::TooLarge { what })?;
