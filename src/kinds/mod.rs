@@ -2,16 +2,16 @@
 //! checksums.
 //!
 //! The kinds are a closed set, because they are tags on disk. One list in this file generates
-//! [`FilterKind`] and the dispatch to the facts of each kind ([`Kind`]). No `match` over kinds or
-//! geometries has a wildcard, so the compiler points at every place that a new kind needs.
-//! docs/ARCHITECTURE.md lists these places.
+//! [`FilterKind`] and the dispatch to the facts of each kind ([`Kind`](contract::Kind)). No `match`
+//! over kinds or geometries has a wildcard, so the compiler points at every place that a new kind
+//! needs. docs/ARCHITECTURE.md lists these places.
 //!
 //! A kind builds a payload and its [`Shape`] from distinct hashes. A [`FilterView`] answers queries
 //! from the two.
 
 /// The list of kinds. Each entry has the tag on disk, the name in the code, the name in a
-/// [`FilterSpec`](crate::FilterSpec), the type that implements [`Kind`], and how the kind stores a
-/// key.
+/// [`FilterSpec`](crate::FilterSpec), the type that implements [`Kind`](contract::Kind), and how
+/// the kind stores a key.
 ///
 /// A generator macro takes the list and writes the items that need every kind.
 macro_rules! kinds {

@@ -1,7 +1,7 @@
 //! Vector primitives for each instruction set, and prefetching. This module knows no kind of
 //! filter.
 //!
-//! A query is written once, generic over [`Simd`]. The macro [`kernels`] compiles the query for
+//! A query is written once, generic over [`Simd`]. The macro [`kernels!`] compiles the query for
 //! every instruction set and stores function pointers; an [`Isa`] selects among them.
 
 #[cfg(target_arch = "x86_64")]
@@ -35,7 +35,7 @@ pub(crate) use prefetch::{RESIDENT_LEN_BYTES, prefetch};
 /// words in memory are little-endian.
 ///
 /// The methods are `#[inline(always)]`. A generic function that calls them must be
-/// `#[inline(always)]` too, so that the vector code is inlined into the function that [`kernels`]
+/// `#[inline(always)]` too, so that the vector code is inlined into the function that [`kernels!`]
 /// compiles for the instruction set.
 pub(crate) trait Simd: Copy {
     /// Returns whether all `count` bits (1 to 16) of a key are set in the line. Each bit is given
