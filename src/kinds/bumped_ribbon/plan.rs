@@ -9,7 +9,7 @@ use super::layer::Columns;
 use super::read::{Geometry, Layer};
 use super::small::Small;
 use crate::kinds::contract::{Budget, Planned};
-use crate::kinds::lines::{lines_of, pair_lines};
+use crate::kinds::lines::{lines_of, loaded_pair_lines};
 use crate::kinds::math;
 
 /// The share of a layer's slots that stays empty, by slots for each thousand keys: see `Density`.
@@ -61,7 +61,7 @@ fn lines_by_groups(columns: f64) -> [f64; 2] {
     // A second group of columns is read if the first agrees: of absent keys, one in 256.
     let [mut if_absent, mut if_present] = [0.0, 0.0];
     for group in 0..4 {
-        let lines = pair_lines((columns - 8.0 * f64::from(group)).clamp(0.0, 8.0), 8);
+        let lines = loaded_pair_lines((columns - 8.0 * f64::from(group)).clamp(0.0, 8.0));
         if_absent += lines * (-8.0 * f64::from(group)).exp2();
         if_present += lines;
     }
