@@ -31,9 +31,11 @@ pub(super) fn pair_lines(columns: f64, word_len_bytes: u64) -> f64 {
     of(fewer) * (1.0 - share) + of(fewer + 1.0) * share
 }
 
-/// Returns the mean number of cache lines that a query of a bumped ribbon loads from two neighbouring
-/// blocks of one group of columns. A block has one word of 8 bytes per column, at most eight. The query
-/// loads 64 bytes from the start of each block, also if the block is shorter.
+/// Returns the mean number of cache lines that a query of a bumped ribbon loads from two
+/// neighbouring blocks of one group of columns.
+///
+/// A block has one word of 8 bytes per column, at most eight. The query loads 64 bytes from the start
+/// of each block, also if the block is shorter.
 pub(super) fn loaded_pair_lines(columns: f64) -> f64 {
     if columns <= 0.0 {
         return 0.0;
