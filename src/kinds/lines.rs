@@ -32,3 +32,23 @@ pub(super) fn pair_lines(columns: f64, word_len_bytes: u64) -> f64 {
     let (fewer, share) = (columns.floor(), columns.fract());
     of(fewer) * (1.0 - share) + of(fewer + 1.0) * share
 }
+
+/// Returns the mean number of cache lines that a query of a bumped ribbon loads from two
+/// neighbouring blocks of one group of columns.
+///
+/// A block has one word of 8 bytes per column, at most eight. The query loads 64 bytes from the start
+/// of each block, also if the block is shorter.
+pub(super) fn loaded_pair_lines(columns: f64) -> f64 {
+    if columns <= 0.0 {
+        return 0.0;
+    }
+    let of = |columns: f64| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 8 columns")]
+        let len = columns as u64 * 8;
+        let lines = |i: u64| (i * len % LINE_LEN_BYTES + len + LINE_LEN_BYTES).div_ceil(LINE_LEN_BYTES);
+        (0..LINE_LEN_BYTES).map(lines).sum::<u64>() as f64 / LINE_LEN_BYTES as f64
+    };
+    // If the number of columns is not whole, some blocks have one column less.
+    let (fewer, share) = (columns.floor(), columns.fract());
+    of(fewer) * (1.0 - share) + of(fewer + 1.0) * share
+}

@@ -236,6 +236,13 @@ fn plans_give_the_cache_lines_of_a_query() {
     assert!(absent == present && (3.0..3.1).contains(&absent), "{absent}");
     let [absent, present] = lines("bumped-ribbon:fpr=0.0000152587890625");
     assert!((3.0..3.1).contains(&absent) && (5.0..5.1).contains(&present), "{absent} {present}");
+    // A query loads 64 bytes from the start of each block, also if a block has fewer than eight
+    // columns. A trace of the memory accesses of 500 queries each (30,000 keys) counts 3.69 lines
+    // at 1 %, and 5.2 lines for present keys at 10 bits per key.
+    let [absent, present] = lines("bumped-ribbon:fpr=0.01");
+    assert!(absent == present && (3.6..3.8).contains(&absent), "{absent}");
+    let [absent, present] = lines("bumped-ribbon:10");
+    assert!((3.0..3.1).contains(&absent) && (5.0..5.3).contains(&present), "{absent} {present}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::layer::Columns;
 use super::read::{Geometry, Layer};
 use super::small::Small;
 use crate::kinds::contract::{Budget, Planned};
-use crate::kinds::lines::{lines_of, pair_lines};
+use crate::kinds::lines::{lines_of, loaded_pair_lines};
 use crate::kinds::math;
 
 /// Returns the share of a layer's slots that stay empty, by slots per thousand keys: see `Density`.
@@ -65,7 +65,7 @@ fn lines_by_groups(columns: f64) -> [f64; 2] {
     // 256 times.
     let [mut if_absent, mut if_present] = [0.0, 0.0];
     for group in 0..4 {
-        let lines = pair_lines((columns - 8.0 * f64::from(group)).clamp(0.0, 8.0), 8);
+        let lines = loaded_pair_lines((columns - 8.0 * f64::from(group)).clamp(0.0, 8.0));
         if_absent += lines * (-8.0 * f64::from(group)).exp2();
         if_present += lines;
     }
