@@ -1,4 +1,4 @@
-//! `filterblock bench point-miss`: what filters save on real files.
+//! `filterblock bench`: measures how many disk reads and how much time filters save.
 
 mod machine;
 mod measure;
@@ -14,7 +14,7 @@ pub use plot::COLOURS;
 
 use super::failure::Outcome;
 
-/// Measure what filters save
+/// Measure how many reads and how much time filters save
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
