@@ -79,8 +79,8 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
         Ok(None) => {
             let (path, len) = (path.display(), text::count(len_bytes, "byte"));
             Ok(BlockFile::Damaged(format!(
-                "{path}: not a filter block and not a known file of another engine ({len}, no known magic at the end); \
-                 the file may be truncated, or a bare filter that needs --format"
+                "{path}: neither a filter block nor a known file of another engine ({len}); it may be truncated, or a bare \
+                 filter that needs --format"
             )))
         }
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),

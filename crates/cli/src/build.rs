@@ -13,18 +13,19 @@ Examples:
   filterblock build -o names.filter names.txt
   filterblock build -o names.filter --filter bloom:fpr=0.001 names.txt
   find . -print0 | filterblock build -o paths.filter --delimiter nul -
-  sha256sum *.iso | cut -c1-64 | filterblock build -o sums.filter --hex
-  (umask 077; openssl rand -hex 16 > key); filterblock build -o names.filter --secret-file key names.txt
+  sha256sum *.iso | cut -c1-64 | filterblock build -o iso.filter --hex
+  (umask 077; openssl rand -hex 16 > secret)
+  filterblock build -o names.filter --secret-file secret names.txt
 
 Keys:
   The order and the repetition of keys do not change the block. A key has at most 16 MiB.
   The build needs 8 bytes of memory per key, and the size of the finished block.
 
 Replacing a file (--force):
-  The new file replaces OUT in one step. It keeps the mode, the owner and the access list (ACL) of OUT, but no other
-  extended attributes. A symbolic link is followed and stays.
-  The command does not replace a directory, a device, a pipe, an input file, a file with several names (hard links), or
-  a file whose owner it cannot keep.
+  The new file replaces OUT in one step. It keeps the mode, the owner and the access list (ACL) of OUT, but no other \
+extended attributes. A symbolic link is followed and stays.
+  The command does not replace a directory, a device, a pipe, an input file, a file with several names (hard links), or \
+a file whose owner it cannot keep.
   It replaces OUT with an empty filter only if --allow-empty is given, because an input that failed often looks empty.
 
 Exit status: 0 written; 2 an error. After an error nothing is written, unless the message says otherwise or is about \

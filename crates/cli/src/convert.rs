@@ -16,10 +16,10 @@ Examples:
   filterblock convert -o 000012.filter 000012.sst
   filterblock convert -o 000005.filter --filter bumped-ribbon:fpr=0.01 000005.ldb
 
-TABLE is an SST file of LevelDB or RocksDB. Its data blocks may be uncompressed, or compressed with Snappy, Zstd, LZ4 or
+TABLE is an SST file of LevelDB or RocksDB. Its data blocks may be uncompressed, or compressed with Snappy, Zstd, LZ4 or \
 LZ4HC. Parquet files cannot be converted.
 
-The block holds the user key of every entry, including tombstones, like the table's own filter. It holds no prefixes and no
+The block holds the user key of every entry, including tombstones, like the table's own filter. It holds no prefixes and no \
 timestamps.
 
 See `filterblock build --help` for --force and --allow-empty.

@@ -26,10 +26,10 @@ Examples:
   filterblock db stats store/ --json
   filterblock db verify store/ || filterblock db repair store/
 
-A key has at most 65,536 bytes. Only put and load create a store. A store created with --secret-file needs that file for
+A key has at most 65,536 bytes. Only put and load create a store. A store created with --secret-file needs that file for \
 every command.
 
-Opening a store replays its write-ahead log (WAL) and may write a new SST file. So even a command that only reads needs
+Opening a store replays its write-ahead log (WAL) and may write a new SST file. So even a command that only reads needs \
 write permission for the directory. Only one process at a time can open a store.
 
 A command refuses a directory that is not a store, such as a database of LevelDB or RocksDB, and changes nothing in it.
@@ -38,6 +38,34 @@ Exit status:
   0  done
   1  get: the key is absent; verify: the store is damaged; repair: keys may be lost
   2  an error, or a directory that is not a store";
+
+const PUT_EXAMPLES: &str = "\
+Examples:
+  filterblock db put store/ apple red
+  filterblock db put store/ apple red --sync
+  filterblock db put store/ --hex 6170706c65 726564
+
+Exit status: 0 stored; 2 an error.";
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  filterblock db get store/ apple
+  filterblock db get store/ --hex 6170706c65
+
+Exit status: 0 printed; 1 the key is absent; 2 an error.";
+
+const DELETE_EXAMPLES: &str = "\
+Examples:
+  filterblock db delete store/ apple
+
+Exit status: 0 deleted, or the key was absent; 2 an error.";
+
+const COMPACT_EXAMPLES: &str = "\
+Examples:
+  filterblock db compact store/
+  filterblock db compact store/ --filter bumped-ribbon:fpr=0.01
+
+Exit status: 0 compacted; 2 an error.";
 
 /// Read, write, check and repair a store
 #[derive(Debug, clap::Args)]
@@ -50,6 +78,7 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Store a value under a key; creates the store if it does not exist
+    #[command(after_long_help = PUT_EXAMPLES)]
     Put {
         #[command(flatten)]
         store: StoreArguments,
@@ -63,6 +92,7 @@ enum Command {
         value: OsString,
     },
     /// Print the value of a key and a newline; exits with 1 if the key is absent
+    #[command(after_long_help = GET_EXAMPLES)]
     Get {
         #[command(flatten)]
         store: StoreArguments,
@@ -72,6 +102,7 @@ enum Command {
         key: OsString,
     },
     /// Delete a key; deleting an absent key is not an error
+    #[command(after_long_help = DELETE_EXAMPLES)]
     Delete {
         #[command(flatten)]
         store: StoreArguments,
@@ -85,6 +116,7 @@ enum Command {
     Scan(scan::Arguments),
     Load(load::Arguments),
     /// Flush, and compact everything into one sorted run with the filters of --filter
+    #[command(after_long_help = COMPACT_EXAMPLES)]
     Compact {
         #[command(flatten)]
         store: StoreArguments,

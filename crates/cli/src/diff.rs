@@ -19,9 +19,10 @@ Examples:
   filterblock diff monday.filter tuesday.filter
   filterblock diff --json monday.filter tuesday.filter | jq .keys.intersection
 
-The command compares hash function, seed, secret, kind, number of bits and parameters, and prints every difference.
-If all of them are equal, it compares the bits. For Bloom filters of any layout it also estimates the number of keys in each
+The command compares hash function, seed, secret, kind, number of bits and parameters, and prints every difference. \
+If all of them are equal, it compares the bits. For Bloom filters of any layout it also estimates the number of keys in each \
 block, in their union and in their intersection. Brackets hold the 95 % confidence interval of an estimate.
+
 Recorded key counts and SST names are not compared. The command does not need the secret.
 
 Exit status: 0 same bits, so every answer is the same; 1 the blocks differ; 2 an error.";

@@ -68,7 +68,10 @@ impl Failure {
     /// Returns the failure for a failed write to stdout. A closed pipe is not a failure; see
     /// [`super::output::Unbuffered`].
     pub fn stdout(error: io::Error) -> Self {
-        Self::Message(format!("standard output: {error}"))
+        match error.raw_os_error() {
+            Some(_) => Self::Message(format!("standard output: {}", Error::from(error))),
+            None => Self::Message(format!("standard output: {error}")),
+        }
     }
 }
 

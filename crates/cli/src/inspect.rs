@@ -28,16 +28,16 @@ Examples:
 
 Filter block:
   The command checks the block first; damage is an error that names the field (see `filterblock verify`).
-  The fields are those of the trailer, the last bytes of the block. They are little endian. Offsets count from the start
-  of the file. docs/FORMAT.md is the specification. The command does not need the secret.
+  The fields are those of the trailer, the last bytes of the block. They are little endian. Offsets count from the start \
+of the file. docs/FORMAT.md is the specification. The command does not need the secret.
 
 File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter with --format):
   For each filter, the command prints its offset, kind, probes, seed, fill ratio, estimated keys and expected FPR.
 
 --what-if compares the sizes of native filters:
   For each kind it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
-  Sizes above 262,144 keys are extrapolated. All filters of a table become one block; each Parquet column chunk gets its
-  own block.
+  Sizes above 262,144 keys are extrapolated. All filters of a table become one block; each Parquet column chunk gets its \
+own block.
 
 Exit status: 0 printed; 2 an error.";
 

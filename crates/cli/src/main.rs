@@ -56,7 +56,8 @@ Exit status:
 
 Streams and signals:
   If the reader of a pipe closes it, the output stops without an error and the exit status stays as it is.
-  A full disk, a closed standard output and a closed standard input are errors. Closed streams are detected on Linux only.
+  A full disk, a closed standard output and a closed standard input are errors. Closed streams are detected \
+only on Linux.
   A signal removes temporary files. SIGKILL may leave one named .filterblock.*.tmp beside the output file.
   On Linux, signals that the parent process ignores (nohup) stay ignored.
 

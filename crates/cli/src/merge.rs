@@ -23,8 +23,8 @@ Input:
   The command does not need the secret.
 
 Result:
-  The new block has the same bits as one filter built from all keys. Its number of keys is the sum of the inputs. That
-  number and the printed FPR are upper bounds, because some keys may be in several blocks.
+  The new block has the same bits as one filter built from all keys. Its number of keys is the sum of the inputs. That \
+number and the printed FPR are upper bounds, because some keys may be in several blocks.
 
 See `filterblock build --help` for --force and --allow-empty.
 
@@ -120,7 +120,7 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Locked
     });
     match pair {
         Some((first, second)) => Failure::Message(format!(
-            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second"
+            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second; rebuild one of them"
         )),
         None => error.into(),
     }

@@ -11,6 +11,7 @@ use super::failure::{Failure, Outcome};
 use super::interrupt::Temporary;
 use super::kept::Kept;
 use super::output::message;
+use filterblock::Error;
 
 /// The longest chain of symbolic links that is followed, as on Linux.
 const LINKS_MAX: usize = 40;
@@ -200,6 +201,6 @@ fn open_dir_of(path: &Path) -> Outcome<Option<File>> {
     }
     let opened = File::open(parent(path));
     opened.map(Some).map_err(|error| {
-        Failure::Message(format!("{}: cannot open the directory of this file: {error}", path.display()))
+        Failure::Message(format!("{}: cannot open the directory of this file: {}", path.display(), Error::from(error)))
     })
 }

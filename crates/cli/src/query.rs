@@ -44,15 +44,15 @@ Filters of prefixes:
   If a filter holds only prefixes of keys, query prefixes with --prefixes.
 
 Files of other engines (docs/FOREIGN.md):
-  A LevelDB or RocksDB table gives the answers of its engine. Without a filter, it answers `maybe` to every key. With
-  --prefixes, a RocksDB table answers like an iterator that stays within the prefix of each key.
+  A LevelDB or RocksDB table gives the answers of its engine. Without a filter, it answers `maybe` to every key. With \
+--prefixes, a RocksDB table answers like an iterator that stays within the prefix of each key.
   Parquet values are written in the type of their column (numbers in decimal, bytes unchanged) or in the type of --type.
   With --hex they are the plain encoding, without the length of a byte array.
   Without --row-group, the answer is `maybe` if any row group answers `maybe`.
 
 Exit status, as grep: 0 some key may be present; 1 all keys are absent; 2 an error.";
 
-/// Look up keys in a filter: each is surely absent or maybe present
+/// Look up keys in a filter: a key is absent or maybe present
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {

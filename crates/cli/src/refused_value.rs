@@ -54,6 +54,7 @@ pub fn line(refused: &clap::Error) -> Option<String> {
         }
         ErrorKind::MissingRequiredArgument => missing(refused),
         ErrorKind::ArgumentConflict => conflict(refused),
+        ErrorKind::TooManyValues => needless_value(refused),
         _ => None,
     };
     // Other errors are rare: the first line of clap's message says enough.
@@ -105,6 +106,13 @@ fn conflict(refused: &clap::Error) -> Option<String> {
         [other] if *other == argument => format!("{argument} is given twice; give it once"),
         others => format!("{argument} cannot be used with {}; omit one of them", others.join(" or ")),
     })
+}
+
+/// Describes a value of an option that takes none.
+fn needless_value(refused: &clap::Error) -> Option<String> {
+    let option = string(refused, ContextKind::InvalidArg)?;
+    let value = printable(string(refused, ContextKind::InvalidValue)?);
+    Some(format!("{option} takes no value; omit {value:?}"))
 }
 
 /// Points to the help of the subcommand, which clap names in its usage line.

@@ -38,6 +38,12 @@ impl SecretArguments {
         let Some(path) = &self.secret_file else { return Ok(None) };
         let in_file = |error| Failure::file(path, error);
         let mut written = Vec::new();
+        if path.is_dir() {
+            return Err(Failure::Message(format!(
+                "--secret-file {}: this is a directory; give a file",
+                path.display()
+            )));
+        }
         File::open(path).map_err(in_file)?.take(MAX_FILE_LEN_BYTES).read_to_end(&mut written).map_err(in_file)?;
         let mut bytes = Vec::new();
         let is_hex = text::unhex(written.trim_ascii(), &mut bytes).is_ok();
@@ -79,17 +85,27 @@ impl SecretArguments {
         KeyHasher::new(hash.hash.unwrap_or(by_secret), seed, secret.as_ref()).map_err(|error| self.explain(error))
     }
 
-    /// Adds advice to an error about a missing or wrong secret.
+    /// Adds the option to an error about a missing or wrong secret.
     pub fn explain(&self, error: impl Into<Failure>) -> Failure {
         let failure = error.into();
-        match (failure.library_error(), &self.secret_file) {
+        let text = failure.to_string();
+        // The library advises what to do with a secret. This advice names the option instead.
+        let problem = text.rsplit_once("; ").map_or(text.as_str(), |(problem, _)| problem);
+        let message = match (failure.library_error(), &self.secret_file) {
+            (Some(Error::Secret { given: None, stored: Some(stored), .. }), _) => {
+                format!("{problem} (fingerprint {stored}); give it with --secret-file SECRETFILE")
+            }
             (Some(Error::Secret { given: None, .. }), _) => {
-                Failure::Message(format!("{failure}; give the secret with --secret-file SECRETFILE"))
+                format!("{problem}; give it with --secret-file SECRETFILE")
             }
-            (Some(Error::Secret { given: Some(_), .. } | Error::Invalid { what: "secret", .. }), Some(path)) => {
-                Failure::Message(format!("{failure}; the secret came from --secret-file {}", path.display()))
+            (Some(Error::Secret { given: Some(_), .. }), Some(path)) => {
+                format!("{problem}; give the right file in place of --secret-file {}", path.display())
             }
-            _ => failure,
-        }
+            (Some(Error::Invalid { what: "secret", .. }), Some(path)) => {
+                format!("{problem}; omit --secret-file {}", path.display())
+            }
+            _ => return failure,
+        };
+        Failure::Message(message)
     }
 }

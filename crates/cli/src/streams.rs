@@ -47,7 +47,7 @@ mod before_main {
 }
 
 fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the stream is closed")
+    io::Error::new(io::ErrorKind::NotConnected, "the stream is closed; redirect it to a file or a pipe")
 }
 
 /// Opens stdin.

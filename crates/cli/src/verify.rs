@@ -28,8 +28,8 @@ Examples:
 
 Filter block:
   The command checks the magic, the shape, and the checksums of the trailer and of every page.
-  If the version is not 1, the command tries version 1. If the checksum is then valid, only the version is damaged
-  (status 1). Otherwise the block has a newer format or more damage (status 2).
+  If the version is not 1, the command also tries version 1. If the checksum is then valid, only the version is \
+damaged (status 1). Otherwise the block has a newer format or more damage (status 2).
 
 --against looks up every key of KEYFILE. A key that the filter denies is a false negative: a read would not find it.
   For a filter that holds only prefixes, KEYFILE must hold prefixes, with --prefixes.

@@ -14,8 +14,14 @@ pub use plot::COLOURS;
 
 use super::failure::Outcome;
 
+const EXAMPLES: &str = "\
+Examples:
+  filterblock bench point-miss
+  filterblock bench point-miss --keys names.txt --filter blocked-bloom:10";
+
 /// Measure how many reads and how much time filters save
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

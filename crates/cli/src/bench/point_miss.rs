@@ -23,7 +23,7 @@ Examples:
   filterblock bench point-miss
   filterblock bench point-miss --keys names.txt --filter blocked-bloom:10
   filterblock bench point-miss --layout all --json result.json --svg latency.svg
-  filterblock bench point-miss --layout levels-4 --count 300000 --filter blocked-bloom:10 --filter monkey:10
+  filterblock bench point-miss --layout levels-4 --count 300000 --filter monkey:10
   filterblock bench point-miss --cold --io direct --dir /mnt/disk --verify on-first-touch
 
 For each filter and layout, the benchmark loads a store in random order. On the same files it then looks up absent keys, \
@@ -34,19 +34,19 @@ The defaults take about two minutes. One store exists at a time and needs 130 MB
 Stores lie in a temporary directory, which is removed at the end and after Ctrl-C.
 
 The table:
-  filter      the filter of all SST files, or a policy
-  layout      the layout of the SST files, see --layout
-  keys        the keys that are looked up: absent, present or mixed
+  filter      filter of all SST files, or policy
+  layout      layout of the SST files, see --layout
+  keys        keys that are looked up: absent, present or mixed
   filters     on: reads ask the filters; off: reads ignore them
   mean        ns of CPU time per get in a plain loop (k: thousands, M: millions)
   batch       ns per key of a multi_get of 32 absent keys
-  p50 ..      percentiles of single gets: ns of wall time in a separate pass, including the time to read the clock
+  p50 ..      percentiles of single gets in a second pass: ns of wall time
   reads       data blocks read per get, counted by the store (there is no block cache)
-  FPR %       measured false-positive rate (FPR) of the filters that were asked about absent keys
-  exp. FPR %  the FPR that the formulas predict
+  FPR %       measured false-positive rate (FPR) of the filters asked about absent keys
+  exp. FPR %  FPR that the formulas predict
 
 The mean is the median of --rounds. Rounds alternate between filters on and off. With --cold or --io direct the mean is \
-wall time, because a read may wait for the device.
+wall time, because a read may wait for the device. The percentiles include the time to read the clock, which is printed.
 
 Below the table, each store has a line with its load time, its size and the size of its filters. The benchmark also looks up \
 every loaded key: false negatives must be 0.

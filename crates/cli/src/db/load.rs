@@ -26,11 +26,13 @@ Input:
   A line that cannot be stored is an error with its line number. All lines before it are stored.
 
 Durability:
-  When the command reports pairs as stored, they are on the device. With --sync every batch is synced, otherwise one sync
-  happens at the end.
-  If the device fails before that, pairs since the last flush (at most one write buffer) may be lost. If the machine
-  crashes, pairs of the last 0.1 s may be lost too.
-  Loading a file again is safe: storing a pair twice changes nothing.";
+  When the command reports pairs as stored, they are on the device. With --sync every batch is synced, otherwise one sync \
+happens at the end.
+  If the device fails before that, pairs since the last flush (at most one write buffer) may be lost. If the machine \
+crashes, pairs of the last 0.1 s may be lost too.
+  Loading a file again is safe: storing a pair twice changes nothing.
+
+Exit status: 0 all pairs are stored; 2 an error.";
 
 /// Store the pairs of a file; creates the store if it does not exist
 #[derive(Debug, clap::Args)]

@@ -27,18 +27,19 @@ What the repair does:
   A second repair, or the repair of a sound store, changes nothing.
 
 What the report shows:
-  For each loss, the range of the affected keys. Such a key may be missing, or have an older value. A deleted key may
-  come back.
+  For each loss, the range of the affected keys. Such a key may be missing, or have an older value. A deleted key may \
+come back.
   Without a manifest, also doubts: which of two SST files is newer, or whether an SST file is a leftover of a compaction.
 
-A file of another program is listed and stays unchanged. If no file belongs to a store, or CURRENT belongs to another
+A file of another program is listed and stays unchanged. If no file belongs to a store, or CURRENT belongs to another \
 engine, the repair changes nothing and exits with 2.
 
 Exit status:
   0  every key is as before
   1  keys may be lost, or there are doubts
-  2  could not run: no store there, a directory of another program, open in another process, an unreadable file, or a newer
-     format. If only standard output failed, the repair is done and its report is on stderr.";
+  2  could not run: no store, a store that is open in another process, an unreadable file, or a newer format
+
+If only standard output fails, the repair is done, the exit status is 2, and the report is on stderr.";
 
 /// Rebuild a damaged store from its sound parts, and report losses
 #[derive(Debug, clap::Args)]

@@ -15,7 +15,9 @@ Examples:
   filterblock db scan store/ --from b --to c
   filterblock db scan store/ --reverse --limit 1
 
-Each line is a key, a tab and its value. If keys or values may hold tabs or newlines, use --hex.";
+Each line is a key, a tab and its value. If keys or values may hold tabs or newlines, use --hex.
+
+Exit status: 0 done; 2 an error.";
 
 /// Print keys and values in order
 #[derive(Debug, clap::Args)]

@@ -17,7 +17,9 @@ use filterblock_store::lsm::{LevelStats, LogTail};
 const EXAMPLES: &str = "\
 Examples:
   filterblock db stats store/
-  filterblock db stats store/ --json | jq .total.bits_per_key";
+  filterblock db stats store/ --json | jq .total.bits_per_key
+
+Exit status: 0 printed; 2 an error.";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -34,8 +36,7 @@ The report names the file and offset of an incomplete log record at the end of a
 Exit status:
   0  sound, or a log ends in a torn tail
   1  damaged
-  2  could not run: no store there, a directory of another program, open in another process, no permission, or a newer
-     format";
+  2  could not run: no store, a store that is open in another process, no permission, or a newer format";
 
 /// Print SST files, entries and filter sizes of each level
 #[derive(Debug, clap::Args)]

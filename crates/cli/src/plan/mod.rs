@@ -24,17 +24,18 @@ Examples:
   filterblock plan --keys 1000000 --fpr 0.01 --svg plots/
 
 The table:
-  filter            the argument for `build --filter`, or the name of a classical variant
-  bytes             the whole block with page checksums and trailer; ribbons and binary fuse filters may differ by a few
-                    tenths of a per cent; for the classical variants, which exist in memory only, the bits or cells
+  filter            argument for `build --filter`, or name of a classical variant
+  bytes             size of the whole block with page checksums and trailer
   bits per key      bytes times 8, divided by the number of keys
-  FPR               the expected false-positive rate (FPR)
-  lines if absent   the mean number of 64-byte cache lines that the query of an absent key reads; each line counts,
-                    also a neighbour
+  FPR               expected false-positive rate
+  lines if absent   mean number of cache lines (64 bytes) read to query an absent key
   lines if present  the same for a present key
-  ns if absent      ns for the query of an absent key, from docs/BENCHMARKS.md; all other columns are computed
+  ns if absent      time to query an absent key, measured for docs/BENCHMARKS.md
 
---svg writes plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg and, for --keys keys,
+Formulas give all other columns. The real size of ribbons and binary fuse filters may differ by a few tenths of a per \
+cent. The classical variants exist in memory only; their size is that of their bits or cells.
+
+--svg writes plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg and, for --keys keys, \
 plan-space-by-rate.svg.
 
 Exit status: 0 done; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
