@@ -17,8 +17,8 @@ const MAX_FILE_LEN_BYTES: u64 = 1 << 10;
 /// The option for the secret file.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SecretArguments {
-    /// The file with the hashing secret: 32 or 64 hexadecimal digits, such as from `openssl rand -hex 16`; only its owner
-    /// should be able to read it
+    /// The file with the hashing secret: 32 or 64 hexadecimal digits, such as from `openssl rand
+    /// -hex 16`; only its owner should be able to read it
     #[arg(long, value_name = "SECRETFILE")]
     secret_file: Option<PathBuf>,
 }
@@ -82,7 +82,13 @@ impl SecretArguments {
     pub fn hasher(&self, hash: &HashArguments, seed: HashSeed) -> Outcome<KeyHasher> {
         let secret = self.read()?;
         let by_secret = if secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
-        KeyHasher::new(hash.hash.unwrap_or(by_secret), seed, secret.as_ref()).map_err(|error| self.explain(error))
+        let kind = hash.hash.unwrap_or(by_secret);
+        KeyHasher::new(kind, seed, secret.as_ref()).map_err(|error| match error {
+            Error::Secret { given: None, .. } => {
+                Failure::Message(format!("--hash {kind}: missing secret; give it with --secret-file SECRETFILE"))
+            }
+            error => self.explain(error),
+        })
     }
 
     /// Adds the option to an error about a missing or wrong secret.

@@ -13,7 +13,7 @@ pub struct Machine {
     os: String,
     kernel: String,
     arch: &'static str,
-    /// The instruction set of the filter probes: "avx2" or "portable".
+    /// The instruction set of the filter probes, such as "avx2" or "portable".
     instruction_set: &'static str,
 }
 

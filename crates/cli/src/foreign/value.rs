@@ -85,8 +85,8 @@ pub fn plain_len(physical_type: PhysicalType) -> Option<usize> {
 }
 
 impl Encoding {
-    /// Looks up the value that `written` encodes. Zero is looked up with both signs, because 0 and -0 are equal and have
-    /// different encodings.
+    /// Looks up the value that `written` encodes. Zero is looked up with both signs, because the
+    /// two zeros are equal and have different encodings.
     ///
     /// # Errors
     /// Returns a message if `written` is not a value of the type.
