@@ -1,4 +1,5 @@
-//! What it costs to build a filter block, per key: ready hashes in, checksummed block out.
+//! Measures building a filter block, per key: the input is hashes, the output is a block with
+//! checksums.
 #![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 
 use std::hint::black_box;
@@ -7,7 +8,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck};
 
 fn spec(text: &str) -> FilterSpec {
-    text.parse().expect("a specification of this file")
+    text.parse().expect("the specifications of this file are valid")
 }
 
 fn hashes(n: u64) -> Vec<KeyHash> {
@@ -24,7 +25,8 @@ fn build(c: &mut Criterion) {
             for (name, check) in [("checked", SelfCheck::On), ("unchecked", SelfCheck::Off)] {
                 let mut full = FilterBuilder::new(spec(text), HashSeed(1)).with_self_check(check);
                 hashes.iter().for_each(|&hash| full.add_hash(hash));
-                // Sorting, sizing, setting bits, sums and, where asked for, the second look at every key.
+                // The time covers sorting, sizing, setting bits, checksums and, for "checked", the
+                // self-check of every key.
                 group.bench_function(BenchmarkId::new(format!("{text}/{name}"), n), |b| {
                     b.iter_batched(|| full.clone(), |full| black_box(full.finish()), BatchSize::LargeInput);
                 });
@@ -36,7 +38,7 @@ fn build(c: &mut Criterion) {
 
 fn hash(c: &mut Criterion) {
     let mut group = c.benchmark_group("hash");
-    let secret = Secret::new(&[7; 16]).expect("16 bytes");
+    let secret = Secret::new(&[7; 16]).expect("a secret of 16 bytes is valid");
     let hashers = [
         KeyHasher::xxh3(HashSeed(1)),
         KeyHasher::xxh3_with_secret(HashSeed(1), &secret),
@@ -45,7 +47,7 @@ fn hash(c: &mut Criterion) {
     for len in [8usize, 16, 32, 100, 300] {
         let key = vec![7; len];
         group.throughput(Throughput::Elements(1));
-        // Without the choice among the functions, to see what that costs.
+        // Calls XXH3 directly, to measure the cost of choosing among the hash functions.
         group.bench_function(BenchmarkId::new("xxh3-alone", len), |b| {
             b.iter(|| KeyHash::of(black_box(&key), HashSeed(1)));
         });

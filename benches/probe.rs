@@ -1,7 +1,7 @@
-//! What it costs to ask a filter block, per key whose hash is at hand.
+//! Measures queries of a filter block, per key whose hash is known.
 //!
-//! Kernels are chosen once per process: run this again under `FILTERBLOCK_ISA=portable` to compare. The name of the
-//! instruction set is part of each benchmark's.
+//! A process chooses its kernels once. Run the benchmark again with `FILTERBLOCK_ISA=portable` to
+//! compare. The name of each benchmark contains the instruction set.
 #![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use filterblock::{
     VerifiedFilter, Verify, instruction_set,
 };
 
-/// Hashes asked per iteration: few enough to stay in the second-level cache beside the filter's lines.
+/// Hashes asked per iteration. They fit in the second-level cache together with the filter's lines.
 const ASKED: usize = 16_384;
 
 fn hashes(keys: std::ops::Range<u64>) -> Vec<KeyHash> {
@@ -20,18 +20,19 @@ fn hashes(keys: std::ops::Range<u64>) -> Vec<KeyHash> {
 }
 
 fn block(text: &str, n: u64, verify: Verify) -> FilterBlock<Vec<u8>> {
-    let spec: FilterSpec = text.parse().expect("a specification of this file");
+    let spec: FilterSpec = text.parse().expect("the specifications of this file are valid");
     let mut builder = FilterBuilder::new(spec, HashSeed(1)).with_self_check(SelfCheck::Off);
     hashes(0..n).into_iter().for_each(|hash| builder.add_hash(hash));
-    let bytes = builder.finish().expect("a filter that fits in memory");
-    FilterBlock::open_any(bytes, verify).expect("a block that was just written")
+    let bytes = builder.finish().expect("the filter fits in memory");
+    FilterBlock::open_any(bytes, verify).expect("a new block is sound")
 }
 
 fn probe(c: &mut Criterion) {
     let mut group = c.benchmark_group(format!("probe/{}", instruction_set()));
     group.throughput(Throughput::Elements(ASKED as u64));
     for n in [10_000u64, 1_000_000] {
-        // Present keys in an order that is not that of the lines: hashes of consecutive numbers.
+        // Consecutive numbers have hashes in random order, so present keys do not come in the order
+        // of the cache lines.
         let queries = [
             ("negative", hashes(n..n + ASKED as u64)),
             ("positive", hashes(0..n).into_iter().cycle().take(ASKED).collect()),
@@ -58,8 +59,9 @@ fn probe(c: &mut Criterion) {
     group.finish();
 }
 
-/// What an unaligned slice costs: the same filter at several offsets from a cache line, in the caches (10,000 keys) and beyond
-/// most of them (10,000,000), and opened anew for each query.
+/// Measures the cost of an unaligned slice: the same filter at several offsets from a cache line.
+/// With 10,000 keys the filter fits in the caches, with 10,000,000 keys it exceeds most of them.
+/// Also measures opening the filter for each query.
 ///
 /// ```text
 /// cargo bench --bench probe -- unaligned --warm-up-time 1 --measurement-time 2
@@ -72,16 +74,21 @@ fn unaligned(c: &mut Criterion) {
         let queries = hashes(n..n + ASKED as u64);
         for text in ["blocked-bloom:10", "split-block:10", "bumped-ribbon:8", "bloom:10"] {
             let bytes = block(text, n, Verify::AtOpen).as_bytes().to_vec();
-            let mut room = AlignedBytes::copy_of(&vec![0; bytes.len() + 64]).expect("room for a filter");
+            let mut room = AlignedBytes::copy_of(&vec![0; bytes.len() + 64]).expect("the filter fits in memory");
             for offset in [0, 1, 8, 32, 63] {
                 room = AlignedBytes::filled_by::<Error>(bytes.len() + 64, |room| {
-                    room.get_mut(offset..offset + bytes.len()).expect("64 bytes more").copy_from_slice(&bytes);
+                    room.get_mut(offset..offset + bytes.len())
+                        .expect("the buffer is 64 bytes longer than the filter")
+                        .copy_from_slice(&bytes);
                     Ok(())
                 })
-                .expect("room for a filter");
-                let slice = room.as_ref().get(offset..offset + bytes.len()).expect("64 bytes more");
+                .expect("the filter fits in memory");
+                let slice = room
+                    .as_ref()
+                    .get(offset..offset + bytes.len())
+                    .expect("the buffer is 64 bytes longer than the filter");
                 let id = |how: &str| BenchmarkId::new(format!("{text}/{how}/offset-{offset}"), n);
-                let block = FilterBlock::open_any(slice, Verify::AtOpen).expect("a sound block");
+                let block = FilterBlock::open_any(slice, Verify::AtOpen).expect("the block is sound");
                 group.bench_function(id("single"), |b| {
                     b.iter(|| black_box(&queries).iter().filter(|&&hash| block.may_contain_hash(hash)).count());
                 });
@@ -94,10 +101,12 @@ fn unaligned(c: &mut Criterion) {
                 });
             }
             let expected = Expected::of_any_table(&hasher);
-            let raw = black_box(room.as_ref().get(63..63 + bytes.len()).expect("64 bytes more"));
+            let raw = black_box(
+                room.as_ref().get(63..63 + bytes.len()).expect("the buffer is 64 bytes longer than the filter"),
+            );
             group.bench_function(BenchmarkId::new(format!("{text}/verified-each-time/offset-63"), n), |b| {
                 b.iter(|| {
-                    let open = || VerifiedFilter::open(raw, &expected).expect("a sound block");
+                    let open = || VerifiedFilter::open(raw, &expected).expect("the block is sound");
                     black_box(&queries).iter().filter(|&&hash| open().may_contain_hash(hash)).count()
                 });
             });
@@ -106,11 +115,12 @@ fn unaligned(c: &mut Criterion) {
     group.finish();
 }
 
-/// What answers for many keys at once.
+/// A function that answers for many keys at once.
 #[cfg(feature = "foreign")]
 type Batch<'a> = &'a dyn Fn(&[&[u8]], &mut [bool]);
 
-/// Filters of other engines beside a native one, with the hash of each key reckoned, as they have hashes of their own.
+/// Measures filters of other engines beside native filters. The time includes hashing, because each
+/// engine has its own hash function.
 #[cfg(feature = "foreign")]
 fn foreign(c: &mut Criterion) {
     use filterblock::foreign::rocksdb::{self, RocksDbFilterKind, RocksDbFilterOptions};
@@ -145,16 +155,16 @@ fn foreign(c: &mut Criterion) {
         let filter = rocksdb::RocksDbFilter::new(&bytes);
         measure(kind.name(), &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
     }
-    let mut builder = parquet::ParquetBloomBuilder::for_values(n, 0.01).expect("a rate between 0 and 1");
+    let mut builder = parquet::ParquetBloomBuilder::for_values(n, 0.01).expect("0.01 is a valid rate");
     present.iter().for_each(|key| builder.add(key));
     let bytes = builder.finish();
-    let filter = parquet::ParquetBloom::parse(&bytes).expect("a filter that was just written");
+    let filter = parquet::ParquetBloom::parse(&bytes).expect("a new filter is sound");
     measure("parquet-sbbf", &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
     for text in ["blocked-bloom:10", "bumped-ribbon:fpr=0.01"] {
-        let mut builder = FilterBuilder::new(text.parse().expect("a specification"), HashSeed(1));
+        let mut builder = FilterBuilder::new(text.parse().expect("the specification is valid"), HashSeed(1));
         present.iter().for_each(|key| builder.add(key));
-        let block = FilterBlock::open_any(builder.finish().expect("a filter that fits in memory"), Verify::AtOpen)
-            .expect("a sound block");
+        let block = FilterBlock::open_any(builder.finish().expect("the filter fits in memory"), Verify::AtOpen)
+            .expect("the block is sound");
         measure(text, &|key| block.may_contain(key), &|keys, answers| {
             let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key, HashSeed(1))).collect();
             block.may_contain_batch(&hashes, answers);

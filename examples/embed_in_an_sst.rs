@@ -1,7 +1,7 @@
-//! A storage engine of its own that keeps a filter block in each of its SST files.
+//! A small storage engine that keeps a filter block in each of its SST files.
 //!
 //! The filters save almost all reads for absent keys. A wrong seed, a flipped bit, a stale filter and the filter of
-//! another SST are counted, cost reads, and lose no key. Run it: `cargo run --release --example embed_in_an_sst`
+//! another SST cost reads, are counted, and lose no key. Run it: `cargo run --release --example embed_in_an_sst`
 
 use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot};
 use filterblock::{HashSeed, KeyHasher, TableFilter, Verify, layout::checksum_of};
@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fs, fs::File, path::Path, sync::Arc};
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// The number of the store, chosen at random, and the number of the SST: no SST of another store has this id.
+/// The store's random number and the SST's number. No SST of another store has this id.
 fn table_id(number: u64) -> [u8; 16] {
     (0x005e_ed0f_57a9_be11_u128 << 64 | u128::from(number)).to_le_bytes()
 }
@@ -35,7 +35,7 @@ fn read_at(mut file: &File, offset: SeekFrom, len: u64) -> filterblock::Result<A
     AlignedBytes::filled_by(usize::try_from(len).unwrap_or(usize::MAX), |bytes| Ok(file.read_exact(bytes)?))
 }
 
-/// SSTs that are open for reading, the newest first, each with the length of its entries and the slot of its filter.
+/// Open SSTs, newest first, each with the length of its entries and the slot of its filter.
 struct Reader {
     ssts: Vec<(File, u64, FilterSlot)>,
     filters: FilterSet,
@@ -62,7 +62,7 @@ impl Reader {
         Ok(Self { ssts, filters })
     }
 
-    /// The value of a key, and the number of SSTs that were read for it.
+    /// Returns the value of a key, and the number of SSTs that were read.
     fn get(&self, key: &str) -> Result<(Option<String>, u64)> {
         let (hash, mut reads) = (self.filters.hasher().of(key.as_bytes()), 0); // hashed once for all SSTs
         for (file, data_len, _) in self.ssts.iter().filter(|sst| self.filters.ask(sst.2, hash).may_contain()) {
@@ -77,12 +77,12 @@ impl Reader {
     }
 }
 
-/// 1,000 entries. The keys of SST 1, 2 and 3 lie between each other, so that only the filters tell which SST has a key.
+/// Returns 1,000 entries. SSTs 1, 2 and 3 cover the same key range, so only the filters tell which SST has a key.
 fn entries(number: u64) -> BTreeMap<String, String> {
     (0..1_000).map(|i| (format!("user-{:06}", i * 3 + number), format!("{i} of {number}"))).collect()
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example, for `main` and for its test.
 pub fn run(out: &mut impl Write) -> Result<()> {
     let (dir, hasher) = (tempfile::tempdir()?, KeyHasher::xxh3(HashSeed(1)));
     let path = |number| dir.path().join(format!("{number}.sst"));

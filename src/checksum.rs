@@ -5,10 +5,16 @@
 pub struct Crc32(crc32fast::Hasher);
 
 impl Crc32 {
-    /// The sum of no bytes.
+    /// Returns the checksum of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Continues from the checksum of bytes that were hashed before.
+    #[must_use]
+    pub fn continuing(checksum: u32) -> Self {
+        Self(crc32fast::Hasher::new_with_initial(checksum))
     }
 
     /// Adds `bytes`.
@@ -16,21 +22,21 @@ impl Crc32 {
         self.0.update(bytes);
     }
 
-    /// The sum, with `bytes` added.
+    /// Returns the checksum with `bytes` added.
     #[must_use]
     pub fn with(mut self, bytes: &[u8]) -> Self {
         self.update(bytes);
         self
     }
 
-    /// The sum of everything added.
+    /// Returns the checksum of all added bytes.
     #[must_use]
     pub fn finish(self) -> u32 {
         self.0.finalize()
     }
 }
 
-/// The CRC-32 of `bytes`.
+/// Computes the CRC-32 of `bytes`.
 #[must_use]
 pub fn crc32(bytes: &[u8]) -> u32 {
     Crc32::new().with(bytes).finish()
@@ -41,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_check_value_of_the_standard_holds() {
+    fn crc32_matches_the_check_value_of_the_standard() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32(b""), 0);
     }

@@ -1,20 +1,22 @@
-//! Integers to bytes and back: the only place where that happens. Everything on disk is little endian.
+//! Converts integers to bytes and back. All conversions live here. Everything on disk is
+//! little-endian.
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// Longest encoding of a 64-bit varint (LEB128: seven bits a byte, lowest first).
+/// Longest encoding of a 64-bit varint (LEB128: seven bits per byte, lowest first).
 pub const MAX_VARINT_LEN_BYTES: usize = 10;
 
-/// A field that is not valid, and where it lies. Each format has fields of its own, and an error made from this.
+/// An invalid field and its offset. Each format has its own fields and converts this into its own
+/// error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt<F> {
     /// The field.
     pub field: F,
-    /// Its offset, from where the cursor's errors count.
+    /// The offset of the field, counted from the base of the cursor.
     pub offset: u64,
 }
 
-/// Reads fields one after the other from bytes that nobody has checked yet.
+/// Reads fields one after the other from bytes that are not verified.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -22,92 +24,101 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of `bytes`, whose errors report offsets from `base`.
+    /// Creates a cursor at the start of `bytes`. Errors count offsets from `base`.
     #[must_use]
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self { rest: bytes, offset: base }
     }
 
-    /// What has not been read yet.
+    /// The bytes that have not been read yet.
     #[cfg(feature = "foreign")]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Where the next field lies.
+    /// The offset of the next field.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether everything has been read.
+    /// Whether all bytes have been read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The error that says `field` is not valid at the present place.
+    /// Returns the error that `field` is invalid at the current offset.
     #[must_use]
     pub fn corrupt<F>(&self, field: F) -> Corrupt<F> {
         Corrupt { field, offset: self.offset }
     }
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     ///
     /// # Errors
-    /// `Corrupt` when fewer are left.
+    /// Returns [`Corrupt`] if fewer than `len` bytes are left.
     pub fn take<F>(&mut self, len: usize, field: F) -> Result<&'a [u8], Corrupt<F>> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.corrupt(field)) };
         self.rest = rest;
-        // Where reading begins is the caller's word; it is only told in errors.
+        // The caller chooses the base, and only errors use the offset. So overflow may saturate.
         self.offset = self.offset.saturating_add(len as u64);
         Ok(taken)
     }
 
-    /// The next `N` bytes, copied.
+    /// Returns a copy of the next `N` bytes.
     ///
     /// # Errors
-    /// `Corrupt` when fewer are left.
+    /// Returns [`Corrupt`] if fewer than `N` bytes are left.
     pub fn take_array<const N: usize, F>(&mut self, field: F) -> Result<[u8; N], Corrupt<F>> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N, field)?);
         Ok(array)
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes.
+    /// Returns [`Corrupt`] if no byte is left.
     pub fn take_u8<F>(&mut self, field: F) -> Result<u8, Corrupt<F>> {
         self.take_array::<1, F>(field).map(|[byte]| byte)
     }
 
-    /// A 32-bit integer.
+    /// Reads a 32-bit integer.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes.
+    /// Returns [`Corrupt`] if fewer than 4 bytes are left.
     pub fn take_u32<F>(&mut self, field: F) -> Result<u32, Corrupt<F>> {
         self.take(4, field).map(LittleEndian::read_u32)
     }
 
-    /// A 64-bit integer.
+    /// Reads a 64-bit integer.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes.
+    /// Returns [`Corrupt`] if fewer than 8 bytes are left.
     pub fn take_u64<F>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
         self.take(8, field).map(LittleEndian::read_u64)
     }
 
-    /// A variable-length integer.
+    /// Reads a 48-bit integer.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes, or when it exceeds 64 bits.
+    /// Returns [`Corrupt`] if fewer than 6 bytes are left.
+    pub fn take_u48<F>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
+        self.take(6, field).map(LittleEndian::read_u48)
+    }
+
+    /// Reads a varint.
+    ///
+    /// # Errors
+    /// Returns [`Corrupt`] if the bytes end before the varint does, or if its value exceeds 64
+    /// bits.
     pub fn take_varint<F: Copy>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
         let mut value = 0u64;
         for (i, &byte) in self.rest.iter().take(MAX_VARINT_LEN_BYTES).enumerate() {
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte has room for the last bit only.
+            // The tenth byte holds only the highest bit of the value.
             if i == MAX_VARINT_LEN_BYTES - 1 && bits > 1 {
                 break;
             }
@@ -120,19 +131,20 @@ impl<'a> Cursor<'a> {
         Err(self.corrupt(field))
     }
 
-    /// A variable-length integer that is used as a length or position in memory.
+    /// Reads a varint that is a length or a position in memory.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes, or when it exceeds the address space.
+    /// Returns [`Corrupt`] if the bytes end before the varint does, or if its value exceeds the
+    /// address space.
     pub fn take_varint_usize<F: Copy>(&mut self, field: F) -> Result<usize, Corrupt<F>> {
         let offset = self.offset;
         usize::try_from(self.take_varint(field)?).map_err(|_| Corrupt { field, offset })
     }
 
-    /// A byte string behind its length as a varint.
+    /// Reads a byte string that follows its length, a varint.
     ///
     /// # Errors
-    /// `Corrupt` when fewer bytes are left than the length says.
+    /// Returns [`Corrupt`] if fewer bytes are left than the length states.
     pub fn take_bytes<F: Copy>(&mut self, field: F) -> Result<&'a [u8], Corrupt<F>> {
         let len = self.take_varint_usize(field)?;
         self.take(len, field)
@@ -151,7 +163,14 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
-/// Appends a variable-length integer.
+/// Appends a 48-bit integer; `None` if `value` has more bits.
+pub fn put_u48(out: &mut Vec<u8>, value: u64) -> Option<()> {
+    let [low @ .., 0, 0] = u64_bytes(value) else { return None };
+    out.extend_from_slice(&low);
+    Some(())
+}
+
+/// Appends a varint.
 #[expect(clippy::cast_possible_truncation, reason = "the low seven bits are meant")]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -161,7 +180,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a byte string behind its length as a varint.
+/// Appends the length of a byte string as a varint, then the byte string.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -184,7 +203,7 @@ pub fn u128_bytes(value: u128) -> [u8; 16] {
     bytes
 }
 
-/// The 128-bit integer in sixteen bytes.
+/// Decodes a 128-bit integer from sixteen bytes.
 #[must_use]
 #[inline]
 pub fn u128_from(bytes: &[u8; 16]) -> u128 {
@@ -200,28 +219,28 @@ pub fn u16_bytes(value: u16) -> [u8; 2] {
     bytes
 }
 
-/// The 16-bit integer at `offset`, if the bytes reach that far.
+/// Decodes the 16-bit integer at `offset`. `None` if the bytes end before it does.
 #[must_use]
 #[inline]
 pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     bytes.get(offset..)?.first_chunk::<2>().map(|pair| LittleEndian::read_u16(pair))
 }
 
-/// The 32-bit integer in four bytes.
+/// Decodes a 32-bit integer from four bytes.
 #[must_use]
 #[inline]
 pub fn u32_from(bytes: &[u8; 4]) -> u32 {
     LittleEndian::read_u32(bytes)
 }
 
-/// The 64-bit integer in eight bytes.
+/// Decodes a 64-bit integer from eight bytes.
 #[must_use]
 #[inline]
 pub fn u64_from(bytes: &[u8; 8]) -> u64 {
     LittleEndian::read_u64(bytes)
 }
 
-/// The 32-bit integer at `offset`, if the bytes reach that far.
+/// Decodes the 32-bit integer at `offset`. `None` if the bytes end before it does.
 #[must_use]
 #[inline]
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
@@ -251,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_offset_where_the_field_was_wanted() {
+    fn an_error_names_the_offset_of_the_missing_field() {
         let mut cursor = Cursor::new(&[1, 2, 3, 4, 5], 100);
         cursor.take_u32("seed").unwrap();
         let error = cursor.take_u32("kind").unwrap_err();

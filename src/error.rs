@@ -1,4 +1,5 @@
-//! What can go wrong with a filter block. Each message says what is wrong, where, and what to do next.
+//! The errors of filters and filter blocks. Each message says what is wrong, where, and what to do
+//! next.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,93 +11,98 @@ use crate::hash_kind::{Fingerprint, HashKind};
 /// The result of every fallible call on filters and filter blocks.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with a filter or a filter block.
+/// An error of a filter or a filter block.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
     Io(std::io::Error),
-    /// An error met while working on `path`.
+    /// An error that occurred while working on `path`.
     InFile {
         /// The file or directory.
         path: PathBuf,
-        /// What happened there.
+        /// The error itself.
         source: Box<Error>,
     },
     /// Bytes that no writer of this crate produces.
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// Where the field lies, in bytes from the start of the block or file.
+        /// The offset of the field, in bytes from the start of the block or file.
         offset: u64,
     },
-    /// A stored checksum differs from the one computed over the bytes.
+    /// A stored checksum differs from the checksum computed over the bytes.
     ChecksumMismatch {
-        /// What the checksum covers.
+        /// The field that the checksum covers.
         field: Field,
-        /// Where the covered bytes begin, from the start of the block or file.
+        /// The offset of the covered bytes, from the start of the block or file.
         offset: u64,
-        /// The checksum found in the file.
+        /// The checksum stored in the file.
         stored: u32,
-        /// The checksum of the bytes found.
+        /// The checksum computed over the bytes.
         computed: u32,
     },
-    /// Sound bytes written by a newer version, or with a feature that this build does not read.
+    /// The bytes are sound, but of a newer version or with a feature that this build does not read.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
         /// The value.
         found: u64,
     },
-    /// Sound bytes, but of another table, other keys or another hasher than the caller expects.
+    /// The bytes are sound, but of another table, other keys or another hasher than the caller
+    /// expects.
     Unexpected {
         /// The field that differs.
         field: Field,
-        /// What the bytes have.
+        /// The value in the bytes.
         found: String,
-        /// What the caller expects.
+        /// The value that the caller expects.
         expected: String,
     },
-    /// Keys were hashed under a secret, and the caller gave none or another one.
+    /// The keys were hashed under a secret, and the caller gave no secret or another one.
     Secret {
-        /// The function that takes the secret.
+        /// The hash function that takes the secret.
         hash: HashKind,
-        /// The fingerprint of the secret that hashed the keys, if a block or a store names it.
+        /// The fingerprint of the secret that hashed the keys, if the block or the store records
+        /// it.
         stored: Option<Fingerprint>,
-        /// The fingerprint of the secret that the caller gave; `None` if the caller gave none.
+        /// The fingerprint of the caller's secret. `None` if the caller gave no secret.
         given: Option<Fingerprint>,
     },
-    /// The caller gave a value that is out of its documented range. Nothing was changed.
+    /// The caller gave a value outside its documented range. Nothing was changed.
     Invalid {
-        /// The argument: `"filter"` for a filter specification, with or without a number of keys.
+        /// The name of the argument. It is `"filter"` for a filter specification, with or without a
+        /// number of keys.
         what: &'static str,
-        /// The value as it was given, or what may be told of it.
+        /// The value that the caller gave, or a description of a value that must stay secret.
         given: String,
         /// Why the value is refused, and which value works.
         reason: Cow<'static, str>,
     },
-    /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
+    /// An object does not fit in the memory of this machine, or its size does not fit in 64 bits.
     TooLarge {
-        /// What was asked for.
+        /// The object.
         what: &'static str,
     },
-    /// A filter that was just built denies keys that were added to it: broken memory or a defect. Nothing was written.
+    /// A newly built filter denies keys that were added to it, because of broken memory or a
+    /// defect. Nothing was written.
     SelfCheckFailed {
-        /// How many of the added hashes it denies.
+        /// The number of added hashes that the filter denies.
         denied: u64,
     },
 }
 
 impl Error {
-    /// An [`Error::Invalid`].
+    /// Returns an [`Error::Invalid`].
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
-        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        assert!(reason.contains("; "), "the reason must say after a semicolon what to do next: {what}: {reason}");
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
-    /// The same error with the file named that it concerns; an error that already names its file stays as it is.
+    /// Adds the path of the file that the error concerns. An error that already names a file does
+    /// not change.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         match self {
@@ -105,7 +111,7 @@ impl Error {
         }
     }
 
-    /// The error itself, without the names of the files around it.
+    /// Returns the error itself, without the file paths around it.
     #[must_use]
     pub fn root(&self) -> &Self {
         match self {
@@ -114,7 +120,8 @@ impl Error {
         }
     }
 
-    /// The same error, with its offset counted from the start of a file in which the block begins at `base`.
+    /// Adds `base` to the offset of the error. `base` is the offset of the block within the host's
+    /// file.
     #[must_use]
     pub fn moved_by(mut self, base: u64) -> Self {
         if let Self::Corrupt { offset, .. } | Self::ChecksumMismatch { offset, .. } = &mut self {
@@ -133,7 +140,7 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are sound, but not what the caller expects. That is no damage.
+    /// Whether the bytes are sound, but not what the caller expects. Such bytes are not damaged.
     #[must_use]
     pub fn is_unexpected(&self) -> bool {
         matches!(self.root(), Self::Unexpected { .. })
@@ -145,16 +152,17 @@ impl Error {
         matches!(self.root(), Self::Unsupported { .. })
     }
 
-    /// Whether the bytes are damaged, or no writer of this crate made them.
+    /// Whether the bytes are damaged or no writer of this crate made them.
     ///
-    /// It is false for bytes of a newer version ([`Error::is_unsupported`]): they are sound, and a repair would destroy them.
+    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes are
+    /// sound, and a repair would destroy them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self.root(), Self::Corrupt { .. } | Self::ChecksumMismatch { .. })
     }
 }
 
-/// What to do about a damaged block.
+/// The advice about a damaged block.
 const REBUILD: &str = "answer without the filter, and build it again from its keys";
 
 impl fmt::Display for Error {
@@ -176,25 +184,25 @@ impl fmt::Display for Error {
             }
             Self::Unexpected { field, found, expected } => write!(
                 f,
-                "{field} is {found}, but {expected} is expected: this is not the expected filter; go on without it, and find \
-                 out why it is here"
+                "{field} is {found}, but {expected} is expected: this is not the expected filter; answer without it, \
+                 and find out how it got here"
             ),
             Self::Secret { hash, stored: Some(stored), given: Some(given) } => write!(
                 f,
-                "keys were hashed by {hash} under another secret (fingerprint {stored}, that of the given secret is \
-                 {given}); give the secret that wrote them"
+                "keys were hashed by {hash} under another secret (fingerprint {stored}; the given secret has \
+                 {given}); give the secret that hashed the keys"
             ),
             Self::Secret { hash, stored: None, given: Some(given) } => write!(
                 f,
                 "keys were hashed by {hash} under another secret than the given one (fingerprint {given}); give the \
-                 secret that wrote them"
+                 secret that hashed them"
             ),
             Self::Secret { hash, stored: Some(stored), given: None } => write!(
                 f,
-                "keys were hashed by {hash} under a secret; give the secret that wrote them (fingerprint {stored})"
+                "keys were hashed by {hash} under a secret; give the secret that hashed them (fingerprint {stored})"
             ),
             Self::Secret { hash, stored: None, given: None } => {
-                write!(f, "keys were hashed by {hash} under a secret; give the secret that wrote them")
+                write!(f, "keys were hashed by {hash} under a secret; give the secret that hashed them")
             }
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
             Self::TooLarge { what } => message::too_large(f, what),
@@ -229,12 +237,13 @@ impl From<codec::Corrupt<Field>> for Error {
     }
 }
 
-/// The messages that the errors of this crate's modules share: what is wrong, where, and what to do next.
+/// Messages that the errors of several modules share. Each says what is wrong, where, and what to
+/// do next.
 pub(crate) mod message {
     use std::fmt::{Display, Formatter, Result};
     use std::io;
 
-    /// An error of the operating system, in its words.
+    /// An error of the operating system, in its own words.
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
@@ -248,12 +257,12 @@ pub(crate) mod message {
         write!(f, "{error}; {next}")
     }
 
-    /// A field that is not valid.
+    /// An invalid field.
     pub(crate) fn corrupt(f: &mut Formatter<'_>, field: impl Display, offset: u64, next: &str) -> Result {
         write!(f, "damaged: invalid {field} at offset {offset}; {next}")
     }
 
-    /// A checksum as stored, and as computed.
+    /// A stored checksum that differs from the computed one.
     pub(crate) fn checksum_mismatch(
         f: &mut Formatter<'_>,
         field: impl Display,
@@ -268,12 +277,12 @@ pub(crate) mod message {
         )
     }
 
-    /// A value that is out of its range; the reason ends with what to do next.
+    /// A value outside its range. `reason` ends with what to do next.
     pub(crate) fn invalid(f: &mut Formatter<'_>, what: &str, given: &str, reason: &str) -> Result {
         write!(f, "invalid {what} {given:?}: {reason}")
     }
 
-    /// Something for which there is no memory.
+    /// An object that does not fit in memory.
     pub(crate) fn too_large(f: &mut Formatter<'_>, what: &str) -> Result {
         write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
     }
@@ -300,7 +309,7 @@ macro_rules! fields {
 pub(crate) use fields;
 
 fields! {
-    /// The fields of a filter block, as errors and the format document name them.
+    /// The fields of a filter block. Error messages and the format document use these names.
     Length = "length",
     Magic = "magic",
     Version = "format version",
@@ -322,11 +331,12 @@ fields! {
     Partition = "partition",
 }
 
-/// Checks a table of errors and their messages: it has each variant, and each message says what to do next.
+/// Checks that a table of errors has each variant, and that each message says what to do next.
 #[cfg(test)]
 macro_rules! check_messages {
     ($error:ident { $($variant:ident),* $(,)? } $table:expr) => {{
-        // A new variant does not compile until it is named, and the test fails until the table has it.
+        // A new variant does not compile until this list names it. Then the test fails until the
+        // table has it.
         fn name(error: &$error) -> &'static str {
             match error { $($error::$variant { .. } => stringify!($variant),)* }
         }
@@ -335,9 +345,9 @@ macro_rules! check_messages {
             missing.remove(name(&error));
             assert_eq!(error.to_string(), message);
             let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
-            assert!(next.split(' ').count() > 1, "what to do next? {message}");
+            assert!(next.split(' ').count() > 1, "the message must say after its last semicolon what to do next: {message}");
         }
-        assert!(missing.is_empty(), "no message of {missing:?}");
+        assert!(missing.is_empty(), "the table has no message of {missing:?}");
     }};
 }
 

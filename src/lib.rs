@@ -1,5 +1,5 @@
-//! Filter blocks for log-structured stores: a small checksummed filter beside each SST, so that a get of an absent key
-//! usually needs no disk read.
+//! Filter blocks for log-structured stores: a small checksummed filter beside each SST, so that a
+//! get of an absent key usually needs no disk read.
 //!
 //! ```
 //! use filterblock::{Answer, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, TableFilter, Verify, layout};
@@ -22,9 +22,10 @@
 //! # Ok::<(), filterblock::Error>(())
 //! ```
 //!
-//! **An error never becomes "absent"**: a damaged, stale or foreign block, or one of a newer version, answers "maybe".
+//! **An error never becomes "absent"**: a damaged, stale or foreign block, or one of a newer
+//! version, answers "maybe".
 //!
-//! # The way of a get
+//! # Read path
 //!
 //! ```text
 //! key ─▶ KeyHasher: one KeyHash for all SSTs
@@ -34,7 +35,7 @@
 //!        └─ Answer::Unfiltered  read the SST: no usable filter, counted
 //! ```
 //!
-//! # What is here
+//! # Overview
 //!
 //! | To | Use |
 //! |---|---|
@@ -99,7 +100,8 @@ pub use kinds::{Columns, FilterKind, FilterView};
 pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 pub use spec::FilterSpec;
 
-/// The vector instructions that probes use on this processor: `"avx512"`, `"avx2"`, `"neon"` or `"portable"`.
+/// Returns the vector instructions that queries use on this processor: `"avx512"`, `"avx2"`,
+/// `"neon"` or `"portable"`.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     simd::Isa::detect().name()

@@ -1,4 +1,4 @@
-//! What filter to build: a kind and a budget, as plain data.
+//! The specification of a filter: its kind and its budget, as plain data.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::kinds::{Budget, Budgets, Effort, FilterKind, MILLIBITS, Shape, math};
 const NO_BUDGET_TAKEN: &str = "this kind takes no budget; try bloom:10";
 const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon has a compact form; try bumped-ribbon:8:compact";
 
-/// The kind of a filter and its budget, either bits per key or a false-positive rate.
+/// The kind of a filter and its budget: either bits per key or a false-positive rate (FPR).
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterSpec};
@@ -26,18 +26,21 @@ pub struct FilterSpec {
 }
 
 impl FilterSpec {
-    /// A filter that answers "maybe" to everything and takes no space.
+    /// The always-maybe filter. It answers "maybe" for every key and takes no space.
     pub const FULL: Self = Self { kind: FilterKind::Full, budget: Budget::of_millibits(0) };
 
-    /// `blocked-bloom:16`: one cache line a query, 0.08 % false positives.
+    /// `blocked-bloom:16`: one cache line per query, FPR 0.08 %.
     pub const LARGE: Self = Self { kind: FilterKind::BlockedBloom, budget: Budget::of_millibits(16_000) };
 
-    /// A filter of `bits_per_key` bits for each distinct key, kept to a thousandth of a bit.
+    /// Specifies a filter of `bits_per_key` bits for each distinct key, rounded to a thousandth of
+    /// a bit.
     ///
-    /// A binary fuse filter has fingerprints of 8, 12 or 16 bits, and takes 13 to 30 % more than those in all.
+    /// A binary fuse filter has fingerprints of 8, 12 or 16 bits. It takes 13 to 30 % more space
+    /// than its fingerprints.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless the kind takes a budget and `1 <= bits_per_key <= 100`.
+    /// Returns [`Error::Invalid`] if the kind takes no budget or no budget of `bits_per_key`. The
+    /// budget must be from 1 to 100.
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         if !kind.budgets().take(millibits) {
@@ -48,7 +51,8 @@ impl FilterSpec {
         Ok(Self { kind, budget: Budget::of_millibits(millibits) })
     }
 
-    /// The largest filter of a kind for at most so many bits per key; `None` if there is none so small.
+    /// Returns the largest filter of a kind with at most `bits_per_key` bits per key. `None` if the
+    /// smallest filter is larger.
     pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
         let offered = match kind.budgets() {
             Budgets::Widths(widths) => {
@@ -59,16 +63,18 @@ impl FilterSpec {
         Self::bits_per_key(kind, offered).ok()
     }
 
-    /// The smallest filter whose expected false-positive rate, by the exact formula of its kind for many keys, is at
-    /// most `rate`.
+    /// Specifies the smallest filter with an expected FPR of at most `rate`. The exact formula of
+    /// the kind for many keys gives the expected FPR.
     ///
-    /// Each kind has a lowest rate, which more bits do not lower: hashes that are equal in the bits that a kind looks at
-    /// are one key to it. A Bloom filter of a few keys comes out above the rate, as its bits are not independent;
-    /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) says by how much.
+    /// Each kind has a lowest FPR, which more bits do not lower: a kind cannot tell two keys apart
+    /// if their hashes agree in the bits that the kind uses. A Bloom filter of a few keys exceeds
+    /// the rate, because its bits are not independent.
+    /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) returns the expected FPR for a
+    /// number of keys.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless the kind takes a budget and `0 < rate < 1` can be had for 100 bits per key; it names the
-    /// lowest rate that can.
+    /// Returns [`Error::Invalid`] if the kind takes no budget, if `rate` is not between 0 and 1, or
+    /// if 100 bits per key do not reach it. The error names the lowest rate that the kind reaches.
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
         let given = || format!("{kind}:fpr={rate}");
         // NaN fails both comparisons.
@@ -80,10 +86,10 @@ impl FilterSpec {
         Ok(Self { kind, budget: Budget { rate: Some(rate), ..Budget::of_millibits(millibits) } })
     }
 
-    /// Refuses a rate that a filter of so many keys cannot have, whatever its size.
+    /// Checks that a filter of `num_keys` keys can have the requested FPR at all.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// Returns [`Error::Invalid`] if no size is large enough.
     pub(crate) fn check_keys(&self, num_keys: u64) -> Result<()> {
         if self.budget.rate.is_none_or(|rate| math::equal_hash(num_keys) <= rate) {
             return Ok(());
@@ -91,10 +97,11 @@ impl FilterSpec {
         Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), EQUAL_HASHES))
     }
 
-    /// The same filter in the least space that its kind knows, at the price of a slower build and slightly slower queries.
+    /// Returns the same filter in its most compact form. It builds more slowly, and its queries are
+    /// slightly slower.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless the kind is a bumped ribbon.
+    /// Returns [`Error::Invalid`] if the kind is not a bumped ribbon.
     pub fn compact(self) -> Result<Self> {
         if !self.kind.has_compact() {
             return Err(Error::invalid("filter", format!("{self}:compact"), ONLY_BUMPED_RIBBON));
@@ -108,41 +115,44 @@ impl FilterSpec {
         self.kind
     }
 
-    /// What the filter may cost.
+    /// The budget of the filter.
     pub(crate) fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// The same budget for another kind, or for a standard Bloom filter where that kind has not the rate.
-    fn instead(self, kind: FilterKind) -> Self {
-        // A standard Bloom filter has any rate that another kind has.
+    /// Returns a filter of another kind with the same budget. If that kind cannot reach the rate,
+    /// returns a standard Bloom filter.
+    fn with_kind(self, kind: FilterKind) -> Self {
+        // A standard Bloom filter reaches every rate that another kind reaches.
         let of_rate =
             |rate| [kind, FilterKind::Bloom].into_iter().find_map(|kind| Self::false_positive_rate(kind, rate).ok());
         let by_rate = self.budget.rate.and_then(of_rate);
         by_rate.unwrap_or(Self { kind, budget: Budget { compact: false, ..self.budget } })
     }
 
-    /// Thousandths of a bit per distinct key.
+    /// The budget in thousandths of a bit per distinct key.
     #[must_use]
     pub fn millibits_per_key(&self) -> u64 {
         self.budget.millibits.into()
     }
 
-    /// The false-positive rate to expect of such a filter of many keys, by the exact formula of its kind.
+    /// The expected FPR of such a filter with many keys, by the exact formula of its kind.
     ///
-    /// A small filter may have a lower one, as its size is rounded up, and a Bloom filter of a few keys and many bits a
-    /// higher one. [`Plan::expected_rate`](crate::planning::Plan::expected_rate) is that of a number of keys.
+    /// A small filter may have a lower FPR, because its size is rounded up. A Bloom filter with a
+    /// few keys and many bits may have a higher one.
+    /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) returns the expected FPR for a
+    /// number of keys.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         self.kind.rate_of_many(self.budget.millibits)
     }
 }
 
-/// Why a rate cannot be had with so many keys, whatever the size of the filter.
-pub(crate) const EQUAL_HASHES: &str = "keys have hashes of 64 bits, and with n keys one absent key in 2^64 / n has the hash \
-                                       of a present one; use a higher rate, or filters of fewer keys";
+/// Why no filter of so many keys reaches the rate, even with more bits.
+pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so n keys have a false-positive rate of at least n / 2^64; \
+                                       use a higher rate, or filters of fewer keys";
 
-/// The error of a filter of `spec` that finds no memory.
+/// Returns the error of a filter of `spec` that does not fit in memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     Error::invalid(
         "filter",
@@ -151,7 +161,7 @@ pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     )
 }
 
-/// What to write after the name of a kind.
+/// Returns the advice for a kind without a budget.
 fn missing_budget(kind: FilterKind) -> &'static str {
     match kind {
         FilterKind::Empty | FilterKind::Full => NO_BUDGET_TAKEN,
@@ -165,13 +175,13 @@ fn missing_budget(kind: FilterKind) -> &'static str {
     }
 }
 
-/// Building.
+/// Builds filters.
 impl FilterSpec {
-    /// Builds the filter over `hashes`, which are distinct and sorted: the same set gives the same bytes. Leaves them in any
-    /// order.
+    /// Builds the filter of `hashes`, which must be distinct and sorted, so that the same set gives
+    /// the same bytes. May reorder `hashes`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the payload would not fit in memory.
+    /// Returns [`Error::Invalid`] if the payload does not fit in memory.
     pub(crate) fn encode(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         if self.kind == FilterKind::Full {
             return Ok((Shape::FULL, Vec::new()));
@@ -186,29 +196,31 @@ impl FilterSpec {
         }
     }
 
-    /// Builds the filter that takes the place of one without a solution, over hashes in any order.
+    /// Builds the fallback for a filter whose system of equations has no solution. `hashes` may
+    /// come in any order.
     ///
     /// # Errors
-    /// As [`FilterSpec::encode`].
+    /// Returns the errors of [`FilterSpec::encode`].
     pub(crate) fn encode_fallback(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         hashes.sort_unstable();
         let spec = self.fallback();
         let built = spec.kind.build(spec.budget, hashes, effort).map_err(|_| no_memory(spec))?;
-        // The kinds of a fallback are bits to set: every set of hashes has a filter.
+        // A fallback only sets bits, so every set of hashes has such a filter.
         built.ok_or_else(|| no_memory(spec))
     }
 
-    /// A blocked Bloom filter of the same rate. There are rates that a line does not reach with any number of bits: if one of
-    /// them was asked for, a standard Bloom filter has it, and else the bits count. A build that fails would be worse.
+    /// Returns a blocked Bloom filter of the same rate. Some rates are too low for any number of
+    /// bits in one cache line. If the caller asked for such a rate, returns a standard Bloom
+    /// filter. If the caller asked for bits, keeps the bits. A failed build would be worse.
     fn fallback(self) -> Self {
         let rate = self.kind.fallback_rate(self.budget);
         let of_rate = rate.and_then(|rate| Self::false_positive_rate(FilterKind::BlockedBloom, rate).ok());
-        of_rate.unwrap_or_else(|| self.instead(FilterKind::BlockedBloom))
+        of_rate.unwrap_or_else(|| self.with_kind(FilterKind::BlockedBloom))
     }
 }
 
 impl Default for FilterSpec {
-    /// `blocked-bloom:10`: one cache line a query, 0.97 % false positives.
+    /// `blocked-bloom:10`: one cache line per query, FPR 0.97 %.
     fn default() -> Self {
         Self { kind: FilterKind::BlockedBloom, budget: Budget::of_millibits(10_000) }
     }
@@ -302,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_without_room_is_told_of() {
+    fn display_returns_the_error_of_its_writer() {
         struct NoRoom;
         impl fmt::Write for NoRoom {
             fn write_str(&mut self, _: &str) -> fmt::Result {
@@ -314,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn specs_survive_their_text() {
+    fn specs_survive_a_round_trip_through_text() {
         for text in [
             "bloom:10",
             "blocked-bloom:9.5",
@@ -334,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_budget_is_named_with_two_examples_that_parse() {
+    fn a_missing_budget_error_gives_two_valid_examples() {
         let error = "bloom".parse::<FilterSpec>().unwrap_err();
         assert!(error.to_string().ends_with(": missing budget; try bloom:10 or bloom:fpr=0.01"), "{error}");
         for kind in FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget()) {
@@ -378,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_below_that_of_all_columns_is_refused_and_not_promised() {
+    fn a_rate_below_the_rate_of_all_columns_is_refused() {
         for kind in ["ribbon", "bumped-ribbon"] {
             assert!(format!("{kind}:fpr=0.0000000003").parse::<FilterSpec>().is_ok(), "{kind}");
             assert!(format!("{kind}:fpr=0.0000000002").parse::<FilterSpec>().is_err(), "{kind}");
@@ -397,18 +409,18 @@ mod tests {
             let named = reason.split_once(" is ").unwrap().1;
             let named: f64 = named.split([',', ':']).next().unwrap().parse().unwrap();
             let lowest = kind.rate_of_many(*MILLIBITS.end());
-            // Rounded up to two digits, so that it can be had.
+            // The named rate is rounded up to two digits, so that the kind reaches it.
             assert!(named >= lowest && named < lowest * 1.1, "{kind}: {named:e} named, {lowest:e}");
             assert!(FilterSpec::false_positive_rate(kind, named).is_ok(), "{kind}: {named:e}");
         }
     }
 
     #[test]
-    fn every_kind_tells_the_rate_to_expect_of_its_budget() {
+    fn every_kind_returns_the_expected_rate_of_its_budget() {
         for (text, rate) in [
             ("bloom:10", 8.194e-3),
             ("blocked-bloom:10", 9.662e-3),
-            // Putze, Sanders and Singler's formula with a Poisson load.
+            // The formula of Putze, Sanders and Singler with a Poisson load.
             ("split-block:10", 1.265e-2),
             ("split-block-512:10", 1.049e-2),
             ("ribbon:1", 0.5),
@@ -451,15 +463,15 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_in_its_place_keeps_the_rate_or_else_the_bits() {
-        let instead = |text: &str| text.parse::<FilterSpec>().unwrap().instead(FilterKind::BlockedBloom).to_string();
-        assert_eq!(instead("bumped-ribbon:12.5:compact"), "blocked-bloom:12.5");
-        assert_eq!(instead("ribbon:fpr=0.003"), "blocked-bloom:fpr=0.003");
-        assert_eq!(instead("ribbon:fpr=0.000000001"), "bloom:fpr=0.000000001");
+    fn a_fallback_keeps_the_rate_or_else_the_bits() {
+        let fallback = |text: &str| text.parse::<FilterSpec>().unwrap().with_kind(FilterKind::BlockedBloom).to_string();
+        assert_eq!(fallback("bumped-ribbon:12.5:compact"), "blocked-bloom:12.5");
+        assert_eq!(fallback("ribbon:fpr=0.003"), "blocked-bloom:fpr=0.003");
+        assert_eq!(fallback("ribbon:fpr=0.000000001"), "bloom:fpr=0.000000001");
     }
 
     #[test]
-    fn the_largest_filter_for_a_number_of_bits_has_no_more() {
+    fn at_most_returns_no_more_bits_than_asked_for() {
         for (kind, bits, wanted) in [
             (FilterKind::Bloom, 9.5, Some("bloom:9.5")),
             (FilterKind::Bloom, 0.9, None),
@@ -475,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_becomes_the_least_size_that_reaches_it() {
+    fn a_rate_gives_the_smallest_filter_that_reaches_it() {
         let bits = |text: &str| text.parse::<FilterSpec>().unwrap().millibits_per_key();
         assert_eq!(bits("bloom:fpr=0.01"), 9_593);
         assert_eq!(bits("blocked-bloom:fpr=0.0097"), 9_992);

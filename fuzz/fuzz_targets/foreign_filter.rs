@@ -1,4 +1,5 @@
-//! Filters of other engines, of any bytes or built and edited; by the kernels that `FILTERBLOCK_ISA` names.
+//! Filters of other engines: any bytes, or built and edited filters. `FILTERBLOCK_ISA` chooses the
+//! kernels.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

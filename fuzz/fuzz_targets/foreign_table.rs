@@ -1,4 +1,4 @@
-//! Files of other engines, of any bytes or put together from edited parts under right checksums.
+//! Files of other engines: any bytes, or tables assembled from edited parts with valid checksums.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,5 @@
-//! A filter of any bytes, asked one by one and as a batch; by the kernels that `FILTERBLOCK_ISA` names.
+//! A filter with any payload, queried one by one and as a batch. `FILTERBLOCK_ISA` chooses the
+//! kernels.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! A store's files of any bytes, or sound ones edited, opened by each way of recovery.
+//! The files of a store: any bytes, or edited sound files, opened with each recovery mode.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Any bytes, opened and asked.
+//! Any bytes, opened and queried as a filter block.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! A sound block, edited, its checksums repaired, opened and asked.
+//! A sound block that is edited, whose checksums may be repaired, and that is opened and queried.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Keys added and asked for.
+//! Keys that are added to every form of a filter and then queried.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

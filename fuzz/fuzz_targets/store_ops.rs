@@ -1,4 +1,4 @@
-//! Operations on a store whose file system fails and crashes, against a model.
+//! Operations on a store whose file system fails and crashes, compared with a model.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,5 @@
-//! A sorted file of any bytes, or a sound one with forged or damaged parts, opened, walked and searched.
+//! An SST file of any bytes, or a sound one with forged or damaged parts, that is opened, walked
+//! and searched.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,25 +1,25 @@
-//! Edits of bytes that an input describes.
+//! Byte edits that an input describes.
 
 use crate::Input;
 
-/// One edit; places are taken modulo the length that is found.
+/// One edit. Offsets are taken modulo the length of the bytes.
 #[derive(Debug, Clone)]
 pub enum Edit {
     Xor(usize, u8),
     Set(usize, u8),
-    /// Counted from the end, where lengths and counts lie.
+    /// Counts from the end, where lengths and counts lie.
     SetFromEnd(usize, u8),
     Insert(usize, Vec<u8>),
     Remove(usize, usize),
-    /// Zeros, as of a sector or page that was lost.
+    /// Writes zeros, like a lost sector or page.
     Blank(usize, usize),
-    /// A part written to the wrong place.
+    /// Writes a part to the wrong offset.
     Copy(usize, usize, usize),
     Truncate(usize),
 }
 
 impl Edit {
-    /// Any edit.
+    /// Reads any edit.
     pub fn take(input: &mut Input<'_>) -> Self {
         match input.byte() % 10 {
             0 | 1 => Self::Xor(input.number(2) as usize, input.byte() | 1),
@@ -36,7 +36,8 @@ impl Edit {
         }
     }
 
-    /// One that writes no bytes of the input's choice, so that nothing can be forged by it: mere damage.
+    /// Reads an edit that is pure damage: it writes no bytes of the input's choice, so it cannot
+    /// forge anything.
     pub fn take_damage(input: &mut Input<'_>) -> Self {
         match input.byte() % 5 {
             0 => Self::Xor(input.number(3) as usize, input.byte() | 1),
@@ -68,7 +69,7 @@ impl Edit {
     }
 }
 
-/// Numbers of seven bits a byte, lowest first.
+/// Appends a varint: seven bits per byte, lowest first.
 pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -82,7 +83,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes a varint from the front of bytes that hold one.
+/// Takes a varint from the front of `bytes`, which must hold one.
 pub fn take_varint(bytes: &mut &[u8]) -> u64 {
     let len = bytes.iter().position(|&byte| byte < 0x80).unwrap() + 1;
     let (front, rest) = bytes.split_at(len);

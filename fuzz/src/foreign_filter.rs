@@ -1,4 +1,5 @@
-//! Filters of other engines: of any bytes they answer by the formulas, and what was built denies no key.
+//! Filters of other engines. Readers must answer any bytes by the formulas, and a filter that was
+//! built denies no key.
 
 use filterblock::foreign::ForeignFilterInfo;
 use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
@@ -12,11 +13,12 @@ use crate::bytes::Edit;
 #[allow(clippy::indexing_slicing, missing_docs)]
 mod formulas;
 
-/// More would only make a run slower.
+/// More keys only make a run slower.
 const MAX_KEYS: usize = 2_000;
 const MAX_EDITS: usize = 4;
 
-/// The answers of a filter that is the rest of the input, or that its front describes and its rest edits.
+/// Returns the answers of a filter. The filter is the rest of the input, or the input describes it
+/// and edits it.
 pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
     let mut input = Input(data);
     let choice = input.byte();
@@ -34,7 +36,7 @@ pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
     answers
 }
 
-/// A filter as its writer leaves it, which holds all its keys.
+/// Builds a filter as its engine does, and checks that it holds all keys.
 fn sound(choice: u8, input: &mut Input<'_>) -> Vec<u8> {
     let (bits_per_key, first) = (input.number(2) as f64 / 500.0, input.number(4));
     let num_keys = input.below(MAX_KEYS);
@@ -74,7 +76,7 @@ fn sound(choice: u8, input: &mut Input<'_>) -> Vec<u8> {
     filter
 }
 
-/// Asks each reader of the bytes, and compares answers with the formulas' where those go.
+/// Asks each reader of the bytes, and compares its answers with the formulas where they apply.
 fn ask(filter: &[u8]) -> Vec<bool> {
     let (leveldb, rocksdb) = (LevelDbBloom::new(filter), RocksDbFilter::new(filter));
     let mut answers = Vec::new();
@@ -109,7 +111,7 @@ fn ask(filter: &[u8]) -> Vec<bool> {
     answers
 }
 
-/// Keys of eight bytes against the formula, and keys of other lengths against a batch of them.
+/// Compares answers for eight-byte keys with the formula, and answers for all keys with a batch.
 fn compare(
     formula: impl Fn(u64) -> bool,
     may_contain: impl Fn(&[u8]) -> bool,
@@ -124,9 +126,9 @@ fn compare(
     let answers: Vec<bool> = keys.iter().map(|key| may_contain(key)).collect();
     let mut at_once = vec![false; keys.len()];
     batch(&keys, &mut at_once);
-    assert_eq!(answers, at_once, "a batch is answered otherwise than its keys one by one");
+    assert_eq!(answers, at_once, "a batch and single queries give different answers");
     for (&number, &answer) in numbers.iter().zip(&answers) {
-        assert_eq!(answer, formula(number), "{number:#x} is answered otherwise than by the formula");
+        assert_eq!(answer, formula(number), "{number:#x}: the answer differs from the formula");
     }
     answers
 }

@@ -1,4 +1,4 @@
-//! Files of other engines: of any bytes, and tables put together from parts that the input edits, under right checksums.
+//! Files of other engines: any bytes, or tables assembled from edited parts with valid checksums.
 
 use filterblock::foreign::{leveldb, parquet, rocksdb};
 
@@ -14,8 +14,8 @@ use forge::{Forge, Handle, block, internal};
 const MAX_KEYS: usize = 60;
 const MAX_EDITS: usize = 4;
 
-/// Any bytes as a file of each engine, or a table that the input describes. Nothing panics; while only blocks of keys
-/// are edited, no key of another block is denied.
+/// Opens any bytes as a file of each engine, or opens a table that the input describes. No call may
+/// panic. If only data blocks are edited, no key of another block may be denied.
 pub fn foreign_table(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 4 {
@@ -36,7 +36,7 @@ const ASKED: [&[u8]; 4] = [b"", b"k00007", b"key-00000007", &[0xff; 20]];
 fn check_any(bytes: &[u8]) {
     if let Ok(table) = leveldb::LevelDbTable::open(bytes) {
         let _ = (ASKED.map(|key| table.may_contain(key)), table.filters().count(), table.verify());
-        // What is read is what may be there, in a table whose form of keys nothing speaks against.
+        // Reading all keys may return any result, but must not panic.
         let _ = table.for_each_key(|_| Ok(()));
     }
     if let Ok(table) = rocksdb::RocksDbTable::open(bytes) {
@@ -52,13 +52,13 @@ fn check_any(bytes: &[u8]) {
             let answers = ASKED.map(|value| file.may_contain(chunk, value));
             assert!(
                 file.filter(chunk).is_ok_and(|filter| filter.is_some()) || answers == [true; 4],
-                "an error says no"
+                "a filter with an error denies a value"
             );
         }
     }
 }
 
-/// What a table is made of.
+/// The parts of a table.
 #[derive(Debug, Clone)]
 struct Parts {
     /// The user keys of each data block.
@@ -68,7 +68,8 @@ struct Parts {
     compression: Vec<u8>,
     filter_edits: Vec<Edit>,
     index_edits: Vec<Edit>,
-    /// Changes of a handle in the index: which, and what is added to offset and length.
+    /// Changes of handles in the index: the handle's number, and what is added to its offset and
+    /// length.
     handle_edits: Vec<(usize, i8, i8)>,
     index_compression: u8,
     is_partitioned: bool,
@@ -111,11 +112,12 @@ impl Parts {
         parts
     }
 
-    /// The keys of blocks that are as they were, unless something else was edited on which their answers rest.
+    /// Returns the keys of untouched blocks. Returns no keys if an edit of another part may change
+    /// the answers.
     fn untouched_keys(&self) -> Vec<Vec<u8>> {
         let is_touched = |at: usize| self.compression[at] != 0 || self.data_edits.iter().any(|(other, _)| *other == at);
         let is_sound = self.filter_edits.is_empty() && self.index_edits.is_empty() && self.handle_edits.is_empty();
-        // By the first block the form of keys is told.
+        // The reader detects the form of keys from the first block.
         if !is_sound || self.keys.is_empty() || is_touched(0) {
             return Vec::new();
         }
@@ -177,7 +179,7 @@ impl Parts {
             builder.finish()
         };
         let (name, place) = if self.is_partitioned {
-            // A partition for each data block; edits hit the first.
+            // A filter partition for each data block. Edits change the first partition.
             let mut partitions = Vec::new();
             for (at, keys) in self.keys.iter().enumerate() {
                 let partition = filter(&mut keys.iter());
@@ -199,7 +201,8 @@ fn entries(keys: &[Vec<u8>]) -> Vec<u8> {
     block(&entries)
 }
 
-/// Puts the table together, asks it, and then damages it by what is left of the input.
+/// Assembles the table and queries it. Then damages it with the rest of the input and queries it
+/// again.
 fn check_forged(
     parts: Parts,
     input: &mut Input<'_>,

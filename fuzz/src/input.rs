@@ -1,41 +1,43 @@
-//! Numbers and bytes taken from the front of a fuzzer's input; when it has ended, zeros.
+//! Reads numbers and bytes from the front of a fuzzer's input. After the end of the input it
+//! returns zeros.
 
 use filterblock::{FilterKind, FilterSpec};
 
-/// What is left of an input.
+/// The rest of an input.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
-    /// Whether nothing is left.
+    /// Whether the input has ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next byte.
+    /// Reads one byte.
     pub fn byte(&mut self) -> u8 {
         self.take(1).first().copied().unwrap_or_default()
     }
 
-    /// The next `len` bytes, little endian.
+    /// Reads a little-endian number of `len` bytes.
     pub fn number(&mut self, len: usize) -> u64 {
         self.take(len).iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
     }
 
-    /// A number below `range`, of two bytes; 0 if the range is empty.
+    /// Reads two bytes as a number below `range`. Returns 0 if the range is empty.
     pub fn below(&mut self, range: usize) -> usize {
         (self.number(2) as usize).checked_rem(range).unwrap_or_default()
     }
 
-    /// The next `len` bytes, or as many as there are.
+    /// Reads `len` bytes, or fewer if the input ends.
     pub fn take(&mut self, len: usize) -> &'a [u8] {
         let (front, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
         front
     }
 
-    /// A kind and a budget: all kinds, 1 to 100 bits a key in steps of a thousandth, or a rate.
+    /// Reads a kind and a budget: any kind, with 1 to 100 bits per key in steps of a thousandth, or
+    /// an FPR.
     pub fn spec(&mut self) -> FilterSpec {
         let choice = self.byte();
         let kind = match choice % 10 {
@@ -55,7 +57,7 @@ impl<'a> Input<'a> {
     fn budget(&mut self, kind: FilterKind) -> FilterSpec {
         let budget = self.number(2);
         if budget.is_multiple_of(16) {
-            // Rates that 100 bits cannot reach are refused.
+            // If 100 bits per key cannot reach the rate, the default specification is used.
             let rate = 0.5f64.powi((budget / 16 % 64) as i32 + 1);
             return FilterSpec::false_positive_rate(kind, rate).unwrap_or_default();
         }

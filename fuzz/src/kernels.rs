@@ -1,4 +1,4 @@
-//! Filters of any bytes: every instruction set must give the same answers from them.
+//! Filters with any payload. Every instruction set must give the same answers.
 
 use filterblock::layout::PARTITION_INDEX_TAG;
 use filterblock::{Columns, Field, FilterBlock, KeyHash, Verify};
@@ -6,13 +6,14 @@ use filterblock::{Columns, Field, FilterBlock, KeyHash, Verify};
 use crate::Input;
 use crate::patch::{block_support, sound_block};
 
-/// The answers of a filter whose shape the input's front describes and whose payload is the rest, over and over.
+/// Returns the answers of a filter. The front of the input describes its shape, and the rest of the
+/// input, repeated, is its payload.
 ///
-/// `FILTERBLOCK_ISA` says by which kernels, once for a process: tests/replay.rs compares processes.
+/// `FILTERBLOCK_ISA` chooses the kernels once for a process. tests/replay.rs compares processes.
 pub fn kernels(data: &[u8]) -> Vec<bool> {
     let mut input = Input(data);
     let (mut block, num_keys) = sound_block(&mut input);
-    // The payload of an index is no filter, and lies elsewhere.
+    // The payload of an index is not a filter, and does not start the file.
     let is_index = block_support::get_number(&block, Field::Kind) == PARTITION_INDEX_TAG.into();
     if is_index || input.is_empty() {
         return Vec::new();
@@ -26,7 +27,7 @@ pub fn kernels(data: &[u8]) -> Vec<bool> {
     let mut answers = vec![false; hashes.len()];
     filter.may_contain_batch(&hashes, &mut answers);
     let singly: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain_hash(hash)).collect();
-    assert_eq!(answers, singly, "a batch is answered otherwise than its keys one by one");
+    assert_eq!(answers, singly, "a batch and single queries give different answers");
     answers.extend(hashes.iter().map(|&hash| filter.may_contain_with(hash, Columns::First)));
     answers
 }

@@ -1,9 +1,10 @@
-//! The fuzz targets as plain functions of bytes: `cargo fuzz` calls them, and so does tests/replay.rs.
+//! The fuzz targets as plain functions of bytes. `cargo fuzz` and tests/replay.rs call them.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod bytes;
 mod foreign_filter;
 mod foreign_table;
+mod hosts;
 mod input;
 mod kernels;
 mod log_and_manifest;
@@ -27,7 +28,8 @@ pub use table::table;
 
 use filterblock::{Error, FilterBlock, KeyHash, LockedBlock, Result, Secret, Verify, compact};
 
-/// Any bytes, opened as a block, as a partition and as a compact filter: never a panic, never two opinions.
+/// Opens any bytes as a block, as a partition and as a compact filter. No call may panic, and no
+/// two answers may differ.
 pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {
@@ -50,7 +52,8 @@ pub(crate) fn secret() -> Secret {
     Secret::new(b"golden secret of thirty-two byte").unwrap()
 }
 
-/// Opens `data`, with the secret where one is needed: without it, that is the only error.
+/// Opens `data`, with the secret if it needs one. A missing secret must be the only error of such a
+/// block.
 fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
     let opened = FilterBlock::open_any(data, verify);
     let Err(Error::Secret { hash, given: None, .. }) = opened else { return opened };
@@ -60,12 +63,12 @@ fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
     locked.unlock(Some(&secret()))
 }
 
-/// Opens `data` in both ways and, where it opens, asks it everything.
+/// Opens `data` with both ways of verification. Sends all queries to the blocks that open.
 pub fn query_block(data: &[u8]) {
     let lazy = open(data, Verify::OnFirstTouch);
     let checked = match open(data, Verify::AtOpen) {
         Ok(checked) => checked,
-        // Pages that the lazy reader has not looked at yet may be what is wrong: it has to notice when it does.
+        // The lazy reader may not have verified the damaged pages yet. It must detect them later.
         Err(_) => {
             if let Ok(lazy) = lazy {
                 query(&lazy);
@@ -75,27 +78,29 @@ pub fn query_block(data: &[u8]) {
             return;
         }
     };
-    let Ok(lazy) = lazy else { panic!("opens only when all pages are checked at once") };
+    let Ok(lazy) = lazy else { panic!("the block opens with AtOpen, but not with OnFirstTouch") };
     checked.verify_pages().unwrap();
     check_info(&checked);
-    let (checked, lazy_answers) = (query(&checked), query(&lazy));
-    assert_eq!(checked, lazy_answers, "the two ways to verify differ over a sound block");
+    let (checked_answers, lazy_answers) = (query(&checked), query(&lazy));
+    assert_eq!(checked_answers, lazy_answers, "AtOpen and OnFirstTouch differ for a sound block");
+    hosts::ask_as_hosts_do(data, &checked, &hashes().collect::<Vec<_>>());
     assert_eq!(lazy.damaged_pages(), 0);
 }
 
-/// Hashes at the ends and spread between: a filter maps them to its first line, its last, and others.
+/// Hashes at both ends of the range and spread between them. A filter maps them to its first line,
+/// its last line, and others.
 fn hashes() -> impl Iterator<Item = KeyHash> {
     let spread = (0..40u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     [0, 1, u64::MAX, u64::MAX - 1, 1 << 32, u64::MAX << 32].into_iter().chain(spread).map(KeyHash::from_raw)
 }
 
-/// Asks a block in every way that there is; gives the answers.
+/// Sends all kinds of queries to a block. Returns the answers.
 fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     let hashes: Vec<KeyHash> = hashes().collect();
     let mut answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain_hash(hash)).collect();
     let mut batch = vec![false; hashes.len()];
     block.may_contain_batch(&hashes, &mut batch);
-    assert_eq!(batch, answers, "a batch is answered otherwise than its keys one by one");
+    assert_eq!(batch, answers, "a batch and single queries give different answers");
     if let Some(view) = block.view() {
         assert!(hashes.iter().zip(&answers).all(|(&hash, &answer)| view.may_contain_hash(hash) == answer));
     }
@@ -107,7 +112,8 @@ fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     answers
 }
 
-/// Apart from [`query`], because expected rates are the slowest part of all.
+/// Checks the metadata and statistics. Separate from [`query`], because expected FPRs are the
+/// slowest part.
 fn check_info(block: &FilterBlock<&[u8]>) {
     let (info, found) = (block.metadata(), block.statistics());
     assert!((0.0..=1.0).contains(&block.expected_false_positive_rate()), "{info:?}");
@@ -115,7 +121,7 @@ fn check_info(block: &FilterBlock<&[u8]>) {
     assert_eq!(info.block_len_bytes, block.as_bytes().len() as u64);
 }
 
-/// Runs a target on the files that the command line names: how a finding is looked at without a fuzzer.
+/// Runs a target on the files named on the command line, to reproduce a finding without a fuzzer.
 pub fn run_files(target: impl Fn(&[u8])) {
     for path in std::env::args().skip(1) {
         let data = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));

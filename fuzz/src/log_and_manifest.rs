@@ -1,4 +1,5 @@
-//! Recovery of any bytes: a directory from the input, or a sound one that the input describes and edits.
+//! Recovery of any bytes: of a directory from the input, or of a sound directory that the input
+//! describes and edits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const DIR: &str = "/store";
 const MAX_EDITS: usize = 6;
 const MAX_ENTRIES: usize = 3_000;
 
-/// What the input's files may be called. Those of one number stand in for each other.
+/// The names of the input's files. Files with equal numbers may replace one another.
 const NAMES: [&str; 12] = [
     "CURRENT",
     "MANIFEST-000001",
@@ -36,7 +37,8 @@ const NAMES: [&str; 12] = [
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Opens a directory by each way of recovery: an error, or a store that works. See [`check_any`] and [`check_damaged`].
+/// Opens a directory with each recovery mode. The result must be an error or a working store: see
+/// [`check_any`] and [`check_damaged`].
 pub fn log_and_manifest(data: &[u8]) {
     let mut input = Input(data);
     let compacts = input.byte();
@@ -58,7 +60,8 @@ pub fn log_and_manifest(data: &[u8]) {
     check_any(&files, compacts >= 128);
 }
 
-/// Name, length and bytes of one file after the other. The log or manifest among them may be without sums.
+/// Reads files from the input: a name, a length and bytes for each. The checksums of logs and
+/// manifests may be repaired.
 fn raw_files(input: &mut Input<'_>) -> Files {
     let mut files = Files::new();
     while !input.is_empty() {
@@ -69,27 +72,27 @@ fn raw_files(input: &mut Input<'_>) -> Files {
         }
         files.insert(NAMES[choice % NAMES.len()].to_owned(), bytes);
     }
-    // Without it, there would be nothing to recover.
+    // Without `CURRENT` there is nothing to recover.
     files.entry("CURRENT".to_owned()).or_insert_with(|| current(b"MANIFEST-000001"));
     files
 }
 
-/// What was done to the files.
+/// The edits made to the files.
 #[derive(Default)]
 struct Marks {
     is_damaged: bool,
-    /// Something is said that was not written, under right checksums.
+    /// Whether files with valid checksums hold something that the store did not write.
     is_forged: bool,
 }
 
-/// A store as a crash could leave it, with tables and logs.
+/// A store with tables and logs, as a crash could leave it.
 struct Sound {
     files: Files,
     /// The state after each batch.
     states: Vec<State>,
-    /// How many batches are in tables, and cannot be taken for a torn end.
+    /// The number of batches in tables. Recovery must not drop them as a torn tail.
     in_tables: usize,
-    /// All that a key has ever been.
+    /// All values that each key ever had.
     history: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
 }
 
@@ -118,7 +121,8 @@ impl Sound {
         sound
     }
 
-    /// Tables have the numbers from 10 on, the logs that were theirs those from 20 on, logs still needed those from 30 on.
+    /// Tables have numbers from 10 on, their deleted logs from 20 on, and the current logs from 30
+    /// on.
     fn write_files(&mut self, batches: &[Vec<Write>], tables: usize, num_logs: u64, style: u8) {
         let mut manifest = Log::new(b"fb-man\r\n", 1, [0; 16], 0, true);
         let mut edit = first_edit();
@@ -137,7 +141,7 @@ impl Sound {
             sequence += front.iter().map(Vec::len).sum::<usize>() as u64;
             let (summary, bytes) = table_of(10 + number, &entries);
             self.files.insert(format!("{:06}.sst", 10 + number), bytes);
-            // The oldest may have come down a few levels.
+            // Compactions may have moved the oldest table to a deeper level.
             let level = if number == 0 { style / 2 % 7 } else { 0 };
             put_added_table(&mut edit, level, 10 + number, &summary, (first, sequence - 1));
             if edits > 0 {
@@ -170,7 +174,7 @@ impl Sound {
 fn take_batch(input: &mut Input<'_>, number: u8) -> Vec<Write> {
     let take_write = |input: &mut Input<'_>| {
         let (key, value) = (input.byte(), input.byte());
-        // Long values of zeros are what a blank sector looks like.
+        // A lost sector looks like a long value of zeros.
         let len = if value >= 240 { 1_100 } else { usize::from(value) };
         let fill = if value % 3 == 0 { 0 } else { number + 1 };
         (format!("key{:02}", key % 32).into_bytes(), (key < 200).then(|| vec![fill; len]))
@@ -178,7 +182,7 @@ fn take_batch(input: &mut Input<'_>, number: u8) -> Vec<Write> {
     (0..1 + input.byte() % 4).map(|_| take_write(input)).collect()
 }
 
-/// One edit of one file, or of which files there are.
+/// Edits one file, or adds or removes one.
 fn edit(files: &mut Files, input: &mut Input<'_>, marks: &mut Marks) {
     let (action, place) = (input.byte(), input.below(files.len()));
     let Some(name) = files.keys().nth(place).cloned() else { return };
@@ -192,14 +196,14 @@ fn edit(files: &mut Files, input: &mut Input<'_>, marks: &mut Marks) {
             Edit::take(input).apply(bytes);
             repair_log(bytes);
         }
-        // A record of any content: the decoders of batches and edits are behind it.
+        // Appends a record with any content, to test the decoders of batches and edits.
         4 if is_log => {
             marks.is_forged = true;
             let (sequence, len) = (input.number(2), usize::from(input.byte()));
             let end = bytes.len() as u64;
             append_record(bytes, sequence, end, input.take(len));
         }
-        // Numbers of the header, which reach far.
+        // Changes the number in the header, which may become very large.
         5 if is_log && bytes.len() >= 48 => {
             marks.is_forged = true;
             bytes[36..44].copy_from_slice(&input.number(8).to_le_bytes());
@@ -207,7 +211,7 @@ fn edit(files: &mut Files, input: &mut Input<'_>, marks: &mut Marks) {
         }
         6 => {
             let bytes = files.remove(&name).unwrap_or_default();
-            // Away, or where another file was.
+            // Removes the file, or moves it over another file.
             if action >= 128 {
                 let place = input.below(files.len());
                 let other = files.keys().nth(place).cloned().unwrap_or(name);
@@ -238,12 +242,14 @@ fn options(storage: &Memory, recovery: LogRecovery, compacts: bool) -> Options {
     }
 }
 
-/// A store that was damaged and never forged: under Strict it opens as it was after some of its writes, the first ones
-/// and at least those in tables, or there is an error. Under Salvage nothing is read that was not written.
+/// Checks a store that was damaged but not forged. With `Strict`, it opens in a state after some of
+/// its first writes, including at least the writes in tables, or returns an error. With `Salvage`,
+/// it returns no value that was not written.
 fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);
-        // Where `CURRENT` and all else but the manifest is gone, a new store might be made.
+        // If `CURRENT` and all other files except the manifest are missing, an open could create a
+        // new store.
         let options = Options { create_if_missing: false, ..options(&storage, recovery, false) };
         let db = match Db::open(DIR, options) {
             Ok(db) => db,
@@ -267,7 +273,7 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
             );
         }
         assert!(is_damaged || found.len() == sound.history.len() && db.stats().reports.is_empty());
-        // What a scan gives agrees with what is got.
+        // A scan must agree with `get`.
         let scan: Result<State, _> = db.scan(..).collect();
         if let Ok(scan) = scan {
             assert!(found.iter().all(|(key, value)| scan.get(*key) == value.as_ref()), "get and scan differ");
@@ -275,8 +281,8 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     }
 }
 
-/// Whatever the files say: an error that is about them, or a store that can be read, takes a write, and has it when it is
-/// opened again.
+/// Checks a store with any files. The open must fail with an error about the files, or the store
+/// can be read, takes a write, and still has the write after the next open.
 fn check_any(files: &Files, compacts: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);
@@ -292,10 +298,11 @@ fn check_any(files: &Files, compacts: bool) {
         for key in ["", "key01", "key31"] {
             let _ = db.get(key.as_bytes()).map_err(|error| check_error(&error));
         }
-        // A key of the described tables: none of them may be taken for newer.
+        // Described tables hold this key, and no table may pass for newer than this write.
         let takes_writes = match db.put(b"key01", b"new") {
             Ok(()) => true,
-            // Numbers that no store lives to give out: it stays as it is, and opens again.
+            // The sequence numbers are exhausted, which no real store reaches. The store does not
+            // change, and it opens again.
             Err(error) => {
                 assert!(matches!(error.root(), Error::OutOfNumbers { .. }), "{error}");
                 false

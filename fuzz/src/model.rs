@@ -1,18 +1,20 @@
-//! What a store may hold: the states after each write since it was last certain.
+//! A model of the possible contents of a store: the states after each write since the last certain
+//! state.
 
 use std::collections::BTreeMap;
 
 /// Keys and values.
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A key and its value, or its removal.
+/// A key and its value, or a tombstone (`None`).
 pub type Write = (Vec<u8>, Option<Vec<u8>>);
 
-/// The states that a crash or a failure may leave: from the last that is durable to the last that was begun.
+/// The states that a crash or a failure may leave, from the last durable write to the last started
+/// write.
 pub struct Model {
     states: Vec<State>,
     durable: usize,
-    /// What readers see.
+    /// The index of the state that readers see.
     visible: usize,
 }
 
@@ -25,15 +27,16 @@ impl Model {
         &self.states[self.visible]
     }
 
-    /// A write was acknowledged. A store takes it behind one that failed only if that one never came to its log: from then on
-    /// nobody may find it.
+    /// Records an acknowledged write. If a write failed before, the store accepts a new write only
+    /// if the failed write did not reach the log. So the states of failed writes are no longer
+    /// possible.
     pub fn written(&mut self, writes: &[Write]) {
         self.states.truncate(self.visible + 1);
         self.push(writes);
         self.visible += 1;
     }
 
-    /// A write failed: it may be found when the store is opened next, and not before.
+    /// Records a failed write. The next open may find it, but readers do not see it before.
     pub fn failed(&mut self, writes: &[Write]) {
         self.push(writes);
     }
@@ -49,12 +52,13 @@ impl Model {
         self.states.push(state);
     }
 
-    /// Whatever readers see is durable.
+    /// Marks the state that readers see as durable.
     pub fn synced(&mut self) {
         self.durable = self.visible;
     }
 
-    /// The store was opened, and holds this: from now on that is certain, and durable.
+    /// Records the state that an open found. The state must be possible, and it becomes certain and
+    /// durable.
     pub fn opened(&mut self, found: State) {
         let possible = &self.states[self.durable..];
         assert!(possible.contains(&found), "found {found:?}, possible are {possible:?}");

@@ -1,4 +1,5 @@
-//! Structured edits of sound blocks, with the checksums made right again: what a hostile or defective writer makes.
+//! Structured edits of sound blocks with repaired checksums, like blocks of a hostile or defective
+//! writer.
 
 use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
 use filterblock::{FilterBlock, FilterBuilder, FilterKind, LockedBlock, PartitionedBuilder, Verify};
@@ -11,12 +12,12 @@ pub(crate) mod block_support;
 
 use block_support::{SEED, TABLE, field, key, put_number, repair_pages, repair_trailer};
 
-/// More would only make a run slower; at 100 bits a key, this many fill two pages.
+/// More edits or keys only make a run slower. At 100 bits per key, so many keys fill two pages.
 const MAX_EDITS: usize = 8;
 const MAX_KEYS: usize = 600;
 
-/// A block that the input's front describes, edited as the rest says, opened and asked. An edit that leaves the checksums
-/// alone is damage, and damage denies no key.
+/// Builds a block that the input describes, edits it, opens it and queries it. If no edit repaired
+/// the checksums, the edits are damage, and a damaged block must deny no key.
 pub fn patch_block(data: &[u8]) {
     let mut input = Input(data);
     let (mut block, num_keys) = sound_block(&mut input);
@@ -37,11 +38,11 @@ pub fn patch_block(data: &[u8]) {
     }
 }
 
-/// The block and how many keys it holds.
+/// Builds a block. Returns the block and its number of keys.
 pub(crate) fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
     let spec = input.spec();
     let (form, num_keys) = (input.byte(), input.below(MAX_KEYS));
-    // Layers take 2,561 keys.
+    // A bumped ribbon has layers from 2,561 keys on.
     let num_keys = if spec.kind() == FilterKind::BumpedRibbon && form % 4 == 2 { num_keys * 8 } else { num_keys };
     let block = match form % 4 {
         0 => {
@@ -61,12 +62,13 @@ pub(crate) fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
     (block, num_keys)
 }
 
-/// One edit, within the whole block or within one of its partitions, and what repairs it: whether anything did.
+/// Applies one edit to the whole block or to one of its partitions. Returns whether it repaired the
+/// checksums.
 fn edit(block: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
     let (action, end) = (input.byte(), part_end(block, input));
     let Some(body) = end.checked_sub(TRAILER_LEN_BYTES) else { return false };
     match action % 8 {
-        // Any field but the magic, which is a finding of its own.
+        // Changes any field except the magic, because other values of the magic only fail the open.
         0 | 1 => {
             let name = FIELDS[input.below(FIELDS.len() - 1)].0;
             put_number(&mut block[..end], name, input.number(8));
@@ -80,7 +82,7 @@ fn edit(block: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
             let at = input.below(body);
             block[at] ^= input.byte();
         }
-        // Near the trailer lie page sums, extension and the partition index.
+        // The page checksums, the extension and the partition index lie near the trailer.
         4 if body > 0 => {
             let at = body - 1 - input.below(body.min(256));
             block[at] = input.byte();
@@ -105,7 +107,7 @@ fn edit(block: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
     true
 }
 
-/// Where the block ends, or one of the partitions within it.
+/// Returns the end of the block or of one of its partitions.
 fn part_end(block: &[u8], input: &mut Input<'_>) -> usize {
     let choice = usize::from(input.byte());
     if choice.is_multiple_of(2) {

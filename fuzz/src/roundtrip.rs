@@ -1,4 +1,4 @@
-//! Keys from the input through every form of a filter: none may be denied.
+//! Puts keys from the input into every form of a filter. No form may deny a key.
 
 use filterblock::{
     Columns, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, LockedBlock, PartitionedBuilder, Verify, compact,
@@ -6,7 +6,7 @@ use filterblock::{
 
 use crate::{Input, secret};
 
-/// Never a false negative, whatever kind, budget, keys, order, repetitions and form.
+/// Checks that there is no false negative, for any kind, budget, keys, order, repetitions and form.
 pub fn roundtrip(data: &[u8]) {
     let mut input = Input(data);
     let spec = input.spec();
@@ -18,7 +18,8 @@ pub fn roundtrip(data: &[u8]) {
     };
     let partition_keys = usize::from(input.byte());
     let keys = keys(&mut input);
-    // A bare hash is asked of every partition: many of them would cost the square of the keys.
+    // A query without the key asks every partition. So many partitions would take time quadratic in
+    // the keys.
     let partition_keys = partition_keys.max(keys.len() / 8);
     let hashes: Vec<KeyHash> = keys.iter().map(|key| hasher.of(key)).collect();
 
@@ -26,13 +27,13 @@ pub fn roundtrip(data: &[u8]) {
         let mut builder = FilterBuilder::new(spec, hasher.clone()).with_table_id([7; 16]);
         match reversed {
             false => keys.iter().for_each(|key| builder.add(key)),
-            // Repetitions change nothing.
+            // A repeated hash must not change the bytes.
             true => hashes.iter().rev().chain(hashes.first()).for_each(|&hash| builder.add_hash(hash)),
         }
         builder
     };
     let block = build(false).finish().unwrap();
-    assert_eq!(block, build(true).finish().unwrap(), "the order of adding changes the bytes");
+    assert_eq!(block, build(true).finish().unwrap(), "the order of the keys changes the bytes");
     assert_holds(&block, &hasher, &keys, &hashes);
 
     match build(false).finish_compact() {
@@ -44,7 +45,7 @@ pub fn roundtrip(data: &[u8]) {
             let unaligned = [&[0], compact.as_slice()].concat();
             assert!(
                 hashes.iter().all(|&hash| compact::may_contain_hash(&unaligned[1..], hash)),
-                "an odd address denies a key"
+                "the compact form at an odd address denies a key"
             );
         }
         Err(error) => {
@@ -56,7 +57,7 @@ pub fn roundtrip(data: &[u8]) {
     keys.iter().for_each(|key| builder.add(key).unwrap());
     assert_holds(&builder.finish().unwrap(), &hasher, &keys, &hashes);
 
-    // Hashes as they come: equal ones, zeros, ones that no key is known for.
+    // Takes hashes directly from the input: equal hashes, zeros, and hashes of no known key.
     let raw: Vec<KeyHash> = data.chunks(8).map(|chunk| KeyHash::from_raw(Input(chunk).number(8))).collect();
     let mut builder = FilterBuilder::new(spec, hasher.clone());
     raw.iter().for_each(|&hash| builder.add_hash(hash));
@@ -78,7 +79,8 @@ fn assert_holds(block: &[u8], hasher: &KeyHasher, keys: &[Vec<u8>], hashes: &[Ke
     }
 }
 
-/// Keys that the input spells out, and up to 599 that it only counts; in order. (At 100 bits each, they fill two pages.)
+/// Returns sorted keys: keys spelled out in the input, and up to 599 counted keys. At 100 bits
+/// each, the counted keys fill two pages.
 fn keys(input: &mut Input<'_>) -> Vec<Vec<u8>> {
     let counted = if input.byte().is_multiple_of(4) { input.number(2) % 600 } else { 0 };
     let mut keys: Vec<Vec<u8>> = (0..counted).map(|i| format!("counted-{i}").into_bytes()).collect();

@@ -1,5 +1,5 @@
-//! The files of a store, made by docs/STORE_FORMAT.md alone: manifest, `CURRENT` and logs, records of any content, and a
-//! hand that makes their checksums right again after an edit.
+//! Builds the files of a store by docs/STORE_FORMAT.md alone: manifest, `CURRENT`, logs, and
+//! records with any content. Also repairs their checksums after an edit.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,37 +10,37 @@ use filterblock_store::storage::{Memory, Storage};
 
 use crate::bytes::{put_bytes, put_varint};
 
-/// The identity of the stores made here.
+/// The identity of these stores.
 pub const STORE_ID: [u8; 16] = *b"a store to fuzz.";
-/// The seed of their key hashes.
+/// The hash seed of these stores.
 pub const HASH_SEED: u64 = 7;
 const HEADER_LEN: usize = 48;
 const RECORD_HEADER_LEN: usize = 24;
 
-/// Names and contents.
+/// Files by name.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// A key and its value, or its removal.
+/// A key and its value, or a tombstone (`None`).
 pub type Write = (Vec<u8>, Option<Vec<u8>>);
 
 /// A log or manifest under construction.
 pub struct Log {
     /// The file so far.
     pub bytes: Vec<u8>,
-    /// Whether each record says that all before it was durable.
+    /// Whether each record states that all records before it were durable.
     pub is_synced: bool,
 }
 
 impl Log {
-    /// One without records.
+    /// Creates a file without records.
     pub fn new(magic: &[u8; 8], number: u64, store_id: [u8; 16], first_sequence: u64, is_synced: bool) -> Self {
         let mut bytes = magic.to_vec();
         bytes.extend_from_slice(&1u32.to_le_bytes());
         bytes.extend_from_slice(&number.to_le_bytes());
         bytes.extend_from_slice(&store_id);
         bytes.extend_from_slice(&first_sequence.to_le_bytes());
-        let sum = crc32fast::hash(&bytes);
-        bytes.extend_from_slice(&sum.to_le_bytes());
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
         Self { bytes, is_synced }
     }
 
@@ -51,43 +51,43 @@ impl Log {
     }
 }
 
-/// Appends a record to a log whose header is whole.
+/// Appends a record to a log with a complete header.
 pub fn append_record(log: &mut Vec<u8>, sequence: u64, synced: u64, payload: &[u8]) {
     let mut header = (payload.len() as u32).to_le_bytes().to_vec();
     header.extend_from_slice(&sequence.to_le_bytes());
     header.extend_from_slice(&synced.to_le_bytes());
     let id = log.get(..36).unwrap_or_default();
-    let sum = crc32fast::hash(&[id, &header, payload].concat());
-    header.extend_from_slice(&sum.to_le_bytes());
+    let checksum = crc32fast::hash(&[id, &header, payload].concat());
+    header.extend_from_slice(&checksum.to_le_bytes());
     log.extend_from_slice(&header);
     log.extend_from_slice(payload);
 }
 
-/// Makes the sum of the header right again, and those of the records as far as their lengths lead.
+/// Repairs the checksum of the header, and the checksums of all records that the lengths lead to.
 pub fn repair_log(log: &mut [u8]) {
     if log.len() < HEADER_LEN {
         return;
     }
-    let sum = crc32fast::hash(&log[..44]);
-    log[44..HEADER_LEN].copy_from_slice(&sum.to_le_bytes());
+    let checksum = crc32fast::hash(&log[..44]);
+    log[44..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
     let mut at = HEADER_LEN;
     while let Some(header) = log.get(at..at + RECORD_HEADER_LEN) {
         let len = u32::from_le_bytes(header[..4].try_into().unwrap()) as usize;
         let Some(payload) = log.get(at + RECORD_HEADER_LEN..at + RECORD_HEADER_LEN + len) else { return };
-        let sum = crc32fast::hash(&[&log[..36], &header[..20], payload].concat());
-        log[at + 20..at + RECORD_HEADER_LEN].copy_from_slice(&sum.to_le_bytes());
+        let checksum = crc32fast::hash(&[&log[..36], &header[..20], payload].concat());
+        log[at + 20..at + RECORD_HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
         at += RECORD_HEADER_LEN + len;
     }
 }
 
-/// `CURRENT` with the sum of its first line.
+/// Returns the content of `CURRENT`: a line and its checksum.
 pub fn current(line: &[u8]) -> Vec<u8> {
     let line = [line, b"\n"].concat();
-    let sum = format!("{:08x}\n", crc32fast::hash(&line));
-    [line, sum.into_bytes()].concat()
+    let checksum = format!("{:08x}\n", crc32fast::hash(&line));
+    [line, checksum.into_bytes()].concat()
 }
 
-/// The payload of a log's record.
+/// Returns the payload of a log record.
 pub fn batch(writes: &[Write]) -> Vec<u8> {
     let mut out = Vec::new();
     for (key, value) in writes {
@@ -100,12 +100,12 @@ pub fn batch(writes: &[Write]) -> Vec<u8> {
     out
 }
 
-/// The fields that a first edit begins with.
+/// Returns the fields at the start of the first edit.
 pub fn first_edit() -> Vec<u8> {
     [&[1], STORE_ID.as_slice(), &[2], &HASH_SEED.to_le_bytes()].concat()
 }
 
-/// Oldest log, next file number and last sequence number in tables.
+/// Appends the oldest log, the next file number and the last sequence number in tables.
 pub fn put_numbers(edit: &mut Vec<u8>, log_number: u64, next_file_number: u64, last_sequence: u64) {
     for (tag, number) in [(3, log_number), (4, next_file_number), (5, last_sequence)] {
         put_varint(edit, tag);
@@ -113,7 +113,7 @@ pub fn put_numbers(edit: &mut Vec<u8>, log_number: u64, next_file_number: u64, l
     }
 }
 
-/// A table that an edit adds.
+/// Appends a table that an edit adds.
 pub fn put_added_table(edit: &mut Vec<u8>, level: u8, number: u64, table: &TableSummary, sequences: (u64, u64)) {
     put_varint(edit, 6);
     edit.push(level);
@@ -124,7 +124,7 @@ pub fn put_added_table(edit: &mut Vec<u8>, level: u8, number: u64, table: &Table
     put_varint(edit, sequences.1);
 }
 
-/// The table that a store would have made of some writes.
+/// Builds the table that a store would write for some entries.
 pub fn table_of(number: u64, entries: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> (TableSummary, Vec<u8>) {
     let (storage, path) = (Memory::new(), Path::new("/table.sst"));
     let mut table_id = STORE_ID;
@@ -140,7 +140,7 @@ pub fn table_of(number: u64, entries: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> (T
     (writer.finish().unwrap(), storage.read(path).unwrap())
 }
 
-/// A file system with these files in `dir`.
+/// Returns a file system with these files in `dir`.
 pub fn storage_of(files: &Files, dir: &str) -> Memory {
     let storage = Memory::new();
     storage.create_dir_all(Path::new(dir)).unwrap();

@@ -1,4 +1,4 @@
-//! A store on a file system that fails, against a model.
+//! Operations on a store with a failing file system, compared with a model.
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -18,8 +18,8 @@ const MAX_OPS: usize = 160;
 const MAX_SNAPSHOTS: usize = 3;
 const MAX_CHECKPOINTS: usize = 4;
 
-/// Operations from the input: every answer is right or an error, errors come only after a fault, nothing that was
-/// acknowledged durably is lost, and nothing that was removed returns.
+/// Runs operations from the input. Every answer must be right or an error, and errors occur only
+/// after a fault. No durably acknowledged write is lost, and no deleted key returns.
 pub fn store_ops(data: &[u8]) {
     let mut input = Input(data);
     let mut run = Run::new(&mut input);
@@ -34,17 +34,17 @@ pub fn store_ops(data: &[u8]) {
 
 struct Run {
     storage: Faulty,
-    /// Always there between two steps.
+    /// `None` only within a step.
     db: Option<Db>,
     model: Model,
     durability: Durability,
     config: [u8; 3],
     snapshots: Vec<(Snapshot, State)>,
-    /// Directory, state, and whether it was acknowledged.
+    /// The directory and the state of each checkpoint, and whether the checkpoint was acknowledged.
     checkpoints: Vec<(String, State, bool)>,
-    /// How many faults had struck when the store was opened.
+    /// The number of faults that had struck before the store was opened.
     struck_before: usize,
-    /// Whether reads may have given wrong bytes since then.
+    /// Whether reads may have returned wrong bytes since then.
     is_silent: bool,
 }
 
@@ -93,21 +93,21 @@ impl Run {
         self.db.as_ref().unwrap()
     }
 
-    /// Whether an error is one that a fault of this life explains.
+    /// Checks that a fault since the last open explains the error.
     fn may_fail(&self, error: &Error) {
-        assert!(self.storage.struck().len() > self.struck_before, "an error without a fault: {error:?}");
+        assert!(self.storage.struck().len() > self.struck_before, "an operation failed without a fault: {error:?}");
         let is_refusal = matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. });
         let is_io = is_refusal || matches!(error.root(), Error::Io(_));
         assert!(is_io || self.is_silent && error.is_damage(), "{error:?}");
-        assert!(matches!(error, Error::InFile { .. }) || is_refusal, "no file is named: {error:?}");
+        assert!(matches!(error, Error::InFile { .. }) || is_refusal, "the error names no file: {error:?}");
     }
 
     fn check<T>(&self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.may_fail(&error)).ok()
     }
 
-    /// Opens the store, at the second attempt if a fault hinders the first, and finds out what it holds. The background may
-    /// meet the fault before it is healed.
+    /// Opens the store and reads its content. If a fault makes the first attempt fail, heals the
+    /// file system and opens again. Background work may meet the fault before it is healed.
     fn open(&mut self) {
         let options = self.options();
         self.struck_before = self.storage.struck().len();
@@ -160,7 +160,7 @@ impl Run {
             30 => self.verify(),
             _ => self.get(&key(input)),
         }
-        // Otherwise the background may be anywhere, and a finding is seldom found again.
+        // Without this wait, background work runs at any time, and findings are hard to reproduce.
         if self.config[0] < 192 {
             let _ = self.check(self.db().wait_idle());
         }
@@ -184,7 +184,8 @@ impl Run {
             }
             Err(error) => {
                 self.may_fail(&error);
-                // Refused before anything was done, or else in the log or not.
+                // These errors refuse the write before it reaches the log. After any other error
+                // the write may be in the log.
                 if !matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. }) {
                     self.model.failed(writes);
                 }
@@ -213,7 +214,7 @@ impl Run {
         }
     }
 
-    /// Some entries from the front and some from the back, in turn.
+    /// Reads entries from the front and from the back in turn.
     fn scan(&self, input: &mut Input<'_>) {
         let (bounds, mut turns) = (bounds(input), input.number(2));
         let mut scan = self.db().scan(slices(&bounds));
@@ -278,7 +279,8 @@ impl Run {
         let report = self.db().verify();
         if self.storage.struck().len() == before {
             let report = report.unwrap();
-            // Where a write failed before, a manifest or a log may end in the middle of a record until the store is reopened.
+            // If a write failed before, a manifest or a log may end with a torn record until the
+            // store is reopened.
             let is_unfinished = |error: &Error| {
                 let Error::InFile { path, .. } = error else { return false };
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -290,7 +292,8 @@ impl Run {
         }
     }
 
-    /// Bytes that read wrong at recovery look like a crash that tore the log: that is for docs/STORE_FORMAT.md to say.
+    /// During recovery, wrong bytes look like a torn log. docs/STORE_FORMAT.md describes this case,
+    /// so faults are healed first.
     fn heal_silent(&mut self) {
         if self.is_silent {
             self.storage.heal();
@@ -311,7 +314,7 @@ impl Run {
         self.open();
     }
 
-    /// A power failure. What was not acknowledged, or not durably, may be there or not.
+    /// Simulates a power failure. Writes that were not durably acknowledged may be present or not.
     fn crash(&mut self, input: &mut Input<'_>) {
         let (crash, seed) = (Crash::ALL[usize::from(input.byte() % 4)], input.number(2));
         self.check_snapshots();
@@ -338,7 +341,8 @@ impl Run {
         self.storage.fail(Fault { from: self.storage.operations() + after, kind, is_lasting: choice >= 192 });
     }
 
-    /// Everything once more, without faults: the store, opened again, its checkpoints, and that it goes on working.
+    /// Checks everything once more without faults: the reopened store, its checkpoints, and another
+    /// write.
     fn end(mut self) {
         self.storage.heal();
         self.check_snapshots();
@@ -356,7 +360,7 @@ impl Run {
                     assert_eq!(
                         &db.scan(..).collect::<Result<State>>().unwrap(),
                         state,
-                        "a checkpoint is another state"
+                        "a checkpoint has another state than the store had"
                     );
                     assert!(db.verify().unwrap().is_sound());
                 }
@@ -378,7 +382,7 @@ fn key(input: &mut Input<'_>) -> Vec<u8> {
     numbered(input.byte())
 }
 
-/// Its first byte tells one write from another.
+/// Reads a value. Its first byte distinguishes one write from another.
 fn value(input: &mut Input<'_>) -> Vec<u8> {
     let (len, fill) = (input.byte(), input.byte());
     vec![fill; if len >= 250 { 700 } else { usize::from(len % 80) }]
@@ -390,7 +394,7 @@ fn take_write(input: &mut Input<'_>) -> Write {
     (key, is_put.then(|| value(input)))
 }
 
-/// A range may end before it starts: then nothing lies in it.
+/// Reads a range. A range may end before it starts; then it is empty.
 fn bounds(input: &mut Input<'_>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let (kinds, from, to) = (input.byte(), key(input), key(input));
     let bound = |kind: u8, key| match kind % 3 {

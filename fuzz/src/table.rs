@@ -1,4 +1,4 @@
-//! Sorted files: of any bytes, and sound ones whose parts were changed, with the checksums made right again.
+//! SST files: any bytes, or sound files whose parts were changed and whose checksums were repaired.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,13 +20,15 @@ const PATH: &str = "/table.sst";
 const MAX_KEYS: usize = 160;
 const MAX_EDITS: usize = 6;
 
-/// An index may name one block any number of times, so that a walk by it takes the square of the file's length.
+/// The limit of a walk. An index may name one block many times, so a full walk may take time
+/// quadratic in the file's length.
 const MAX_STEPS: usize = 4_000;
 
 type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 type Entry = (Vec<u8>, Option<Vec<u8>>);
 
-/// Any bytes as a sorted file, or one that the input describes and edits. See [`check_any`] and [`check_keys`].
+/// Opens any bytes as an SST file, or builds an SST file that the input describes and edits. See
+/// [`check_any`] and [`check_keys`].
 pub fn table(data: &[u8]) {
     let mut input = Input(data);
     if input.byte().is_multiple_of(4) {
@@ -36,7 +38,7 @@ pub fn table(data: &[u8]) {
     let entries = entries(&mut input);
     let sound = write(&entries, &mut input);
     let mut parts = Parts::of(&sound);
-    assert_eq!(parts.assemble(), sound, "a file is not what docs/STORE_FORMAT.md says");
+    assert_eq!(parts.assemble(), sound, "the file does not follow docs/STORE_FORMAT.md");
     let blocks: BTreeMap<&[u8], Option<Vec<u8>>> =
         entries.keys().map(|key| (key.as_slice(), parts.block_of(key))).collect();
     let mut damage = Vec::new();
@@ -97,7 +99,8 @@ fn open(storage: &Memory, verify: Verify, strict: bool, hasher: Option<KeyHasher
     ok(Table::open(storage, Path::new(PATH), options)).map(Arc::new)
 }
 
-/// What memory gives up must be damage, or want a secret, and name the file.
+/// Checks an error: it must be damage, an unsupported version or a missing secret, and it must name
+/// the file.
 fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     let error = result.as_ref().err();
     let is_fine = error.is_none_or(|error| {
@@ -108,17 +111,18 @@ fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     result.ok()
 }
 
-/// Of any bytes at all: whether they open does not depend on when filters are verified, every error is damage of this
-/// file, and a file that `verify` finds sound gives the same entries both ways, in order, each found by its key and
-/// denied by no filter.
+/// Checks any bytes. With both ways of verification the file must open, or fail to open. Every
+/// error must be damage of this file. If `verify` finds the file sound, walks in both directions
+/// must give the same entries in order. A search for each key must find it, and no filter may deny
+/// it.
 fn check_any(file: &[u8]) {
     let storage = storage_of(file);
     let [checked, lazy] = [Verify::AtOpen, Verify::OnFirstTouch].map(|verify| open(&storage, verify, false, None));
-    assert_eq!(checked.is_some(), lazy.is_some(), "the two ways to verify differ");
+    assert_eq!(checked.is_some(), lazy.is_some(), "AtOpen and OnFirstTouch differ");
     if let Some(strict) = open(&storage, Verify::AtOpen, true, None) {
-        assert!(!matches!(strict.filter(), TableFilter::Degraded(_)), "a strict reader takes a bad filter");
+        assert!(!matches!(strict.filter(), TableFilter::Degraded(_)), "a strict reader accepts a damaged filter");
     }
-    // Another store's file: its filter is of no use, whatever it is.
+    // With the hasher of another store, the filter cannot be used.
     let other = open(&storage, Verify::OnFirstTouch, false, Some(KeyHasher::xxh3(HashSeed(77))));
     for table in [checked, lazy, other].into_iter().flatten() {
         let forward = walk(&table, false);
@@ -158,7 +162,7 @@ fn lookup(value: &Option<Vec<u8>>) -> Lookup {
     value.as_ref().map_or(Lookup::Tombstone, |value| Lookup::Value(value.clone()))
 }
 
-/// All entries, unless there is an error or no end.
+/// Returns all entries. Returns `None` after an error or too many steps.
 fn walk(table: &Arc<Table>, backward: bool) -> Option<Vec<Entry>> {
     let mut cursor = table.cursor(None);
     let mut entries = Vec::new();
@@ -170,20 +174,22 @@ fn walk(table: &Arc<Table>, backward: bool) -> Option<Vec<Entry>> {
     (!cursor.valid()).then_some(entries)
 }
 
-/// Of a file whose entries are known: each is found or there is an error, whatever was damaged. Exempt is only what the
-/// part that finds it was forged about, under right checksums:
-/// * an entry of a forged data block may have become anything;
-/// * past a forged index keys may be missing, but no value may be a wrong one;
-/// * a forged range in the properties, and a forged filter, may deny a key, but `find` does not ask them.
+/// Checks a file with known entries. For any damage, each entry must be found or give an error. The
+/// only exceptions are forged parts, whose checksums are valid:
+/// * An entry of a forged data block may have any value.
+/// * With a forged index, keys may be missing, but no value may be wrong.
+/// * A forged key range in the properties, or a forged filter, may deny a key. `find` does not ask
+///   them.
 ///
-/// A filter that was only damaged, or changed and known to the footer by another checksum, denies no key.
+/// A filter denies no key if it was only damaged, or if it was changed and the footer has another
+/// checksum.
 fn check_keys(file: &[u8], entries: &Entries, forged: &Forged, block_of: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let storage = storage_of(file);
     let cache = BlockCache::new(1 << 14);
     for (verify, cache) in [(Verify::AtOpen, None), (Verify::OnFirstTouch, Some(&cache))] {
         let Some(table) = open(&storage, verify, false, Some(KeyHasher::xxh3(SEED))) else { continue };
         for (key, value) in entries {
-            // Past a forged index, any key may be sought in a forged block.
+            // With a forged index, a search for any key may end in a forged block.
             let in_forged_block = forged.index && !forged.blocks.is_empty()
                 || block_of(key).is_some_and(|block| forged.blocks.contains(&block));
             let is_right = |found: &Lookup, may_be_missing: bool| {

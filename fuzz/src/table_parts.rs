@@ -1,5 +1,5 @@
-//! A sorted file taken apart by docs/STORE_FORMAT.md, and put together again with all its checksums right: what a hostile
-//! or defective writer makes.
+//! Takes an SST file apart by docs/STORE_FORMAT.md, and assembles edited parts with valid
+//! checksums. The results resemble files of a hostile or defective writer.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::Input;
 use crate::bytes::{Edit, put_varint, take_varint};
 use crate::patch::block_support::{block_of, put_number, repair_pages, repair_trailer};
 
-/// The parts of a file; handles, places and sums are made when it is put together.
+/// The parts of a file. Handles, offsets and checksums are computed when the file is assembled.
 pub struct Parts {
-    /// Separator and bytes, without the sum, of each data block.
+    /// The separator and the bytes of each data block, without the checksum.
     blocks: Vec<(Vec<u8>, Vec<u8>)>,
     filter: Vec<u8>,
     properties: Vec<u8>,
@@ -22,10 +22,10 @@ pub struct Parts {
     pub forged: Forged,
 }
 
-/// Which parts say something else than the writer wrote, under right checksums.
+/// The parts whose content differs from what the writer wrote, although their checksums are valid.
 #[derive(Debug, Default, Clone)]
 pub struct Forged {
-    /// The separators of data blocks as they were written, by which the blocks are known.
+    /// The original separators of forged data blocks. They identify the blocks.
     pub blocks: BTreeSet<Vec<u8>>,
     pub index: bool,
     pub filter: bool,
@@ -44,7 +44,7 @@ fn number_at(file: &[u8], name: &str) -> usize {
 }
 
 impl Parts {
-    /// The parts of a sound file.
+    /// Splits a sound file into its parts.
     pub fn of(file: &[u8]) -> Self {
         let part = |name: &str| {
             let (at, len) = (number_at(file, &format!("{name} offset")), number_at(file, &format!("{name} length")));
@@ -73,12 +73,13 @@ impl Parts {
         }
     }
 
-    /// The separator of the block that was written for `key`: the block's name.
+    /// Returns the separator of the block that was written for `key`. The separator identifies the
+    /// block.
     pub fn block_of(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.blocks.iter().map(|(separator, _)| separator).find(|separator| separator.as_slice() >= key).cloned()
     }
 
-    /// Changes one part as the input says.
+    /// Changes one part as the input describes.
     pub fn forge(&mut self, input: &mut Input<'_>) {
         match input.byte() % 8 {
             0..=2 => self.forge_block(input),
@@ -92,7 +93,8 @@ impl Parts {
                 Edit::take(input).apply(&mut self.properties);
             }
             6 => self.forge_filter(input),
-            // Any field but version, sum and magic: nothing lies behind them.
+            // Changes any footer field except version, checksum and magic, because other values of
+            // these only fail the open.
             _ => {
                 let field = usize::from(input.byte()) % 13;
                 let name = FOOTER_FIELDS[field].0;
@@ -111,7 +113,7 @@ impl Parts {
         Edit::take(input).apply(bytes);
     }
 
-    /// Blocks that lie elsewhere, twice or nowhere, or are announced by another separator.
+    /// Moves, repeats or removes data blocks, or changes a separator.
     fn forge_order(&mut self, input: &mut Input<'_>) {
         let (action, a, b) = (input.byte(), input.below(self.blocks.len()), input.below(self.blocks.len()));
         if self.blocks.is_empty() {
@@ -129,7 +131,7 @@ impl Parts {
         }
     }
 
-    /// Mere damage, which the sums of page and trailer notice, or another filter.
+    /// Damages the filter, which fails its checksums, or forges another filter.
     fn forge_filter(&mut self, input: &mut Input<'_>) {
         let (action, repair) = (input.byte(), input.byte());
         if self.filter.len() < TRAILER_LEN_BYTES {
@@ -150,7 +152,7 @@ impl Parts {
         }
     }
 
-    /// The file. Without edits, what the writer wrote.
+    /// Assembles the file. Without edits, the result equals the original file.
     pub fn assemble(&self) -> Vec<u8> {
         let (mut file, mut index, mut restarts) = (Vec::new(), Vec::new(), Vec::new());
         for (separator, bytes) in &self.blocks {
@@ -189,13 +191,13 @@ impl Parts {
             file.extend_from_slice(part);
         }
         put(8, (file.len() + FOOTER_LEN_BYTES) as u64);
-        let filter_sum = self.filter.len().checked_sub(8).map_or(0, |at| Input(&self.filter[at..]).number(4));
-        put(9, filter_sum);
+        let filter_checksum = self.filter.len().checked_sub(8).map_or(0, |at| Input(&self.filter[at..]).number(4));
+        put(9, filter_checksum);
         put(10, crc32fast::hash(&index).into());
         put(11, crc32fast::hash(&self.properties).into());
         self.footer_edits.iter().for_each(|&(number, value)| put(number, value));
-        let sum = crc32fast::hash(&footer[..100]);
-        footer_field(&mut footer, 14).copy_from_slice(&sum.to_le_bytes());
+        let checksum = crc32fast::hash(&footer[..100]);
+        footer_field(&mut footer, 14).copy_from_slice(&checksum.to_le_bytes());
         file.extend_from_slice(&footer);
         file
     }

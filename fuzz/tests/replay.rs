@@ -1,8 +1,8 @@
-//! Every file of the seed corpora, and thousands of fixed mutations of them, through the fuzz targets: on any toolchain,
-//! in seconds, and the same every time.
+//! Runs the fuzz targets on every file of the seed corpora and on thousands of fixed mutations. It
+//! works with any toolchain, takes seconds, and gives the same result every time.
 //!
-//! `FILTERBLOCK_FUZZ_ROUNDS` takes so many times as many mutations. No input may make its thread ask for more memory at
-//! once than a bound in the input's length.
+//! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
+//! allocate more memory at once than a bound that follows from the input's length.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "a global allocator, which watches, cannot be written without")]
 
@@ -16,22 +16,24 @@ use filterblock_fuzz::{
 };
 
 thread_local! {
-    // By thread, because others allocate too.
+    // Per thread, because other threads allocate as well.
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
 struct Watching;
 
-// SAFETY: every call is passed on to the system's allocator as it came; the cell allocates nothing and has no destructor.
+// SAFETY: every call is forwarded to the system's allocator unchanged. The cell allocates nothing
+// and has no destructor.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LARGEST.with(|largest| largest.set(largest.get().max(layout.size())));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of `alloc`, and the call is forwarded unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of `dealloc`, and the call is forwarded
+        // unchanged.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -39,10 +41,11 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// What any target may need whatever its input, such as the buffer of a writer.
+/// Memory that a target may need for any input, for example the buffer of a writer.
 const ALWAYS_BYTES: usize = 1 << 20;
 
-/// A compressed block may have so many bytes for each of its own; no other length is believed beyond the bytes there are.
+/// A compressed block may expand by this factor. Readers trust no other length beyond the bytes
+/// that exist.
 const MAX_EXPANSION: usize = 255;
 
 /// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
@@ -61,7 +64,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    assert!(paths.len() >= 4, "{target}: the seeds are missing");
+    assert!(paths.len() >= 4, "{target}: the seeds are missing; run the ignored tests of tests/seeds.rs");
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
@@ -80,14 +83,15 @@ fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut SplitMix) {
     }
 }
 
-/// Names what failed: the seed's place and the number of the mutation, which is the generator's start.
+/// Runs a target. A failure names the number of the mutation, which is also the start of the random
+/// generator.
 fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
     let seeds = corpus(target);
     let call = |data: &[u8]| {
         LARGEST.set(0);
         function(data);
         let (largest, limit) = (LARGEST.get(), ALWAYS_BYTES + MAX_EXPANSION * data.len());
-        assert!(largest <= limit, "{largest} bytes at once for an input of {}", data.len());
+        assert!(largest <= limit, "{largest} bytes allocated at once for an input of {} bytes", data.len());
     };
     seeds.iter().for_each(|seed| call(seed));
     let rounds = std::env::var("FILTERBLOCK_FUZZ_ROUNDS").map_or(1, |text| text.parse::<usize>().unwrap());
@@ -109,7 +113,7 @@ fn any_bytes_open_or_are_refused() {
 }
 
 #[test]
-fn edited_blocks_with_right_checksums_open_or_are_refused() {
+fn edited_blocks_with_valid_checksums_open_or_are_refused() {
     replay("patch_block", patch_block, 4_000);
 }
 
@@ -119,7 +123,7 @@ fn no_key_is_ever_denied() {
 }
 
 #[test]
-fn sorted_files_of_any_bytes_are_refused_or_lose_no_key() {
+fn sst_files_of_any_bytes_are_refused_or_lose_no_key() {
     replay("table", table, 10_000);
 }
 
@@ -133,7 +137,7 @@ fn a_store_agrees_with_its_model_through_faults_and_crashes() {
     replay("store_ops", store_ops, 2_000);
 }
 
-/// A sum over the answers of every seed and of mutations of them.
+/// Computes a checksum over the answers for every seed and for mutations of the seeds.
 fn digest_of_answers(target: &str, function: fn(&[u8]) -> Vec<bool>) -> String {
     let seeds = corpus(target);
     let (mut answers, mut random) = (Vec::new(), SplitMix(0));
@@ -143,13 +147,18 @@ fn digest_of_answers(target: &str, function: fn(&[u8]) -> Vec<bool>) -> String {
         answers.extend([seed, &data].into_iter().flat_map(|data| function(data)).map(u8::from));
     }
     let maybe = answers.iter().filter(|&&answer| answer == 1).count();
-    assert!(maybe > answers.len() / 100 && maybe < answers.len(), "{maybe} of {} tell nothing", answers.len());
+    assert!(
+        maybe > answers.len() / 100 && maybe < answers.len(),
+        "{maybe} of {} answers are maybe: repair the seeds",
+        answers.len()
+    );
     format!("{:08x} of {}", crc32fast::hash(&answers), answers.len())
 }
 
 #[test]
 fn every_instruction_set_answers_alike_from_any_bytes() {
-    // The kernels are chosen once for a process, so each set has its own: this test again, as a child.
+    // A process chooses its kernels once, so each instruction set runs this test in a child
+    // process.
     const CHILD: &str = "FILTERBLOCK_FUZZ_CHILD";
     if std::env::var_os(CHILD).is_some() {
         let foreign = digest_of_answers("foreign_filter", foreign_filter);
@@ -167,7 +176,7 @@ fn every_instruction_set_answers_alike_from_any_bytes() {
             .unwrap_or_else(|| panic!("{isa}: {printed}"))
             .to_owned()
     });
-    // A set that this processor has not is passed over for the best one that it has.
+    // If the processor lacks an instruction set, the process uses the best one that it has.
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
 }
 
@@ -177,11 +186,11 @@ fn no_kernel_panics_on_any_bytes() {
 }
 
 #[test]
-fn filters_of_other_engines_of_any_bytes_answer_by_the_formulas() {
+fn foreign_filters_of_any_bytes_answer_by_the_formulas() {
     replay("foreign_filter", |data| drop(foreign_filter(data)), 10_000);
 }
 
 #[test]
-fn other_engines_files_of_any_bytes_are_refused_or_deny_no_key() {
+fn foreign_files_of_any_bytes_are_refused_or_deny_no_key() {
     replay("foreign_table", foreign_table, 10_000);
 }

@@ -1,5 +1,6 @@
-//! Writes the seeds of the targets `table`, `log_and_manifest`, `store_ops`, `foreign_filter` and `foreign_table`:
-//! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`. The same bytes each time.
+//! Writes the seeds of the targets `table`, `log_and_manifest`, `store_ops`, `foreign_filter` and
+//! `foreign_table`. The bytes are the same each time. The command is
+//! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::Path;
@@ -12,7 +13,7 @@ fn write(target: &str, name: &str, parts: &[&[u8]]) {
     std::fs::write(dir.join(name), parts.concat()).unwrap();
 }
 
-/// Bytes by SplitMix64 (Steele, Lea, Flood 2014).
+/// Returns random bytes by SplitMix64 (Steele, Lea, Flood 2014).
 fn random(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let words = std::iter::repeat_with(|| {
@@ -25,13 +26,14 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "writes the seeds"]
+#[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_table() {
     for golden in ["v1-sorted.sst", "v1-sorted-lz4.sst"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(golden);
         write("table", &format!("any-{golden}"), &[&[0], &std::fs::read(path).unwrap()]);
     }
-    // Keys, shape, values; two keys spelled; blocks of 64 bytes, restarts at every fifth entry.
+    // The keys, their shape and their values; two keys spelled out; blocks of 64 bytes with a
+    // restart at every fifth entry.
     let entries: &[u8] = &[90, 0, 41, 30, 2, 3, b'a', b'b', b'c', 4, b'q', b'q', b'r', b's'];
     let bloom: &[u8] = &[7, 1, 0x29, 0x23];
     let lz4: &[u8] = &[131, 3, 0x29, 0x23];
@@ -66,9 +68,9 @@ fn seeds_of_table() {
 }
 
 #[test]
-#[ignore = "writes the seeds"]
+#[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_log_and_manifest() {
-    // Six batches of one to three writes, of 16 keys.
+    // Six batches of one to three writes each, over 16 keys.
     let batches: &[u8] =
         &[6, 0, 1, 20, 1, 2, 31, 201, 5, 2, 3, 40, 4, 50, 5, 245, 0, 1, 22, 0, 210, 1, 1, 6, 60, 7, 241];
     let stores: [(&str, u8, &[u8]); 5] = [
@@ -109,20 +111,20 @@ fn seeds_of_log_and_manifest() {
 }
 
 #[test]
-#[ignore = "writes the seeds"]
+#[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_store_ops() {
     for number in 0..16u8 {
-        // Durability, filter, compression, sizes and background differ.
+        // These bytes choose durability, filter, compression, sizes and background work.
         let config = [number.wrapping_mul(37), number.wrapping_mul(101), number.wrapping_mul(59)];
         write("store_ops", &format!("chance-{number:02}"), &[&config, &random(number.into(), 400)]);
     }
-    // Without faults: writes, then one of everything.
+    // Without faults: writes, then one operation of each kind.
     let put = |i: u8| [0, i, 20, i];
     let puts: Vec<u8> = (1..40).flat_map(put).collect();
     let rest: &[u8] = &[15, 19, 10, 3, 10, 4, 17, 0, 0, 0, 20, 4, 2, 30, 0xaa, 0xaa, 22, 60, 7, 23, 30, 24, 31, 5];
     write("store_ops", "everything-once", &[&[1, 0, 0], &puts, rest]);
     write("store_ops", "everything-in-a-quiet-store", &[&[1, 16, 3], &puts, rest]);
-    // A sync that fails, writes that are refused, and a crash of each kind.
+    // A sync that fails, refused writes, and a crash of each kind.
     let failing: Vec<u8> =
         (0..4u8).flat_map(|crash| [27, 0, crash, 0, 9, 20, crash, 0, 8, 20, 1, 25, crash, 7, 0]).collect();
     write("store_ops", "failed-writes-and-crashes", &[&[1, 0, 0], &puts, &failing]);
@@ -131,7 +133,7 @@ fn seeds_of_store_ops() {
 }
 
 #[test]
-#[ignore = "writes the seeds"]
+#[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_foreign_filter() {
     for golden in [
         "leveldb/raw-n7-b10.filter",
@@ -149,14 +151,14 @@ fn seeds_of_foreign_filter() {
     }
     write("foreign_filter", "any-empty", &[&[0]]);
     write("foreign_filter", "any-six-zeros", &[&[0; 7]]);
-    // Bits per key in five-hundredths, the first key, the number of keys; then edits.
+    // Bits per key in units of 1/500, the first key, the number of keys; then edits.
     let ten_bits: &[u8] = &[0x88, 0x13, 1, 2, 3, 4];
     let kinds: [(&str, u8); 6] =
         [("leveldb", 1), ("parquet", 43), ("legacy", 4), ("fast-local", 5), ("for-memory", 133), ("ribbon", 6)];
     for (name, choice) in kinds {
         write("foreign_filter", &format!("sound-{name}"), &[&[choice], ten_bits, &[200, 1]]);
         write("foreign_filter", &format!("no-keys-{name}"), &[&[choice], ten_bits, &[0, 0]]);
-        // Each of the trailer's bytes in turn, and bytes of the payload.
+        // Edits each byte of the trailer in turn, then bytes of the payload.
         let edits: &[u8] = &[3, 4, 31, 3, 2, 2, 0, 40, 0, 8, 9, 30, 1];
         write("foreign_filter", &format!("edited-{name}"), &[&[choice], ten_bits, &[44, 1], edits]);
     }
@@ -165,7 +167,7 @@ fn seeds_of_foreign_filter() {
     }
 }
 
-/// A Parquet file of one column and one row, that is nothing but its filter and the metadata that name it.
+/// Returns a Parquet file of one column and one row, with a filter and the metadata that name it.
 fn parquet_of(filter: &[u8]) -> Vec<u8> {
     let mut metadata = vec![0x49, 0x1c, 0x19, 0x1c, 0x3c, 0x15, 12, 0x29, 0x18, 1, b'k', 0x26, 2, 0x96, 8, 0x15];
     metadata.extend([filter.len() as u8 * 2, 0, 0, 0, 0]);
@@ -173,7 +175,7 @@ fn parquet_of(filter: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "writes the seeds"]
+#[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_foreign_table() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/foreign");
     for name in [
@@ -190,7 +192,7 @@ fn seeds_of_foreign_table() {
     }
     let filter = std::fs::read(golden.join("parquet/raw-n1-fpp0.01.sbbf")).unwrap();
     write("foreign_table", "any-parquet", &[&[0], &parquet_of(&filter)]);
-    // 50 keys, 4 in a block, one filter or a partition a block; then edits.
+    // 50 keys, 4 keys per block, with one filter or one partition per block; then edits.
     let edits: [(&str, &[u8]); 9] = [
         ("sound", &[]),
         ("data-xor", &[0, 3, 0, 0, 9, 0, 7]),

@@ -1,4 +1,4 @@
-//! Filter bytes on the heap that begin at a cache line, as a memory map does.
+//! Filter bytes on the heap that begin at a cache line.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,21 +11,22 @@ const ALIGNMENT_BYTES: usize = 64;
 
 /// A copy of a filter block on the heap, aligned to 64 bytes.
 ///
-/// A slice of a host's buffer seldom begins at a cache line of 64 bytes. Answers are the same at any offset, but a query of an
-/// absent key touches more lines, on average:
+/// A slice of a host's buffer seldom begins at a cache line of 64 bytes. Answers are the same at
+/// any offset, but a query of an absent key touches more cache lines on average:
 ///
 /// | Kind | Aligned | Any other offset |
 /// |---|---|---|
 /// | `blocked-bloom`, `split-block-512` | 1 | 2 |
 /// | `split-block` | 1 | 1.5; 1 at an offset of 32 |
-/// | `bumped-ribbon:8` | 2, and 1 for whether the key was bumped | 3, and 1 |
-/// | `bumped-ribbon` of other widths | 2.1 to 2.8, and 1 | 2.1 to 2.9, and 1 |
-/// | `bloom`, `binary-fuse:8` | by probes | the same |
+/// | `bumped-ribbon:8` | 2, plus 1 to check whether the key was bumped | 3, plus 1 |
+/// | `bumped-ribbon` of other widths | 2.1 to 2.8, plus 1 | 2.1 to 2.9, plus 1 |
+/// | `bloom`, `binary-fuse:8` | one for each probe | the same |
 ///
-/// The lines of one query are neighbours, and processors often load neighbours together. So the cost is largest where the
-/// filter is in the caches. `cargo bench --bench probe -- unaligned` measures it.
+/// The cache lines of one query are neighbours, and processors often load neighbours together. So
+/// the cost is largest while the filter is in the processor's caches. Measure it with
+/// `cargo bench --bench probe -- unaligned`.
 ///
-/// The copy also stays as it is, whatever happens to the file.
+/// The copy does not change when the file changes.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
@@ -45,12 +46,15 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// Allocates `len` bytes of zeros, and lets `fill` write them: a read of a region of the host's file, for example.
+    /// Allocates `len` zero bytes and lets `fill` overwrite them, for example by reading a region
+    /// of the host's file.
     ///
-    /// A length that the host has read from a file may be damaged: compare it with the length of the file first.
+    /// If the host read `len` from a file, `len` may be damaged. Compare it with the length of the
+    /// file first.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if there is no memory for `len` bytes, and the errors of `fill`.
+    /// Returns [`Error::TooLarge`] if `len` bytes cannot be allocated. Returns the errors of
+    /// `fill`.
     pub fn filled_by<E: From<Error>>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut buffer =
             zeros::<u8>((len as u64).saturating_add(ALIGNMENT_BYTES as u64 - 1), "a filter block")?.into_boxed_slice();
@@ -60,10 +64,10 @@ impl AlignedBytes {
         Ok(Self { buffer, start, len })
     }
 
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if there is no memory for the copy.
+    /// Returns [`Error::TooLarge`] if the copy cannot be allocated.
     pub fn copy_of(bytes: &[u8]) -> Result<Self> {
         Self::filled_by(bytes.len(), |copy| {
             copy.copy_from_slice(bytes);
@@ -71,11 +75,12 @@ impl AlignedBytes {
         })
     }
 
-    /// The content of the file at `path`.
+    /// Reads the whole file at `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, or becomes shorter meanwhile; [`Error::TooLarge`] if it does not fit
-    /// in memory. The error names the file ([`Error::InFile`]).
+    /// Returns [`Error::Io`] if the file cannot be read or shrinks during the read, and
+    /// [`Error::TooLarge`] if the file does not fit in memory. The error names the file
+    /// ([`Error::InFile`]).
     pub fn read(path: &Path) -> Result<Self> {
         let read = || {
             let mut file = File::open(path)?;
@@ -103,7 +108,7 @@ impl std::fmt::Debug for AlignedBytes {
 mod tests {
     use super::*;
 
-    /// A length of that size is what a host reads from a damaged footer.
+    /// A host may read such lengths from a damaged footer.
     #[test]
     fn aligned_bytes_of_impossible_lengths_are_refused() {
         for len in [usize::MAX, usize::MAX - 62, usize::MAX / 2] {

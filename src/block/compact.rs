@@ -1,26 +1,29 @@
-//! The compact form: a filter for hosts that store many tiny ones under checksums of their own, as LevelDB-like
-//! engines do for every 2 KiB of data.
+//! The compact form of a filter. It is for hosts that store many tiny filters and protect them with
+//! their own checksums, as LevelDB-like engines do for every 2 KiB of data.
 //!
 //! ```text
 //! | payload, any number of bytes | probes, 1 byte | version << 4 | kind, 1 byte |
 //! ```
-//! The shape follows from the length. The host hands the slice over anew at each lookup and hashes keys by a
-//! [`KeyHasher`](crate::KeyHasher) of its choice, whose function, seed and secret it must keep: nothing here tells it
-//! of a wrong one. A standard Bloom filter is sized to the byte; a blocked one takes whole lines of 64 bytes and suits
-//! filters of more than a few hundred keys.
+//! The shape of the filter follows from the payload's length. The host passes the bytes at each
+//! lookup and hashes keys with a [`KeyHasher`](crate::KeyHasher) of its choice. The host must keep
+//! the hash function, the seed and the secret, because the compact form cannot detect a wrong
+//! hasher.
+//!
+//! A standard Bloom filter may have any number of bytes. A blocked Bloom filter takes whole lines
+//! of 64 bytes, so it suits filters of more than a few hundred keys.
 
 use crate::hash::KeyHash;
 use crate::kinds::{FilterKind, FilterView, Geometry, Kernel, Shape};
 
-/// Bytes behind the payload.
+/// Number of bytes after the payload.
 pub const TRAILER_LEN_BYTES: usize = 2;
 
 const VERSION: u8 = 1;
 
-/// `false` if the key was certainly not added; `true` if it may have been, or if the bytes are no compact filter that
-/// this version knows.
+/// Returns `false` if the key was certainly not added. Returns `true` if the key may have been
+/// added, or if `bytes` are not a compact filter of this version.
 ///
-/// Works at any alignment, on any bytes.
+/// Takes any bytes at any alignment.
 ///
 /// ```
 /// use filterblock::{FilterBuilder, HashSeed, KeyHash, compact};
@@ -39,13 +42,14 @@ pub fn may_contain_hash(bytes: &[u8], hash: KeyHash) -> bool {
     }
     let Some(kind) = FilterKind::from_tag(tag & 0xf).filter(|&kind| is_compact(kind)) else { return true };
     let shape = Shape { kind, params: [probes, 0, 0], layers: Vec::new() };
-    // The number of keys is not kept: one for each byte, none for none, is a number that the kinds take.
+    // The compact form does not store the number of keys. One key per byte is a number that all
+    // compact kinds accept.
     let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64);
     let Ok(geometry) = geometry else { return true };
     FilterView::new(&geometry, Kernel::of(&geometry), payload, payload.len()).may_contain_hash(hash)
 }
 
-/// Appends the trailer; `false` for a shape that does not fit in it.
+/// Appends the trailer. Returns `false` if the trailer cannot describe `shape`.
 #[must_use]
 pub(super) fn append_shape(bytes: &mut Vec<u8>, shape: &Shape) -> bool {
     let [probes, rest @ ..] = shape.params;
@@ -54,7 +58,7 @@ pub(super) fn append_shape(bytes: &mut Vec<u8>, shape: &Shape) -> bool {
     is_compact(shape.kind) && rest == [0; 2] && shape.layers.is_empty()
 }
 
-/// Kinds whose shape follows from one byte and the payload's length.
+/// Whether the shape of a kind follows from one byte and the payload's length.
 fn is_compact(kind: FilterKind) -> bool {
     match kind {
         FilterKind::Empty | FilterKind::Full | FilterKind::Bloom | FilterKind::BlockedBloom => true,

@@ -1,4 +1,4 @@
-//! Opens blocks: what a host expects of a block, and tools that expect nothing.
+//! Opens blocks: with the expectations of a host, or without any for tools.
 
 use super::layout::{Added, BorrowedTrailer, Trailer, checksum_of};
 use super::locked::LockedBlock;
@@ -7,17 +7,18 @@ use super::reader::FilterBlock;
 use crate::error::{Error, Field, Result};
 use crate::hash::{HashIdentity, KeyHasher};
 
-/// What a block must be, for [`FilterBlock::open`](super::FilterBlock::open) to open it.
+/// A host's expectations of a block. [`FilterBlock::open`](super::FilterBlock::open) checks them.
 ///
-/// A sound block denies keys of the host if it belongs to another table, to an earlier state of the same table, or to
-/// another hasher. Only the host knows which block is right. Each statement catches one more mistake:
+/// A sound block denies present keys if it belongs to another table, to an earlier state of the
+/// table, or to another hasher. Only the host knows which block is the right one. Each expectation
+/// detects one more mistake:
 ///
-/// | Statement | Catches |
+/// | Expectation | Detects |
 /// |---|---|
-/// | [`of_table`](Self::of_table) | a block of another table, or of keys under another hash function, seed or secret |
-/// | [`of_any_table`](Self::of_any_table) | a block of keys under another hash function, seed or secret; for verified bytes only |
-/// | [`with_num_entries`](Self::with_num_entries) | a block of too many keys, or of none for a table with entries |
-/// | [`with_checksum`](Self::with_checksum) | a stale block of the same table: sound, but not the last one |
+/// | [`of_table`](Self::of_table) | a block of another table, or under another hash function, seed or secret |
+/// | [`of_any_table`](Self::of_any_table) | a block under another hash function, seed or secret; for verified bytes only |
+/// | [`with_num_entries`](Self::with_num_entries) | a block with too many keys, or with none for a table with entries |
+/// | [`with_checksum`](Self::with_checksum) | a stale block of the same table, which is sound but outdated |
 /// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with the prefixes of another extractor |
 /// | [`at_offset`](Self::at_offset) | nothing; errors count offsets from the start of the host's file |
 ///
@@ -30,7 +31,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// let mut builder = FilterBuilder::new("bloom:10".parse()?, &hasher).with_table_id(table_id);
 /// builder.add(b"apple");
 /// let bytes = builder.finish()?;
-/// // The host keeps the checksum where it keeps the block's offset and length.
+/// // The host stores the checksum beside the block's offset and length.
 /// let checksum = layout::checksum_of(&bytes).unwrap();
 ///
 /// let open = |expected: Expected| FilterBlock::open(&bytes, &expected, Verify::AtOpen);
@@ -43,7 +44,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// `None` for the filter of any table.
+    /// `None` accepts the filter of any table.
     table_id: Option<[u8; 16]>,
     hasher: &'a KeyHasher,
     num_entries: Option<u64>,
@@ -53,52 +54,57 @@ pub struct Expected<'a> {
 }
 
 impl<'a> Expected<'a> {
-    /// Expects the filter of this table, whose keys were hashed by the same function, under the same seed and secret,
-    /// as `hasher` uses.
+    /// Expects the filter of the table `table_id`, whose keys were hashed with the function, seed
+    /// and secret of `hasher`.
     ///
-    /// `table_id` is the id that the writer gave to
-    /// [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). A block whose writer gave no id has an id
-    /// of zeros, so zeros name no table: opening is an error ([`Error::Invalid`]), unless
-    /// [`with_checksum`](Self::with_checksum) names the block.
+    /// `table_id` is the id that the writer passed to
+    /// [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). A block without a
+    /// table id has an id of zeros, so an expected id of zeros names no table. Opening then returns
+    /// [`Error::Invalid`], unless [`with_checksum`](Self::with_checksum) identifies the block.
     #[must_use]
     pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
         Self { table_id: Some(table_id), ..Self::of_any_table(hasher) }
     }
 
-    /// The filter of the whole keys of a table that the host does not know, hashed by this hasher.
+    /// Expects a filter of whole keys that were hashed with `hasher`, of a table that the host does
+    /// not know.
     ///
-    /// For hosts that hand over bytes without saying which SST file they belong to. Nothing tells a filter of another table
-    /// apart then, so only [`VerifiedFilter::open`](super::VerifiedFilter::open) takes it; elsewhere it is an error
-    /// ([`Error::Invalid`]).
+    /// This is for hosts that receive bytes without the name of the SST file. Such a host cannot
+    /// detect the filter of another table. So only
+    /// [`VerifiedFilter::open`](super::VerifiedFilter::open) accepts it; other functions return
+    /// [`Error::Invalid`].
     #[must_use]
     pub fn of_any_table(hasher: &'a KeyHasher) -> Self {
         Self { table_id: None, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
     }
 
-    /// Expects at most as many keys as the table has entries, and at least one key if the table has an entry.
+    /// Expects at most as many keys as the table has entries, and at least one key if the table has
+    /// an entry.
     ///
-    /// Fewer keys than entries are no mistake, because several entries may be versions of one key. A block of prefixes may
-    /// have any number of them, because an extractor takes several prefixes of a key, or none; a table without entries has
-    /// none.
+    /// Fewer keys than entries are correct, because several entries may be versions of one key. A
+    /// block of prefixes may hold any number of them, because an extractor may take several
+    /// prefixes or none from one key. A table without entries has no prefixes.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
         Self { num_entries: Some(num_entries), ..self }
     }
 
-    /// Expects the block with this checksum: the host keeps [`layout::checksum_of`](super::layout::checksum_of) of the
-    /// bytes that it wrote.
+    /// Expects the block with this checksum. The host stores
+    /// [`layout::checksum_of`](super::layout::checksum_of) of the bytes that it wrote.
     #[must_use]
     pub fn with_checksum(self, checksum: u32) -> Self {
         Self { checksum: Some(checksum), ..self }
     }
 
-    /// Expects a filter of prefixes that this extractor took, with or without whole keys.
+    /// Expects a filter with prefixes that this extractor took. The filter may hold whole keys,
+    /// too.
     #[must_use]
     pub fn with_prefixes(self, extractor: &'a str) -> Self {
         Self { prefixes_by: Some(extractor), ..self }
     }
 
-    /// Says that the block begins at this offset of the host's file, in bytes. Errors count their offsets from there.
+    /// States that the block begins at this offset of the host's file, in bytes. Errors count
+    /// offsets from the start of that file.
     #[must_use]
     pub fn at_offset(self, offset: u64) -> Self {
         Self { offset, ..self }
@@ -112,24 +118,29 @@ impl<'a> Expected<'a> {
         self.hasher
     }
 
+    /// Compares a block with the expectations.
+    ///
     /// # Errors
-    /// [`Error::Invalid`] if no table is named; [`Error::Unexpected`] with the first field that is not as expected;
-    /// [`Error::Secret`] for another secret.
+    /// Returns [`Error::Invalid`] if the expectations name no table, [`Error::Unexpected`] with the
+    /// first field that differs, and [`Error::Secret`] if the block has another secret.
     pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id.is_none() {
-            return Err(no_table("no table is named, and the filter of any other would pass; name the table"));
+            return Err(no_table(
+                "the expectation names no table, so the filter of any table would pass; use Expected::of_table",
+            ));
         }
         self.check_verified(found)
     }
 
-    /// The same of bytes that the host has verified, whose table the host may not know.
+    /// Like [`check`](Self::check), but accepts expectations that name no table, for bytes that the
+    /// host has verified.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// Returns the errors of [`check`](Self::check), except for a missing table.
     pub(super) fn check_verified(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id == Some([0; 16]) && self.checksum.is_none() {
             return Err(no_table(
-                "zeros stand for no table, and any block without a table id would pass; give the table's id, or the \
+                "an id of zeros names no table, so any block without a table id would pass; give the table's id or the \
                  block's checksum",
             ));
         }
@@ -161,8 +172,10 @@ impl<'a> Expected<'a> {
         found.hash.check(self.hasher)
     }
 
-    /// Keys may share a hash, so there may be fewer hashes than entries. Of one key, an extractor may take several
-    /// prefixes or none.
+    /// Compares the number of distinct hashes with the expected number of entries.
+    ///
+    /// Keys may share a hash, so a block may have fewer hashes than entries. An extractor may take
+    /// several prefixes or none from one key.
     fn check_num_keys(&self, num_keys: u64, added: Added) -> Result<()> {
         let Some(num_entries) = self.num_entries else { return Ok(()) };
         let (least, most) = match added {
@@ -177,7 +190,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// What a block says of itself, in so far as a host may expect it.
+/// The fields of a block that a host may have expectations of.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     table_id: [u8; 16],
@@ -189,11 +202,11 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// What `trailer`, which was read from `block`, says.
+    /// Collects the fields of `trailer`, which was read from `block`.
     pub(super) fn of(trailer: &'a Trailer, block: &[u8]) -> Self {
         Self {
             table_id: trailer.table_id,
-            // A block that has a trailer has its checksum.
+            // A block with a trailer has a checksum, so the default is never used.
             checksum: checksum_of(block).unwrap_or_default(),
             added: trailer.added,
             extractor: trailer.extractor.as_deref(),
@@ -223,39 +236,44 @@ fn hex(id: [u8; 16]) -> String {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block that must be what the host expects: see [`Expected`].
+    /// Opens a block that must meet the host's expectations: see [`Expected`].
     ///
     /// # Errors
-    /// * [`Error::Corrupt`] and [`Error::ChecksumMismatch`] for damaged, cut, extended or foreign bytes. With
-    ///   [`Verify::OnFirstTouch`] a damaged page is no error.
-    /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or extension.
-    /// * [`Error::Unexpected`] for a sound block of another table, another state of the table, other keys or another hasher;
-    ///   [`Error::Secret`] for keys that were hashed under another secret.
-    /// * [`Error::Invalid`] for an expected table id of zeros without a checksum.
+    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the bytes are damaged, truncated,
+    ///   extended or not a filter block. With [`Verify::OnFirstTouch`] a damaged page is no error.
+    /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or
+    ///   extension.
+    /// * [`Error::Unexpected`] for a sound block of another table, another state of the table,
+    ///   other keys or another hasher.
+    /// * [`Error::Secret`] if the keys were hashed with another secret.
+    /// * [`Error::Invalid`] if the expected table id is zeros and no checksum is expected.
     ///
-    /// Offsets count from the start of the host's file, if [`Expected::at_offset`] names the block's offset in it.
+    /// Offsets in errors count from the start of the host's file, if [`Expected::at_offset`] gives
+    /// the block's offset.
     pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
         let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
         block.unlock_expecting(expected)
     }
 
-    /// Opens any block and believes what it says about its table and its hasher: for tools that inspect files.
+    /// Opens any block and trusts its table id and its hasher. This is for tools that inspect
+    /// files.
     ///
-    /// A store must use [`FilterBlock::open`]: a sound block of another table denies the keys of this one.
+    /// A store must use [`FilterBlock::open`]: a sound block of another table denies present keys.
     ///
     /// # Errors
-    /// As [`FilterBlock::open`]; [`Error::Secret`] for keys that were hashed under a secret: open such a block by
-    /// [`LockedBlock::unlock`].
+    /// Returns the errors of [`FilterBlock::open`], and [`Error::Secret`] if the keys were hashed
+    /// with a secret. Open such a block with [`LockedBlock::unlock`].
     pub fn open_any(data: D, verify: Verify) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock(None)
     }
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// The block, ready to be asked, if it is as expected; also a partition that was opened alone.
+    /// Returns the block, ready for queries, if it meets the expectations. Works for a partition
+    /// that was opened alone, too.
     ///
     /// # Errors
-    /// As [`FilterBlock::open`].
+    /// Returns the errors of [`FilterBlock::open`].
     pub fn unlock_expecting(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
         expected.check(&Found::of(&self.0.trailer, self.as_bytes()))?;
         let block = self.unlock_with(expected.hasher)?;

@@ -1,4 +1,5 @@
-//! Positions and meanings of the bytes behind a filter's payload: page sums, extension, trailer.
+//! Positions and meanings of the bytes behind a filter's payload: page checksums, extension,
+//! trailer.
 
 use crate::bits::NoMemory;
 use crate::checksum::Crc32;
@@ -8,17 +9,18 @@ use crate::hash::{HashIdentity, HashSeed};
 use crate::hash_kind::{FINGERPRINT_LEN_BYTES, Fingerprint, HashKind};
 use crate::kinds::{FilterKind, Geometry, InlineGeometry, MAX_LAYERS_LEN_BYTES, Shape};
 
-/// Bytes that one page sum covers; the last page of a payload may be shorter.
+/// Bytes that one page checksum covers. The last page of a payload may be shorter.
 pub const PAGE_LEN_BYTES: usize = 4096;
-/// Bytes of one page sum.
+/// Bytes of one page checksum.
 pub const PAGE_CHECKSUM_LEN_BYTES: usize = 4;
 /// Bytes of the trailer.
 pub const TRAILER_LEN_BYTES: usize = 60;
-/// The last bytes of every block. The first is no text, so that a block damaged by a text transfer is noticed.
+/// The last bytes of every block. The first byte is not ASCII, so a transfer in text mode is
+/// detected.
 pub const MAGIC: [u8; 4] = *b"\x89FLB";
 /// The version that this crate writes, and the newest that it reads.
 pub const VERSION: u8 = 1;
-/// The tag of a partition index in the place of a filter kind.
+/// The tag that a partition index has instead of the tag of a filter kind.
 pub const PARTITION_INDEX_TAG: u8 = 9;
 
 const FLAG_WHOLE_KEYS: u8 = 1;
@@ -28,20 +30,22 @@ const EXTENSION_EXTRACTOR: u8 = 2;
 const EXTENSION_LAYERS: u8 = 3;
 const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 const RECORD_HEAD_LEN_BYTES: usize = 2;
-/// The longest name of a function that takes a key's prefix; a reader takes any that fits the extension.
+/// The longest name of a prefix extractor that a writer accepts. A reader accepts every name that
+/// fits the extension.
 pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
-/// Room for one record of each tag, the largest of each.
+/// The extension has room for the largest record of each tag.
 const _: () = assert!(
     3 * RECORD_HEAD_LEN_BYTES + FINGERPRINT_LEN_BYTES + MAX_EXTRACTOR_LEN_BYTES + MAX_LAYERS_LEN_BYTES
         <= MAX_EXTENSION_LEN_BYTES
 );
 
 /// Name and length of each field of the trailer, in order.
-pub const FIELDS: [(Field, usize); 13] = [
+pub const FIELDS: [(Field, usize); 14] = [
     (Field::TableId, 16),
     (Field::Seed, 8),
-    (Field::NumKeys, 8),
-    (Field::PayloadLen, 8),
+    (Field::NumKeys, 6),
+    (Field::PayloadLen, 6),
+    (Field::PageChecksums, 4),
     (Field::PartitionNumber, 4),
     (Field::Params, 3),
     (Field::ExtensionLen, 1),
@@ -53,7 +57,7 @@ pub const FIELDS: [(Field, usize); 13] = [
     (Field::Magic, 4),
 ];
 
-/// Where a field of [`FIELDS`] begins within the trailer.
+/// Returns the offset of a field of [`FIELDS`] within the trailer.
 #[must_use]
 pub const fn offset_of(field: Field) -> usize {
     let (mut i, mut offset) = (0, 0);
@@ -70,20 +74,24 @@ pub const fn offset_of(field: Field) -> usize {
     offset
 }
 
-/// The checksum in the trailer of `block`, which tells this block from all others; `None` for fewer bytes than a trailer.
+/// Returns the checksum in the trailer of `block`; `None` if there are fewer bytes than a trailer.
 ///
-/// A host that records it beside the table notices a stale or foreign block later.
+/// The checksum identifies the block. A host that records it beside the SST can detect a stale
+/// block or a block of another SST: see
+/// [`Expected::with_checksum`](crate::Expected::with_checksum).
 #[must_use]
 pub fn checksum_of(block: &[u8]) -> Option<u32> {
     let trailer = block.last_chunk::<TRAILER_LEN_BYTES>()?;
     codec::u32_at(trailer, offset_of(Field::Checksum))
 }
 
-/// The length of the block that `tail` ends, as its trailer states it, in bytes; for a filter in partitions, of the index block
-/// alone. `None` if `tail` does not end a block of this version.
+/// Returns the length in bytes of the block that ends where `tail` ends, as its trailer states it.
+/// For a filter in partitions, this is the length of the index block. `None` if `tail` does not end
+/// a block of this version.
 ///
-/// A host that reads from a file reads the trailer ([`TRAILER_LEN_BYTES`]) first, then so many bytes. Nothing is checked yet:
-/// what is opened from these bytes is.
+/// A host that reads from a file first reads the trailer ([`TRAILER_LEN_BYTES`]), then as many
+/// bytes as this function returns. The length is not verified: compare it with the length of the
+/// file before you allocate memory.
 #[must_use]
 pub fn stated_len_bytes(tail: &[u8]) -> Option<u64> {
     let trailer = tail.last_chunk::<TRAILER_LEN_BYTES>()?;
@@ -99,24 +107,24 @@ const _: () = assert!(offset_of(Field::Version) + 1 == offset_of(Field::Checksum
 /// The longest vector load that may begin at any byte of a payload and must not leave the block.
 pub(super) const LOAD_LEN_BYTES: usize = 64;
 const _: () = assert!(PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
-/// The share that sums and trailer may take of a payload of 64 KiB or more, as a fraction: 0.2 %. A page that has just
-/// begun costs the most, and the 17th of them has the fewest bytes before it.
+/// Page checksums and trailer take at most 0.2 % of a payload of 64 KiB or more. The worst case is
+/// the first byte of the 17th page.
 const _: () = assert!((17 * PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES) * 500 <= 16 * PAGE_LEN_BYTES + 1);
 
 /// What was hashed into a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Added {
-    /// Whole keys: the filter may be asked for keys.
+    /// Whole keys. The filter may be asked for keys.
     #[default]
     WholeKeys,
-    /// Prefixes only: asking it for a whole key would be answered "absent" wrongly.
+    /// Prefixes only. A query for a whole key could wrongly be answered "absent".
     Prefixes,
     /// Whole keys and prefixes.
     Both,
 }
 
 impl Added {
-    /// Whether a whole key may be asked for.
+    /// Whether the filter may be asked for whole keys.
     #[must_use]
     pub fn whole_keys(self) -> bool {
         self != Self::Prefixes
@@ -135,22 +143,22 @@ impl Added {
     }
 }
 
-/// What a block holds: a filter, or the index of a filter that is split by key range.
+/// The content of a block: a filter, or the index of a filter that is split by key range.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Content {
     Filter {
         shape: Shape,
-        /// What the shape means for the payload at hand.
+        /// The shape, interpreted for this payload.
         geometry: Geometry,
     },
     PartitionIndex,
 }
 
-/// The trailer's fields that do not follow from the others.
+/// The fields of the trailer that cannot be computed from other fields.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
-    /// How its keys were hashed.
+    /// Hash function, seed and fingerprint of the secret.
     pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
@@ -158,12 +166,12 @@ pub(crate) struct Trailer {
     pub(crate) place: u32,
     pub(crate) content: Content,
     pub(crate) added: Added,
-    /// The name of the function that takes a key's prefix, where prefixes were added.
+    /// The name of the prefix extractor, if prefixes were added.
     pub(crate) extractor: Option<String>,
 }
 
-/// The length of a block with a payload of `payload_len_bytes` and a record of layers of `record_len_bytes`, without other
-/// records; `None` where it does not fit 64 bits.
+/// Returns the length in bytes of a block with a payload of `payload_len_bytes`, a record of layers
+/// of `record_len_bytes` and no other records. `None` if the length does not fit 64 bits.
 #[must_use]
 pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
     let sums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_CHECKSUM_LEN_BYTES as u64;
@@ -171,40 +179,42 @@ pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Optio
     payload_len_bytes.checked_add(sums)?.checked_add(record as u64)?.checked_add(TRAILER_LEN_BYTES as u64)
 }
 
-/// The number of pages of a payload.
+/// Returns the number of pages of a payload.
 pub(crate) fn page_count(payload_len: usize) -> usize {
     payload_len.div_ceil(PAGE_LEN_BYTES)
 }
 
-/// The sum that starts the checksum of each page of a block: bound to the table and to the block's place in it.
+/// The state that begins the checksum of each page of a block. It binds the page to the table and
+/// the partition number.
 pub(crate) fn page_identity(table_id: &[u8; 16], place: u32) -> Crc32 {
     let mut place_bytes = Vec::with_capacity(4);
     codec::put_u32(&mut place_bytes, place);
     Crc32::new().with(table_id).with(&place_bytes)
 }
 
-/// The checksum of a page, which is bound to the page's number as well.
+/// Returns the checksum of a page, which also binds the page to its number.
 pub(crate) fn page_checksum(identity: &Crc32, number: usize, page: &[u8]) -> u32 {
     identity.clone().with(&codec::u64_bytes(number as u64)).with(page).finish()
 }
 
 impl Trailer {
-    /// Whether a partition with this trailer belongs to the filter whose index has the other.
+    /// Whether a partition with this trailer belongs to the filter whose index has the trailer
+    /// `index`.
     pub(super) fn is_like(&self, index: &Self) -> bool {
         (self.table_id, self.hash, self.added, &self.extractor)
             == (index.table_id, index.hash, index.added, &index.extractor)
     }
 
-    /// Bytes of the extension, but for a ribbon's record.
+    /// Returns the length of the extension in bytes, without the record of layers.
     pub(super) fn extension_len_bytes(&self) -> usize {
         let records = [self.hash.fingerprint.map(|_| FINGERPRINT_LEN_BYTES), self.extractor.as_ref().map(String::len)];
         records.iter().flatten().map(|len| RECORD_HEAD_LEN_BYTES + len).sum()
     }
 
-    /// Appends page sums, extension and trailer to a block that is nothing but its payload so far.
+    /// Appends page checksums, extension and trailer to a block that so far is only its payload.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Returns [`NoMemory`] if the allocation fails.
     pub(crate) fn append_to(&self, block: &mut Vec<u8>) -> Result<(), NoMemory> {
         let payload_len = block.len();
         let identity = page_identity(&self.table_id, self.place);
@@ -212,9 +222,13 @@ impl Trailer {
         block.try_reserve_exact(pages * PAGE_CHECKSUM_LEN_BYTES + MAX_EXTENSION_LEN_BYTES + TRAILER_LEN_BYTES)?;
         for number in 0..pages {
             let (from, to) = (number * PAGE_LEN_BYTES, payload_len.min((number + 1) * PAGE_LEN_BYTES));
-            let sum = page_checksum(&identity, number, block.get(from..to).unwrap_or_default());
-            codec::put_u32(block, sum);
+            let checksum = page_checksum(&identity, number, block.get(from..to).unwrap_or_default());
+            codec::put_u32(block, checksum);
         }
+        let page_checksums = crate::checksum::crc32(block.get(payload_len..).unwrap_or_default());
+        // The trailer's checksum continues from the page checksums. If it covered only extension
+        // and trailer, a host's own CRC-32 of the block would be equal for all filters of one
+        // length: a CRC followed by itself cancels out.
         let (kind, params, layers) = match &self.content {
             Content::Filter { shape, .. } => (shape.kind as u8, shape.params, shape.layers.as_slice()),
             Content::PartitionIndex => (PARTITION_INDEX_TAG, [0; 3], [].as_slice()),
@@ -229,26 +243,30 @@ impl Trailer {
         let extension_len = (block.len() - extension_start) as u8;
         block.extend_from_slice(&self.table_id);
         codec::put_u64(block, self.hash.seed.0);
-        codec::put_u64(block, self.num_keys);
-        codec::put_u64(block, self.payload_len_bytes);
+        // Larger numbers do not fit the memory of any machine.
+        codec::put_u48(block, self.num_keys).ok_or(NoMemory)?;
+        codec::put_u48(block, self.payload_len_bytes).ok_or(NoMemory)?;
+        codec::put_u32(block, page_checksums);
         codec::put_u32(block, self.place);
         block.extend_from_slice(&params);
         block.extend_from_slice(&[extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
-        let covered = block.get(payload_len..).unwrap_or_default();
-        let sum = crate::checksum::crc32(covered);
-        codec::put_u32(block, sum);
+        let checksum = trailer_checksum(page_checksums, block.get(extension_start..).unwrap_or_default());
+        codec::put_u32(block, checksum);
         block.extend_from_slice(&MAGIC);
         Ok(())
     }
 
-    /// Reads and checks everything behind the payload of the block that ends where `bytes` end.
+    /// Reads and verifies everything behind the payload of the block that ends where `bytes` end.
     ///
-    /// Gives the trailer and where the payload begins within `bytes`: at 0, unless the block is a partition index.
+    /// Returns the trailer and the offset of the payload within `bytes`: 0, unless the block is a
+    /// partition index.
     ///
     /// # Errors
-    /// As [`BorrowedTrailer::read`], and for a shape that is not valid.
+    /// Returns the errors of [`BorrowedTrailer::read`], `ChecksumMismatch` for damaged page
+    /// checksums and `Corrupt` for an invalid shape.
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, usize)> {
         let trailer = BorrowedTrailer::read(bytes)?;
+        trailer.check_page_checksums(bytes)?;
         let BorrowedTrailer { table_id, hash, num_keys, payload_len_bytes, place, added, .. } = trailer;
         let content = match trailer.kind {
             None => Content::PartitionIndex,
@@ -264,7 +282,9 @@ impl Trailer {
     }
 }
 
-/// A trailer that was checked and belongs to the bytes of its block: reading it takes nothing from the heap.
+/// A verified trailer that borrows the bytes of its block. Reading it takes constant time and
+/// nothing from the heap: it verifies extension and trailer, and leaves the page checksums to
+/// [`BorrowedTrailer::check_page_checksums`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BorrowedTrailer<'a> {
     pub(super) table_id: [u8; 16],
@@ -279,18 +299,24 @@ pub(super) struct BorrowedTrailer<'a> {
     pub(super) added: Added,
     pub(super) extractor: Option<&'a str>,
     pub(super) checksum: u32,
-    /// Where the payload begins: at 0, unless the block is a partition index.
+    /// The checksum of the page checksums.
+    page_checksums: u32,
+    /// Offset of the payload: 0, unless the block is a partition index.
     payload_start: usize,
-    /// Where the trailer begins.
+    /// Offset of the extension.
+    extension_start: usize,
+    /// Offset of the trailer.
     start: usize,
 }
 
 impl<'a> BorrowedTrailer<'a> {
-    /// Reads and checks everything behind the payload of the block that ends where `bytes` end, but for the shape of its kind.
+    /// Reads and verifies extension and trailer of the block that ends where `bytes` end. Does not
+    /// verify the shape.
     ///
     /// # Errors
-    /// `Corrupt` or `ChecksumMismatch` for bytes that no writer made, `Unsupported` for a newer version, an unknown
-    /// kind, hash function, flag or extension. Offsets count from the start of `bytes`.
+    /// Returns `Corrupt` or `ChecksumMismatch` for bytes that no writer made, and `Unsupported` for
+    /// a newer version or an unknown kind, hash function, flag or extension. Offsets count from the
+    /// start of `bytes`.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
         let start =
             bytes.len().checked_sub(TRAILER_LEN_BYTES).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
@@ -301,23 +327,22 @@ impl<'a> BorrowedTrailer<'a> {
         if raw.magic != MAGIC {
             return Err(corrupt(Field::Magic));
         }
-        // Nothing of the trailer is believed yet: the lengths only say which bytes within bounds to sum.
-        let payload_len = usize::try_from(raw.payload_len_bytes).ok();
-        let sums_len = payload_len.map_or(0, page_count) * PAGE_CHECKSUM_LEN_BYTES;
-        let covered_from = start.checked_sub(sums_len + usize::from(raw.extension_len));
-        let payload_start = covered_from.zip(payload_len).and_then(|(from, len)| from.checked_sub(len));
-        let covered = covered_from.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
+        // The trailer is not verified yet. Until then its lengths only select which in-bounds bytes
+        // to checksum.
+        let extension_start = start.checked_sub(raw.extension_len.into());
+        let covered = extension_start.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
         let covered = covered.unwrap_or_default();
-        // Lengths of a newer version may lie elsewhere, so that nothing can be told of its checksum. But where the
-        // checksum holds with this version in its place, the version is the one byte that is wrong.
-        if raw.version != VERSION && sum_in_this_version(covered) == raw.checksum {
+        // A newer version may keep its lengths elsewhere, so its checksum cannot be verified. But
+        // if the checksum matches with this version instead of the stored one, then only the
+        // version byte is damaged.
+        if raw.version != VERSION && checksum_in_this_version(raw.page_checksums, covered) == raw.checksum {
             return Err(corrupt(Field::Version));
         }
         if raw.version > VERSION {
             return Err(Error::Unsupported { field: Field::Version, found: raw.version.into() });
         }
-        let payload_start = payload_start.ok_or_else(|| corrupt(Field::PayloadLen))?;
-        let computed = crate::checksum::crc32(covered);
+        let extension_start = extension_start.ok_or_else(|| corrupt(Field::ExtensionLen))?;
+        let computed = trailer_checksum(raw.page_checksums, covered);
         if computed != raw.checksum {
             let (field, offset) = (Field::Checksum, at(Field::Checksum));
             return Err(Error::ChecksumMismatch { field, offset, stored: raw.checksum, computed });
@@ -325,20 +350,42 @@ impl<'a> BorrowedTrailer<'a> {
         if raw.version == 0 {
             return Err(corrupt(Field::Version));
         }
-        let extension = covered.get(sums_len..sums_len + usize::from(raw.extension_len)).unwrap_or_default();
-        let trailer = Self { payload_start, start, ..raw.interpret(extension, at)? };
+        let payload_start = usize::try_from(raw.payload_len_bytes).ok().and_then(|payload_len| {
+            extension_start.checked_sub(page_count(payload_len) * PAGE_CHECKSUM_LEN_BYTES)?.checked_sub(payload_len)
+        });
+        let payload_start = payload_start.ok_or_else(|| corrupt(Field::PayloadLen))?;
+        let extension = covered.get(..raw.extension_len.into()).unwrap_or_default();
+        let trailer = Self { payload_start, extension_start, start, ..raw.interpret(extension, at)? };
         if payload_start != 0 && trailer.kind.is_some() {
             return Err(Error::Corrupt { field: Field::Length, offset: payload_start as u64 });
         }
         Ok(trailer)
     }
 
-    /// Where a field lies, in bytes from the start of the block.
+    /// Compares the page checksums of the block with their own checksum. `bytes` must be the bytes
+    /// given to [`BorrowedTrailer::read`].
+    ///
+    /// # Errors
+    /// Returns `ChecksumMismatch` if they differ, at the offset of the first page checksum.
+    pub(super) fn check_page_checksums(&self, bytes: &[u8]) -> Result<()> {
+        // `read` found room for a payload of this length in front of the checksums.
+        let payload_len = usize::try_from(self.payload_len_bytes).unwrap_or_default();
+        let from = self.payload_start + payload_len;
+        let (stored, computed) =
+            (self.page_checksums, crate::checksum::crc32(bytes.get(from..self.extension_start).unwrap_or_default()));
+        if computed != stored {
+            return Err(Error::ChecksumMismatch { field: Field::PageChecksums, offset: from as u64, stored, computed });
+        }
+        Ok(())
+    }
+
+    /// Returns a `Corrupt` error at a field of the trailer. Its offset counts from the start of the
+    /// block.
     pub(super) fn corrupt(&self, field: Field) -> Error {
         Error::Corrupt { field, offset: (self.start + offset_of(field)) as u64 }
     }
 
-    /// An error of the shape, which knows no offsets.
+    /// Adds the offset to an error of the shape. The shape does not know offsets.
     fn located(&self, error: Error) -> Error {
         match error {
             Error::Corrupt { field, .. } => self.corrupt(field),
@@ -346,10 +393,10 @@ impl<'a> BorrowedTrailer<'a> {
         }
     }
 
-    /// The geometry of the filter; `None` for a partition index.
+    /// Returns the geometry of the filter; `None` for a partition index.
     ///
     /// # Errors
-    /// `Corrupt` for a shape that is not valid.
+    /// Returns `Corrupt` for an invalid shape.
     pub(super) fn inline_geometry(&self) -> Result<Option<InlineGeometry<'a>>> {
         let Some(kind) = self.kind else { return Ok(None) };
         let geometry = InlineGeometry::new(kind, self.params, self.layers, self.num_keys, self.payload_len_bytes);
@@ -357,12 +404,13 @@ impl<'a> BorrowedTrailer<'a> {
     }
 }
 
-/// The trailer as it lies on disk.
+/// The trailer as stored on disk.
 struct RawTrailer {
     table_id: [u8; 16],
     seed: u64,
     num_keys: u64,
     payload_len_bytes: u64,
+    page_checksums: u32,
     place: u32,
     params: [u8; 3],
     extension_len: u8,
@@ -379,8 +427,9 @@ impl RawTrailer {
         Ok(Self {
             table_id: cursor.take_array(Field::TableId)?,
             seed: cursor.take_u64(Field::Seed)?,
-            num_keys: cursor.take_u64(Field::NumKeys)?,
-            payload_len_bytes: cursor.take_u64(Field::PayloadLen)?,
+            num_keys: cursor.take_u48(Field::NumKeys)?,
+            payload_len_bytes: cursor.take_u48(Field::PayloadLen)?,
+            page_checksums: cursor.take_u32(Field::PageChecksums)?,
             place: cursor.take_u32(Field::PartitionNumber)?,
             params: cursor.take_array(Field::Params)?,
             extension_len: cursor.take_u8(Field::ExtensionLen)?,
@@ -393,13 +442,15 @@ impl RawTrailer {
         })
     }
 
-    /// Checks the fields against each other, after the checksum has shown that a writer wrote them.
+    /// Checks the fields against each other. The checksum has already shown that a writer wrote
+    /// them.
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
         let hash_kind = HashKind::from_id(self.hash_id).ok_or_else(|| unsupported(Field::HashId, self.hash_id))?;
         let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
-        // The kind comes before its parameters: only a kind that is known says which of them must be zero.
+        // The kind is checked before its parameters: only a known kind tells which parameters must
+        // be zero.
         let kind = FilterKind::from_tag(self.kind);
         if kind.is_none() && self.kind != PARTITION_INDEX_TAG {
             return Err(unsupported(Field::Kind, self.kind));
@@ -418,7 +469,7 @@ impl RawTrailer {
         let Some(hash) = HashIdentity::new(hash_kind, HashSeed(self.seed), fingerprint) else {
             return corrupt(Field::Extension);
         };
-        let Self { table_id, num_keys, payload_len_bytes, place, params, checksum, .. } = self;
+        let Self { table_id, num_keys, payload_len_bytes, page_checksums, place, params, checksum, .. } = self;
         Ok(BorrowedTrailer {
             table_id,
             hash,
@@ -431,19 +482,30 @@ impl RawTrailer {
             added,
             extractor,
             checksum,
+            page_checksums,
             payload_start: 0,
+            extension_start: 0,
             start: 0,
         })
     }
 }
 
-/// The trailer's checksum, of bytes that end with the version, had it been this one.
-fn sum_in_this_version(covered: &[u8]) -> u32 {
-    let fields = covered.split_last().map_or(covered, |(_, fields)| fields);
-    Crc32::new().with(fields).with(&[VERSION]).finish()
+/// Computes the trailer's checksum, which covers the page checksums, the extension and the trailer
+/// up to the checksum field. It continues from `page_checksums`, the checksum of the page
+/// checksums. `covered` is the rest.
+fn trailer_checksum(page_checksums: u32, covered: &[u8]) -> u32 {
+    Crc32::continuing(page_checksums).with(covered).finish()
 }
 
-/// Extensions are a tag, a length byte and as many bytes each; one of no bytes is not written.
+/// Computes the checksum that the trailer would have if its version were [`VERSION`]. `covered`
+/// ends with the version.
+fn checksum_in_this_version(page_checksums: u32, covered: &[u8]) -> u32 {
+    let fields = covered.split_last().map_or(covered, |(_, fields)| fields);
+    Crc32::continuing(page_checksums).with(fields).with(&[VERSION]).finish()
+}
+
+/// Appends a record of the extension: a tag, a length byte and as many bytes. Writes nothing for an
+/// empty value.
 fn put_record(block: &mut Vec<u8>, tag: u8, value: &[u8]) {
     if !value.is_empty() {
         #[expect(clippy::cast_possible_truncation, reason = "asserted where the records' longest lengths are set")]
@@ -452,7 +514,7 @@ fn put_record(block: &mut Vec<u8>, tag: u8, value: &[u8]) {
     }
 }
 
-/// What the records of an extension say.
+/// The decoded records of an extension.
 #[derive(Default)]
 struct Extension<'a> {
     fingerprint: Option<Fingerprint>,
@@ -461,7 +523,7 @@ struct Extension<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// A tag that is not known is not safe to ignore.
+    /// Decodes the records. An unknown tag is an error, because no tag is safe to ignore.
     fn read(bytes: &'a [u8], offset: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, offset);
         let mut found = Self::default();
@@ -470,7 +532,7 @@ impl<'a> Extension<'a> {
             let len = cursor.take_u8(Field::Extension)?;
             let value = cursor.take(len.into(), Field::Extension)?;
             let corrupt = || cursor.corrupt(Field::Extension);
-            // No bytes and a second record of a tag are what no writer writes.
+            // No writer writes an empty record, or two records with one tag.
             match tag {
                 EXTENSION_FINGERPRINT if found.fingerprint.is_none() => {
                     let bytes = value.try_into().map_err(|_| corrupt())?;

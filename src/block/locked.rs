@@ -1,4 +1,5 @@
-//! A block that has been checked and cannot be asked yet: for that it takes the secret of its hash function.
+//! A block that has been checked but cannot be asked yet, because its hash function may need a
+//! secret.
 
 use std::fmt;
 
@@ -13,13 +14,14 @@ use crate::kinds::Geometry;
 #[cfg(feature = "variants")]
 use crate::kinds::Shape;
 
-/// A sound filter block without its secret: it tells everything but which keys are absent.
+/// A sound filter block without its secret. It gives access to metadata, pages and bytes, but
+/// answers no queries.
 ///
-/// A hash made by another function, or under another secret, would be denied, so there is no way to ask before
-/// [`LockedBlock::unlock`]. A block whose keys were hashed without a secret unlocks without one.
+/// A filter denies hashes of another function or secret, so queries need [`LockedBlock::unlock`]
+/// first. If the keys were hashed without a secret, the block unlocks without one.
 pub struct LockedBlock<D>(pub(super) FilterBlock<D>);
 
-/// Without the bytes, which may be gigabytes.
+/// Omits the bytes, which may be gigabytes.
 impl<D> fmt::Debug for LockedBlock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockedBlock").field("trailer", &self.0.trailer).finish_non_exhaustive()
@@ -27,50 +29,54 @@ impl<D> fmt::Debug for LockedBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// Checks a block, its pages when `verify` says.
+    /// Checks a block. With [`Verify::AtOpen`] this includes its pages.
     ///
     /// # Errors
-    /// As [`FilterBlock::open_any`], but for a missing secret.
+    /// Returns the errors of [`FilterBlock::open_any`], except for a missing secret.
     pub fn open(data: D, verify: Verify) -> Result<Self> {
         FilterBlock::open_at(data, 0, verify).map(Self)
     }
 
-    /// Checks one partition of a filter that is split by key range, alone, from its bytes: the `number`-th, from 0. For tools
-    /// that inspect files.
+    /// Checks partition `number` of a partitioned filter from the partition's own bytes. Numbers
+    /// start at 0. This is for tools that inspect files.
     ///
-    /// Unlocked, the partition answers "maybe" to every query, because only the index knows which keys belong to it: ask a
-    /// [`Partition`](super::Partition), which [`PartitionIndex::open_partition`](super::PartitionIndex::open_partition) opens.
+    /// After unlocking, the partition answers "maybe" to every query, because only the index knows
+    /// which keys belong to it. To query a partition, open a [`Partition`](super::Partition) with
+    /// [`PartitionIndex::open_partition`](super::PartitionIndex::open_partition).
     ///
     /// # Errors
-    /// As [`LockedBlock::open`]; another partition, or a block that is none, is [`Error::Corrupt`].
+    /// Returns the errors of [`LockedBlock::open`], and [`Error::Corrupt`] if the bytes are another
+    /// partition or no partition.
     pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
         let place = number.checked_add(1).ok_or(Error::Corrupt { field: Field::PartitionNumber, offset: 0 })?;
         FilterBlock::open_at(data, place, verify).map(Self)
     }
 
-    /// The block, ready to be asked, whatever table it belongs to: for tools that inspect files. A store must use
-    /// [`LockedBlock::unlock_expecting`], since a sound block of another table denies the keys of this one.
+    /// Returns the block, ready for queries, without a check of its table. This is for tools that
+    /// inspect files. A store must use [`LockedBlock::unlock_expecting`], because a sound block of
+    /// another table denies present keys.
     ///
     /// # Errors
-    /// [`Error::Secret`] without the secret that it takes, and for another one;
-    /// [`Error::Invalid`] for one where none is taken.
+    /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if the
+    /// block needs no secret but got one.
     pub fn unlock(self, secret: Option<&Secret>) -> Result<FilterBlock<D>> {
         let hasher = self.0.trailer.hash.hasher(secret)?;
         Ok(FilterBlock { hasher, ..self.0 })
     }
 
-    /// The block, ready to be asked by hashes that `hasher` makes, whatever table it belongs to: for tools, as
-    /// [`LockedBlock::unlock`].
+    /// Returns the block, ready for queries by hashes of `hasher`, without a check of its table.
+    /// This is for tools, like [`LockedBlock::unlock`].
     ///
     /// # Errors
-    /// [`Error::Unexpected`] for a block of another hash function or seed, [`Error::Secret`] for one under another
-    /// secret.
+    /// Returns [`Error::Unexpected`] if the block has another hash function or seed, and
+    /// [`Error::Secret`] if it has another secret.
     pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
         self.0.trailer.hash.check(hasher)?;
         Ok(FilterBlock { hasher: hasher.clone(), ..self.0 })
     }
 
-    /// What the kind's parameters mean, as a line of text; `None` for an index of partitions, which has none.
+    /// Describes the kind's parameters in one line of text. `None` for a partition index, which has
+    /// no parameters.
     #[must_use]
     pub fn parameters(&self) -> Option<String> {
         self.geometry().map(ToString::to_string)
@@ -89,7 +95,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         }
     }
 
-    /// The filter's kind and parameters; `None` for an index of partitions.
+    /// Returns the filter's kind and parameters. `None` for a partition index.
     #[cfg(feature = "variants")]
     pub(crate) fn shape(&self) -> Option<&Shape> {
         match &self.0.trailer.content {
@@ -104,16 +110,17 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.filter.payload(self.as_bytes())
     }
 
-    /// 0 for a whole filter or an index, `i + 1` for the i-th partition.
+    /// Returns 0 for a whole filter or a partition index, and `i + 1` for partition `i`.
     #[cfg(feature = "variants")]
     pub(crate) fn place(&self) -> u32 {
         self.0.trailer.place
     }
 
-    /// A block of this one's `shape` that says the same but for its keys and bits, and belongs to no table.
+    /// Builds a block with another `shape`, number of keys and payload, but otherwise the trailer
+    /// of this block. The new block belongs to no table.
     ///
     /// # Errors
-    /// The field that does not hold, when no reader would take the block.
+    /// Returns an error with the invalid field if no reader would accept the block.
     #[cfg(feature = "variants")]
     pub(crate) fn with_payload(&self, shape: &Shape, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
         let payload_len_bytes = payload.len() as u64;
@@ -123,10 +130,10 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         Ok(payload)
     }
 
-    /// See [`FilterBlock::verify_pages`].
+    /// Compares all pages with their checksums: see [`FilterBlock::verify_pages`].
     ///
     /// # Errors
-    /// As there.
+    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum.
     pub fn verify_pages(&self) -> Result<()> {
         self.0.verify_pages()
     }
@@ -145,7 +152,7 @@ mod tests {
     use crate::hash::HashSeed;
 
     #[test]
-    fn parameters_are_told_of_a_filter_and_not_of_an_index() {
+    fn parameters_exist_for_a_filter_but_not_for_an_index() {
         let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1));
         builder.add(b"key");
         let filter = builder.finish().unwrap();

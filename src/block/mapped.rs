@@ -1,5 +1,8 @@
 //! Filter blocks in a memory map.
-#![expect(unsafe_code, reason = "mapping a file is unsafe, because another process may change it; see the block")]
+#![expect(
+    unsafe_code,
+    reason = "mapping a file is unsafe, because another process may change it; see the SAFETY comment"
+)]
 
 use std::fs::File;
 use std::path::Path;
@@ -10,20 +13,22 @@ use memmap2::{Mmap, MmapOptions};
 
 use crate::error::{Error, Field, Result};
 
-/// Whether the pages of a map are read when it is made.
+/// Whether making a memory map reads its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Populate {
-    /// All of them, in one sequential read: a file that is shorter than it was said to be is an error here, not a
-    /// signal later.
+    /// Reads all pages in one sequential read. If the file is shorter than expected, this read
+    /// returns an error; a later access would raise a signal.
     Yes,
-    /// Each when it is first touched, and only it: the operating system is told not to read around it.
+    /// Reads each page when it is first touched. The operating system is told not to read ahead.
     No,
 }
 
 /// A read-only memory map of a file, or of a region of one.
 ///
-/// The file must not be changed or cut while it is mapped: this crate's own writers only ever create files under a
-/// temporary name and rename them. Whoever cannot promise that of a file reads it onto the heap instead.
+/// The file must not be changed or truncated while it is mapped. The writers of this crate meet
+/// this condition: they create each file under a temporary name and rename it. If the host cannot
+/// guarantee it, the host must read the file onto the heap
+/// ([`AlignedBytes::read`](super::AlignedBytes::read)).
 #[derive(Debug)]
 pub struct Mapped(Option<Mmap>);
 
@@ -31,7 +36,8 @@ impl Mapped {
     /// Maps a whole file and reads all its pages.
     ///
     /// # Errors
-    /// When the file cannot be opened, mapped or read to its end.
+    /// Returns an error if the file cannot be opened, mapped or read to its end. The error names
+    /// the file.
     pub fn open(path: &Path) -> Result<Self> {
         let map = || {
             let file = File::open(path)?;
@@ -42,10 +48,11 @@ impl Mapped {
         map().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Maps `len` bytes of a file from `offset` on, which is a multiple of 4,096.
+    /// Maps `len` bytes of a file, starting at `offset`, which must be a multiple of 4,096.
     ///
     /// # Errors
-    /// `Corrupt` when the file is shorter than that, and whatever the operating system reports.
+    /// Returns [`Error::Corrupt`] if the file is shorter than `offset + len`, and [`Error::Io`] if
+    /// the operating system reports an error.
     pub fn region(file: &File, offset: u64, len: usize, populate: Populate) -> Result<Self> {
         let end = offset.checked_add(len as u64);
         let file_len = file.metadata()?.len();
@@ -56,14 +63,16 @@ impl Mapped {
         if len == 0 {
             return Ok(Self(None));
         }
-        // SAFETY: the map is read-only, and the bytes are only ever read as integers, for which any value is valid.
-        // Should the file change under it, answers may be wrong but memory is not corrupted; the type's documentation
-        // asks for files that do not change, and page sums are there for those that do.
+        // SAFETY: the map is read-only, and its bytes are only read as integers, for which any
+        // value is valid. If the file changes while it is mapped, answers may be wrong, but memory
+        // is not corrupted. The type's documentation asks for files that do not change, and page
+        // checksums detect changes.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         #[cfg(target_os = "linux")]
         match populate {
             Populate::Yes => map.advise(Advice::PopulateRead).or_else(unless_unknown)?,
-            // Advice only: a kernel that does not take it reads around each page, which is slower and not wrong.
+            // This is only advice. A kernel that rejects it reads ahead, which is slower but not
+            // wrong.
             Populate::No => drop(map.advise(Advice::Random)),
         }
         #[cfg(not(target_os = "linux"))]
@@ -72,7 +81,7 @@ impl Mapped {
     }
 }
 
-/// Kernels before 5.14 do not know the call: pages are then read when they are touched.
+/// Kernels before 5.14 do not support this call. They read pages when they are first touched.
 #[cfg(target_os = "linux")]
 fn unless_unknown(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) }
@@ -90,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_unknown_to_the_kernel_is_the_only_failure_ignored() {
+    fn only_advice_unknown_to_the_kernel_is_ignored() {
         use std::io::ErrorKind::{InvalidInput, Other, OutOfMemory, PermissionDenied};
         for (kind, is_fine) in [(InvalidInput, true), (Other, false), (OutOfMemory, false), (PermissionDenied, false)] {
             assert_eq!(unless_unknown(kind.into()).is_ok(), is_fine, "{kind}");

@@ -1,4 +1,5 @@
-//! What a block says about itself: its trailer in constant time, and its fill ratio by counting bits.
+//! Facts about a block: the fields of its trailer in constant time, and its fill ratio by counting
+//! bits.
 
 use super::layout::Added;
 use super::locked::LockedBlock;
@@ -7,55 +8,58 @@ use super::reader::FilterBlock;
 use crate::hash::HashIdentity;
 use crate::kinds::FilterKind;
 
-/// What the trailer of a block says: [`FilterBlock::metadata`] takes constant time and touches no page of the filter.
+/// The fields of a block's trailer. [`FilterBlock::metadata`] takes constant time and reads no page
+/// of the filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Metadata<'a> {
-    /// The kind of the filter, or of its first partition. Partitions may differ: a partition gets another kind where
-    /// the kind that was asked for has no filter for its keys.
+    /// The kind of the filter, or of its first partition. A partition has the fallback kind if the
+    /// requested kind cannot build a filter of its keys.
     pub kind: FilterKind,
-    /// The number of distinct keys; prefixes count as keys.
+    /// The number of distinct keys. Prefixes count as keys.
     pub num_keys: u64,
-    /// The id that the writer gave to the table; zeros if the writer gave none.
+    /// The table id that the writer set; zeros if the writer set none.
     pub table_id: [u8; 16],
-    /// How the keys were hashed.
+    /// Hash function, seed and fingerprint of the secret.
     pub hash: HashIdentity,
-    /// Whether whole keys, prefixes or both were added. A filter of prefixes alone answers "maybe" for every whole key,
-    /// and a filter of whole keys alone for every prefix.
+    /// Whether whole keys, prefixes or both were added. A filter that has only prefixes answers
+    /// "maybe" for every whole key. A filter that has only whole keys answers "maybe" for every
+    /// prefix.
     pub added: Added,
-    /// The name of the function that took the prefixes, if prefixes were added.
+    /// The name of the prefix extractor, if prefixes were added.
     pub extractor: Option<&'a str>,
     /// The number of partitions; 0 for a filter in one piece.
     pub num_partitions: usize,
-    /// Length of the filter itself in bytes; of all partitions together.
+    /// Length of the payload in bytes. For a filter in partitions, the sum over all partitions.
     pub payload_len_bytes: u64,
     /// Length of the whole block in bytes, with page checksums and trailer.
     pub block_len_bytes: u64,
-    /// Bits that must match before a query answers "maybe"; of the first partition, if there are any.
+    /// Number of bits that must match for "maybe". For a filter in partitions, the number of the
+    /// first partition.
     pub probes: u32,
 }
 
 impl Metadata<'_> {
-    /// Bits of the whole block per distinct key; 0 without keys.
+    /// Returns the bits of the whole block per distinct key; 0 without keys.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         if self.num_keys == 0 { 0.0 } else { self.block_len_bytes as f64 * 8.0 / self.num_keys as f64 }
     }
 }
 
-/// What the bits of a filter tell: [`FilterBlock::statistics`] counts them, and reads the whole filter.
+/// Statistics of the bits of a filter. [`FilterBlock::statistics`] reads the whole filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// The share of bits that are set, from 0 to 1.
+    /// The fill ratio: the share of bits that are 1, from 0 to 1.
     pub fill_ratio: f64,
-    /// The number of distinct keys, estimated from the fill ratio alone. `None` where the bits do not tell, or
-    /// partitions are of several kinds.
+    /// The number of distinct keys, estimated from the fill ratio alone. `None` if the kind allows
+    /// no estimate, or if partitions have several kinds.
     pub estimated_keys: Option<f64>,
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// What the trailer says, in constant time.
+    /// Returns the fields of the trailer in constant time.
     #[must_use]
     pub fn metadata(&self) -> Metadata<'_> {
         let trailer = &self.trailer;
@@ -77,7 +81,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Counts the bits that are set. Reads the whole filter.
+    /// Counts the bits that are 1. Reads the whole filter.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let bytes = self.as_bytes();

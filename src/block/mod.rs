@@ -1,9 +1,10 @@
-//! The filter block on disk: a payload, a checksum for each of its pages, and a trailer that describes it.
-//! `docs/FORMAT.md` is the specification; [`layout`] is the one place that knows positions.
+//! The filter block on disk: a payload, one checksum for each page of the payload, and a trailer
+//! that describes both. `docs/FORMAT.md` is the specification. Only [`layout`] knows byte
+//! positions.
 //!
 //! ```text
-//! | payload, whole pages of 4 KiB but the last | page sums | extension | trailer, 60 bytes |
-//! ^ 4 KiB boundary of a sorted file                                     magic at the very end ^
+//! | payload: whole 4 KiB pages, the last may be shorter | page checksums | extension | trailer, 60 bytes |
+//! ^ 4 KiB boundary of an SST file                                                magic at the very end ^
 //! ```
 
 mod aligned;

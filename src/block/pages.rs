@@ -1,4 +1,4 @@
-//! Which pages of a payload have been compared with their checksums.
+//! Records which pages of a payload have been compared with their checksums.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,27 +11,30 @@ use crate::error::{Error, Field, Result};
 use crate::kinds::Guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// What a host does when a query finds a damaged page: it is called once for each damaged page, by the thread that touches
-/// the page first, with an [`Error::ChecksumMismatch`] whose offset counts from the start of the host's file. It should only
-/// take a note, since a read waits for it.
+/// A callback of the host. The reader calls it once for each damaged page, in the thread that
+/// touches the page first.
+///
+/// The argument is an [`Error::ChecksumMismatch`] whose offset counts from the start of the host's
+/// file. The callback should only record the error, because a query waits for it.
 pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 
-/// Two bits for each page, set on its first touch: looked at, and found bad.
+/// Two bits for each page, which its first touch sets: verified and sound, or verified and damaged.
 ///
-/// All accesses are relaxed: the bits only tell what any thread may find out again from bytes that do not change, so
-/// a thread that misses another's bit just sums the page itself.
+/// All accesses are relaxed. The bits only cache results that every thread can compute again from
+/// bytes that do not change. If a thread misses a bit set by another thread, it only verifies the
+/// page again.
 pub(super) struct PageStates {
-    /// The words of the pages found good, then as many of those found bad: each partition has one of these, so that two boxes
-    /// would be one too many.
+    /// The words of the sound pages, then as many words of the damaged pages. Each partition has a
+    /// `PageStates`, so one allocation replaces two.
     words: Box<[AtomicU64]>,
     identity: Crc32,
     on_damage: Option<Box<Report>>,
 }
 
-/// Who is told of a damaged page.
+/// Where to report damaged pages.
 struct Report {
     handler: DamageHandler,
-    /// Where the payload begins in the host's file.
+    /// The offset of the payload in the host's file, in bytes.
     offset: u64,
 }
 
@@ -42,8 +45,10 @@ impl fmt::Debug for PageStates {
 }
 
 impl PageStates {
+    /// Creates the states of a payload whose pages are all unverified.
+    ///
     /// # Errors
-    /// [`Error::TooLarge`] where there is no memory for the bits.
+    /// Returns [`Error::TooLarge`] if the bits cannot be allocated.
     pub(super) fn new(table_id: &[u8; 16], place: u32, payload_len: usize) -> Result<Self> {
         let num_words = 2 * page_count(payload_len).div_ceil(64);
         let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));
@@ -55,7 +60,8 @@ impl PageStates {
         self.words.split_at(self.words.len() / 2)
     }
 
-    /// From now on `handler` is told of each page that is found damaged; the payload begins at `offset` of the host's file.
+    /// Makes later verifications report damaged pages to `handler`. The payload begins at `offset`
+    /// of the host's file.
     pub(super) fn report_to(&mut self, handler: DamageHandler, offset: u64) {
         self.on_damage = Some(Box::new(Report { handler, offset }));
     }
@@ -64,27 +70,28 @@ impl PageStates {
         self.good_and_bad().1.iter().map(|bad| u64::from(bad.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// Whether a page holds what the writer wrote; sums it if nobody has yet.
+    /// Whether a page matches its checksum. Verifies the page if no thread has done so yet.
     #[inline]
-    fn is_sound(&self, page: usize, payload: &[u8], sums: &[u8]) -> bool {
+    fn is_sound(&self, page: usize, payload: &[u8], checksums: &[u8]) -> bool {
         let (word, bit) = (page / 64, 1u64 << (page % 64));
         let known_good = self.good_and_bad().0.get(word).is_some_and(|good| good.load(Ordering::Relaxed) & bit != 0);
-        known_good || self.look_at(page, payload, sums)
+        known_good || self.verify(page, payload, checksums)
     }
 
     #[cold]
-    fn look_at(&self, page: usize, payload: &[u8], sums: &[u8]) -> bool {
+    fn verify(&self, page: usize, payload: &[u8], checksums: &[u8]) -> bool {
         let (word, bit) = (page / 64, 1u64 << (page % 64));
         let (good, bad) = self.good_and_bad();
         let (Some(good), Some(bad)) = (good.get(word), bad.get(word)) else { return false };
         if bad.load(Ordering::Relaxed) & bit != 0 {
             return false;
         }
-        let Err(error) = check_page(&self.identity, page, payload, sums) else {
+        let Err(error) = check_page(&self.identity, page, payload, checksums) else {
             good.fetch_or(bit, Ordering::Relaxed);
             return true;
         };
-        // Several threads may find the same page damaged at once: the first to set the bit reports it.
+        // Several threads may find the same page damaged at once. The thread that sets the bit
+        // first reports the page.
         let is_first = bad.fetch_or(bit, Ordering::Relaxed) & bit == 0;
         if let (true, Some(report)) = (is_first, &self.on_damage) {
             (report.handler)(error.moved_by(report.offset));
@@ -93,36 +100,37 @@ impl PageStates {
     }
 }
 
-/// Lets a payload's zeros count only where their page is sound.
+/// Accepts the zero bits of a payload only if their pages are sound.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstTouch<'a> {
     pub(super) states: &'a PageStates,
     pub(super) payload: &'a [u8],
-    pub(super) sums: &'a [u8],
+    pub(super) checksums: &'a [u8],
 }
 
 impl Guard for FirstTouch<'_> {
     #[inline]
     fn sound(&self, offset: usize, len: usize) -> bool {
         let last = (offset + len.max(1) - 1) / PAGE_LEN_BYTES;
-        (offset / PAGE_LEN_BYTES..=last).all(|page| self.states.is_sound(page, self.payload, self.sums))
+        (offset / PAGE_LEN_BYTES..=last).all(|page| self.states.is_sound(page, self.payload, self.checksums))
     }
 }
 
-/// Compares all pages with their sums.
+/// Compares all pages with their checksums.
 ///
 /// # Errors
-/// `ChecksumMismatch` for the first page that differs; its offset counts from the start of the payload.
-pub(super) fn check_all(table_id: &[u8; 16], place: u32, payload: &[u8], sums: &[u8]) -> Result<()> {
+/// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum. The offset
+/// counts from the start of the payload.
+pub(super) fn check_all(table_id: &[u8; 16], place: u32, payload: &[u8], checksums: &[u8]) -> Result<()> {
     let identity = page_identity(table_id, place);
-    (0..page_count(payload.len())).try_for_each(|page| check_page(&identity, page, payload, sums))
+    (0..page_count(payload.len())).try_for_each(|page| check_page(&identity, page, payload, checksums))
 }
 
-fn check_page(identity: &Crc32, number: usize, payload: &[u8], sums: &[u8]) -> Result<()> {
+fn check_page(identity: &Crc32, number: usize, payload: &[u8], checksums: &[u8]) -> Result<()> {
     let offset = number * PAGE_LEN_BYTES;
     let bytes = payload.get(offset..payload.len().min(offset + PAGE_LEN_BYTES)).unwrap_or_default();
     let missing = Error::Corrupt { field: Field::PageChecksums, offset: offset as u64 };
-    let stored = codec::u32_at(sums, number * PAGE_CHECKSUM_LEN_BYTES).ok_or(missing)?;
+    let stored = codec::u32_at(checksums, number * PAGE_CHECKSUM_LEN_BYTES).ok_or(missing)?;
     let computed = page_checksum(identity, number, bytes);
     if computed == stored {
         return Ok(());
@@ -136,39 +144,39 @@ mod tests {
     use crate::codec::put_u32;
 
     #[test]
-    fn that_one_page_is_sound_says_nothing_of_another() {
-        // Beyond 64 words of bits, in pages whose numbers differ by 1, 64 and 64 * 64.
+    fn a_sound_page_does_not_vouch_for_another() {
+        // More than 64 words of bits, and page numbers that differ by 1, 64 and 64 * 64.
         const PAGES: usize = 4_200;
         let payload = vec![0; PAGES * PAGE_LEN_BYTES];
         let identity = page_identity(&[1; 16], 0);
         let page = payload.get(..PAGE_LEN_BYTES).unwrap();
         let good = [0, 65, 4_097, 130, 127];
-        let mut sums = Vec::new();
+        let mut checksums = Vec::new();
         for number in 0..PAGES {
-            put_u32(&mut sums, if good.contains(&number) { page_checksum(&identity, number, page) } else { 0 });
+            put_u32(&mut checksums, if good.contains(&number) { page_checksum(&identity, number, page) } else { 0 });
         }
         let states = PageStates::new(&[1; 16], 0, payload.len()).unwrap();
-        // Twice, since the second answer is from memory.
+        // The second round answers from the recorded states.
         for _ in 0..2 {
-            assert!(good.iter().all(|&page| states.is_sound(page, &payload, &sums)));
+            assert!(good.iter().all(|&page| states.is_sound(page, &payload, &checksums)));
             for bad in [1, 2, 64, 66, 128, 129, 4_096, 4_098, 63, 191] {
-                assert!(!states.is_sound(bad, &payload, &sums), "page {bad}");
+                assert!(!states.is_sound(bad, &payload, &checksums), "page {bad}");
             }
         }
         assert_eq!(states.num_bad(), 10);
     }
 
     #[test]
-    fn only_the_pages_in_which_bytes_lie_are_looked_at() {
+    fn only_the_pages_that_hold_the_bytes_are_verified() {
         let payload = vec![7; 3 * PAGE_LEN_BYTES];
         let identity = page_identity(&[1; 16], 0);
-        let mut sums = Vec::new();
-        // The one in the middle is sound.
+        let mut checksums = Vec::new();
+        // Only the page in the middle is sound.
         for (number, wrong) in [(0, 1), (1, 0), (2, 1)] {
-            put_u32(&mut sums, page_checksum(&identity, number, payload.get(..PAGE_LEN_BYTES).unwrap()) ^ wrong);
+            put_u32(&mut checksums, page_checksum(&identity, number, payload.get(..PAGE_LEN_BYTES).unwrap()) ^ wrong);
         }
         let states = PageStates::new(&[1; 16], 0, payload.len()).unwrap();
-        let touch = FirstTouch { states: &states, payload: &payload, sums: &sums };
+        let touch = FirstTouch { states: &states, payload: &payload, checksums: &checksums };
         let page = PAGE_LEN_BYTES;
         for (offset, len) in [(page, 1), (page, page), (2 * page - 1, 1), (2 * page - 64, 64), (2 * page - 1, 0)] {
             assert!(touch.sound(offset, len), "{len} bytes from {offset}");
@@ -188,26 +196,26 @@ mod loom_tests {
     use crate::codec::put_u32;
 
     #[test]
-    fn a_page_seen_by_several_threads_has_one_right_answer() {
+    fn concurrent_threads_agree_on_the_state_of_a_page() {
         const PAGES: usize = 3;
         let payload = vec![7; PAGES * PAGE_LEN_BYTES];
         let identity = page_identity(&[1; 16], 0);
-        let mut sums = Vec::new();
+        let mut checksums = Vec::new();
         for page in 0..PAGES {
-            // Only the first page is as it was written.
+            // Only the first page is sound.
             let damage = u32::from(page > 0);
-            put_u32(&mut sums, page_checksum(&identity, page, &payload[..PAGE_LEN_BYTES]) ^ damage);
+            put_u32(&mut checksums, page_checksum(&identity, page, &payload[..PAGE_LEN_BYTES]) ^ damage);
         }
-        let (payload, sums) = (std::sync::Arc::new(payload), std::sync::Arc::new(sums));
+        let (payload, checksums) = (std::sync::Arc::new(payload), std::sync::Arc::new(checksums));
         loom::model(move || {
             let states = loom::sync::Arc::new(PageStates::new(&[1; 16], 0, payload.len()).unwrap());
             let threads: Vec<_> = [[0, 1], [2, 0]]
                 .into_iter()
                 .map(|pages| {
-                    let (states, payload, sums) = (states.clone(), payload.clone(), sums.clone());
+                    let (states, payload, checksums) = (states.clone(), payload.clone(), checksums.clone());
                     loom::thread::spawn(move || {
                         for page in pages {
-                            assert_eq!(states.is_sound(page, &payload, &sums), page == 0);
+                            assert_eq!(states.is_sound(page, &payload, &checksums), page == 0);
                         }
                     })
                 })

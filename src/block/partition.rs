@@ -1,11 +1,15 @@
-//! A filter split by key range: whole filter blocks one after the other, then a block whose payload is their index.
+//! A partitioned filter is split by key range. It has one filter block for each partition, and then
+//! a block whose payload is the partition index.
 //!
 //! ```text
-//! | partition 0 | partition 1 | ... | index: of each its length, checksum and last key | checksums, trailer of the index |
+//! | partition 0 | partition 1 | ... | index: length, checksum, last key of each | checksums, trailer of the index |
 //! ```
-//! A partition is padded with zeros to the next multiple of 64 bytes, so that its payload keeps its alignment. Each
-//! can be loaded and checked alone: its pages and trailer are bound to the table and to its number. The index has the checksum of
-//! each trailer, so that the checksum of the index names the whole filter: a stale partition is noticed.
+//! Each partition is padded with zeros to a multiple of 64 bytes, so that the next payload stays
+//! aligned. A partition can be loaded and checked alone: its pages and its trailer are bound to the
+//! table and to the partition's number.
+//!
+//! The index holds the checksum of each partition's trailer. So the checksum of the index
+//! identifies the whole filter, and a stale partition is detected.
 
 use super::layout::{Content, Trailer, checksum_of};
 use super::part::{Part, Verify};
@@ -14,14 +18,14 @@ use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 
-/// Partitions begin at multiples of this.
+/// Partitions begin at multiples of this many bytes.
 pub(super) const ALIGN_BYTES: usize = 64;
 
 /// The partitions of an open block.
 #[derive(Debug)]
 pub(super) struct Partitions {
     entries: Vec<Entry>,
-    /// Where the index begins.
+    /// The offset of the index within the bytes.
     index: usize,
     payload_len_bytes: u64,
     expected_rate: f64,
@@ -30,11 +34,12 @@ pub(super) struct Partitions {
 #[derive(Debug)]
 struct Entry {
     part: Part,
-    /// Where the partition's last key begins in the index, and its length.
+    /// The offset of the partition's last key within the index, and the length of the key.
     last_key: (u32, u32),
 }
 
-/// A partition is 64 bytes on disk at least, and six in the index: in memory it is to take no more.
+/// A partition takes at least 64 bytes on disk and six in the index. It must not take more in
+/// memory.
 const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl Entry {
@@ -45,19 +50,21 @@ impl Entry {
 }
 
 impl Partitions {
-    /// Reads the index, which has been checked against its sums, and the trailer of each partition.
+    /// Reads the index, whose pages have been verified, and the trailer of each partition.
     ///
     /// # Errors
-    /// `Corrupt` unless the partitions tile the bytes before the index and agree with it and with `outer`; the errors
-    /// of the partitions' own trailers and, with [`Verify::AtOpen`], pages.
+    /// Returns [`Error::Corrupt`] if the partitions do not tile the bytes before the index, or
+    /// disagree with the index or with `outer`. Returns the errors of each partition's trailer and,
+    /// with [`Verify::AtOpen`], of its pages.
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
-        // No more memory than the block has bytes, however hostile the index: a vector that doubles would take more,
-        // and so would one for every two bytes that look like an entry.
+        // Even with a hostile index, this vector takes no more memory than the block has bytes. A
+        // vector that grows by doubling could take more. So could a count of tiny index entries
+        // without the limit.
         let most_partitions = index.start / ALIGN_BYTES;
         let mut entries: Vec<Entry> = Vec::new();
         let num_entries = count_entries(cursor.clone())?.min(most_partitions);
-        entries.try_reserve_exact(num_entries).map_err(|_| Error::TooLarge { what: "an index of partitions" })?;
+        entries.try_reserve_exact(num_entries).map_err(|_| Error::TooLarge { what: "a partition index" })?;
         let (mut start, mut num_keys, mut payload_len_bytes, mut weighted_rate) = (0usize, 0u64, 0u64, 0.0);
         while !cursor.is_empty() {
             let len = cursor.take_varint_usize(Field::PartitionIndex)?;
@@ -87,13 +94,13 @@ impl Partitions {
                 let (field, offset) = (Field::Partition, start as u64);
                 return Err(Error::ChecksumMismatch { field, offset, stored, computed });
             }
-            // The payload of a filter begins where its block does.
+            // The payload of a filter begins at the start of its block.
             let part = Part::new(bytes, start, &trailer, verify)?;
             num_keys = num_keys.checked_add(trailer.num_keys).ok_or_else(corrupt)?;
             payload_len_bytes += part.len as u64;
             weighted_rate +=
                 part.geometry.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
-            try_push(&mut entries, Entry { part, last_key }).map_err(NoMemory::of("an index of partitions"))?;
+            try_push(&mut entries, Entry { part, last_key }).map_err(NoMemory::of("a partition index"))?;
             start = next;
         }
         if start != index.start || num_keys != outer.num_keys {
@@ -103,7 +110,8 @@ impl Partitions {
         Ok(Self { entries, index: index.start, payload_len_bytes, expected_rate })
     }
 
-    /// Asks the partition whose range holds `key`; a key beyond the last range asks the last.
+    /// Asks the partition whose range holds `key`. A key above the last range belongs to the last
+    /// partition.
     pub(super) fn may_contain(&self, bytes: &[u8], key: &[u8], hash: KeyHash) -> bool {
         let below =
             self.entries.partition_point(|entry| entry.last_key(bytes, self.index).is_some_and(|last| last < key));
@@ -111,9 +119,11 @@ impl Partitions {
         entry.is_some_and(|entry| entry.part.may_contain(bytes, hash))
     }
 
-    /// Asks the partition whose range holds all keys that begin with `prefix`, whose hash is `hash`.
+    /// Asks for a prefix with this hash in the partition whose range holds all keys that begin with
+    /// `prefix`.
     ///
-    /// Keys that begin with it lie in several partitions only where such a key is the last of one.
+    /// Such keys lie in several partitions only if the last key of a partition begins with
+    /// `prefix`.
     pub(super) fn may_contain_prefix(&self, bytes: &[u8], prefix: &[u8], hash: KeyHash) -> bool {
         let below =
             self.entries.partition_point(|entry| entry.last_key(bytes, self.index).is_some_and(|last| last < prefix));
@@ -142,12 +152,12 @@ impl Partitions {
         self.entries.len()
     }
 
-    /// Bytes of all filters together.
+    /// The payload bytes of all partitions together.
     pub(super) fn payload_len_bytes(&self) -> u64 {
         self.payload_len_bytes
     }
 
-    /// The mean over the partitions, by keys.
+    /// The mean expected FPR of the partitions, weighted by their numbers of keys.
     pub(super) fn expected_rate(&self) -> f64 {
         self.expected_rate
     }
@@ -157,7 +167,7 @@ impl Partitions {
     }
 }
 
-/// The number of entries of an index.
+/// Counts the entries of an index.
 fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
     let mut count = 0;
     while !index.is_empty() {
@@ -178,7 +188,7 @@ mod tests {
     use crate::kinds::{FilterKind, Geometry, Shape};
 
     #[test]
-    fn an_index_in_the_place_of_a_partition_is_refused() {
+    fn an_index_used_as_a_partition_is_refused() {
         let hasher = KeyHasher::xxh3(HashSeed(1));
         let mut builder =
             PartitionedBuilder::new("bloom:10".parse().unwrap(), hasher.clone(), 4).with_self_check(SelfCheck::On);
@@ -191,20 +201,20 @@ mod tests {
     }
 
     #[test]
-    fn partitions_of_more_keys_than_can_be_counted_are_refused() {
+    fn partitions_whose_key_counts_overflow_are_refused() {
         let partition = |place| {
             let shape = Shape { kind: FilterKind::Full, params: [0; 3], layers: Vec::new() };
-            let geometry = Geometry::new(&shape, 1 << 63, 0).unwrap();
+            let geometry = Geometry::new(&shape, 1 << 47, 0).unwrap();
             let mut bytes = Vec::new();
-            Trailer { place, content: Content::Filter { shape, geometry }, ..trailer(1 << 63) }
+            Trailer { place, content: Content::Filter { shape, geometry }, ..trailer(1 << 47) }
                 .append_to(&mut bytes)
                 .unwrap();
             bytes
         };
-        // Their sum is 0 in 64 bits.
+        // The numbers of keys add up to 0 in the 48 bits of the field.
         let outer = Trailer { content: Content::PartitionIndex, ..trailer(0) };
         let error = FilterBlock::open_any(indexed(&[partition(1), partition(2)], outer), Verify::AtOpen).unwrap_err();
-        assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 64 }), "{error}");
+        assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex, offset: 128 }), "{error}");
     }
 
     fn trailer(num_keys: u64) -> Trailer {
@@ -220,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Blocks with an index behind them, in which each reaches to one key.
+    /// Appends an index to `blocks`. Each index entry has the last key "9".
     fn indexed(blocks: &[Vec<u8>], outer: Trailer) -> Vec<u8> {
         let (mut bytes, mut index) = (Vec::new(), Vec::new());
         for block in blocks {

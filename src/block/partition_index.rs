@@ -1,4 +1,4 @@
-//! The index of a filter in partitions, opened alone, and the partitions that it opens one by one.
+//! The index of a partitioned filter, opened alone, and the partitions that it opens.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,21 +15,24 @@ use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 
-/// Entries behind one restart: a restart takes 16 bytes of memory, and 16 entries take 32 bytes of the index at least.
+/// Entries for each restart. A restart takes 16 bytes of memory, and 16 entries take at least 32
+/// bytes of the index.
 const RESTART_ENTRIES: u32 = 16;
 const _: () = assert!(size_of::<Restart>() <= 16);
 
-/// What errors call it.
-const INDEX: &str = "an index of partitions";
+/// The name of the index in error messages.
+const INDEX: &str = "a partition index";
 
-/// The index of a filter in partitions, from its own bytes: a host keeps it in memory and loads partitions on demand.
+/// The index of a partitioned filter. A host keeps the index in memory and loads partitions on
+/// demand.
 ///
-/// The index is the last of the blocks that [`PartitionedBuilder`](super::PartitionedBuilder) writes.
-/// [`layout::stated_len_bytes`](super::layout::stated_len_bytes) tells its length from the last 60 bytes of the filter. In
-/// memory the index takes its bytes and half as much again at most, however many partitions there are.
+/// The index is the last block that [`PartitionedBuilder`](super::PartitionedBuilder) writes.
+/// [`layout::stated_len_bytes`](super::layout::stated_len_bytes) reads the length of the index from
+/// the last 60 bytes of the filter. In memory the index takes at most 1.5 times its length on disk,
+/// however many partitions it has.
 ///
-/// A partition that was opened by its index knows which keys belong to it, and answers "maybe" for all others: asking the
-/// wrong partition loses no key.
+/// A [`Partition`] knows which keys belong to it, and answers "maybe" for all other keys. So a
+/// query of the wrong partition loses no key.
 ///
 /// ```
 /// use filterblock::{Expected, HashSeed, KeyHasher, PartitionIndex, PartitionedBuilder, Verify, layout};
@@ -53,46 +56,48 @@ const INDEX: &str = "an index of partitions";
 /// let bytes = &file[range.start as usize..range.end as usize];
 /// let partition = index.open_partition(number, bytes, Verify::AtOpen)?;
 /// assert!(partition.may_contain(b"mango"));
-/// // Of another partition's key it knows nothing.
+/// // The partition answers "maybe" for keys of other partitions.
 /// assert!(!partition.covers(b"apple") && partition.may_contain(b"apple"));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 pub struct PartitionIndex<D> {
     data: D,
     payload_len: usize,
-    /// The first of each [`RESTART_ENTRIES`] entries.
+    /// One restart for each [`RESTART_ENTRIES`] entries: the first of them.
     restarts: Vec<Restart>,
     len: u32,
     trailer: Box<Trailer>,
     hasher: KeyHasher,
-    /// Where the first partition begins in the host's file.
+    /// The offset of the first partition in the host's file, in bytes.
     offset: u64,
 }
 
-/// Where an entry begins in the index, and its partition in the block.
+/// The offset of an entry within the index, and the offset of its partition within the filter.
 #[derive(Debug, Clone, Copy)]
 struct Restart {
     entry: u32,
     partition: u64,
 }
 
-/// What the index tells of one partition.
+/// The index entry of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionEntry<'a> {
     /// The number of the partition, from 0.
     pub number: u32,
-    /// Its bytes, counted from the start of the whole filter.
+    /// The byte range of the partition, counted from the start of the whole filter.
     pub byte_range: Range<u64>,
-    /// The last key of the partition before, above which all keys of this one lie. `None` for the first.
+    /// The last key of the previous partition. All keys of this partition are greater. `None` for
+    /// the first partition.
     pub after: Option<&'a [u8]>,
-    /// Its last key. Keys above the last of all belong to the last partition.
+    /// The last key of this partition. Keys above the last key of the last partition belong to the
+    /// last partition.
     pub last_key: &'a [u8],
     /// The checksum of the partition's block.
     pub checksum: u32,
 }
 
-/// Without the bytes.
+/// Omits the bytes.
 impl<D> fmt::Debug for PartitionIndex<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PartitionIndex").field("len", &self.len).field("trailer", &self.trailer).finish_non_exhaustive()
@@ -100,13 +105,16 @@ impl<D> fmt::Debug for PartitionIndex<D> {
 }
 
 impl<D: AsRef<[u8]>> PartitionIndex<D> {
-    /// Opens an index that must be what the host expects: see [`Expected`].
+    /// Opens an index that must meet the host's expectations: see [`Expected`]. Reads the whole
+    /// index.
     ///
-    /// `index` are the bytes of the index block alone; [`Expected::at_offset`] names where they begin in the host's file, and
-    /// [`Expected::with_checksum`] the checksum of the whole filter, which the index has. Reads the whole index.
+    /// `index` holds the bytes of the index block alone. [`Expected::at_offset`] gives the offset
+    /// of the index in the host's file. [`Expected::with_checksum`] gives the checksum of the
+    /// index, which identifies the whole filter.
     ///
     /// # Errors
-    /// As [`FilterBlock::open`]; [`Error::Unexpected`] naming the kind for a block that is no index.
+    /// Returns the errors of [`FilterBlock::open`]. Returns [`Error::Unexpected`] with
+    /// [`Field::Kind`] if the block is not an index.
     pub fn open(index: D, expected: &Expected<'_>) -> Result<Self> {
         Self::read(index, expected).map_err(|error| error.moved_by(expected.offset()))
     }
@@ -142,43 +150,46 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.len as usize
     }
 
-    /// Whether there is no partition: then the filter has no key.
+    /// Whether the filter has no partition, and therefore no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The number of distinct keys of all partitions.
+    /// The number of distinct keys of all partitions together.
     #[must_use]
     pub fn num_keys(&self) -> u64 {
         self.trailer.num_keys
     }
 
-    /// What keys must be hashed by to ask the partitions.
+    /// The hasher that keys must be hashed with to ask the partitions.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
     }
 
-    /// All partitions, in the order of their keys.
+    /// Returns all partitions, in ascending order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = PartitionEntry<'_>> {
         self.walk_from(0)
     }
 
-    /// The partition of this number. Reads 17 entries at most.
+    /// Returns the entry of partition `number`. Reads at most 17 entries of the index.
     #[must_use]
     pub fn get(&self, number: u32) -> Option<PartitionEntry<'_>> {
-        // The entry before tells the last key before.
+        // The walk starts one entry early, because the previous entry holds the previous last key.
         self.walk_from(number.saturating_sub(1)).find(|entry| entry.number == number)
     }
 
-    /// The number of the partition that `key` belongs to. `None` if there is no partition: then no key was added.
+    /// Returns the number of the partition that `key` belongs to. `None` if the filter has no
+    /// partition, and therefore no key.
     ///
-    /// Takes time in the logarithm of the number of partitions. Given a prefix, finds the partition to ask for the prefix.
+    /// Takes time logarithmic in the number of partitions. For a prefix, returns the partition to
+    /// ask for the prefix.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<u32> {
         let last = self.len.checked_sub(1)?;
-        // The restarts whose first entry is below the key: the key's partition is not before the last of them.
+        // Counts the restarts whose first partition ends below `key`. The key's partition cannot
+        // come before the last of these restarts.
         let below = self.restarts.partition_point(|restart| {
             self.walk_at(*restart, 0).next().is_some_and(|entry| entry.last_key.cmp(key) == Ordering::Less)
         });
@@ -187,15 +198,16 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         Some(self.walk_from(from).find(|entry| entry.last_key >= key).map_or(last, |entry| entry.number))
     }
 
-    /// Opens the partition of this number, from its bytes alone.
+    /// Opens partition `number` from the partition's own bytes.
     ///
     /// # Errors
-    /// As [`FilterBlock::open`], for a partition of the table, the hasher and the prefixes of the index. Also
-    /// [`Error::Corrupt`] naming the partition number for another partition's bytes; [`Error::Unexpected`] naming the
-    /// length for bytes of another length than the index states; [`Error::Invalid`] for a number that the index does
-    /// not have.
-    ///
-    /// A stale partition of the same number and table is [`Error::Unexpected`] too, naming the checksum.
+    /// * The errors of [`FilterBlock::open`], for the table, the hasher and the prefixes of the
+    ///   index.
+    /// * [`Error::Corrupt`] with [`Field::PartitionNumber`] if `bytes` are another partition.
+    /// * [`Error::Unexpected`] with [`Field::Length`] if the index states another length.
+    /// * [`Error::Unexpected`] with [`Field::Checksum`] if `bytes` are a stale partition of the
+    ///   same number and table.
+    /// * [`Error::Invalid`] if the index has no partition `number`.
     pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
         let Some(entry) = self.get(number) else {
             let reason = format!("the index has {} partitions; ask the index for a key's partition", self.len);
@@ -205,7 +217,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         let block = FilterBlock::open_at(bytes, number + 1, verify).map_err(|error| error.moved_by(offset))?;
         self.check(&block, &entry)?;
         let copy = |key: &[u8]| try_collect(key.iter().copied()).map_err(NoMemory::of("a key of a partition"));
-        // The range of the last partition has no end.
+        // The range of the last partition has no upper end.
         let is_last = number + 1 == self.len;
         Ok(Partition {
             number,
@@ -237,7 +249,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.data.as_ref().get(..self.payload_len).unwrap_or_default()
     }
 
-    /// The entries from the restart on that `number` is behind.
+    /// Walks the entries from the last restart at or before `number`.
     fn walk_from(&self, number: u32) -> Walk<'_> {
         let restart = number / RESTART_ENTRIES;
         match self.restarts.get(restart as usize) {
@@ -252,13 +264,13 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     }
 }
 
-/// Reads entries one after the other.
+/// Iterates over the entries of an index.
 #[derive(Debug, Clone)]
 struct Walk<'a> {
     cursor: Cursor<'a>,
-    /// Of the next entry.
+    /// The number of the next entry.
     number: u32,
-    /// Where its partition begins.
+    /// The offset of the next entry's partition.
     start: u64,
     after: Option<&'a [u8]>,
 }
@@ -268,7 +280,7 @@ impl<'a> Walk<'a> {
         Self { cursor: Cursor::new(entries, 0), number: 0, start: 0, after: None }
     }
 
-    /// `None` behind the last.
+    /// Returns `None` after the last entry.
     fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
         if self.cursor.is_empty() {
             return Ok(None);
@@ -291,13 +303,13 @@ impl<'a> Walk<'a> {
 impl<'a> Iterator for Walk<'a> {
     type Item = PartitionEntry<'a>;
 
-    /// An index was read whole at open, so that no entry is an error any more.
+    /// The whole index was read at open, so no entry is an error here.
     fn next(&mut self) -> Option<Self::Item> {
         self.take_entry().ok().flatten()
     }
 }
 
-/// Checks all entries. Gives the restarts, and what is behind the last entry.
+/// Checks all entries. Returns the restarts and the walk's state after the last entry.
 fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
     let too_large = || Error::Corrupt { field: Field::PartitionIndex, offset: 0 };
     u32::try_from(payload.len()).map_err(|_| too_large())?;
@@ -318,17 +330,18 @@ fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
     Ok((found, walk))
 }
 
-/// One partition, opened by [`PartitionIndex::open_partition`]. It answers for the keys of its range, and "maybe" for all others.
+/// One partition, opened by [`PartitionIndex::open_partition`]. It answers for the keys of its
+/// range, and "maybe" for all other keys.
 pub struct Partition<D> {
     block: FilterBlock<D>,
     number: u32,
-    /// All of its keys lie above this one.
+    /// The last key of the previous partition. All keys of this partition are greater.
     after: Option<Vec<u8>>,
-    /// `None` for the last partition, to which all greater keys belong.
+    /// The last key of this partition. `None` for the last partition, whose range has no upper end.
     last_key: Option<Vec<u8>>,
 }
 
-/// Without the bytes.
+/// Omits the bytes.
 impl<D> fmt::Debug for Partition<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Partition").field("number", &self.number).field("block", &self.block).finish_non_exhaustive()
@@ -342,47 +355,53 @@ impl<D: AsRef<[u8]>> Partition<D> {
         self.number
     }
 
-    /// Whether `key` belongs to this partition. If not, every answer about it is "maybe".
+    /// Whether `key` belongs to this partition. For other keys the partition always answers
+    /// "maybe".
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
         self.after.as_ref().is_none_or(|after| after.as_slice() < key)
             && self.last_key.as_ref().is_none_or(|last| key <= last.as_slice())
     }
 
-    /// Whether all keys that begin with `prefix` belong to this partition, or no such key decides the answer.
+    /// Whether this partition alone can answer for `prefix`: no key of another partition begins
+    /// with it.
     fn covers_prefix(&self, prefix: &[u8]) -> bool {
-        // A last key that begins with the prefix may have such keys behind it, in the next partition.
+        // If the last key begins with the prefix, the next partition may hold such keys, too.
         self.covers(prefix) && self.last_key.as_ref().is_none_or(|last| !last.starts_with(prefix))
     }
 
-    /// `false` if the key was certainly not added; `true` if it may have been, or belongs to another partition.
+    /// Returns `false` if the key was certainly not added, and `true` if it may have been or if it
+    /// belongs to another partition.
     #[must_use]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hashed_key(key, self.block.hasher.of(key))
     }
 
-    /// Asks for a whole key whose hash is at hand.
+    /// Asks for a whole key and its hash.
     ///
-    /// The hash must be that of `key`, by [`PartitionIndex::hasher`] or an equal hasher; debug builds check it and panic. A
-    /// filter of prefixes only answers `true`.
+    /// The hash must be the hash of `key` by [`PartitionIndex::hasher`] or an equal hasher; debug
+    /// builds check it and panic. A filter of prefixes only answers `true`.
     #[must_use]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.block.hasher.debug_check_of(key, hash);
         !self.block.trailer.added.whole_keys() || !self.covers(key) || self.asks(hash)
     }
 
-    /// Hashes `prefix`, which the extractor of that name took from the front of a key, and asks for it. `true` if the filter has
-    /// no prefixes, or those of another extractor, or if keys of other partitions may begin with the prefix.
+    /// Asks for a prefix that `extractor` took from the front of a key. Hashes `prefix` with the
+    /// index's hasher.
     ///
-    /// [`PartitionIndex::find`] gives the one partition that can deny a prefix.
+    /// Returns `true` if the filter has no prefixes or prefixes of another extractor, or if keys of
+    /// other partitions may begin with `prefix`. [`PartitionIndex::find`] returns the only
+    /// partition that can deny a prefix.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         self.may_contain_hashed_prefix(extractor, prefix, self.block.hasher.of(prefix))
     }
 
-    /// Asks for a prefix whose hash is at hand; otherwise like [`Partition::may_contain_prefix`].
+    /// Asks for a prefix and its hash. Otherwise like [`Partition::may_contain_prefix`].
     ///
-    /// The hash must be that of `prefix`, by [`PartitionIndex::hasher`] or an equal hasher; debug builds check it and panic.
+    /// The hash must be the hash of `prefix` by [`PartitionIndex::hasher`] or an equal hasher;
+    /// debug builds check it and panic.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, prefix: &[u8], hash: KeyHash) -> bool {
         self.block.hasher.debug_check_of(prefix, hash);
@@ -393,15 +412,16 @@ impl<D: AsRef<[u8]>> Partition<D> {
         self.block.filter.may_contain(self.block.as_bytes(), hash)
     }
 
-    /// From now on tells `handler` of each damaged page: see [`FilterBlock::on_damage`]. Offsets count from the start of the
-    /// host's file.
+    /// Makes later queries report damaged pages to `handler`: see [`FilterBlock::on_damage`].
+    /// Offsets count from the start of the host's file.
     #[must_use]
     pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
         self.block = self.block.on_damage(handler);
         self
     }
 
-    /// The block of the partition, for its metadata, statistics and pages. Asked for keys, it answers "maybe".
+    /// The block of the partition, for its metadata, statistics and pages. The block itself answers
+    /// "maybe" for every key.
     #[must_use]
     pub fn block(&self) -> &FilterBlock<D> {
         &self.block

@@ -1,4 +1,4 @@
-//! Builds filters that are split by key range; [`super::partition`] has the layout.
+//! Builds filters that are split by key range. [`super::partition`] describes the layout.
 
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
@@ -12,20 +12,23 @@ use crate::hash::{KeyHash, KeyHasher};
 use crate::planning::Plan;
 use crate::spec::{self, FilterSpec};
 
-/// So much of a key stands in an error.
+/// The number of bytes of a key that an error message shows.
 const SHOWN_LEN_BYTES: usize = 32;
-/// More keys than any memory holds: an always-maybe filter has no bytes, however many keys it has.
+/// More keys than any memory holds. It bounds the search for always-maybe filters, which take no
+/// bytes for any number of keys.
 const MAX_PARTITION_KEYS: u64 = 1 << 48;
 
-/// Builds a filter in partitions by key range, so that a host can keep the index in memory and load a partition on demand
-/// ([`PartitionIndex`](super::PartitionIndex)).
+/// Builds a filter that is partitioned by key range. A host can keep the index in memory and load a
+/// partition on demand ([`PartitionIndex`](super::PartitionIndex)).
 ///
-/// A partition closes before the first key that would be too many. Keys must come in ascending order. Settings that are part
-/// of the bytes (`with_table_id`, `with_prefixes`, `with_partition_len_bytes`) must come before the first key.
+/// Keys must come in ascending order. A partition closes before the first key that would exceed its
+/// size. Settings that change the bytes (`with_table_id`, `with_prefixes`,
+/// `with_partition_len_bytes`) must come before the first key.
 ///
-/// [`FilterBuilder::finish_compact`] has no counterpart: the compact form has neither an index nor a place for the number of a
-/// partition. [`FilterBuilder::add_hash`] has none either, because the key decides the partition: use
-/// [`add_hashed`](Self::add_hashed).
+/// Two methods of [`FilterBuilder`] have no counterpart here. The compact form of
+/// [`FilterBuilder::finish_compact`] has no partition index. The hash of
+/// [`FilterBuilder::add_hash`] does not choose a partition: use [`add_hashed`](Self::add_hashed),
+/// which takes the key as well.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, HashSeed, KeyHasher, PartitionedBuilder, Verify};
@@ -46,33 +49,36 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 /// ```
 #[derive(Debug)]
 pub struct PartitionedBuilder {
-    /// Has the settings of all partitions.
+    /// The builder of the current partition. It holds the settings of all partitions.
     current: FilterBuilder,
-    /// Hashes at which a partition closes.
+    /// The number of hashes at which a partition closes.
     partition_keys: usize,
-    /// The longest partition wanted; the first key turns it into a number of keys.
+    /// The requested length of a partition. The first key converts it into `partition_keys`.
     partition_len_bytes: Option<u64>,
     last_key: Vec<u8>,
-    /// Of the current partition: keys in a row have the same prefix.
+    /// The last prefix of the current partition. Neighbouring keys often share a prefix.
     last_prefix: Option<KeyHash>,
-    /// Whether a key came: one without a prefix leaves no hash in a filter of prefixes only.
+    /// Whether a key was added. In a filter of prefixes only, a key without a prefix leaves no
+    /// hash.
     has_keys: bool,
-    /// Keys that are announced and have not come.
+    /// The number of keys that were announced but not added yet.
     reserved: usize,
     blocks: Vec<u8>,
     index: Vec<u8>,
     num_partitions: u32,
     num_keys: u64,
-    /// Whether a key, or a whole partition of keys, was lost: a filter of the others would deny them.
+    /// Whether a key, or a whole partition of keys, was lost. A filter of the other keys would deny
+    /// the lost keys.
     has_lost_keys: bool,
-    /// Whether the table was named behind a key, so that partitions may name several.
+    /// Whether the table id was set after a key, so that partitions may have different table ids.
     is_table_late: bool,
 }
 
 impl PartitionedBuilder {
-    /// An empty set of keys. A partition closes when it holds `partition_keys` keys and prefixes (at least one).
+    /// Creates a builder without keys. A partition closes when it holds `partition_keys` keys and
+    /// prefixes (at least one).
     ///
-    /// A [`HashSeed`](crate::HashSeed) alone is XXH3-64 without a secret.
+    /// A [`HashSeed`](crate::HashSeed) alone means XXH3-64 without a secret.
     #[must_use]
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>, partition_keys: usize) -> Self {
         Self {
@@ -92,7 +98,8 @@ impl PartitionedBuilder {
         }
     }
 
-    /// See [`FilterBuilder::with_table_id`]. Behind the first key it makes [`finish`](Self::finish) an error.
+    /// Sets the table id: see [`FilterBuilder::with_table_id`]. After a key it makes
+    /// [`finish`](Self::finish) return an error.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.is_table_late |= self.has_keys;
@@ -100,92 +107,108 @@ impl PartitionedBuilder {
         self
     }
 
-    /// See [`FilterBuilder::with_self_check`].
+    /// Sets the self-check of each partition: see [`FilterBuilder::with_self_check`].
     #[must_use]
     pub fn with_self_check(mut self, self_check: SelfCheck) -> Self {
         self.current = self.current.with_self_check(self_check);
         self
     }
 
-    /// Lets so many threads work on each partition: see [`FilterBuilder::with_threads`].
+    /// Sets the number of threads that build each partition: see [`FilterBuilder::with_threads`].
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.current = self.current.with_threads(threads);
         self
     }
 
-    /// Makes room for prefixes, taken by the function that `extractor` names, with or without the whole keys beside them.
-    /// Then [`add_prefix`](Self::add_prefix) adds the prefixes of the key that was added last.
+    /// Declares that prefixes will be added, taken by the function named `extractor`.
+    /// `whole_keys_too` states whether the filter holds whole keys as well.
+    /// [`add_prefix`](Self::add_prefix) adds a prefix of the last key.
     ///
     /// # Errors
-    /// As [`FilterBuilder::with_prefixes`]; [`Error::Invalid`] behind the first key.
+    /// Returns the errors of [`FilterBuilder::with_prefixes`], and [`Error::Invalid`] after the
+    /// first key.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if self.has_keys {
-            return Err(Error::invalid("prefixes", extractor, "keys came before; say it before the first key"));
+            return Err(Error::invalid(
+                "prefixes",
+                extractor,
+                "keys were added already; call with_prefixes before the first key",
+            ));
         }
         self.current = self.current.with_prefixes(extractor, whole_keys_too)?;
         Ok(self)
     }
 
-    /// Closes a partition by its size in place of its number of keys: each partition takes as many keys and prefixes as
-    /// a block of `max_len_bytes` bytes holds by plan, at least one.
+    /// Limits the length of a partition in bytes, instead of its number of keys. Each partition
+    /// takes as many keys and prefixes as the plan fits into a block of `max_len_bytes`, but at
+    /// least one.
     ///
-    /// The plan is exact for Bloom filters. It may be off by a per cent for a ribbon, and by more for the ribbon or the
-    /// binary fuse filter that needs a second system.
+    /// The plan is exact for Bloom filters. It may be off by about 1 % for a ribbon. It may be off
+    /// by more if a ribbon or a binary fuse filter needs a second system of equations.
     #[must_use]
     pub fn with_partition_len_bytes(mut self, max_len_bytes: u64) -> Self {
         self.partition_len_bytes = Some(max_len_bytes);
         self
     }
 
-    /// Announces so many keys and prefixes more: each partition reserves its part of them when it begins. See
-    /// [`FilterBuilder::reserve`].
+    /// Announces `keys` more keys and prefixes. Each partition reserves memory for its share when
+    /// it begins: see [`FilterBuilder::reserve`].
     pub fn reserve(&mut self, keys: usize) {
         self.reserved = keys.saturating_add(self.current.len());
         self.reserve_partition();
     }
 
     fn reserve_partition(&mut self) {
-        // How many keys a partition has is not known before the first, where its bytes are given.
+        // If the partition size is given in bytes, the number of keys is unknown before the first
+        // key.
         if self.partition_len_bytes.is_none() {
             let len = self.current.len();
             self.current.reserve(self.reserved.min(self.partition_keys).saturating_sub(len));
         }
     }
 
-    /// Adds a key. Keys come in ascending order; repetitions are allowed.
+    /// Adds a key. Keys must come in ascending order; repetitions are allowed.
     ///
-    /// A filter of prefixes only takes the key's place alone: it decides the partition of the prefixes that follow.
+    /// In a filter of prefixes only, the key itself is not added. It only decides the partition of
+    /// the prefixes that follow.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a key below the last one, which changes nothing; the errors of [`FilterBuilder::finish`]. After
-    /// one of those, keys are lost: every later [`add`](Self::add) and [`finish`](Self::finish) are errors, too.
+    /// Returns [`Error::Invalid`] for a key below the last one; the builder does not change. Also
+    /// returns the errors of [`FilterBuilder::finish`]. After such an error keys are lost, so every
+    /// later [`add`](Self::add) and [`finish`](Self::finish) fails, too.
     pub fn add(&mut self, key: &[u8]) -> Result<()> {
         let hash = self.current.added().whole_keys().then(|| self.current.hasher().of(key));
         self.add_at(key, hash)
     }
 
-    /// Adds a key whose hash is at hand; otherwise like [`add`](Self::add).
+    /// Adds a key and its hash. Otherwise like [`add`](Self::add).
     ///
-    /// The hash must be that of `key`, by the builder's hasher or an equal hasher; debug builds check it and panic.
+    /// The hash must be the hash of `key` by the builder's hasher or an equal hasher; debug builds
+    /// check it and panic.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// Returns the errors of [`add`](Self::add).
     pub fn add_hashed(&mut self, key: &[u8], hash: KeyHash) -> Result<()> {
         self.debug_check(key, hash);
         self.add_at(key, self.current.added().whole_keys().then_some(hash))
     }
 
-    /// Another key's hash would go to the partition of this one.
+    /// Checks that the hash belongs to `key`. The hash of another key would land in the wrong
+    /// partition.
     fn debug_check(&self, key: &[u8], hash: KeyHash) {
         let hasher = self.current.hasher();
         hasher.debug_check(hash);
-        debug_assert!(hash == hasher.of(key), "the hash belongs to another key or another hasher; hash {key:?} itself");
+        debug_assert!(
+            hash == hasher.of(key),
+            "the hash belongs to another key or another hasher; pass the hash of {key:?}"
+        );
     }
 
     fn add_at(&mut self, key: &[u8], hash: Option<KeyHash>) -> Result<()> {
         self.check_sound()?;
-        // A repetition must not open the next partition: the same set of keys gives the same bytes.
+        // A repetition must not open the next partition, because the same set of keys must give the
+        // same bytes.
         match key.cmp(&self.last_key) {
             Ordering::Less => return Err(out_of_order(key, &self.last_key)),
             Ordering::Equal if self.has_keys => return Ok(()),
@@ -195,7 +218,7 @@ impl PartitionedBuilder {
             self.partition_keys = most_keys(&self.current, max_len_bytes);
             self.reserve_partition();
         }
-        // Until the key is in, a failure loses it, or the keys of a whole partition.
+        // If a later step fails, the key or a whole partition is lost.
         self.has_lost_keys = true;
         if self.current.len() >= self.partition_keys {
             self.close_partition()?;
@@ -210,25 +233,27 @@ impl PartitionedBuilder {
         Ok(())
     }
 
-    /// Adds a prefix of the key that was added last. A key may have any number of prefixes, each as long as it likes.
+    /// Adds a prefix of the last key. A key may have any number of prefixes of any length.
     ///
-    /// The prefix goes to the partition of its key. A prefix that keys of several partitions share must be added for each
-    /// of these keys; equal ones in a row cost nothing.
+    /// The prefix goes to the partition of its key. If keys of several partitions share a prefix,
+    /// add the prefix for each of these keys. Equal prefixes in a row take no memory.
     ///
     /// # Errors
-    /// [`Error::Invalid`], which changes nothing, unless [`with_prefixes`](Self::with_prefixes) made room for
-    /// prefixes, and the last key begins with `prefix`: a query finds the partition by the bytes of the prefix. Otherwise as
-    /// [`add`](Self::add).
+    /// Returns [`Error::Invalid`] without [`with_prefixes`](Self::with_prefixes), or if the last
+    /// key does not begin with `prefix`; the builder does not change. The key must begin with the
+    /// prefix, because a query finds the partition by the bytes of the prefix. Also returns the
+    /// errors of [`add`](Self::add).
     pub fn add_prefix(&mut self, prefix: &[u8]) -> Result<()> {
         self.add_hashed_prefix(prefix, self.current.hasher().of(prefix))
     }
 
-    /// Adds a prefix whose hash is at hand; otherwise like [`add_prefix`](Self::add_prefix).
+    /// Adds a prefix and its hash. Otherwise like [`add_prefix`](Self::add_prefix).
     ///
-    /// The hash must be that of `prefix`, by the builder's hasher or an equal hasher; debug builds check it and panic.
+    /// The hash must be the hash of `prefix` by the builder's hasher or an equal hasher; debug
+    /// builds check it and panic.
     ///
     /// # Errors
-    /// As [`add_prefix`](Self::add_prefix).
+    /// Returns the errors of [`add_prefix`](Self::add_prefix).
     pub fn add_hashed_prefix(&mut self, prefix: &[u8], hash: KeyHash) -> Result<()> {
         self.check_sound()?;
         self.debug_check(prefix, hash);
@@ -237,7 +262,7 @@ impl PartitionedBuilder {
             return Err(Error::invalid("prefix", shown(prefix), reason));
         }
         if !self.has_keys || !self.last_key.starts_with(prefix) {
-            let reason = "the last key does not begin with it; add the key, then its prefixes";
+            let reason = "the last key does not begin with this prefix; add the key, then its prefixes";
             return Err(Error::invalid("prefix", shown(prefix), reason));
         }
         if self.last_prefix != Some(hash) {
@@ -256,8 +281,8 @@ impl PartitionedBuilder {
         if self.current.is_short_of_memory() { Err(self.no_memory()) } else { Ok(()) }
     }
 
-    /// Keys and prefixes added so far. Those of closed partitions are counted once each, those of the last one as
-    /// [`FilterBuilder::len`] counts.
+    /// The number of keys and prefixes added so far. In closed partitions each distinct one counts
+    /// once. The current partition counts as [`FilterBuilder::len`] does.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.num_keys).unwrap_or(usize::MAX).saturating_add(self.current.len())
@@ -279,28 +304,35 @@ impl PartitionedBuilder {
         spec::no_memory(self.current.spec())
     }
 
+    /// Checks that no key was lost.
+    ///
     /// # Errors
-    /// As [`FilterBuilder::finish`] where memory ends, after an [`add`](Self::add) that lost keys.
+    /// Returns an out-of-memory error if an earlier [`add`](Self::add) lost keys.
     fn check_sound(&self) -> Result<()> {
         if self.has_lost_keys { Err(self.no_memory()) } else { Ok(()) }
     }
 
-    /// Encodes partitions and index.
+    /// Encodes all partitions and the index.
     ///
     /// # Errors
-    /// As [`FilterBuilder::finish`]; also after an [`add`](Self::add) that was one, since its keys are lost;
-    /// [`Error::Invalid`] if the table was named behind the first key, or the index has 4 GiB.
+    /// Returns the errors of [`FilterBuilder::finish`], also if an earlier [`add`](Self::add) lost
+    /// keys. Returns [`Error::Invalid`] if the table id was set after the first key, or if the
+    /// index has 4 GiB or more.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.check_sound()?;
         if self.is_table_late {
-            let reason = "keys came before; name the table before the first key";
-            return Err(Error::invalid("table id", "a late one", reason));
+            let reason = "keys were added already; call with_table_id before the first key";
+            return Err(Error::invalid("table id", "set after the first key", reason));
         }
         if !self.current.is_empty() {
             self.close_partition()?;
         }
-        let too_long =
-            |_| partition_size(self.partition_keys, "its index has 4 GiB or more; try more keys per partition");
+        let too_long = |_| {
+            partition_size(
+                self.partition_keys,
+                "the partition index would take 4 GiB or more; try more keys per partition",
+            )
+        };
         u32::try_from(self.index.len()).map_err(too_long)?;
         let trailer = self.current.trailer(self.num_keys, self.index.len() as u64, Content::PartitionIndex);
         let mut index = std::mem::take(&mut self.index);
@@ -312,7 +344,10 @@ impl PartitionedBuilder {
 
     fn close_partition(&mut self) -> Result<()> {
         self.num_partitions = self.num_partitions.checked_add(1).ok_or_else(|| {
-            partition_size(self.partition_keys, "2^32 partitions or more; try more keys per partition")
+            partition_size(
+                self.partition_keys,
+                "the filter would have 2^32 partitions or more; try more keys per partition",
+            )
         })?;
         self.reserved = self.reserved.saturating_sub(self.current.len());
         let next = self.current.without_keys();
@@ -320,7 +355,7 @@ impl PartitionedBuilder {
         let block = full.finish()?;
         let (trailer, _) = Trailer::read(&block)?;
         self.num_keys += trailer.num_keys;
-        // Two varints of ten bytes at most, and the checksum.
+        // An entry has at most two varints of ten bytes, the checksum and the key.
         let room = self.index.try_reserve(self.last_key.len().saturating_add(24));
         room.and_then(|()| self.blocks.try_reserve(block.len().saturating_add(ALIGN_BYTES)))
             .map_err(|_| self.no_memory())?;
@@ -339,18 +374,18 @@ fn partition_size(partition_keys: usize, reason: &'static str) -> Error {
     Error::invalid("partition size", partition_keys, reason)
 }
 
-/// The error of a key that comes after a greater one.
+/// Returns the error for a key that comes after a greater one.
 fn out_of_order(key: &[u8], last_key: &[u8]) -> Error {
     let given = format!("{} after {}", shown(key), shown(last_key));
-    Error::invalid("order of keys", given, "a key comes before the last one; add keys in ascending order")
+    Error::invalid("order of keys", given, "the key is below the previous key; add keys in ascending order")
 }
 
-/// The front of a key, for errors.
+/// Returns the first bytes of a key, for error messages.
 fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key.get(..SHOWN_LEN_BYTES).unwrap_or(key)).into_owned()
 }
 
-/// The most keys whose block has `max_len_bytes` by plan, at least one.
+/// Returns the largest number of keys whose planned block fits into `max_len_bytes`, at least one.
 fn most_keys(builder: &FilterBuilder, max_len_bytes: u64) -> usize {
     let extension = builder.trailer(0, 0, Content::PartitionIndex).extension_len_bytes() as u64;
     let fits = |num_keys: u64| {

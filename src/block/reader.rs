@@ -1,4 +1,4 @@
-//! Opens a filter block and answers from it, in place.
+//! Opens a filter block and answers queries from its bytes in place.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{Columns, FilterView};
 
-/// A filter block read in place from any bytes: a slice, a vector, a memory map.
+/// A filter block that is read in place from any bytes: a slice, a vector or a memory map.
 ///
 /// Opening checks everything that queries rely on, so a query cannot fail.
 ///
-/// The bytes must stay as they are while the block is open: what was verified once is not verified again. A map of a file shows
-/// what becomes of the file, and reads a page anew after the memory was taken back. [`AlignedBytes`](super::AlignedBytes) keep a
-/// copy of what was verified.
+/// The bytes must not change while the block is open, because the block verifies each page only
+/// once. A memory map shows later changes of the file, and may read a page again after the kernel
+/// evicts it. [`AlignedBytes`](super::AlignedBytes) keep a private copy.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
@@ -32,8 +32,8 @@ use crate::kinds::{Columns, FilterView};
 /// assert!(block.may_contain_hash(hasher.of(b"pear")));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
-// A store has thousands, none of which is in the processor's cache: what a query needs is in the first line, but for where
-// the bytes are.
+// A store has thousands of blocks, and most of them are not in the processor's cache. The first
+// cache line of this struct holds everything that a query needs, except the pointer to the bytes.
 #[repr(C, align(64))]
 pub struct FilterBlock<D> {
     pub(super) filter: Part,
@@ -41,30 +41,32 @@ pub struct FilterBlock<D> {
     pub(super) data: D,
     pub(super) trailer: Box<Trailer>,
     pub(super) hasher: KeyHasher,
-    /// Where the block begins in the host's file.
+    /// Where the block begins in the host's file, in bytes.
     pub(super) offset: u64,
 }
 
 const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Rare>>>() <= 64);
 
-/// What few blocks have, so that the query of one without it decides nothing more.
+/// State that few blocks need. It is boxed, so that a query of a common block checks one pointer
+/// only.
 #[derive(Debug)]
 pub(super) struct Rare {
     partitions: Option<Partitions>,
-    /// Whole keys are unknown, and so never absent.
+    /// The block does not know whole keys, so it never denies one.
     is_of_prefixes_only: bool,
-    /// A partition without its index: nobody knows which keys belong to it, and so nothing is absent.
+    /// The block is a partition without its index. It does not know which keys belong to it, so it
+    /// never denies one.
     is_partition: bool,
 }
 
 impl Rare {
-    /// Whether no whole key may be called absent.
-    fn knows_no_key(&self) -> bool {
+    /// Whether the block must answer "maybe" for every whole key.
+    fn denies_no_key(&self) -> bool {
         self.is_of_prefixes_only || self.is_partition
     }
 }
 
-/// Without the bytes, which may be gigabytes.
+/// Omits the bytes, which may be gigabytes.
 impl<D> fmt::Debug for FilterBlock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FilterBlock").field("trailer", &self.trailer).finish_non_exhaustive()
@@ -72,10 +74,11 @@ impl<D> fmt::Debug for FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Hashes keys without a secret, whatever the trailer says: only `LockedBlock` may construct this.
+    /// Opens a block whose trailer has the partition number `place`. The result hashes keys without
+    /// a secret, even if the trailer names one. So the caller must check the hasher and replace it.
     ///
-    /// A partition denies the keys of its neighbours. So it must never pass for the whole filter, which it would
-    /// where a filter in partitions was cut behind the first.
+    /// A partition denies the keys of its neighbours, so it must never pass for the whole filter.
+    /// That would happen if a file with partitions was cut after the first partition.
     pub(super) fn open_at(data: D, place: u32, verify: Verify) -> Result<Self> {
         let bytes = data.as_ref();
         let (trailer, start) = Trailer::read(bytes)?;
@@ -85,7 +88,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
         let (filter, partitions) = match &trailer.content {
             Content::Filter { .. } => (Part::new(bytes, start, &trailer, verify)?, None),
-            // The index itself is always checked whole: it decides which partition answers.
+            // The index is always verified whole, because it decides which partition answers.
             Content::PartitionIndex => {
                 let index = Part::new(bytes, start, &trailer, Verify::AtOpen)?;
                 let partitions = Partitions::read(bytes, &index, &trailer, verify)?;
@@ -100,8 +103,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, offset: 0 })
     }
 
-    /// The bytes and the filter at their start, if a query needs nothing else: the filter is of whole keys, in one piece and
-    /// verified.
+    /// Returns the bytes and the filter at their start, if a query needs nothing else. This is the
+    /// case for a verified filter of whole keys in one piece.
     pub(super) fn whole_filter(&self) -> Option<(&D, &Part)> {
         let is_whole = self.rare.is_none() && self.filter.states.is_none() && self.filter.start == 0;
         is_whole.then_some((&self.data, &self.filter))
@@ -111,28 +114,31 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.rare.as_ref()?.partitions.as_ref()
     }
 
-    /// `false` if the key was certainly not added; `true` if it may have been.
+    /// Returns `false` if the key was certainly not added, and `true` if it may have been.
     ///
-    /// Hashes `key`, a whole key, by the block's hasher. A block of prefixes only answers `true`.
+    /// Hashes `key`, a whole key, with the block's hasher. A block that holds prefixes only answers
+    /// `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hashed_key(key, self.hasher.of(key))
     }
 
-    /// Asks for a whole key by its hash, for hosts that hash a key once and ask many filters.
+    /// Asks for a whole key by its hash. This suits hosts that hash a key once and ask many
+    /// filters.
     ///
-    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic. A block of prefixes
-    /// only answers `true`. A filter in partitions is asked in all of them; [`FilterBlock::may_contain_hashed_key`] asks one.
+    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
+    /// and panic. A block that holds prefixes only answers `true`. If the filter has partitions,
+    /// all of them are asked; [`FilterBlock::may_contain_hashed_key`] asks one.
     ///
-    /// Inlined always: a query of a line takes less time than a call.
+    /// Always inlined: a query of one cache line takes less time than a call.
     #[must_use]
     #[inline(always)]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
         match &self.rare {
             None => self.filter.may_contain(self.data.as_ref(), hash),
-            Some(rare) => rare.knows_no_key() || self.any_may_contain(rare, hash),
+            Some(rare) => rare.denies_no_key() || self.any_may_contain(rare, hash),
         }
     }
 
@@ -144,26 +150,30 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Asks for a whole key whose hash is at hand; `key` chooses the partition, if the filter has partitions.
+    /// Asks for a whole key and its hash. If the filter has partitions, `key` chooses the
+    /// partition.
     ///
-    /// The hash must be that of `key`, by [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic. `key` is the
-    /// user's key, without what a host appends to it: another key chooses another partition. A block of prefixes only answers
+    /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher; debug
+    /// builds check it and panic. `key` is the user's key, without any suffix that the host
+    /// appends: another key chooses another partition. A block that holds prefixes only answers
     /// `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.hasher.debug_check_of(key, hash);
         let Some(rare) = &self.rare else { return self.filter.may_contain(self.data.as_ref(), hash) };
-        rare.knows_no_key()
+        rare.denies_no_key()
             || match &rare.partitions {
                 None => self.filter.may_contain(self.data.as_ref(), hash),
                 Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
             }
     }
 
-    /// Asks for a whole key by its hash in some of the filter's columns. The columns of a bumped ribbon lie in groups of eight,
-    /// one after the other: with [`Columns::First`] a query touches nothing of the second and later groups. Other kinds have no
-    /// columns, and are asked as a whole. Otherwise like [`FilterBlock::may_contain_hash`].
+    /// Asks for a whole key by its hash in some of the filter's columns.
+    ///
+    /// The columns of a bumped ribbon lie in consecutive groups of eight. With [`Columns::First`] a
+    /// query does not touch the second and later groups. Other kinds have no columns, so the whole
+    /// filter is asked. Otherwise like [`FilterBlock::may_contain_hash`].
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
@@ -171,7 +181,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let data = self.data.as_ref();
         match &self.rare {
             None => self.filter.may_contain_with(data, hash, columns),
-            Some(rare) if rare.knows_no_key() => true,
+            Some(rare) if rare.denies_no_key() => true,
             Some(rare) => match &rare.partitions {
                 None => self.filter.may_contain_with(data, hash, columns),
                 Some(partitions) => partitions.parts().any(|part| part.may_contain_with(data, hash, columns)),
@@ -179,8 +189,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Hashes `prefix`, which the extractor of that name took from a key, and asks for it. `true` if the block holds no
-    /// prefixes, or those of another extractor. A filter in partitions is asked in one of them.
+    /// Asks for a prefix that `extractor` took from a key. Hashes `prefix` with the block's hasher.
+    ///
+    /// Returns `true` if the block holds no prefixes or prefixes of another extractor. If the
+    /// filter has partitions, one of them is asked.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         let hash = self.hasher.of(prefix);
@@ -192,19 +204,21 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Whether no whole key can be denied: the block holds prefixes only, or is a partition without its index.
-    pub(super) fn knows_no_key(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.knows_no_key())
+    /// Whether the block can deny no whole key: it holds prefixes only, or is a partition without
+    /// its index.
+    pub(super) fn denies_no_key(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.denies_no_key())
     }
 
     pub(super) fn knows_prefixes_of(&self, extractor: &str) -> bool {
         self.trailer.extractor.as_deref() == Some(extractor)
     }
 
-    /// Asks for a prefix by its hash; otherwise like [`FilterBlock::may_contain_prefix`]. A filter in partitions is asked in
-    /// all of them.
+    /// Asks for a prefix by its hash. If the filter has partitions, all of them are asked.
+    /// Otherwise like [`FilterBlock::may_contain_prefix`].
     ///
-    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it and panic.
+    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
+    /// and panic.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
@@ -218,8 +232,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Asks for many whole keys by their hashes: `answers[i]` belongs to `hashes[i]`. Answers beyond the shorter slice stay as
-    /// they are. Otherwise like [`FilterBlock::may_contain_hash`].
+    /// Asks for many whole keys by their hashes: `answers[i]` belongs to `hashes[i]`. If the slices
+    /// differ in length, the answers beyond the shorter one do not change. Otherwise like
+    /// [`FilterBlock::may_contain_hash`].
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         if let Some(view) = self.view() {
@@ -233,7 +248,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Starts to bring what a query of `hash` will read into the processor's cache.
+    /// Prefetches the bytes that a query of `hash` will read into the processor's cache.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         if self.partitions().is_none() {
@@ -241,22 +256,23 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// The filter of whole keys as a borrow that can be copied. `None` if the block holds prefixes only, is in partitions, or
-    /// verifies its pages on first touch.
+    /// Returns a borrowed, copyable view of the filter of whole keys. `None` if the block holds
+    /// prefixes only, has partitions, or verifies its pages on first touch.
     ///
-    /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check it.
+    /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check them.
     #[must_use]
     pub fn view(&self) -> Option<FilterView<'_>> {
         (self.rare.is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
     }
 
-    /// What keys must be hashed by to ask this filter.
+    /// The hasher that keys must be hashed with to ask this filter.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
     }
 
-    /// The share of absent keys that is expected to be answered "maybe".
+    /// The expected false-positive rate: the share of absent keys that the filter answers with
+    /// "maybe".
     #[must_use]
     pub fn expected_false_positive_rate(&self) -> f64 {
         match self.partitions() {
@@ -265,15 +281,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Pages found damaged so far; those of [`Verify::AtOpen`] were found sound before the block opened.
+    /// The number of pages that queries found damaged so far. It stays 0 with [`Verify::AtOpen`],
+    /// which verifies all pages.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         let bad = |part: &Part| part.states.as_ref().map_or(0, |states| states.num_bad());
         self.partitions().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum())
     }
 
-    /// From now on tells `handler` of each page that a query finds damaged, once a page. Only pages of
-    /// [`Verify::OnFirstTouch`] can be found damaged by a query.
+    /// Makes later queries report damaged pages to `handler`, once for each page. Queries can only
+    /// find damaged pages of a block opened with [`Verify::OnFirstTouch`].
     #[must_use]
     pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
         let offset = self.offset;
@@ -289,10 +306,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self
     }
 
-    /// Compares all pages with their checksums, now.
+    /// Compares all pages with their checksums.
     ///
     /// # Errors
-    /// [`Error::ChecksumMismatch`] for the first page that differs.
+    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum.
     pub fn verify_pages(&self) -> Result<()> {
         let bytes = self.data.as_ref();
         let own = self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.place);

@@ -1,4 +1,4 @@
-//! Many filters at once: what a store asks on its way through its SSTs.
+//! A set of filters that a store asks for one key or for many keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,17 +12,19 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 
 /// The filters of many tables under one hasher, for one key or for many keys.
 ///
-/// The set keeps one cache line of 64 bytes for each filter. For a filter of whole keys in one piece that was verified
-/// at open, the line has all that a query needs but the payload. The set asks other filters as [`TableFilter`] does,
-/// which takes longer.
+/// The set keeps one cache line of 64 bytes for each filter. If the filter holds whole keys in one
+/// piece and was verified at open, the line has everything that a query needs except the payload.
+/// Queries of other filters take longer, because they go through the [`TableFilter`].
 ///
-/// A host fills a set and then shares it, for example in an `Arc`: the set is `Send` and `Sync`, and queries take
-/// `&self`. For each new version of the store the host makes a new set. Both sets share the filters and their bytes.
-/// [`Reclaimer`](super::Reclaimer) spares readers the freeing of bytes.
+/// A host fills a set and then shares it, for example in an `Arc`: the set is `Send` and `Sync`,
+/// and queries take `&self`. For each new version of the store the host makes a new set. Both sets
+/// share the filters and their bytes. A [`Reclaimer`](super::Reclaimer) moves the freeing of bytes
+/// away from reading threads.
 ///
-/// In doubt the answer is [`Answer::Unfiltered`], and the set counts it: for a filter that is degraded, absent or under
-/// another hasher, and for a slot of another set. A query with a hash of another hasher panics in debug builds; release
-/// builds cannot see the mistake, and deny keys.
+/// In doubt the set answers [`Answer::Unfiltered`] and counts the answer. This happens for a filter
+/// that is degraded, absent or under another hasher, and for a slot of another set. If a hash comes
+/// from another hasher, debug builds panic. Release builds cannot detect the mistake and deny
+/// present keys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,7 +44,7 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// }
 /// slots.push(set.insert(Arc::new(TableFilter::Absent)));
 ///
-/// // One key, all tables: a table that answers `No` needs no read.
+/// // One key, all tables: the host need not read a table that answers `No`.
 /// let hash = hasher.of(b"apple");
 /// let mut answers = [Answer::Unfiltered; 3];
 /// set.ask_all(hash, &slots, &mut answers);
@@ -52,38 +54,39 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// ```
 #[derive(Debug)]
 pub struct FilterSet<E = Error> {
-    /// No other set of the process has this number.
+    /// A number that is unique among the sets of the process.
     number: u64,
     hasher: KeyHasher,
     lines: Vec<Line>,
-    /// The whole of each filter, for all that its line does not answer.
+    /// The complete filters, for queries that a line cannot answer.
     filters: Vec<Entry<E>>,
-    /// Answers of [`Answer::Unfiltered`].
+    /// Counts [`Answer::Unfiltered`].
     unfiltered: Unfiltered,
 }
 
-/// Where a set keeps a filter. Only the set that returned the slot takes it: any other set answers
-/// [`Answer::Unfiltered`].
+/// The position of a filter in a set. Only the set that returned the slot accepts it: any other set
+/// answers [`Answer::Unfiltered`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FilterSlot {
     set: u64,
     index: usize,
 }
 
-/// What a query of one filter needs.
+/// Everything that a query of one filter needs except the payload.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 struct Line {
     bytes: SharedBytes,
     geometry: Geometry,
     kernel: Kernel,
-    /// [`ASK_ENTRY`], which no payload reaches, if the line does not answer.
+    /// [`ASK_ENTRY`] if the line cannot answer. No payload has that length.
     payload_len: usize,
 }
 
 const _: () = assert!(size_of::<Line>() == 64);
 
-/// The filter is in partitions, of prefixes only, verified on first touch, or not there.
+/// Marks a filter that is partitioned, holds prefixes only, is verified on first touch, or cannot
+/// be asked.
 const ASK_ENTRY: usize = usize::MAX;
 
 #[derive(Debug)]
@@ -92,26 +95,28 @@ struct Entry<E> {
     has_other_hasher: bool,
 }
 
-/// The filters of a set by their state, and what they could not answer: [`FilterSet::counts`].
+/// The numbers of filters by state, and of queries that no filter answered: see
+/// [`FilterSet::counts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterSetCounts {
-    /// Filters that answer.
+    /// Filters that can be asked.
     pub ready: usize,
-    /// Filters that cannot be used; [`TableFilter::reason`] tells why.
+    /// Filters that cannot be used; [`TableFilter::reason`] returns the cause.
     pub degraded: usize,
     /// Tables without a filter.
     pub absent: usize,
-    /// Filters under another hasher than the set's. They are never asked.
+    /// Filters under another hasher than the set's. The set never asks them.
     pub other_hasher: usize,
-    /// Pages that queries found damaged so far, in filters of [`Verify::OnFirstTouch`](super::Verify::OnFirstTouch).
+    /// Damaged pages that queries found so far, in filters of
+    /// [`Verify::OnFirstTouch`](super::Verify::OnFirstTouch).
     pub damaged_pages: u64,
-    /// Answers of [`Answer::Unfiltered`] since the set was made.
+    /// Answers of [`Answer::Unfiltered`] since the set was created.
     pub unfiltered_answers: u64,
 }
 
 impl<E> FilterSet<E> {
-    /// An empty set for filters whose keys `hasher` hashes.
+    /// Creates an empty set for filters whose keys were hashed with `hasher`.
     #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
         static SETS_MADE: AtomicU64 = AtomicU64::new(0);
@@ -122,8 +127,8 @@ impl<E> FilterSet<E> {
 
     /// Adds a filter and returns its slot.
     ///
-    /// A filter under another hasher than the set's would deny keys. The set takes such a filter, never asks it, and
-    /// counts it in [`FilterSetCounts::other_hasher`].
+    /// A filter under another hasher than the set's would deny present keys. The set accepts such a
+    /// filter, never asks it, and counts it in [`FilterSetCounts::other_hasher`].
     pub fn insert(&mut self, filter: Arc<TableFilter<SharedBytes, E>>) -> FilterSlot {
         let identity = self.hasher.identity();
         let has_other_hasher = filter.ready().is_some_and(|block| block.hasher().identity() != identity);
@@ -133,7 +138,7 @@ impl<E> FilterSet<E> {
         FilterSlot { set: self.number, index: self.lines.len() - 1 }
     }
 
-    /// What keys must be hashed by to ask this set.
+    /// The hasher that keys must be hashed with to ask this set.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
@@ -151,7 +156,7 @@ impl<E> FilterSet<E> {
         self.lines.is_empty()
     }
 
-    /// The filter that was inserted at a slot; `None` for a slot of another set.
+    /// Returns the filter at `slot`. `None` for a slot of another set.
     #[must_use]
     pub fn filter(&self, slot: FilterSlot) -> Option<&Arc<TableFilter<SharedBytes, E>>> {
         Some(&self.entry(slot)?.filter)
@@ -169,15 +174,16 @@ impl<E> FilterSet<E> {
         self.lines.get(slot.index).filter(|line| line.payload_len != ASK_ENTRY)
     }
 
-    /// Asks one filter for a whole key, hashed by the set's hasher. [`FilterSet::ask_hashed_key`] asks many filters without
-    /// hashing the key again.
+    /// Asks one filter for a whole key. Hashes the key with the set's hasher. Use
+    /// [`FilterSet::ask_hashed_key`] to ask many filters with one hash.
     #[must_use]
     #[inline]
     pub fn ask_key(&self, slot: FilterSlot, key: &[u8]) -> Answer {
         self.ask_hashed_key(slot, key, self.hasher.of(key))
     }
 
-    /// Asks one filter for a whole key by its hash. A filter in partitions is asked in all of them.
+    /// Asks one filter for a whole key by its hash. If the filter has partitions, all of them are
+    /// asked.
     #[must_use]
     #[inline(always)]
     pub fn ask(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
@@ -188,7 +194,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Asks one filter for a whole key and its hash: the key chooses the partition, if the filter has partitions.
+    /// Asks one filter for a whole key and its hash. If the filter has partitions, the key chooses
+    /// the partition.
     #[must_use]
     #[inline]
     pub fn ask_hashed_key(&self, slot: FilterSlot, key: &[u8], hash: KeyHash) -> Answer {
@@ -199,13 +206,13 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// A call of its own, so that the loops over lines keep their registers.
+    /// Not inlined, so that the loops over lines keep their registers.
     #[cold]
     #[inline(never)]
     fn ask_entry(&self, slot: FilterSlot, key: Option<&[u8]>, hash: KeyHash) -> Answer {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
         let answer = match (entry.map(|entry| entry.filter.as_ref()), key) {
-            (Some(TableFilter::Ready(block)), Some(key)) if !block.knows_no_key() => {
+            (Some(TableFilter::Ready(block)), Some(key)) if !block.denies_no_key() => {
                 block.may_contain_hashed_key(key, hash).into()
             }
             (Some(filter), None) => filter.ask_hash(hash),
@@ -217,8 +224,8 @@ impl<E> FilterSet<E> {
         answer
     }
 
-    /// Asks one filter for a prefix that `extractor` took, hashed by the set's hasher. A filter without prefixes of this
-    /// extractor answers [`Answer::Unfiltered`].
+    /// Asks one filter for a prefix that `extractor` took. Hashes the prefix with the set's hasher.
+    /// A filter without prefixes of this extractor answers [`Answer::Unfiltered`].
     #[must_use]
     pub fn ask_prefix(&self, slot: FilterSlot, extractor: &str, prefix: &[u8]) -> Answer {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
@@ -231,22 +238,24 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Asks many filters for one key: `answers[i]` is that of `slots[i]`. Answers beyond the shorter slice stay as they
-    /// are.
+    /// Asks many filters for one key: `answers[i]` belongs to `slots[i]`. If the slices differ in
+    /// length, the answers beyond the shorter one do not change.
     pub fn ask_all(&self, hash: KeyHash, slots: &[FilterSlot], answers: &mut [Answer]) {
         for (answer, &slot) in answers.iter_mut().zip(slots) {
             *answer = self.ask(slot, hash);
         }
     }
 
-    /// Asks one filter for many keys: `may_contain[i]` is `false` if the key of `hashes[i]` is certainly not in the table. Answers
-    /// beyond the shorter slice stay as they are.
+    /// Asks one filter for many keys: `may_contain[i]` is `false` if the key of `hashes[i]` is
+    /// certainly not in the table. If the slices differ in length, the answers beyond the shorter
+    /// one do not change.
     ///
-    /// Returns `false` if there was no filter that could have denied a key: then all answers are `true`, and each is counted as
-    /// [`Answer::Unfiltered`].
+    /// Returns `false` if no usable filter was asked. Then all answers are `true`, and each one is
+    /// counted as [`Answer::Unfiltered`].
     pub fn ask_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
-        // Booleans, as kernels write them: to turn each into an `Answer` cost a batch over 36 filters 8 %.
+        // Kernels write booleans. Converting each boolean to an `Answer` made a batch over 36
+        // filters 8 % slower.
         let Some(line) = self.line(slot) else { return self.ask_entry_batch(slot, hashes, may_contain) };
         line.view().may_contain_batch(hashes, may_contain);
         true
@@ -256,7 +265,7 @@ impl<E> FilterSet<E> {
     #[inline(never)]
     fn ask_entry_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        let block = entry.and_then(|entry| entry.filter.ready()).filter(|block| !block.knows_no_key());
+        let block = entry.and_then(|entry| entry.filter.ready()).filter(|block| !block.denies_no_key());
         if let Some(block) = block {
             block.may_contain_batch(hashes, may_contain);
             return true;
@@ -268,9 +277,10 @@ impl<E> FilterSet<E> {
         false
     }
 
-    /// Asks many filters for many keys: `answers[i]` is that of filter and key `queries[i]`. The first cache line of
-    /// each of 32 queries is on its way before the first is answered. Answers beyond the shorter slice stay as they
-    /// are.
+    /// Asks many pairs of a filter and a key: `answers[i]` belongs to `queries[i]`. If the slices
+    /// differ in length, the answers beyond the shorter one do not change.
+    ///
+    /// Prefetches the first cache line of 32 queries before it answers the first of them.
     pub fn ask_pairs(&self, queries: &[(FilterSlot, KeyHash)], answers: &mut [Answer]) {
         for (queries, answers) in queries.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             queries.iter().for_each(|&(slot, hash)| self.prefetch(slot, hash));
@@ -280,7 +290,7 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Starts to bring the first cache line that a query reads into the processor's cache.
+    /// Prefetches the first cache line that a query reads into the processor's cache.
     #[inline]
     pub fn prefetch(&self, slot: FilterSlot, hash: KeyHash) {
         if let Some(line) = self.line(slot) {
@@ -288,7 +298,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// The filters by their state, and what they could not answer so far. Takes time linear in the number of filters.
+    /// Counts the filters by state, and the queries that no filter answered. Takes time linear in
+    /// the number of filters.
     #[must_use]
     pub fn counts(&self) -> FilterSetCounts {
         let mut counts = FilterSetCounts { unfiltered_answers: self.unfiltered.total(), ..FilterSetCounts::default() };
@@ -307,7 +318,7 @@ impl<E> FilterSet<E> {
     }
 }
 
-/// Queries under way at once where memory is waited for.
+/// The number of queries whose cache lines are prefetched together.
 const BATCH: usize = 32;
 
 impl Line {
@@ -332,8 +343,8 @@ impl Line {
     }
 }
 
-/// Counts answers. Each thread adds to one of several cache lines: reads of a store without filters would otherwise wait for one
-/// another.
+/// Counts answers. Threads add to different cache lines, because one shared line would make readers
+/// without filters wait for one another.
 #[derive(Debug, Default)]
 struct Unfiltered([OnOneLine; 8]);
 

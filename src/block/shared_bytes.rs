@@ -1,4 +1,4 @@
-//! Bytes of filter blocks that many threads share, and that are freed where the host wants it.
+//! Bytes of filter blocks that many threads share. The host chooses the thread that frees them.
 #![expect(unsafe_code, reason = "a slice of bytes whose owner lies behind a shared pointer; see the blocks")]
 
 use std::fmt;
@@ -8,11 +8,12 @@ use super::aligned::AlignedBytes;
 #[cfg(feature = "mmap")]
 use super::mapped::Mapped;
 
-/// The bytes of a filter block, shared by reference count. A clone shares the bytes, and their address never changes.
+/// The bytes of a filter block, shared by reference count. A clone shares the bytes, and the
+/// address of the bytes never changes.
 ///
-/// Made by `From` of [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>` or a static slice.
-/// [`AlignedBytes`] is the safe choice: no change of the file reaches the copy after it was verified, and a query of
-/// most kinds touches one cache line.
+/// Create it with `From`: from [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>`
+/// or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not reach the verified copy,
+/// and a query of most kinds touches one cache line.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, SharedBytes};
@@ -23,23 +24,25 @@ use super::mapped::Mapped;
 /// ```
 #[derive(Clone)]
 pub struct SharedBytes {
-    /// What `owner` holds, from its first to its last byte.
+    /// The first byte that `owner` holds.
     start: *const u8,
     len: usize,
     owner: Arc<Owner>,
 }
 
-/// What the two claims below rest on.
+/// The SAFETY comments below rely on this.
 const fn is_send_and_sync<T: Send + Sync>() {}
 const _: () = is_send_and_sync::<Owner>();
 
-// SAFETY: the bytes are only ever read, and their owners may be sent to and dropped by any thread.
+// SAFETY: the bytes are only read, and any thread may receive and drop the owner, because `Owner`
+// is `Send` and `Sync`.
 unsafe impl Send for SharedBytes {}
-// SAFETY: as above.
+// SAFETY: the bytes are only read, and threads may share the owner, because `Owner` is `Send` and
+// `Sync`.
 unsafe impl Sync for SharedBytes {}
 
-/// What holds the bytes. None of these moves its bytes when it moves, or changes them while it is borrowed as shared;
-/// nobody borrows it otherwise.
+/// The storage of the bytes. No variant moves its bytes when the value moves, or changes the bytes
+/// while a shared borrow exists. No code borrows the storage mutably.
 enum Held {
     Aligned(AlignedBytes),
     #[cfg(feature = "mmap")]
@@ -63,7 +66,7 @@ impl AsRef<[u8]> for Held {
 }
 
 struct Owner {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     held: Option<Held>,
     reclaimer: Option<Reclaimer>,
 }
@@ -84,17 +87,18 @@ impl SharedBytes {
         Self { start, len, owner }
     }
 
-    /// Leaves the freeing of the bytes to the thread that calls [`Reclaimer::reclaim`].
+    /// Moves the freeing of the bytes to the thread that calls [`Reclaimer::reclaim`].
     ///
-    /// Freeing gigabytes or unmapping a file takes milliseconds, and the last reference may be a reader's. Call this
-    /// before the first clone: bytes with other references stay as they are, and their last holder frees them.
+    /// Freeing gigabytes or unmapping a file takes milliseconds, and the last reference may belong
+    /// to a reader. Call this method before the first clone. It does not affect bytes with other
+    /// references: the last holder frees them.
     #[must_use]
     pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
         let Self { start, len, owner } = self;
         match Arc::try_unwrap(owner) {
             Ok(mut owner) => match owner.held.take() {
                 Some(held) => Self::new(held, Some(reclaimer.clone())),
-                // Only a drop takes what an owner holds.
+                // Unreachable: only the drop of the owner empties `held`.
                 None => Self::new(Held::Static(&[]), None),
             },
             Err(owner) => Self { start, len, owner },
@@ -105,8 +109,8 @@ impl SharedBytes {
 impl AsRef<[u8]> for SharedBytes {
     #[inline(always)]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `start` and `len` are the slice of what `owner` holds. The owner lives as long as `self`, gives nobody a
-        // mutable borrow, and does not move its bytes: see `Held`.
+        // SAFETY: `start` and `len` describe the bytes that `owner` holds. The owner lives as long
+        // as `self`, lends no mutable borrow, and does not move its bytes: see `Held`.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -137,7 +141,7 @@ impl From<Vec<u8>> for SharedBytes {
     }
 }
 
-/// The host may keep references of its own: shared bytes cannot change.
+/// The host may keep its own references, because shared bytes cannot change.
 impl From<Arc<[u8]>> for SharedBytes {
     fn from(bytes: Arc<[u8]>) -> Self {
         Self::new(Held::Shared(bytes), None)
@@ -150,17 +154,17 @@ impl From<&'static [u8]> for SharedBytes {
     }
 }
 
-/// A list of bytes that nobody refers to any more, until a thread of the host's choice frees them.
+/// A list of bytes without references. A thread of the host's choice frees them.
 ///
-/// A clone is the same list.
+/// A clone shares the same list.
 ///
 /// ```
 /// use filterblock::{Reclaimer, SharedBytes};
 ///
 /// let reclaimer = Reclaimer::default();
 /// let bytes = SharedBytes::from(vec![0; 1_000]).freed_by(&reclaimer);
-/// drop(bytes);                            // by a reader: takes no time
-/// assert_eq!(reclaimer.reclaim(), 1);     // by a background thread
+/// drop(bytes);                            // in a reader: takes no time
+/// assert_eq!(reclaimer.reclaim(), 1);     // in a background thread
 /// ```
 #[derive(Clone)]
 pub struct Reclaimer(Arc<Waiting>);
@@ -177,7 +181,8 @@ struct List {
 }
 
 impl Reclaimer {
-    /// A list that keeps `limit_bytes` bytes at most. A thread that would go beyond frees the list itself.
+    /// Creates a list of at most `limit_bytes` bytes. A thread that exceeds the limit frees the
+    /// list itself.
     #[must_use]
     pub fn with_limit(limit_bytes: usize) -> Self {
         Self(Arc::new(Waiting { list: Mutex::default(), limit_bytes }))
@@ -189,7 +194,7 @@ impl Reclaimer {
 
     fn take(&self, held: Held) {
         let mut list = self.list();
-        // Without memory for the list, the bytes are freed here and now.
+        // If the list cannot grow, the bytes are freed here.
         if list.held.try_reserve(1).is_ok() {
             list.len_bytes = list.len_bytes.saturating_add(held.as_ref().len());
             list.held.push(held);
@@ -201,21 +206,21 @@ impl Reclaimer {
         }
     }
 
-    /// Frees all bytes on the list, and returns how many blocks they were.
+    /// Frees all bytes on the list. Returns the number of blocks freed.
     pub fn reclaim(&self) -> usize {
-        // The lock is free again before the bytes are.
+        // The lock is released before the bytes are freed.
         let waiting = std::mem::take(&mut *self.list());
         waiting.held.len()
     }
 
-    /// Bytes on the list.
+    /// The number of bytes on the list.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.list().len_bytes
     }
 }
 
-/// Without a limit.
+/// Creates a list without a limit.
 impl Default for Reclaimer {
     fn default() -> Self {
         Self::with_limit(usize::MAX)

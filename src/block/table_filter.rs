@@ -1,4 +1,4 @@
-//! The filter of one table as a host keeps it: ready, degraded or absent. Doubt answers "maybe".
+//! The filter of one table in any state: ready, degraded or absent. In doubt it answers "maybe".
 
 use super::reader::FilterBlock;
 use crate::error::Error;
@@ -11,13 +11,13 @@ pub enum Answer {
     No,
     /// The key may be in the table.
     Maybe,
-    /// No filter was asked that could have denied the key, so the key may be in the table. Count these answers apart: each
-    /// one costs a read that another filter might have saved.
+    /// No usable filter was asked, so the key may be in the table. Count these answers separately:
+    /// each one costs a read that a usable filter might have saved.
     Unfiltered,
 }
 
 impl Answer {
-    /// Whether the host must read the table: `false` for [`Answer::No`] alone.
+    /// Whether the host must read the table. Only [`Answer::No`] returns `false`.
     #[must_use]
     #[inline]
     pub fn may_contain(self) -> bool {
@@ -26,18 +26,19 @@ impl Answer {
 }
 
 impl From<bool> for Answer {
-    /// The answer of a usable filter.
+    /// Converts the answer of a usable filter.
     #[inline]
     fn from(may_contain: bool) -> Self {
         if may_contain { Self::Maybe } else { Self::No }
     }
 }
 
-/// The filter of a table in any state: usable, unusable or missing. Only [`TableFilter::Ready`] ever answers
-/// [`Answer::No`].
+/// The filter of a table in any state: usable, unusable or missing. Only [`TableFilter::Ready`]
+/// ever answers [`Answer::No`].
 ///
-/// A host makes it from the result of [`FilterBlock::open`], logs the [`reason`](Self::reason) of an error once, and
-/// reads the table without a filter. `E` is the host's own error where [`Error`] does not suffice.
+/// A host makes a `TableFilter` from the result of [`FilterBlock::open`]. If opening failed, the
+/// host logs the [`reason`](Self::reason) once and reads the table without a filter. `E` is the
+/// host's own error type, if [`Error`] does not suffice.
 ///
 /// ```
 /// use filterblock::{Answer, Expected, FilterBlock, HashSeed, KeyHasher, TableFilter, Verify};
@@ -52,44 +53,46 @@ impl From<bool> for Answer {
 /// ```
 #[derive(Debug)]
 pub enum TableFilter<D, E = Error> {
-    /// The table has a filter, and the filter is as the host expects.
+    /// The table has a filter, and the filter meets the host's expectations.
     Ready(FilterBlock<D>),
-    /// The table has a filter, and the filter cannot be used, for this reason. Every answer is [`Answer::Unfiltered`].
+    /// The table has a filter that cannot be used, for this reason. Every answer is
+    /// [`Answer::Unfiltered`].
     Degraded(E),
     /// The host wrote the table without a filter. Every answer is [`Answer::Unfiltered`].
     Absent,
 }
 
 impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
-    /// Asks for a whole key, and hashes it by the filter's own hasher.
+    /// Asks for a whole key. Hashes the key with the filter's own hasher.
     #[must_use]
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
         match self {
-            Self::Ready(filter) if !filter.knows_no_key() => filter.may_contain(key).into(),
+            Self::Ready(filter) if !filter.denies_no_key() => filter.may_contain(key).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }
 
-    /// Asks for a whole key by its hash. The hash must come from the filter's hasher or an equal one: see
-    /// [`FilterBlock::may_contain_hash`].
+    /// Asks for a whole key by its hash. The hash must come from the filter's hasher or an equal
+    /// one: see [`FilterBlock::may_contain_hash`].
     #[must_use]
     #[inline]
     pub fn ask_hash(&self, hash: KeyHash) -> Answer {
         match self {
-            Self::Ready(filter) if !filter.knows_no_key() => filter.may_contain_hash(hash).into(),
+            Self::Ready(filter) if !filter.denies_no_key() => filter.may_contain_hash(hash).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }
 
-    /// `false` if the key is certainly not in the table; `true` if it may be, or no filter can tell.
+    /// Returns `false` if the key is certainly not in the table, and `true` if it may be or if no
+    /// filter can tell.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.ask(key).may_contain()
     }
 
-    /// The filter, if it can be asked.
+    /// Returns the filter if it can be asked.
     #[must_use]
     pub fn ready(&self) -> Option<&FilterBlock<D>> {
         match self {
@@ -98,7 +101,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Why the filter cannot be used; `None` for a usable filter and for none.
+    /// Returns why the filter cannot be used. `None` if the filter is usable or absent.
     #[must_use]
     pub fn reason(&self) -> Option<&E> {
         match self {

@@ -1,4 +1,4 @@
-//! A filter in bytes that the host has verified: opened for one query, or a few.
+//! A filter in bytes that the host has verified, opened for one query or a few.
 
 use super::expected::{Expected, Found};
 use super::layout::{Added, BorrowedTrailer};
@@ -6,15 +6,17 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::InlineGeometry;
 
-/// A filter block in bytes of any alignment whose pages the host has verified, for hosts that hand raw bytes to every probe.
+/// A filter block in bytes of any alignment whose pages the host has verified. It is for hosts that
+/// pass raw bytes to every query.
 ///
-/// Opening takes nothing from the heap and touches no page of the filter. It reads the trailer and sums it; the
-/// sum also covers the page checksums, four bytes for each 4 KiB of the filter. So a damaged trailer is an error. **A damaged page
-/// is not noticed, and can deny keys**: the host must have compared the bytes with a checksum of its own. A host that cannot
+/// Opening takes constant time and nothing from the heap: it verifies the trailer and the extension
+/// (60 to 315 bytes). A damaged trailer is an error. **A damaged page goes unnoticed and can deny
+/// keys**: the host must have verified the bytes by a checksum of its own. A host that cannot
 /// promise that opens a [`FilterBlock`](super::FilterBlock).
 ///
-/// Every kind of filter works. A query of a bumped ribbon reads the ribbon's geometry anew (at most 12 layers), and answers
-/// "maybe" if the geometry is not valid, which no writer makes. A filter in partitions is refused: open its index as a [`PartitionIndex`](super::PartitionIndex).
+/// Every kind of filter works. Each query of a bumped ribbon reads the geometry of at most 12
+/// layers from the extension, and answers "maybe" if the geometry is invalid. A filter in
+/// partitions is refused: open its index as a [`PartitionIndex`](super::PartitionIndex).
 ///
 /// ```
 /// use filterblock::{Error, Expected, FilterBuilder, HashSeed, KeyHasher, VerifiedFilter};
@@ -24,7 +26,7 @@ use crate::kinds::InlineGeometry;
 /// builder.add(b"apple");
 /// let bytes = builder.finish()?;
 ///
-/// // The host's callback: it gets bytes and a key, and cannot return an error. Doubt answers "maybe".
+/// // A callback of the host gets bytes and a key. It cannot return an error, so it answers "maybe".
 /// let key_may_match = |key: &[u8], filter: &[u8]| {
 ///     VerifiedFilter::open(filter, &Expected::of_any_table(&hasher)).map_or(true, |filter| filter.may_contain(key))
 /// };
@@ -34,7 +36,7 @@ use crate::kinds::InlineGeometry;
 /// ```
 #[derive(Debug, Clone)]
 pub struct VerifiedFilter<'a> {
-    /// The payload and what lies behind it.
+    /// The payload and the bytes behind it.
     padded: &'a [u8],
     len: usize,
     geometry: InlineGeometry<'a>,
@@ -44,15 +46,17 @@ pub struct VerifiedFilter<'a> {
 }
 
 impl<'a> VerifiedFilter<'a> {
-    /// Opens a filter that must be what the host expects: see [`Expected`]. [`Expected::of_any_table`] is enough where the host
-    /// does not tell which table the filter belongs to; the hasher is always compared.
+    /// Opens a filter and compares it with what the host expects: see [`Expected`]. If the host
+    /// does not know the table of the filter, use [`Expected::of_any_table`]. The hasher is always
+    /// compared.
     ///
-    /// Only an error takes memory from the heap, and the first filter of the process, which looks which vector instructions there
-    /// are.
+    /// Opening takes memory from the heap only for an error, and once in the process to detect the
+    /// vector instructions.
     ///
     /// # Errors
-    /// As [`FilterBlock::open`](super::FilterBlock::open), but for damaged pages. [`Error::Unexpected`] naming the kind for a
-    /// filter in partitions; [`Error::Corrupt`] naming the partition number for one of its partitions.
+    /// Returns the errors of [`FilterBlock::open`](super::FilterBlock::open) except damaged pages.
+    /// Returns [`Error::Unexpected`] with the field "kind" for a filter in partitions, and
+    /// [`Error::Corrupt`] with the field "partition number" for a single partition.
     #[inline]
     pub fn open(bytes: &'a [u8], expected: &Expected<'a>) -> Result<Self> {
         Self::read(bytes, expected).map_err(|error| error.moved_by(expected.offset()))
@@ -60,7 +64,7 @@ impl<'a> VerifiedFilter<'a> {
 
     fn read(bytes: &'a [u8], expected: &Expected<'a>) -> Result<Self> {
         let trailer = BorrowedTrailer::read(bytes)?;
-        // A partition denies the keys of its neighbours.
+        // A partition denies the keys of other partitions.
         if trailer.place != 0 {
             return Err(trailer.corrupt(Field::PartitionNumber));
         }
@@ -69,21 +73,22 @@ impl<'a> VerifiedFilter<'a> {
             return Err(Error::Unexpected { field: Field::Kind, found, expected });
         };
         expected.check_verified(&Found::from(&trailer))?;
-        // The trailer was found behind a payload of this length.
+        // `BorrowedTrailer::read` found room for a payload of this length.
         let len = usize::try_from(trailer.payload_len_bytes).map_err(|_| trailer.corrupt(Field::PayloadLen))?;
         let (added, extractor) = (trailer.added, trailer.extractor);
         Ok(Self { padded: bytes, len, geometry, hasher: expected.hasher(), added, extractor })
     }
 
-    /// `false` if the key was certainly not added; `true` if it may have been. A filter of prefixes only answers `true`.
+    /// Returns `false` if the key was certainly not added, `true` if it may have been. A filter
+    /// that has only prefixes returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(self.hasher.of(key))
     }
 
-    /// Asks for a whole key by its hash. The hash must come from [`VerifiedFilter::hasher`] or an equal hasher; debug builds
-    /// check it and panic. A filter of prefixes only answers `true`.
+    /// Asks for a whole key by its hash. The hash must come from [`VerifiedFilter::hasher`] or an
+    /// equal hasher; debug builds panic otherwise. A filter that has only prefixes returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
@@ -91,22 +96,23 @@ impl<'a> VerifiedFilter<'a> {
         !self.added.whole_keys() || self.geometry.may_contain(self.padded, self.len, hash)
     }
 
-    /// Hashes `prefix`, which the extractor of that name took from a key, and asks for it. `true` if the filter has no
-    /// prefixes, or those of another extractor.
+    /// Hashes `prefix` and asks for it. `extractor` is the name of the extractor that took the
+    /// prefix from a key. Returns `true` if the filter has no prefixes, or prefixes of another
+    /// extractor.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         self.may_contain_hashed_prefix(extractor, self.hasher.of(prefix))
     }
 
-    /// Asks for a prefix by its hash; otherwise like [`VerifiedFilter::may_contain_prefix`]. The hash must come from
-    /// [`VerifiedFilter::hasher`] or an equal hasher; debug builds check it and panic.
+    /// Asks for a prefix by its hash, like [`VerifiedFilter::may_contain_prefix`]. The hash must
+    /// come from [`VerifiedFilter::hasher`] or an equal hasher; debug builds panic otherwise.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
         self.extractor != Some(extractor) || self.geometry.may_contain(self.padded, self.len, hash)
     }
 
-    /// What keys must be hashed by to ask this filter: the hasher that the host expects.
+    /// Returns the hasher that the host expects. Queries must hash keys with it.
     #[must_use]
     pub fn hasher(&self) -> &'a KeyHasher {
         self.hasher

@@ -9,20 +9,22 @@ use crate::hash::{KeyHash, KeyHasher, sort};
 use crate::kinds::{Effort, FilterView, Geometry, Kernel, Rounding, Shape};
 use crate::spec::{self, FilterSpec};
 
-/// Whether a new filter is asked for every key that was added to it before it is handed out.
+/// Whether the builder asks a new filter for each of its keys before it returns the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SelfCheck {
-    /// A filter that denies one of its keys, by a fault of memory, processor or program, is an error and not a block.
+    /// Checks the filter. If a fault of memory, processor or program makes the filter deny a key,
+    /// the build returns an error.
     #[default]
     On,
-    /// The build is trusted.
+    /// Does not check the filter.
     Off,
 }
 
 /// Collects the hashes of keys and encodes a filter of them.
 ///
-/// Keys may come in any order and more than once: the size follows from the distinct hashes, known only at
-/// [`finish`](FilterBuilder::finish), and the same set of keys gives the same bytes. Costs 8 bytes of memory a key.
+/// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
+/// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
+/// takes 8 bytes of memory per key.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -34,12 +36,13 @@ pub struct FilterBuilder {
     added: Added,
     extractor: Option<String>,
     hashes: Vec<KeyHash>,
-    /// Whether a key found no memory: a filter of the others would deny it.
+    /// Whether memory for a key was missing. A filter of the other keys would deny that key.
     is_short_of_memory: bool,
 }
 
 impl FilterBuilder {
-    /// An empty set of keys, to be hashed by `hasher`; a [`HashSeed`](crate::HashSeed) alone is XXH3-64 without a secret.
+    /// Creates a builder without keys, which hashes keys with `hasher`. A
+    /// [`HashSeed`](crate::HashSeed) alone means XXH3-64 without a secret.
     #[must_use]
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Self {
         Self {
@@ -56,35 +59,39 @@ impl FilterBuilder {
         }
     }
 
-    /// Binds the block and each of its pages to a table. A page of another table's filter is always noticed; whether a whole
-    /// block is another table's, [`FilterBlock::open`](super::FilterBlock::open) checks.
+    /// Binds the block and each of its pages to a table. A page of another table's filter always
+    /// fails its checksum. [`FilterBlock::open`](super::FilterBlock::open) detects a whole block of
+    /// another table.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.table_id = table_id;
         self
     }
 
-    /// Says whether the finished filter is asked for every key.
+    /// Sets whether [`finish`](FilterBuilder::finish) asks the filter for every key.
     #[must_use]
     pub fn with_self_check(mut self, self_check: SelfCheck) -> Self {
         self.self_check = self_check;
         self
     }
 
-    /// Lets so many threads work on the filter; one at first. The bytes are the same with any number.
+    /// Sets the number of threads that build the filter; the default is one. The number does not
+    /// change the bytes.
     ///
-    /// Only bumped ribbons of more than 64 Ki keys gain by it: setting the bits of a Bloom filter waits for memory.
+    /// Only bumped ribbons of more than 64 Ki keys build faster with more threads. Bloom filters do
+    /// not, because memory latency limits the setting of bits.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Says that what is added are prefixes, taken by the function that `extractor` names, with or without the whole
-    /// keys beside them.
+    /// Declares that prefixes will be added, taken by the function named `extractor`.
+    /// `whole_keys_too` states whether whole keys will be added as well.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless the name has 1 to 100 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]).
+    /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes
+    /// ([`MAX_EXTRACTOR_LEN_BYTES`]).
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
             let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try fixed:8");
@@ -100,7 +107,7 @@ impl FilterBuilder {
         self
     }
 
-    /// A builder of the same filter, without keys.
+    /// Returns a builder with the same settings and without keys.
     pub(super) fn without_keys(&self) -> Self {
         Self { extractor: self.extractor.clone(), hasher: self.hasher.clone(), hashes: Vec::new(), ..*self }
     }
@@ -121,7 +128,7 @@ impl FilterBuilder {
         self.extractor.as_deref()
     }
 
-    /// The trailer of a block of these settings.
+    /// Returns the trailer of a block with these settings.
     pub(super) fn trailer(&self, num_keys: u64, payload_len_bytes: u64, content: Content) -> Trailer {
         Trailer {
             table_id: self.table_id,
@@ -135,33 +142,37 @@ impl FilterBuilder {
         }
     }
 
-    /// Makes room for so many keys more. Without it the memory for hashes doubles when it is full, and is held twice over
-    /// meanwhile. Where there is no such room, nothing is reserved.
+    /// Reserves memory for `keys` more keys. Without it, the vector of hashes doubles when it is
+    /// full, and both copies exist during the move. If the memory is missing, nothing is reserved.
     pub fn reserve(&mut self, keys: usize) {
         let _ = self.hashes.try_reserve(keys);
     }
 
-    /// Adds a key. Where there is no memory for it, [`finish`](FilterBuilder::finish) is an error.
+    /// Adds a key. If memory for the key is missing, [`finish`](FilterBuilder::finish) returns an
+    /// error.
     pub fn add(&mut self, key: &[u8]) {
         self.add_hash(self.hasher.of(key));
     }
 
-    /// Adds a key by its hash. The hash must come from the builder's hasher or an equal one; debug builds check it and panic.
+    /// Adds a key by its hash. The hash must come from the builder's hasher or an equal one; debug
+    /// builds check it and panic.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
         self.hasher.debug_check(hash);
-        // Sorted files often add a key and its prefix or version in turn: the same hash twice in a row costs nothing.
+        // An SST file often has several versions of a key in a row. Equal hashes in a row take no
+        // memory.
         if self.hashes.last() != Some(&hash) {
             self.is_short_of_memory |= try_push(&mut self.hashes, hash).is_err();
         }
     }
 
-    /// Whether a key found no memory: then [`finish`](Self::finish) is an error.
+    /// Whether memory for a key was missing. Then [`finish`](Self::finish) returns an error.
     pub(super) fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory
     }
 
-    /// Keys added so far, repetitions included unless they came in a row.
+    /// The number of keys added so far. Equal keys in a row count once, other repetitions count
+    /// again.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hashes.len()
@@ -176,11 +187,12 @@ impl FilterBuilder {
     /// Encodes the block.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the keys or the filter do not fit in memory, or so many keys cannot have the rate that was
-    /// asked for; [`Error::SelfCheckFailed`] when the filter denies a key.
+    /// Returns [`Error::Invalid`] if the keys or the filter do not fit in memory, or if no filter
+    /// of so many keys has the requested FPR. Returns [`Error::SelfCheckFailed`] if the filter
+    /// denies a key.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(Rounding::Words)?;
-        // Moved: a copy may find no memory.
+        // The name is moved, because a copy might not fit in memory.
         let extractor = self.extractor.take();
         let content = Content::Filter { shape, geometry };
         let trailer = Trailer { extractor, ..self.trailer(num_keys, block.len() as u64, content) };
@@ -188,10 +200,11 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// Encodes the compact form ([`super::compact`]), which knows neither seed nor table nor checksums.
+    /// Encodes the compact form ([`super::compact`]), which stores no seed, table id or checksums.
     ///
     /// # Errors
-    /// As [`FilterBuilder::finish`].
+    /// Returns the errors of [`FilterBuilder::finish`], and [`Error::Invalid`] if the kind has no
+    /// compact form.
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
         let Encoded { shape, mut payload, .. } = self.encode(Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
@@ -199,15 +212,17 @@ impl FilterBuilder {
             let reason = "the compact form takes the kinds bloom and blocked-bloom; try bloom:10";
             return Err(Error::invalid("filter", self.spec, reason));
         }
-        // Such filters are small and many: the room for a trailer would be larger than they are.
+        // Hosts store many compact filters. The spare capacity of the vector would be larger than
+        // the filter itself.
         let exact = try_collect(payload.iter().copied());
         Ok(exact.unwrap_or(payload))
     }
 
-    /// Encodes a block of a payload that was made elsewhere, of `num_keys` keys hashed as this builder says.
+    /// Encodes a block from a payload that other code built, of `num_keys` keys hashed with
+    /// `hasher`.
     ///
     /// # Errors
-    /// The field that does not hold, when no reader would take the block.
+    /// Returns an error with the invalid field if no reader would accept the block.
     #[cfg(feature = "variants")]
     pub(crate) fn seal(
         hasher: impl Into<KeyHasher>,
@@ -234,7 +249,7 @@ impl FilterBuilder {
         self.encode_by(FilterSpec::encode, rounding)
     }
 
-    /// By another encoder in tests, whose filters deny keys.
+    /// Encodes with `encode`. Tests pass encoders whose filters deny keys.
     fn encode_by(&mut self, encode: Encoder, rounding: Rounding) -> Result<Encoded> {
         if self.is_short_of_memory {
             return Err(spec::no_memory(self.spec));
@@ -244,11 +259,12 @@ impl FilterBuilder {
         hashes.dedup();
         let (shape, mut payload) = encode(self.spec, &mut hashes, Effort { rounding, threads: self.threads })?;
         let num_keys = hashes.len() as u64;
-        // What this refuses, no reader would take.
+        // Readers would reject a block that fails this check.
         let len = payload.len();
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
-            // As in the block, vector loads find bytes behind the payload.
+            // Vector loads may read beyond the payload. In a block, the checksums and the trailer
+            // follow the payload.
             payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
             let view = FilterView::new(&geometry, Kernel::of(&geometry), &payload, len);
@@ -256,7 +272,7 @@ impl FilterBuilder {
             let denied: usize = hashes
                 .chunks(answers.len())
                 .map(|hashes| {
-                    // An answer that is not given must not pass for the one before it.
+                    // An answer that is not written must not pass for the previous answer.
                     answers.fill(false);
                     view.may_contain_batch(hashes, &mut answers);
                     answers.iter().zip(hashes).filter(|(answer, _)| !**answer).count()
@@ -271,10 +287,10 @@ impl FilterBuilder {
     }
 }
 
-/// [`FilterSpec::encode`], but in tests.
+/// The type of [`FilterSpec::encode`]. Tests pass other encoders.
 type Encoder = fn(FilterSpec, &mut [KeyHash], Effort) -> Result<(Shape, Vec<u8>)>;
 
-/// A payload, and what its trailer says of it.
+/// A payload and the fields that its trailer needs.
 struct Encoded {
     num_keys: u64,
     shape: Shape,
@@ -287,7 +303,7 @@ mod tests {
     use super::*;
     use crate::hash::HashSeed;
 
-    /// An encoder that loses the filter's second half.
+    /// An encoder that clears the second half of the filter.
     fn lossy(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         let (shape, mut payload) = spec.encode(hashes, effort)?;
         let half = payload.len() / 2;
@@ -296,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_denies_its_keys_is_an_error_where_checked() {
+    fn a_filter_that_denies_its_keys_fails_the_self_check() {
         for kind in ["bloom:10", "blocked-bloom:10", "split-block:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
             let mut builder = FilterBuilder::new(kind.parse().unwrap(), HashSeed(1));
             builder.reserve(1_000);

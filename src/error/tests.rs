@@ -1,14 +1,14 @@
-//! What each error says: what is wrong, where, and what to do next.
+//! The texts of the errors.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
 use super::*;
 
-type Told = (Error, &'static str);
+type ErrorAndMessage = (Error, &'static str);
 
-/// Of bytes that are damaged, newer or others than expected.
-fn of_bytes() -> Vec<Told> {
+/// Errors of bytes that are damaged, newer, or not the expected ones.
+fn of_bytes() -> Vec<ErrorAndMessage> {
     let mismatch = |field, offset| Error::ChecksumMismatch { field, offset, stored: 1, computed: 0xdead_beef };
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
     vec![
@@ -39,34 +39,34 @@ fn of_bytes() -> Vec<Told> {
         ),
         (
             unexpected(Field::Seed),
-            "hash seed is 7, but 8 is expected: this is not the expected filter; go on without it, and find out why it is here",
+            "hash seed is 7, but 8 is expected: this is not the expected filter; answer without it, and find out how it got here",
         ),
     ]
 }
 
-/// Of what a caller gives, and of the machine.
-fn of_callers() -> Vec<Told> {
+/// Errors of callers and of the machine.
+fn of_callers() -> Vec<ErrorAndMessage> {
     let hash = HashKind::SipHash13;
     let (stored, given) = (Fingerprint::from_bytes([1; 8]), Fingerprint::from_bytes([2; 8]));
     vec![
         (
             Error::Secret { hash, stored: None, given: None },
-            "keys were hashed by siphash-1-3 under a secret; give the secret that wrote them",
+            "keys were hashed by siphash-1-3 under a secret; give the secret that hashed them",
         ),
         (
             Error::Secret { hash, stored: Some(stored), given: None },
-            "keys were hashed by siphash-1-3 under a secret; give the secret that wrote them (fingerprint \
+            "keys were hashed by siphash-1-3 under a secret; give the secret that hashed them (fingerprint \
              0101010101010101)",
         ),
         (
             Error::Secret { hash, stored: Some(stored), given: Some(given) },
-            "keys were hashed by siphash-1-3 under another secret (fingerprint 0101010101010101, that of the given \
-             secret is 0202020202020202); give the secret that wrote them",
+            "keys were hashed by siphash-1-3 under another secret (fingerprint 0101010101010101; the given secret \
+             has 0202020202020202); give the secret that hashed the keys",
         ),
         (
             Error::Secret { hash, stored: None, given: Some(given) },
             "keys were hashed by siphash-1-3 under another secret than the given one (fingerprint 0202020202020202); \
-             give the secret that wrote them",
+             give the secret that hashed them",
         ),
         (
             Error::invalid("filter", "bloom", "missing budget; try bloom:10 or bloom:fpr=0.01"),
@@ -104,7 +104,7 @@ fn each_message_says_what_to_do_next() {
 }
 
 #[test]
-fn an_error_of_the_system_says_what_to_check() {
+fn an_io_error_says_what_to_check() {
     for (kind, next) in [
         (ErrorKind::NotFound, "check the path"),
         (ErrorKind::PermissionDenied, "check who may read and write it"),
@@ -121,7 +121,7 @@ fn an_error_of_the_system_says_what_to_check() {
 }
 
 #[test]
-fn a_moved_error_counts_its_offset_from_the_file() {
+fn a_moved_error_counts_its_offset_from_the_file_start() {
     let moved = Error::Corrupt { field: Field::Page, offset: 10 }.moved_by(100);
     assert!(matches!(moved, Error::Corrupt { offset: 110, .. }), "{moved}");
     let mismatch = Error::ChecksumMismatch { field: Field::Page, offset: 10, stored: 0, computed: 1 };

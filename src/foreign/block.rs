@@ -1,15 +1,19 @@
-//! The key/value block that LevelDB and RocksDB share.
+//! The key/value block format that LevelDB and RocksDB share.
 //!
 //! ```text
 //! block = entry*  restart offset (u32)*  number of restarts (u32)
 //! entry = shared (varint)  unshared (varint)  value length (varint)  key suffix  value
 //! ```
-//! A key is the first `shared` bytes of the key before it and the suffix; at a restart point `shared` is 0. RocksDB's
-//! index blocks from format version 4 on leave the value length out: there a value is a handle, and behind a shared key
-//! only what its length differs by from the handle before, which ends where this one begins.
+//! A key consists of the first `shared` bytes of the previous key and of the suffix. At a restart
+//! point `shared` is 0.
 //!
-//! RocksDB keeps flags in the high bits of the number of restarts; of those, a hash index (which lies between restarts
-//! and number) is passed over, and values stored apart from keys are not read.
+//! From format version 4 on, RocksDB's index blocks omit the value length, and each value is a
+//! handle. If the key shares bytes with the previous key, the entry stores only the difference in
+//! length to the previous handle. The new handle's block begins where the previous block ends.
+//!
+//! RocksDB keeps flags in the high bits of the number of restarts. This reader skips a hash index,
+//! which lies between the restart offsets and their number. It refuses blocks that store values
+//! apart from keys.
 
 use std::ops::Range;
 
@@ -22,34 +26,35 @@ const HASH_INDEX: u32 = 1 << 31;
 const UNIFORM_KEYS: u32 = 1 << 29;
 const MAX_RESTARTS: u32 = (1 << 28) - 1;
 
-/// What the values of a block are, and so where they end.
+/// The kind of values in a block. It decides where a value ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Any bytes, behind their length.
+    /// Any bytes, after their length.
     WithLength,
     /// Handles without a length.
     Handles {
-        /// Behind each handle stands the first key of its block, behind its length.
+        /// Whether each handle is followed by the length and bytes of its block's first key.
         first_key: bool,
     },
 }
 
-/// A block's content, as it is unpacked.
+/// The uncompressed content of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block<'a> {
     entries: &'a [u8],
-    /// Four bytes each.
+    /// The restart offsets, four bytes each.
     restarts: &'a [u8],
     values: Values,
-    /// The block's offset in the file, which errors give: an unpacked entry has no other.
+    /// The block's offset in the file. Errors report it, because an entry of a decompressed
+    /// block has no file offset of its own.
     offset: u64,
 }
 
 impl<'a> Block<'a> {
-    /// A block of LevelDB.
+    /// Parses a block of LevelDB.
     ///
     /// # Errors
-    /// `Corrupt` when the restart points do not fit.
+    /// Returns `Corrupt` if the restart points do not fit into the block.
     pub(crate) fn leveldb(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let end = content.len().checked_sub(4).ok_or_else(corrupt)?;
@@ -57,10 +62,11 @@ impl<'a> Block<'a> {
         Self::split(content.get(..end).unwrap_or_default(), count, Values::WithLength, offset)
     }
 
-    /// A block of RocksDB.
+    /// Parses a block of RocksDB.
     ///
     /// # Errors
-    /// `Corrupt` when the restart points do not fit, `Unsupported` for a layout of other features.
+    /// Returns `Corrupt` if the restart points do not fit into the block, and `Unsupported` if the
+    /// block uses unknown features.
     pub(crate) fn rocksdb(content: &'a [u8], values: Values, offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let mut end = content.len().checked_sub(4).ok_or_else(corrupt)?;
@@ -84,25 +90,26 @@ impl<'a> Block<'a> {
         Ok(Self { entries, restarts, values, offset })
     }
 
-    /// All entries together.
+    /// Returns the length of all entries together.
     pub(crate) fn len_bytes(&self) -> usize {
         self.entries.len()
     }
 
-    /// A cursor before the first entry.
+    /// Returns a cursor before the first entry.
     pub(crate) fn cursor(self) -> BlockCursor<'a> {
         let handle = BlockHandle { offset: 0, len_bytes: 0 };
         BlockCursor { block: self, next: 0, spelled: Vec::new(), stored: Some(&[]), value: &[], handle }
     }
 
-    /// A cursor at the first entry whose key `is_before` does not hold for; `None` behind the last.
+    /// Returns a cursor at the first entry whose key is not before the target, or `None` if there
+    /// is no such entry. `is_before` says whether a key is before the target.
     ///
     /// # Errors
-    /// `Corrupt` for an entry or a restart point on the way that does not hold.
+    /// Returns `Corrupt` if an entry or a restart point on the way is invalid.
     pub(crate) fn seek(self, is_before: impl Fn(&[u8]) -> Result<bool>) -> Result<Option<BlockCursor<'a>>> {
         let mut cursor = self.cursor();
         let (mut low, mut high) = (0, self.restarts.len() / 4);
-        // The last restart point before the target, or the first of all.
+        // Find the last restart point before the target, or the first restart point.
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if is_before(self.restart_key(middle)?)? { low = middle } else { high = middle }
@@ -120,7 +127,7 @@ impl<'a> Block<'a> {
         usize::try_from(u32_at(self.restarts, 4 * number)?).ok()
     }
 
-    /// The key at a restart point, which lies there whole.
+    /// Returns the key at a restart point, where the block stores it in full.
     fn restart_key(&self, number: usize) -> Result<&'a [u8]> {
         let corrupt = || self.corrupt(Field::Restarts);
         let start = self.restart(number).ok_or_else(corrupt)?;
@@ -132,10 +139,11 @@ impl<'a> Block<'a> {
         if shared == 0 { Ok(cursor.take(unshared, Field::Key)?) } else { Err(corrupt()) }
     }
 
-    /// Walks the whole block, and calls `each` at every entry. After this no search meets an error.
+    /// Walks the whole block, and calls `each` at every entry. If this succeeds, no later search
+    /// fails.
     ///
     /// # Errors
-    /// `Corrupt` for the first entry or restart point that does not hold.
+    /// Returns `Corrupt` for the first invalid entry or restart point.
     pub(crate) fn check(self, mut each: impl FnMut(&BlockCursor<'a>) -> Result<()>) -> Result<()> {
         let (mut cursor, mut restart) = (self.cursor(), 0);
         loop {
@@ -150,7 +158,7 @@ impl<'a> Block<'a> {
             }
             each(&cursor)?;
         }
-        // All of them were met, in their order.
+        // The walk must meet all restart points, in their order.
         if restart * 4 == self.restarts.len() { Ok(()) } else { Err(self.corrupt(Field::Restarts)) }
     }
 
@@ -159,25 +167,25 @@ impl<'a> Block<'a> {
     }
 }
 
-/// A place in a block: at an entry, once it was moved.
+/// A position in a block: before the first entry, or at an entry.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockCursor<'a> {
     block: Block<'a>,
-    /// Where the next entry begins.
+    /// The start of the next entry.
     next: usize,
-    /// The key, where it lies in the block in one piece.
+    /// The key, if the block stores it in one piece.
     stored: Option<&'a [u8]>,
-    /// The key, where it does not.
+    /// The key assembled from several entries, if `stored` is `None`.
     spelled: Vec<u8>,
     value: &'a [u8],
     handle: BlockHandle,
 }
 
 impl<'a> BlockCursor<'a> {
-    /// Moves to the next entry; `false` when there is none.
+    /// Moves to the next entry. Returns `false` if there is none.
     ///
     /// # Errors
-    /// `Corrupt` for an entry that does not hold.
+    /// Returns `Corrupt` if the entry is invalid.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         let rest = self.block.entries.get(self.next..).ok_or_else(|| self.block.corrupt(Field::Restarts))?;
         if rest.is_empty() {
@@ -209,7 +217,8 @@ impl<'a> BlockCursor<'a> {
         Ok(())
     }
 
-    /// The handle of the block behind the last one, of which the entry has the difference in length.
+    /// Decodes the handle of the block after the current one. The entry stores only the difference
+    /// in length.
     fn following(&self, cursor: &mut Cursor<'_>) -> Result<BlockHandle> {
         let coded = cursor.take_varint(Field::Handle)?;
         let (half, is_negative) = (coded >> 1, coded & 1 == 1);
@@ -243,20 +252,20 @@ impl<'a> BlockCursor<'a> {
         self.stored.unwrap_or(&self.spelled)
     }
 
-    /// The value of [`Values::WithLength`].
+    /// Returns the value of a block with [`Values::WithLength`].
     pub(crate) fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// Where the value of [`Values::WithLength`] lies in the block.
+    /// Returns the range of the value within the block, for [`Values::WithLength`].
     pub(crate) fn value_range(&self) -> Range<usize> {
         self.next - self.value.len()..self.next
     }
 
-    /// The handle that the entry's value is.
+    /// Returns the entry's value as a handle.
     ///
     /// # Errors
-    /// `Corrupt` for a value that is none.
+    /// Returns `Corrupt` if the value is not a handle.
     pub(crate) fn handle(&self) -> Result<BlockHandle> {
         match self.block.values {
             Values::Handles { .. } => Ok(self.handle),
@@ -265,20 +274,21 @@ impl<'a> BlockCursor<'a> {
     }
 }
 
-/// Collects the entries of one block, in ascending order.
+/// Builds one block from entries in ascending order.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     restart_interval: usize,
     content: Vec<u8>,
     restarts: Vec<u32>,
-    /// Entries since the last restart point.
+    /// The number of entries since the last restart point.
     run_len: usize,
     last_key: Vec<u8>,
     is_empty: bool,
 }
 
 impl BlockBuilder {
-    /// An empty block with a restart point at every `restart_interval` entries (0 counts as 1).
+    /// Returns an empty block with a restart point at every `restart_interval` entries (0 counts as
+    /// 1).
     pub(crate) fn new(restart_interval: usize) -> Self {
         let restart_interval = restart_interval.max(1);
         let (content, restarts, last_key) = (Vec::new(), vec![0], Vec::new());
@@ -289,18 +299,18 @@ impl BlockBuilder {
         self.is_empty
     }
 
-    /// The length that the block would have if it ended here.
+    /// Returns the length that the block would have if it ended here.
     pub(crate) fn len_bytes(&self) -> usize {
         self.content.len() + 4 * self.restarts.len() + 4
     }
 
-    /// Adds an entry; the caller sees to the order.
+    /// Adds an entry. The caller ensures the order of keys.
     ///
     /// # Errors
-    /// `Invalid` when the block would exceed what 32-bit offsets reach.
+    /// Returns `Invalid` if the block would exceed 4 GiB, the limit of its 32-bit offsets.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let too_long = || {
-            let reason = "a block exceeds 4 GiB; the format has 32 bits for a place in it; try smaller values";
+            let reason = "a block exceeds 4 GiB, the limit of its 32-bit offsets; try smaller values";
             Error::invalid("table", "LevelDB", reason)
         };
         let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);
@@ -325,7 +335,7 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Ends the block: its content, good until [`Self::clear`].
+    /// Ends the block and returns its content, which stays valid until [`Self::clear`].
     pub(crate) fn finish(&mut self) -> &[u8] {
         for &restart in &self.restarts {
             put_u32(&mut self.content, restart);
@@ -335,7 +345,7 @@ impl BlockBuilder {
         &self.content
     }
 
-    /// Makes ready for the next block; keeps the memory.
+    /// Prepares for the next block and keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.content.clear();
         self.restarts.clear();

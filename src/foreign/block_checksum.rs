@@ -1,11 +1,14 @@
-//! The checksums of blocks: CRC-32C, XXH32, XXH64, XXH3 or none, and the place of the block in the file.
+//! The checksums of blocks: CRC-32C, XXH32, XXH64, XXH3 or none, combined with the offset of the
+//! block in the file.
 //!
-//! CRC-32C is the polynomial of Castagnoli, not that of the crate's own files, and is stored masked: turned right by 15
-//! bits, and a constant added, so that the sum of bytes that hold sums does not come out even. XXH3 is the released one
-//! here, though RocksDB's filters hash keys with a preview of it.
+//! CRC-32C has the polynomial of Castagnoli. This crate's own files use another polynomial. The
+//! stored CRC-32C is masked: rotated right by 15 bits, plus a constant. So the checksum of data
+//! that contains checksums is not degenerate. XXH3 is the released XXH3 here, while RocksDB's
+//! filters hash keys with a preview of XXH3.
 //!
-//! From format version 6 on RocksDB adds a number made of the block's offset and of one drawn for each file to every
-//! sum, so that a sound block in the wrong place is noticed.
+//! From format version 6 on RocksDB adds a number to every checksum, so that a sound block at the
+//! wrong offset is detected. The number depends on the block's offset and on a random number of the
+//! file.
 
 use xxhash_rust::xxh3::xxh3_64;
 use xxhash_rust::xxh32::xxh32;
@@ -16,42 +19,42 @@ use crate::codec::{u32_from, u64_bytes};
 const CRC_MASK: u32 = 0xa282_ead8;
 const XXH3_LAST_BYTE: u32 = 0x6b90_83d9;
 
-/// How the blocks of a file are summed.
+/// The checksum function of the blocks of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ChecksumKind {
-    /// Not at all.
+    /// No checksum.
     None,
-    /// CRC-32C, masked. LevelDB has no other.
+    /// CRC-32C, masked. LevelDB has no other checksum.
     Crc32c,
     /// XXH32.
     Xxh32,
     /// The low half of XXH64.
     Xxh64,
-    /// The low half of XXH3, and the last byte apart: what RocksDB writes by itself.
+    /// The low half of XXH3, with the last byte mixed in separately. This is RocksDB's default.
     Xxh3,
 }
 
 impl ChecksumKind {
-    /// By the number in RocksDB's footer.
+    /// Returns the checksum function with this number in RocksDB's footer.
     pub(crate) fn from_rocksdb(number: u8) -> Option<Self> {
         [Self::None, Self::Crc32c, Self::Xxh32, Self::Xxh64, Self::Xxh3].get(usize::from(number)).copied()
     }
 }
 
-/// The checksum kind of a file, with what its blocks' places add.
+/// The checksum function of a file, with the number that makes checksums depend on offsets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockChecksum {
     pub(crate) kind: ChecksumKind,
-    /// 0 where places add nothing.
+    /// 0 if checksums do not depend on offsets.
     pub(crate) base_context: u32,
 }
 
 impl BlockChecksum {
-    /// LevelDB's.
+    /// The checksum of LevelDB.
     pub(crate) const LEVELDB: Self = Self { kind: ChecksumKind::Crc32c, base_context: 0 };
 
-    /// The sum of `bytes`, which end with the compression byte, of the block at `offset`.
+    /// Returns the checksum of the block at `offset`. `bytes` end with the compression byte.
     pub(crate) fn of(self, bytes: &[u8], offset: u64) -> u32 {
         self.plain(bytes).wrapping_add(self.context(offset))
     }
@@ -76,7 +79,7 @@ impl BlockChecksum {
     }
 }
 
-/// CRC-32C in the form that files hold.
+/// Returns the masked CRC-32C, as files store it.
 pub(crate) fn masked_crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(CRC_MASK)
 }
@@ -95,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_known_bytes_are_those_published() {
-        // RFC 3720, B.4.
+    fn checksums_of_known_bytes_are_the_published_ones() {
+        // RFC 3720, section B.4.
         assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(crc32c::crc32c(&[0xff; 32]), 0x62a8_ab43);
         let ascending: Vec<u8> = (0..32).collect();
         assert_eq!(crc32c::crc32c(&ascending), 0x46dd_794e);
         assert_eq!(plain(ChecksumKind::Crc32c, &ascending), 0x46dd_794e_u32.rotate_right(15).wrapping_add(0xa282_ead8));
-        // xxHash's own sanity checks of empty input.
+        // The sanity checks of xxHash for empty input.
         assert_eq!(plain(ChecksumKind::Xxh32, b""), 0x02cc_5d05);
         assert_eq!(plain(ChecksumKind::Xxh64, b""), 0x51d8_e999);
         assert_eq!(plain(ChecksumKind::Xxh3, b""), 0);
@@ -110,10 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn a_place_adds_to_the_sum_wherever_a_base_was_drawn() {
-        let sum = BlockChecksum { kind: ChecksumKind::None, base_context: 0x8000_0001 };
-        assert_eq!(sum.of(b"x", 0), 0x8000_0001);
-        assert_eq!(sum.of(b"x", 1 << 32 | 2), 0x8000_0001 ^ 3);
+    fn context_checksums_depend_on_the_block_offset() {
+        let checksum = BlockChecksum { kind: ChecksumKind::None, base_context: 0x8000_0001 };
+        assert_eq!(checksum.of(b"x", 0), 0x8000_0001);
+        assert_eq!(checksum.of(b"x", 1 << 32 | 2), 0x8000_0001 ^ 3);
         let wrapping = BlockChecksum { kind: ChecksumKind::Crc32c, base_context: u32::MAX };
         assert_eq!(wrapping.of(b"x", 0), masked_crc32c(b"x").wrapping_sub(1));
     }

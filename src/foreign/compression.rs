@@ -1,10 +1,11 @@
-//! Compressed blocks of other engines, unpacked: Snappy, LZ4, Zstd.
+//! Decompresses blocks of other engines: Snappy, LZ4, Zstd.
 //!
-//! A length that a file claims is believed only as far as the packed bytes could reach it, and no block becomes longer
-//! than [`MAX_BLOCK_LEN_BYTES`].
+//! A length in a file is trusted only as far as the compressed bytes could expand to it. No block
+//! becomes longer than [`MAX_BLOCK_LEN_BYTES`].
 //!
-//! Zstd is ruzstd, in Rust alone: the bindings to the C library want a C compiler wherever the crate is built, and only
-//! index blocks and whole-file walks unpack anything.
+//! The Zstd decoder is ruzstd, which is pure Rust. The bindings to the C library need a C compiler
+//! wherever the crate is built. Only index blocks and walks through whole files decompress
+//! anything.
 
 use std::io::Read;
 
@@ -12,38 +13,40 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::foreign::error::{Error, Field, Result};
 
-/// No unpacked block may be longer. The engines' own blocks are a few KiB, and an index of a large file some MiB.
+/// The largest accepted length of an uncompressed block. The engines' own blocks have a few KiB,
+/// and the index of a large file has some MiB.
 pub const MAX_BLOCK_LEN_BYTES: usize = 256 << 20;
 
-/// A Snappy copy of 3 bytes stands for 64 at most, and a copy of 2 for 11.
+/// A Snappy copy element of 3 bytes expands to at most 64 bytes, and one of 2 bytes to at most 11.
 const MAX_SNAPPY_EXPANSION: usize = 24;
 
-/// One byte of an LZ4 length stands for 255.
+/// One byte of an LZ4 length adds at most 255 bytes.
 const MAX_LZ4_EXPANSION: usize = 255;
 
-/// A Zstd block of 4 bytes repeats one of them up to 128 KiB.
+/// A Zstd block of 4 bytes repeats one byte up to 128 KiB.
 const MAX_ZSTD_EXPANSION: usize = 32 << 10;
 
-/// The least memory that a Zstd frame may ask for beforehand, whatever its length: what the usual levels ask for.
+/// The window size that every Zstd frame may request, even a short one. The usual compression
+/// levels request this much.
 const MIN_ZSTD_WINDOW_BYTES: usize = 128 << 10;
 
-/// How a block's bytes are packed.
+/// The compression format of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Codec {
-    /// Snappy, without its frame format.
+    /// Snappy without its frame format.
     Snappy,
-    /// LZ4 blocks; RocksDB's LZ4HC reads the same.
+    /// LZ4 blocks. RocksDB's LZ4HC has the same format.
     Lz4,
     /// One Zstd frame.
     Zstd,
 }
 
 impl Codec {
-    /// Unpacks `packed`; `len_bytes` is the length that the file gives apart from it, which LZ4 cannot do without.
-    /// `offset` is the block's, for errors.
+    /// Decompresses `packed`. `len_bytes` is the length that the file stores beside the block; LZ4
+    /// requires it. `offset` is the block's offset, for errors.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that do not unpack, or not to that length.
+    /// Returns `Corrupt` if the bytes cannot be decompressed, or if the result has another length.
     pub(crate) fn unpack(self, packed: &[u8], len_bytes: Option<u64>, offset: u64) -> Result<Vec<u8>> {
         let corrupt = || Error::Corrupt { field: Field::Compression, offset };
         let (stated, expansion) = match self {
@@ -78,7 +81,7 @@ fn lz4(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(unpacked)
 }
 
-/// Grows as the data comes; gives up beyond `limit` bytes.
+/// Allocates as data arrives, and gives up beyond `limit` bytes.
 fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(limit.max(MIN_ZSTD_WINDOW_BYTES) as u64);

@@ -1,20 +1,20 @@
-//! Which engine a file is of, by the bytes at its ends.
+//! Detects the engine of a file by the magic at its ends.
 
 use super::{leveldb, parquet, rocksdb};
 
-/// A file of another engine in which filters may lie.
+/// A kind of file of another engine that may contain filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// A table of LevelDB, or of RocksDB's `format_version` 0, which is not read.
+    /// A table of LevelDB, or of RocksDB's `format_version` 0, which is not supported.
     LevelDbTable,
     /// A block-based table of RocksDB.
     RocksDbTable,
-    /// A Parquet file, its metadata encrypted or not.
+    /// A Parquet file, with encrypted metadata or not.
     ParquetFile,
 }
 
 impl FileKind {
-    /// The kind of the file that `bytes` are; `None` where no magic is one that is known. Nothing else is looked at.
+    /// Returns the kind of file, or `None` if the magic is unknown. It looks at the magic only.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         if leveldb::has_magic(bytes) {

@@ -1,4 +1,5 @@
-//! What can go wrong with a file or filter of another engine. Each message says what is wrong, where, and what to do.
+//! The errors of other engines' files and filters. Each message says what is wrong, where, and what
+//! to do.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,17 +11,17 @@ use crate::error::{fields, message};
 /// The result of every fallible call on files and filters of other engines.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with a file or a filter of another engine.
+/// An error of a file or a filter of another engine.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
     Io(std::io::Error),
-    /// An error met while working on `path`.
+    /// An error that concerns the file at `path`.
     InFile {
         /// The file or directory.
         path: PathBuf,
-        /// What happened there.
+        /// The error.
         source: Box<Error>,
     },
     /// Bytes that the engine does not write.
@@ -52,27 +53,27 @@ pub enum Error {
     Invalid {
         /// The argument.
         what: &'static str,
-        /// The value as it was given, or what may be told of it.
+        /// The value as given, or the part of it that may be shown.
         given: String,
         /// Why the value is refused, and which value works.
         reason: Cow<'static, str>,
     },
     /// Keys were added to the writer of a table out of order. Nothing was changed.
     OutOfOrder,
-    /// A filter block of this crate, to which the caller adds keys of a table.
+    /// An error of the filter block of this crate to which the caller adds a table's keys.
     Filter(crate::Error),
 }
 
 impl Error {
-    /// An [`Error::Invalid`].
+    /// Returns an [`Error::Invalid`].
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
-        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        assert!(reason.contains("; "), "the reason does not say what to do next: {what}: {reason}");
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
-    /// The same error with the file named that it concerns; an error that already names its file stays as it is.
+    /// Adds the name of the file to the error, unless the error already names its file.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         match self {
@@ -81,7 +82,7 @@ impl Error {
         }
     }
 
-    /// The error itself, without the names of the files around it.
+    /// Returns the innermost error, without the names of the files around it.
     #[must_use]
     pub fn root(&self) -> &Self {
         match self {
@@ -90,7 +91,8 @@ impl Error {
         }
     }
 
-    /// The same error, with its offset counted from the start of a file in which what was read begins at `base`.
+    /// Adds `base` to the offset of the error. `base` is where the parsed bytes begin in their
+    /// file.
     #[must_use]
     pub fn moved_by(self, base: u64) -> Self {
         match self {
@@ -126,8 +128,8 @@ impl Error {
     }
 }
 
-/// What to do about a damaged file of another engine.
-const RESTORE: &str = "read on without it, and restore it or have its engine write it again";
+/// The advice for a damaged file of another engine.
+const RESTORE: &str = "go on without this file, and restore it or let its engine write it again";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,12 +142,12 @@ impl fmt::Display for Error {
             }
             Self::Unsupported { field, found } => write!(
                 f,
-                "{field} {found} is not supported by this version; read it with a newer version, or have its engine \
-                 write it without that option"
+                "{field} {found} is not supported by this version; use a newer version, or let its engine \
+                 write the file without that option"
             ),
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
             Self::OutOfOrder => f.write_str(
-                "a key does not come after the one before it, and nothing was changed; add keys in strictly ascending \
+                "the key is not greater than the previous key, and nothing was changed; add keys in strictly ascending \
                  order",
             ),
             Self::Filter(error) => write!(f, "{error}"),
@@ -177,7 +179,7 @@ impl From<codec::Corrupt<Field>> for Error {
 }
 
 impl From<crate::Error> for Error {
-    /// The errors that both have stay the same; the others concern a filter block.
+    /// Maps errors that both types have onto each other. All other errors concern a filter block.
     fn from(error: crate::Error) -> Self {
         match error {
             crate::Error::Io(error) => Self::Io(error),
@@ -189,7 +191,7 @@ impl From<crate::Error> for Error {
 }
 
 fields! {
-    /// The fields of other engines' files and filters, as errors name them.
+    /// The fields of other engines' files and filters, under the names that errors use.
     Length = "length",
     Magic = "magic",
     Version = "format version",

@@ -1,29 +1,32 @@
-//! The 32-bit hash of LevelDB, and that of RocksDB's older filters, which differs for bytes from 0x80 on: in the last
-//! one to three bytes of a key one takes them as unsigned, the other as signed.
+//! The 32-bit hashes of LevelDB's filters and of RocksDB's older filters.
+//!
+//! They differ only for bytes from 0x80 on among the last one to three bytes of a key: LevelDB
+//! takes these as unsigned, RocksDB as signed.
 
 use crate::codec::u32_from;
 
-/// What both engines seed the hash with in filters.
+/// The seed of both engines for filters.
 const FILTER_SEED: u32 = 0xbc9f_1d34;
 
 const MULTIPLIER: u32 = 0xc6a4_a793;
 
-/// How many bits a key's hash is rotated by for the step from one probe to the next.
+/// The rotation of a key's hash that gives the step from one probe to the next, in bits.
 const STEP_ROTATION: u32 = 17;
 
-/// The hash that LevelDB's filters ask.
+/// Returns the hash of LevelDB's filters.
 #[inline]
 pub(super) fn leveldb(key: &[u8]) -> u32 {
     hash(key, FILTER_SEED, u32::from)
 }
 
-/// The hash that RocksDB's older filters ask.
+/// Returns the hash of RocksDB's older filters.
 #[inline]
 pub(super) fn rocksdb(key: &[u8]) -> u32 {
     hash(key, FILTER_SEED, |byte| i32::from(byte.cast_signed()).cast_unsigned())
 }
 
-/// The hash of `bytes`, whose last ones `widen` takes to 32 bits. The length counts in 32 bits, as it does there.
+/// Hashes `bytes`. `widen` extends each of the last one to three bytes to 32 bits. The length
+/// counts modulo 2^32, as in the engines.
 #[inline(always)]
 fn hash(bytes: &[u8], seed: u32, widen: impl Fn(u8) -> u32) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the length counts modulo 2^32")]
@@ -34,7 +37,7 @@ fn hash(bytes: &[u8], seed: u32, widen: impl Fn(u8) -> u32) -> u32 {
         hash ^= hash >> 16;
     }
     if !tail.is_empty() {
-        // Added, not or-ed: a signed byte reaches into the places of those above it.
+        // Addition, not OR: a negative byte carries into the bits of the bytes above it.
         for (i, &byte) in tail.iter().enumerate() {
             hash = hash.wrapping_add(widen(byte) << (8 * i));
         }
@@ -44,15 +47,17 @@ fn hash(bytes: &[u8], seed: u32, widen: impl Fn(u8) -> u32) -> u32 {
     hash
 }
 
-/// The numbers that the probes of a key are made of: its hash, then steps of the rotated hash.
+/// Returns the numbers from which the probes of a key follow: its hash, then steps of the rotated
+/// hash.
 #[inline]
 pub(super) fn probe_sequence(hash: u32, probes: u32) -> impl Iterator<Item = u32> {
     let step = hash.rotate_right(STEP_ROTATION);
     (0..probes).map(move |i| hash.wrapping_add(step.wrapping_mul(i)))
 }
 
-/// Remainders by one divisor, by two multiplications each (Lemire, Kaser, Kurz, "Faster remainder by direct
-/// computation", 2019). A division for each of six probes was most of a query's time.
+/// Computes remainders by one divisor with two multiplications each (Lemire, Kaser, Kurz, "Faster
+/// remainder by direct computation", 2019). One division for each of six probes took most of a
+/// query's time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Remainder {
     divisor: u32,
@@ -60,13 +65,14 @@ pub(super) struct Remainder {
 }
 
 impl Remainder {
-    /// By `divisor`, which is not zero; by more than 32 bits nothing changes, since hashes have 32.
+    /// Prepares remainders by `divisor`. Returns `None` for 0. A divisor of more than 32 bits
+    /// leaves hashes unchanged, because hashes have 32 bits.
     pub(super) fn by(divisor: u64) -> Option<Self> {
         if divisor == 0 {
             return None;
         }
         match u32::try_from(divisor) {
-            // For 1 the inverse wraps to 0, and so does every remainder.
+            // For divisor 1 the inverse wraps to 0, and so every remainder is 0.
             Ok(divisor) => Some(Self { divisor, inverse: (u64::MAX / u64::from(divisor)).wrapping_add(1) }),
             Err(_) => Some(Self { divisor: 0, inverse: 0 }),
         }
@@ -87,7 +93,7 @@ impl Remainder {
 mod tests {
     use super::*;
 
-    /// Key, LevelDB's hash, RocksDB's.
+    /// Each row has a key, LevelDB's hash and RocksDB's hash.
     const VECTORS: [(&[u8], u32, u32); 7] = [
         (b"", 0xbc9f_1d34, 0xbc9f_1d34),
         (b"a", 0x286e_9db0, 0x286e_9db0),
@@ -103,7 +109,7 @@ mod tests {
         for (key, leveldb_hash, rocksdb_hash) in VECTORS {
             assert_eq!((leveldb(key), rocksdb(key)), (leveldb_hash, rocksdb_hash), "{key:?}");
         }
-        // From LevelDB's own tests, with its seeds.
+        // These vectors come from LevelDB's own tests, with its seeds.
         for (key, seed, expected) in [
             (&b"\x62"[..], FILTER_SEED, 0xef13_45c4),
             (b"\xc3\x97", FILTER_SEED, 0x5b66_3814),

@@ -1,5 +1,5 @@
-//! What the index blocks of LevelDB and RocksDB share: the two forms of keys, what must hold of an index before it is
-//! searched, and each key of a table once.
+//! The shared parts of LevelDB's and RocksDB's index blocks: the two forms of keys, the check of an
+//! index before any search, and a filter for repeated keys.
 
 use std::cmp::Ordering;
 
@@ -8,25 +8,27 @@ use crate::foreign::error::{Error, Field, Result};
 
 use super::block::{Block, BlockCursor};
 
-/// An index whose keys, each spelled out, come to more than this, and to more than four times its own length, is no engine's: of
-/// one megabyte each repeating half, they would be hundreds of gigabytes to whoever collects or compares them.
+/// The limit for the total length of an index's keys, without prefix compression. An index over
+/// this limit, and over four times its own length, was not written by an engine. Keys of 1 MiB that
+/// each repeat half of the previous key would otherwise expand to hundreds of gigabytes.
 const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
 const SPELLED_SHARE_MAX: usize = 4;
 
-/// What an engine puts behind a user's key: the sequence number in seven bytes, after the type of the write in one.
+/// The length of the suffix that an engine adds to a user's key: the type of the write (one byte),
+/// then the sequence number (seven bytes).
 const TAG_LEN_BYTES: usize = 8;
 
-/// What a table's keys look like.
+/// The form of a table's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyForm {
-    /// The user's keys as they are: tables that were written without a database.
+    /// The user's keys without a suffix: tables that were written without a database.
     User,
-    /// The user's key, and eight bytes of sequence number and type: the tables of a database.
+    /// The user's key, then eight bytes of sequence number and type: tables of a database.
     Internal,
 }
 
 impl KeyForm {
-    /// The user's part; `None` for a key that is too short to have one.
+    /// Returns the user's part of the key, or `None` if the key is too short.
     pub(crate) fn user_key(self, key: &[u8]) -> Option<&[u8]> {
         match self {
             Self::User => Some(key),
@@ -34,7 +36,8 @@ impl KeyForm {
         }
     }
 
-    /// The order of two keys of a table whose user keys order as their bytes do: newer versions of a key come first.
+    /// Compares two keys of a table whose user keys are in byte order. Newer versions of a key come
+    /// first.
     pub(crate) fn order(self, a: &[u8], b: &[u8]) -> Ordering {
         match (self, a.split_last_chunk::<TAG_LEN_BYTES>(), b.split_last_chunk::<TAG_LEN_BYTES>()) {
             (Self::Internal, Some((a, a_tag)), Some((b, b_tag))) => {
@@ -44,30 +47,33 @@ impl KeyForm {
         }
     }
 
-    /// Whether a sound table of a LevelDB database may hold `key`: a write there is a value or a deletion.
+    /// Whether a sound table of a LevelDB database may hold `key`. The type of a write there is a
+    /// value or a deletion.
     pub(crate) fn looks_internal(key: &[u8]) -> bool {
         key.split_last_chunk::<TAG_LEN_BYTES>().is_some_and(|(_, tag)| u64_from(tag) & 0xff <= 1)
     }
 }
 
-/// What a walk through an index found.
+/// The result of a walk through an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexCheck {
-    /// The blocks that it names.
+    /// The number of blocks in the index.
     pub(crate) len: u64,
-    /// Whether its user keys ascend bytewise, so that it can be searched.
+    /// Whether the user keys are in ascending byte order, so that the index can be searched.
     pub(crate) is_ascending: bool,
-    /// Where the last block begins; 0 without any.
+    /// The offset of the last block, or 0 if there is none.
     pub(crate) last_offset: u64,
-    /// The end of the last block, with its trailer.
+    /// The end of the last block, its trailer included.
     pub(crate) end: u64,
 }
 
-/// Walks through an index: its blocks must lie one after the other, from `start` on and before `limit`, as every writer
-/// lays them. So no walk by an index takes more than the file is long, whatever the handles say.
+/// Walks through an index. The blocks must follow one another between `start` and `limit`, as every
+/// writer lays them out. So a walk along an index takes no longer than the file is long, even if
+/// the handles are hostile.
 ///
 /// # Errors
-/// `Corrupt` for an entry, a restart point, a key or a handle that does not hold, and for what `each` finds.
+/// Returns `Corrupt` if an entry, a restart point, a key or a handle is invalid, and any error that
+/// `each` returns.
 pub(crate) fn check_index<'a>(
     block: Block<'a>,
     keys: KeyForm,
@@ -98,7 +104,7 @@ pub(crate) fn check_index<'a>(
     Ok(found)
 }
 
-/// Passes on a key that follows an equal one only once.
+/// Returns a callback that skips a key equal to the previous one.
 pub(crate) fn once(mut each: impl FnMut(&[u8]) -> Result<()>) -> impl FnMut(&[u8]) -> Result<()> {
     let mut last = None::<Vec<u8>>;
     move |key| {

@@ -1,36 +1,39 @@
-//! What a filter's bytes say of it, for whoever inspects a file.
+//! A description of a filter, read from its bytes.
 
-/// A foreign filter as its bytes describe it. What is estimated is reckoned from the bits that are set.
+/// The properties of a foreign filter, read from its bytes. Estimates are computed from the set
+/// bits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ForeignFilterInfo {
-    /// The kind: engine and layout, as the command names it.
+    /// The engine and the layout, under the names that the command uses.
     pub kind: &'static str,
-    /// All bytes, with trailer or header.
+    /// The length of the filter, with trailer or header.
     pub len_bytes: u64,
-    /// The bytes that hold the keys.
+    /// The length of the part that holds the keys.
     pub payload_len_bytes: u64,
-    /// The bits that a query asks; `None` where it asks none.
+    /// The number of bits that a query tests, or `None` if it tests none.
     pub probes: Option<u32>,
-    /// The lines or blocks that each hold all bits of a key; `None` where bits lie anywhere.
+    /// The number of lines or blocks that each hold all bits of a key, or `None` if the bits of a
+    /// key lie anywhere.
     pub blocks: Option<u64>,
-    /// The length of such a block.
+    /// The length of such a line or block.
     pub block_len_bytes: Option<u64>,
-    /// The columns of a block, on average; `None` where there are none.
+    /// The mean number of columns of a block, or `None` if the layout has no columns.
     pub columns: Option<f64>,
-    /// The number of the seed.
+    /// The seed number.
     pub seed: Option<u32>,
-    /// The share of bits that are set.
+    /// The fill ratio: the share of bits that are set.
     pub fill: Option<f64>,
-    /// How many different keys the bits look like, or the size.
+    /// The estimated number of different keys, from the set bits or from the size.
     pub estimated_keys: Option<f64>,
-    /// The share of absent keys that the filter would let pass, if their hashes were random: LevelDB's are not for keys that
-    /// differ in few places.
+    /// The false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes are not
+    /// random for keys that differ in few places.
     pub expected_rate: f64,
 }
 
 impl ForeignFilterInfo {
-    /// A filter of `len` bytes that asks no bits: a share `rate` of all keys passes, none or all.
+    /// Describes a filter of `len` bytes that tests no bits: it passes either no key (`rate` 0) or
+    /// every key (`rate` 1).
     pub(super) fn constant(kind: &'static str, len: usize, rate: f64) -> Self {
         Self {
             kind,
@@ -47,11 +50,12 @@ impl ForeignFilterInfo {
         }
     }
 
-    /// A filter of `len` bytes, of which `payload` is in blocks of `block_len` bytes of `lanes` lanes each: a key has `probes`
-    /// bits, in all lanes of one block.
+    /// Describes a filter of `len` bytes. Its payload consists of blocks of `block_len` bytes with
+    /// `lanes` lanes each. A key sets `probes` bits, spread over all lanes of one block.
     ///
-    /// Keys fall in blocks at random, so a bit of a lane of `m` bits that takes `k` of them stays clear with
-    /// `exp(-l (1 - (1 - 1/m)^k))` at `l` keys a block, which gives `l`. The rate is the mean of each block's own.
+    /// Keys fall into blocks at random. With `l` keys per block and `k` probes per lane, a bit of a
+    /// lane of `m` bits stays clear with probability `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l`
+    /// gives the number of keys. The FPR is the mean over the blocks.
     pub(super) fn blocked(
         kind: &'static str,
         len: usize,
@@ -79,7 +83,8 @@ impl ForeignFilterInfo {
         let share_of_key = -(f64::from(of_lane) * (-1.0 / lane_bits).ln_1p()).exp_m1();
         let keys = num_blocks * -(-fill).ln_1p() / share_of_key;
         let of_bits = rate / num_blocks.max(1.0);
-        // Bits follow from 32 bits of the hash, beside those that choose the block: who has those of a key in its block passes.
+        // The bits within a block follow from 32 bits of the hash. An absent key passes if these
+        // equal those of a key in its block.
         let of_equal_hashes = (keys / num_blocks.max(1.0) * (-32f64).exp2()).min(1.0);
         Self {
             payload_len_bytes: payload.len() as u64,

@@ -1,12 +1,13 @@
-//! The filters of other engines, read and written bit for bit, and the files in which they lie.
+//! The filters of other engines, read and written bit for bit, and the files that contain them.
 //!
-//! * [`leveldb`]: the Bloom filter of LevelDB, and its tables, which are also written.
-//! * [`rocksdb`]: the full filters of RocksDB: Bloom filters of both formats, and Ribbon; its block-based tables.
-//! * [`parquet`]: the split-block Bloom filter of a Parquet column chunk; Parquet files.
+//! * [`leveldb`]: LevelDB's Bloom filter, and LevelDB's tables, which this crate also writes.
+//! * [`rocksdb`]: RocksDB's full filters (both Bloom formats and Ribbon), and its block-based
+//!   tables.
+//! * [`parquet`]: the split-block Bloom filter of a Parquet column chunk, and Parquet files.
 //!
-//! A reader takes any bytes, reads them in place, and follows the original's rules for odd, cut and reserved ones: doubt
-//! answers "maybe". A file is checked when it is opened, as far as an answer rests on it. docs/FOREIGN.md says which versions
-//! and options are known.
+//! A reader accepts any bytes and reads them in place. For odd, truncated and reserved bytes it
+//! follows the rules of the engine. In doubt it answers "maybe". Opening a file checks every part
+//! that an answer depends on. docs/FOREIGN.md lists the supported versions and options.
 
 mod block;
 mod block_checksum;

@@ -1,10 +1,12 @@
-//! Blocks as LevelDB and RocksDB store them: a handle says where, five bytes behind the content say how.
+//! The stored form of blocks in LevelDB and RocksDB. A handle locates a block, and a trailer of
+//! five bytes follows the content.
 //!
 //! ```text
 //! handle  = offset (varint)  length (varint)
 //! stored  = content  compression (u8)  checksum (u32)
 //! ```
-//! The length of a handle is the content's. The checksum is over the content as stored and the compression byte.
+//! The length in a handle is the length of the content. The checksum covers the stored content and
+//! the compression byte.
 
 use std::ops::Range;
 
@@ -13,15 +15,15 @@ use crate::foreign::error::{Error, Field, Result};
 
 use super::block_checksum::BlockChecksum;
 
-/// What follows a block's content.
+/// The length of a block's trailer.
 pub(crate) const TRAILER_LEN_BYTES: u64 = 5;
 
-/// Where a block lies.
+/// The location of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHandle {
-    /// From the start of the file.
+    /// The offset from the start of the file.
     pub(crate) offset: u64,
-    /// Without the trailer.
+    /// The length without the trailer.
     pub(crate) len_bytes: u64,
 }
 
@@ -30,7 +32,7 @@ impl BlockHandle {
         Ok(Self { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? })
     }
 
-    /// A handle that is all of `bytes`, or their front.
+    /// Parses a handle at the start of `bytes`.
     pub(crate) fn parse(bytes: &[u8], base: u64) -> Result<Self> {
         Self::take(&mut Cursor::new(bytes, base))
     }
@@ -40,26 +42,27 @@ impl BlockHandle {
         put_varint(out, self.len_bytes);
     }
 
-    /// Where the next block may begin; `None` past the end of 64 bits.
+    /// Returns the end of the block with its trailer, or `None` if it does not fit into 64 bits.
     pub(crate) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len_bytes)?.checked_add(TRAILER_LEN_BYTES)
     }
 }
 
-/// A block whose checksum holds.
+/// A block with a valid checksum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredBlock<'a> {
-    /// As stored, compressed or not.
+    /// The stored content, compressed or not.
     pub(crate) content: &'a [u8],
     pub(crate) compression: u8,
     pub(crate) offset: u64,
 }
 
 impl StoredBlock<'_> {
-    /// Where the content lies in the file, when a compression byte of 0 says that it is the block itself.
+    /// Returns the range of the content in the file. The block must be uncompressed (compression
+    /// byte 0).
     ///
     /// # Errors
-    /// `Unsupported` for a block that no writer compresses.
+    /// Returns `Unsupported` if the block is compressed. No writer compresses blocks of this kind.
     pub(crate) fn plain_range(&self) -> Result<Range<usize>> {
         if self.compression != 0 {
             return Err(Error::Unsupported { field: Field::Compression, found: u64::from(self.compression) });
@@ -73,12 +76,12 @@ impl StoredBlock<'_> {
     }
 }
 
-/// A block's content, ready to be read again and again.
+/// The uncompressed content of a block.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// In the file as it is.
+    /// The content lies uncompressed in the file.
     InFile(Range<usize>),
-    /// It was compressed.
+    /// The content was compressed in the file.
     Unpacked(Vec<u8>),
 }
 
@@ -91,19 +94,20 @@ impl Content {
     }
 }
 
-/// What [`verify`](super::rocksdb::RocksDbTable::verify) of a table found.
+/// The result of [`verify`](super::rocksdb::RocksDbTable::verify) of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Blocks of all kinds whose checksums hold.
+    /// The number of blocks of all kinds with valid checksums.
     pub blocks: u64,
-    /// Keys in the data blocks, each version counted.
+    /// The number of keys in the data blocks. Each version of a key counts.
     pub keys: u64,
-    /// Keys in the data blocks for which the table answers "no": 0 in a sound one.
+    /// The number of keys in the data blocks for which the table answers "absent". It is 0 in a
+    /// sound table.
     pub denied_keys: u64,
 }
 
-/// A file whose blocks all lie before its footer and are summed alike.
+/// The blocks of a file. All lie before its footer and have the same checksum function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Blocks<'a> {
     /// The file up to its footer.
@@ -112,7 +116,7 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// The blocks before `footer_offset` in `file`.
+    /// Returns the blocks before `footer_offset` in `file`.
     pub(crate) fn new(file: &'a [u8], footer_offset: usize, checksum: BlockChecksum) -> Self {
         Self { bytes: file.get(..footer_offset).unwrap_or(file), checksum }
     }
@@ -121,35 +125,37 @@ impl<'a> Blocks<'a> {
         self.bytes
     }
 
-    /// The block that `handle` points to, once its checksum holds; `field` is what an error calls it.
+    /// Returns the block at `handle` after verifying its checksum. Errors name `field`.
     ///
     /// # Errors
-    /// `Corrupt` for a handle that points outside, `ChecksumMismatch`.
+    /// Returns `Corrupt` if the handle points outside the file, and `ChecksumMismatch` if the
+    /// checksum is wrong.
     pub(crate) fn read(&self, handle: BlockHandle, field: Field) -> Result<StoredBlock<'a>> {
         let (block, covered, stored) = self.split(handle)?;
-        let computed = self.sum(covered, handle);
+        let computed = self.checksum_of(covered, handle);
         if computed != stored {
             return Err(Error::ChecksumMismatch { field, offset: handle.offset, stored, computed });
         }
         Ok(block)
     }
 
-    /// The block that `handle` points to, the bytes that its checksum covers, and the checksum: nothing is compared.
+    /// Returns the block at `handle`, the bytes that its checksum covers, and the stored checksum.
+    /// It does not verify the checksum.
     ///
     /// # Errors
-    /// `Corrupt` for a handle that points outside.
+    /// Returns `Corrupt` if the handle points outside the file.
     pub(crate) fn split(&self, handle: BlockHandle) -> Result<(StoredBlock<'a>, &'a [u8], u32)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: handle.offset };
         let start = usize::try_from(handle.offset).map_err(|_| corrupt())?;
         let end = handle.end().and_then(|end| usize::try_from(end).ok()).ok_or_else(corrupt)?;
         let stored = self.bytes.get(start..end).ok_or_else(corrupt)?;
-        let (covered, sum) = stored.split_last_chunk::<4>().ok_or_else(corrupt)?;
+        let (covered, checksum) = stored.split_last_chunk::<4>().ok_or_else(corrupt)?;
         let (&compression, content) = covered.split_last().ok_or_else(corrupt)?;
-        Ok((StoredBlock { content, compression, offset: handle.offset }, covered, u32_from(sum)))
+        Ok((StoredBlock { content, compression, offset: handle.offset }, covered, u32_from(checksum)))
     }
 
-    /// The checksum of a block over `covered`.
-    pub(crate) fn sum(&self, covered: &[u8], handle: BlockHandle) -> u32 {
+    /// Returns the checksum of the block at `handle` over `covered`.
+    pub(crate) fn checksum_of(&self, covered: &[u8], handle: BlockHandle) -> u32 {
         self.checksum.of(covered, handle.offset)
     }
 }

@@ -1,7 +1,8 @@
-//! XXPH3: the 64-bit hash that RocksDB's filters take of a key, a preview of XXH3 out of xxHash 0.7.2.
+//! XXPH3, the 64-bit key hash of RocksDB's filters: a preview of XXH3 from xxHash 0.7.2.
 //!
-//! The XXH3 that was released gives other values for every length: its last mixing multiplies by another number, short
-//! inputs are mixed otherwise, and long ones add a word to the neighbour's lane. So this is code of its own.
+//! The released XXH3 gives other values for every length. Its final mixing multiplies by another
+//! constant, it mixes short inputs differently, and for long inputs it adds each word to the
+//! neighbour's lane. So this crate has its own code for XXPH3.
 
 use crate::codec::{u32_from, u64_bytes, u64_from};
 
@@ -15,7 +16,7 @@ const PRIME64_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const PRIME64_5: u64 = 0x27d4_eb2f_1656_67c5;
 
 const SECRET_LEN_BYTES: usize = 192;
-/// The secret that XXH3 uses where none is given.
+/// The default secret of XXH3.
 const SECRET: [u8; SECRET_LEN_BYTES] = [
     0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe, 0x7c, 0x01, 0x81, 0x2c, 0xf7, 0x21, 0xad, 0x1c, //
     0xde, 0xd4, 0x6d, 0xe9, 0x83, 0x90, 0x97, 0xdb, 0x72, 0x40, 0xa4, 0xa4, 0xb7, 0xb3, 0x67, 0x1f, //
@@ -31,7 +32,7 @@ const SECRET: [u8; SECRET_LEN_BYTES] = [
     0x45, 0xcb, 0x3a, 0x8f, 0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
 ];
 
-/// The hash that RocksDB's filters ask: of seed 0.
+/// Returns the hash with seed 0, which RocksDB's filters use.
 #[inline]
 pub(super) fn hash(key: &[u8]) -> u64 {
     hash_with_seed(key, 0)
@@ -47,15 +48,15 @@ fn hash_with_seed(input: &[u8], seed: u64) -> u64 {
     }
 }
 
-/// The 64-bit integer at a place that its caller knows to be there.
+/// Returns the 64-bit integer at `offset`. The caller knows that it is in bounds.
 #[inline(always)]
 fn word(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, u64_from)
 }
 
-/// The halves of the 128-bit product, one upon the other.
+/// Returns the XOR of the two halves of the 128-bit product.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
+#[expect(clippy::cast_possible_truncation, reason = "splits a product into halves")]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
@@ -82,7 +83,7 @@ fn short(input: &[u8], seed: u64) -> u64 {
         return five_to_eight(u64::from(u32_from(first)) | u64::from(u32_from(last)) << 32, len, seed);
     }
     match input {
-        // RocksDB's own: the preview gave 0.
+        // RocksDB's own rule for empty input. The preview of XXH3 returned 0.
         [] => fold(seed.wrapping_add(word(&SECRET, 0)), PRIME64_2),
         [first, .., last] => {
             let middle = if let [_, middle, _] = input { middle } else { last };
@@ -100,7 +101,7 @@ fn up_to_three(bytes: [u8; 3], len: u64, seed: u64) -> u64 {
     avalanche((combined ^ key).wrapping_mul(PRIME64_1))
 }
 
-/// Of four bytes too: the first four and the last four, which may overlap.
+/// Hashes 4 to 8 bytes. `ends` holds the first four and the last four bytes, which may overlap.
 #[inline(always)]
 fn five_to_eight(ends: u64, len: u64, seed: u64) -> u64 {
     let keyed = ends ^ word(&SECRET, 0).wrapping_add(seed);
@@ -108,7 +109,7 @@ fn five_to_eight(ends: u64, len: u64, seed: u64) -> u64 {
     avalanche((mixed ^ mixed >> 47).wrapping_mul(PRIME64_2))
 }
 
-/// Sixteen bytes of the input at `at` with sixteen of the secret at `secret_at`.
+/// Mixes 16 bytes of the input at `at` with 16 bytes of the secret at `secret_at`.
 #[inline(always)]
 fn mix(input: &[u8], at: usize, secret_at: usize, seed: u64) -> u64 {
     fold(
@@ -117,7 +118,7 @@ fn mix(input: &[u8], at: usize, secret_at: usize, seed: u64) -> u64 {
     )
 }
 
-/// 17 to 128 bytes: pairs of sixteen from both ends inwards.
+/// Hashes 17 to 128 bytes, in pairs of 16 bytes from both ends inwards.
 #[inline]
 fn middle(input: &[u8], seed: u64) -> u64 {
     let len = input.len();
@@ -129,7 +130,8 @@ fn middle(input: &[u8], seed: u64) -> u64 {
     avalanche(sum)
 }
 
-/// 129 to 240 bytes: sixteens from the front, mixed once after the eighth.
+/// Hashes 129 to 240 bytes, 16 at a time from the front. The accumulator is mixed once after the
+/// eighth.
 fn upper_middle(input: &[u8], seed: u64) -> u64 {
     const LAST_SECRET: usize = 136 - 17;
     let len = input.len();
@@ -140,10 +142,11 @@ fn upper_middle(input: &[u8], seed: u64) -> u64 {
 }
 
 const STRIPE_LEN_BYTES: usize = 64;
-/// Stripes between two scramblings: as many as the secret has places for, eight bytes apart.
+/// The number of stripes between two scramblings. The secret has room for this many positions,
+/// eight bytes apart.
 const STRIPES: usize = (SECRET_LEN_BYTES - STRIPE_LEN_BYTES) / 8;
 
-/// More than 240 bytes: eight lanes.
+/// Hashes more than 240 bytes in eight lanes.
 fn long(input: &[u8], seed: u64) -> u64 {
     let mut secret = SECRET;
     if seed != 0 {
@@ -162,7 +165,8 @@ fn long(input: &[u8], seed: u64) -> u64 {
             scramble(&mut lanes, &secret);
         }
     }
-    // Over the last bytes, again in part; not where the stripes came out even, other than in XXH3 as released.
+    // Accumulate the last 64 bytes. Some of them may be hashed already. Unlike the released XXH3,
+    // the preview skips this step if the input is a whole number of stripes.
     if let Some(last) = input.last_chunk().filter(|_| !input.len().is_multiple_of(STRIPE_LEN_BYTES)) {
         accumulate(&mut lanes, last, &secret, SECRET_LEN_BYTES - STRIPE_LEN_BYTES - 7);
     }
@@ -196,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_those_of_rocksdb_for_keys_of_every_shape() {
+    fn hashes_of_keys_of_every_length_match_rocksdb() {
         let counting = |len: u32| (0..len).map(|i| (i & 255) as u8).collect::<Vec<_>>();
         for (input, expected) in [
             (vec![], 0x5342_c301_0fe1_dd04),
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_those_that_rocksdb_gave_under_any_seed() {
+    fn hashes_under_any_seed_match_rocksdb() {
         for folder in ["rocksdb-7.8.3", "rocksdb-11.8.1"] {
             let text = std::fs::read_to_string(format!("tests/golden/foreign/{folder}/hash_vectors.txt")).unwrap();
             let rows: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();

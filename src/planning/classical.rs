@@ -1,4 +1,5 @@
-//! Plans of the classical variants, by the formulas of their papers. They live in memory: no block holds them.
+//! Plans of the classical Bloom filter variants, by the formulas of their papers. These variants
+//! live in memory only.
 
 use std::fmt;
 
@@ -6,52 +7,56 @@ use super::{EQUAL_HASHES, MAX_BITS, MAX_KEYS, TOO_LARGE, bits_for, check_keys_an
 use crate::error::{Error, Result};
 use crate::kinds::{math, scattered_lines};
 
-/// Most probes that are tried.
+/// The largest number of probes that a plan tries.
 const MAX_PROBES: u32 = 64;
-/// Bits of a counter.
+/// Bits per counter.
 const COUNTER_BITS: u64 = 4;
-/// Subtables of a d-left filter, cells of a bucket, mean keys of a bucket, and bits of a cell's counter.
+/// The shape of a d-left filter: subtables, cells per bucket, mean keys per bucket, and counter
+/// bits per cell.
 const D_LEFT_TABLES: u64 = 4;
 const D_LEFT_CELLS: u64 = 8;
 const D_LEFT_LOAD: u64 = 6;
 const D_LEFT_COUNTER_BITS: u64 = 2;
-/// Most bits of a remainder.
+/// The largest number of bits of a remainder.
 const D_LEFT_REMAINDER_BITS: u64 = 48;
-/// How much more memory than the shortest Bloom filter one that is compressed may take before it is sent.
+/// A compressed filter may take this many times the memory of the shortest Bloom filter before it
+/// is sent.
 const COMPRESSED_MEMORY: f64 = 4.0;
-/// A scalable filter begins with so many keys; each filter has twice the keys of the one before, and 0.85 of its rate.
+/// The keys of the first filter of a scalable filter. Each later filter has twice the keys and 0.85
+/// times the FPR.
 const SCALABLE_FIRST_KEYS: u64 = 1024;
 const SCALABLE_RATIO: f64 = 0.85;
-/// Rates that are tried for a budget: from 1 down to 2^-100.
+/// A budget is searched for rates from 1 down to 2^-100.
 const MAX_HALVINGS: f64 = 100.0;
-/// A hundred steps halve that to less than a rounding error.
+/// Bisection steps. So many halvings shrink the range below a rounding error.
 const STEPS: u32 = 60;
 
-/// A variant of the Bloom filter that can be planned by a formula.
+/// A variant of the Bloom filter that a formula can plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Variant {
-    /// A slice of `m/k` bits for each probe.
+    /// A Bloom filter with a slice of `m/k` bits for each probe.
     Partitioned,
-    /// Counters of four bits in the place of bits, so that keys can be removed (Fan, Cao, Almeida, Broder, "Summary cache",
-    /// 2000).
+    /// A Bloom filter with counters of four bits instead of bits, so that it can remove keys (Fan,
+    /// Cao, Almeida, Broder, "Summary cache", 2000).
     Counting,
-    /// Remainders in the least loaded of four buckets: removal in half the space of counters (Bonomi, Mitzenmacher,
-    /// Panigrahy, Singh, Varghese, 2006).
+    /// A table of key remainders, each in the least loaded of four buckets. It can remove keys, and
+    /// takes half the space of counters (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese, 2006).
     DLeft,
-    /// A Bloom filter with more bits and fewer probes than is best in memory, which is smaller once it is compressed to be
-    /// sent (Mitzenmacher, 2002).
+    /// A Bloom filter that is compressed before it is sent. It has more bits and fewer probes than
+    /// the best filter in memory, but is smaller after compression (Mitzenmacher, 2002).
     Compressed,
-    /// A row of partitioned filters, each for twice the keys of the one before (Almeida, Baquero, Preguiça, Hutchison, 2007):
-    /// here one that began with 1,024 keys, with rates in the ratio 0.85.
+    /// A sequence of partitioned filters, each with twice the keys of the previous one (Almeida,
+    /// Baquero, Preguiça, Hutchison, 2007). Here the first filter has 1,024 keys, and the ratio of
+    /// FPRs is 0.85.
     Scalable,
 }
 
 impl Variant {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 5] = [Self::Partitioned, Self::Counting, Self::DLeft, Self::Compressed, Self::Scalable];
 
-    /// Its name.
+    /// The name of the variant.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,12 +75,12 @@ impl fmt::Display for Variant {
     }
 }
 
-/// What a variant takes for so many keys.
+/// The planned size, FPR and query cost of a variant for a number of keys.
 ///
 /// ```
 /// use filterblock::planning::{Variant, VariantPlan};
 ///
-/// // 12 bits of remainder and 2 of counter in three quarters of the cells: 18.67 bits a key, at most 0.586 %.
+/// // 12 bits of remainder and 2 of counter, with three quarters of the cells in use: 18.67 bits per key, FPR at most 0.586 %.
 /// let plan = VariantPlan::new(Variant::DLeft, 24_000_000, 0.006)?;
 /// assert_eq!(plan.memory_bits * 3, 24_000_000 * 56);
 /// assert!((plan.expected_rate - 24.0 / 4096.0).abs() < 1e-11);
@@ -84,28 +89,31 @@ impl fmt::Display for Variant {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct VariantPlan {
-    /// What is planned.
+    /// The planned variant.
     pub variant: Variant,
     /// The number of distinct keys.
     pub num_keys: u64,
     /// Bits in memory.
     pub memory_bits: u64,
-    /// Bits that are sent where they are fewer: the entropy of a compressed filter.
+    /// Bits that are sent, if that is fewer than `memory_bits`: the entropy of a compressed filter.
     pub sent_bits: Option<u64>,
-    /// The expected false-positive rate; of a d-left and a scalable filter a bound of it.
+    /// The expected FPR. For a d-left or a scalable filter it is an upper bound.
     pub expected_rate: f64,
-    /// Cache lines that a query of an absent key reads on average, as [`Plan::lines_if_absent`](super::Plan).
+    /// Cache lines that a query of an absent key reads on average, as
+    /// [`Plan::lines_if_absent`](super::Plan::lines_if_absent).
     pub lines_if_absent: f64,
-    /// The same for a key that was added.
+    /// Cache lines that a query of a present key reads on average.
     pub lines_if_present: f64,
 }
 
 impl VariantPlan {
-    /// The least that a variant takes for a rate.
+    /// Plans the smallest filter of a variant with an FPR of at most `rate`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless there are keys, at most [`MAX_KEYS`], `0 < rate < 1` can be had, and the size fits 64
-    /// bits. No rate below `num_keys / 2^64` can be had: that share of absent keys has the 64-bit hash of a present one.
+    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if `rate` is
+    /// not between 0 and 1. Returns the same error if the variant cannot reach `rate`, or if the
+    /// size does not fit in 64 bits. No filter reaches a rate below `num_keys / 2^64`, because that
+    /// share of absent keys has the 64-bit hash of a present key.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;
@@ -125,15 +133,15 @@ impl VariantPlan {
             Variant::Scalable => scalable(num_keys, rate),
         };
         let plan = plan.ok_or_else(|| invalid(TOO_LARGE))?;
-        // The formulas of the papers know no hash function.
+        // The formulas of the papers ignore equal hashes.
         Ok(Self { expected_rate: math::with_equal_hashes(plan.expected_rate, num_keys), ..plan })
     }
 
-    /// The lowest rate that a variant has in so many bits, sent where it is sent and in memory where not; `None` where a
-    /// rate of nearly one takes more.
+    /// Plans the filter of a variant with the lowest FPR that takes at most `max_bits`: see
+    /// [`VariantPlan::bits`]. `None` if even an FPR of nearly one takes more bits.
     ///
     /// # Errors
-    /// [`Error::Invalid`] as [`VariantPlan::new`] for the number of keys.
+    /// Returns [`Error::Invalid`] for a number of keys that [`VariantPlan::new`] refuses.
     pub fn largest(variant: Variant, num_keys: u64, max_bits: u64) -> Result<Option<Self>> {
         check_keys_and_rate(num_keys, 0.5)
             .map_err(|reason| Error::invalid("filter", format!("{variant} for {num_keys} keys"), reason))?;
@@ -151,20 +159,20 @@ impl VariantPlan {
         Ok(best)
     }
 
-    /// What counts: the bits that are sent, or else those in memory.
+    /// The bits that a budget counts: the sent bits if there are any, the bits in memory otherwise.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.sent_bits.unwrap_or(self.memory_bits)
     }
 }
 
-/// Rounded up, if it can be counted.
+/// Rounds up. `None` if the result exceeds 2^63.
 fn whole(bits: f64) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to MAX_BITS")]
     (bits < MAX_BITS).then(|| bits.ceil().max(1.0) as u64)
 }
 
-/// A plan of bits anywhere in memory, of which a share `fill` is set.
+/// Plans a filter whose probes may hit any bit in memory, with a fill ratio of `fill`.
 fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64, u32, f64), rate: f64) -> VariantPlan {
     let [lines_if_absent, lines_if_present] = scattered_lines(fill, memory_bits.div_ceil(8), probes);
     VariantPlan {
@@ -178,8 +186,8 @@ fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64,
     }
 }
 
-/// The slices of fewest bits in all whose rate, `(1 - (1 - 1/s)^n)^k` with `k` slices of `s` bits, is so low: the bits in
-/// all, `k`, and `s`.
+/// Returns the smallest partitioned filter with an FPR of at most `rate`: its total bits, its `k`
+/// slices, and the `s` bits of each slice. The FPR is `(1 - (1 - 1/s)^n)^k`.
 pub(crate) fn slices(num_keys: u64, rate: f64) -> Option<(u64, u32, u64)> {
     let of = |probes: u32| {
         let set_share = rate.powf(1.0 / f64::from(probes));
@@ -205,7 +213,8 @@ fn counting(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     Ok(Some(scattered(Variant::Counting, num_keys, (memory_bits, shortest.probes, fill), rate)))
 }
 
-/// At most as many remainders are compared as four buckets hold at the mean load: 24 of them, and less of few keys.
+/// A query compares at most the remainders in four buckets at the mean load: 24, or fewer if there
+/// are few keys.
 fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let buckets = num_keys.div_ceil(D_LEFT_TABLES * D_LEFT_LOAD);
     let compared = num_keys as f64 / buckets as f64;
@@ -213,9 +222,9 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let remainder_bits = (1..=D_LEFT_REMAINDER_BITS).find(|&bits| rate_of(bits) <= rate)?;
     let bucket_bits = D_LEFT_CELLS * (remainder_bits + D_LEFT_COUNTER_BITS);
     let memory_bits = buckets.checked_mul(D_LEFT_TABLES * bucket_bits)?;
-    // A bucket begins at any byte of a line.
+    // A bucket may begin at any byte of a cache line.
     let lines = 1.0 + (bucket_bits as f64 / 8.0 - 1.0) / 64.0;
-    // Keys are in any of the four alike.
+    // A key is equally likely to be in each of the four buckets.
     let [lines_if_absent, lines_if_present] = [4.0 * lines, 2.5 * lines];
     let expected_rate = rate_of(remainder_bits);
     let variant = Variant::DLeft;
@@ -230,8 +239,9 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     })
 }
 
-/// Of all numbers of probes up to the best in memory whose filter is not too large there, the one with the least entropy.
-/// More probes make a filter of mostly ones, which is as small once compressed and costs more to ask.
+/// Returns the filter with the least entropy. It tries all numbers of probes up to the best number
+/// in memory, and skips filters that exceed the memory limit. More probes give a filter of mostly
+/// ones, which compresses as well but costs more per query.
 fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let most = COMPRESSED_MEMORY * shortest.bits as f64;
@@ -249,19 +259,20 @@ fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     Ok(plan)
 }
 
-/// `H2(p)`: the bits that a bit is worth which is set with a probability of `p`.
+/// `H2(p)`: the entropy, in bits, of a bit that is set with probability `p`.
 fn entropy(p: f64) -> f64 {
     -(p * p.ln() + (1.0 - p) * (-p).ln_1p()) / std::f64::consts::LN_2
 }
 
-/// Filters of `k` slices that are full when half of their bits are set.
+/// Plans filters of `k` slices, each at its capacity when half of its bits are set.
 fn scalable(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let (mut rate_of, mut capacity, mut before) = (rate * (1.0 - SCALABLE_RATIO), SCALABLE_FIRST_KEYS, 0u64);
     let (mut memory_bits, mut lines_if_absent, mut lines_if_present) = (0u64, 0.0, 0.0);
     loop {
         let probes = (-rate_of.log2()).ceil().max(1.0);
         memory_bits = memory_bits.checked_add(whole(capacity as f64 * probes / std::f64::consts::LN_2)?)?;
-        // The newest is asked first: a key of this filter passes by all that come later, as an absent one does.
+        // A query asks the newest filter first. For all newer filters, a key of this filter is an
+        // absent key.
         let keys = capacity.min(num_keys - before);
         lines_if_present += before as f64 / num_keys as f64 * 2.0 + keys as f64 / num_keys as f64 * probes;
         lines_if_absent += 2.0 * (1.0 - (-probes).exp2());

@@ -1,24 +1,28 @@
-//! Planning: what a filter will take and let through, before anything is built.
+//! Planning: the size, the false-positive rate (FPR) and the query cost of a filter before it is
+//! built.
 //!
-//! Here are the formulas of the texts for a standard Bloom filter of `m` bits with `n` keys and `k` probes; [`Plan`] has
-//! the sizes, rates and costs of the filters that this crate builds, [`VariantPlan`] those of the classical variants.
+//! This module has the textbook formulas for a standard Bloom filter of `m` bits with `n` keys and
+//! `k` probes. [`Plan`] covers the filters that this crate builds, [`VariantPlan`] the classical
+//! variants.
 //!
 //! ```text
 //! share of bits that stay 0   p = (1 - 1/m)^(kn)  ~  e^(-kn/m)
-//! rate                        c = (1 - p)^k,  least where k = (m/n) ln 2 and p = 1/2:  c = 2^-k = 0.6185^(m/n)
-//! bits for a rate             m = -kn / ln(1 - c^(1/k)),  least where k = log2(1/c):   m = 1.4427 n log2(1/c)
+//! FPR                         c = (1 - p)^k,  lowest for k = (m/n) ln 2 and p = 1/2:  c = 2^-k = 0.6185^(m/n)
+//! bits for an FPR             m = -kn / ln(1 - c^(1/k)),  least for k = log2(1/c):  m = 1.4427 n log2(1/c)
 //! ```
-//! (Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Broder and Mitzenmacher, "Network
-//! applications of Bloom filters: a survey", 2004; Mitzenmacher, "Compressed Bloom filters", 2002.)
+//! (Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Broder and
+//! Mitzenmacher, "Network applications of Bloom filters: a survey", 2004; Mitzenmacher, "Compressed
+//! Bloom filters", 2002.)
 //!
-//! Both forms of the rate treat the bits of a query as independent, which is too good by a relative `O(k²/m)` (Bose et al.,
-//! 2008): nothing in a megabit, several per cent in a cache line. [`exact_rate`] is named as the texts name it; what is
-//! true of a built filter, small or in lines, [`Plan::expected_rate`] says.
+//! Both forms of the rate treat the bits of a query as independent. They are too low by a relative
+//! `O(k²/m)` (Bose et al., 2008): nothing in a megabit, several per cent in a cache line.
+//! [`exact_rate`] has its name from the textbooks. [`Plan::expected_rate`] is correct for built
+//! filters, including small filters and filters with one cache line per query.
 //!
 //! ```
 //! use filterblock::planning;
 //!
-//! // A hundred thousand keys at one per cent: 1.199 bytes a key, 7 probes.
+//! // A hundred thousand keys at 1 %: 1.199 bytes per key, 7 probes.
 //! let shortest = planning::shortest(100_000, 0.01)?;
 //! assert_eq!((shortest.bits, shortest.probes), (959_296, 7));
 //! assert!((planning::simplified_rate(100_000, shortest.bits, 7) - 0.01).abs() < 1e-7);
@@ -38,36 +42,39 @@ pub use crate::kinds::math::exact_rate;
 use crate::kinds::{TOO_LARGE, math};
 use crate::spec::EQUAL_HASHES;
 
-/// Most probes that [`shortest`] tries: those of a rate of 2^-100.
+/// The largest number of probes that [`shortest`] tries, the number for an FPR of 2^-100.
 const MAX_TRIED_PROBES: u32 = 100;
 
-/// `(1 - e^(-kn/m))^k`: the same for many bits.
+/// `(1 - e^(-kn/m))^k`: the limit of [`exact_rate`] for many bits.
 #[must_use]
 pub fn simplified_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
     math::raised(throws, -1.0 / num_bits as f64, probes)
 }
 
-/// `g(p) = -(m/n) ln p ln(1 - p)`, the logarithm of the rate with `bits_per_key` bits of which a share `p` stays 0: the
-/// number of probes that leaves it is `-(m/n) ln p`. Symmetric about its minimum at `p = 1/2` (Mitzenmacher 2002).
+/// `g(p) = -(m/n) ln p ln(1 - p)`: the logarithm of the FPR with `bits_per_key` bits per key, of
+/// which a share `p` stays 0. The number of probes that leaves this share is `-(m/n) ln p`. The
+/// function is symmetric about its minimum at `p = 1/2` (Mitzenmacher 2002).
 #[must_use]
 pub fn rate_exponent(empty_share: f64, bits_per_key: f64) -> f64 {
     -bits_per_key * empty_share.ln() * (-empty_share).ln_1p()
 }
 
-/// `0.6185^(m/n)`, more exactly `e^(-(m/n) (ln 2)^2)`: no number of probes gives a standard Bloom filter a lower rate.
+/// `0.6185^(m/n)`, more exactly `e^(-(m/n) (ln 2)^2)`: the lowest FPR of a standard Bloom filter
+/// with any number of probes.
 #[must_use]
 pub fn least_rate(bits_per_key: f64) -> f64 {
     rate_exponent(0.5, bits_per_key).exp()
 }
 
-/// `(m/n) ln 2`: the number of probes with the least rate, if it could be any number.
+/// `(m/n) ln 2`: the number of probes with the lowest FPR, as a real number.
 #[must_use]
 pub fn ideal_probes(bits_per_key: f64) -> f64 {
     bits_per_key * std::f64::consts::LN_2
 }
 
-/// The number of probes with the least [`simplified_rate`], at least one: one of the two next to [`ideal_probes`].
+/// Returns the number of probes with the lowest [`simplified_rate`], at least one. It is a
+/// neighbour of [`ideal_probes`].
 #[must_use]
 pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     let ideal = ideal_probes(num_bits as f64 / num_keys.max(1) as f64);
@@ -77,8 +84,8 @@ pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     below + u32::from(is_better)
 }
 
-/// `-kn / ln(1 - c^(1/k))`: the bits that give `num_keys` keys a rate with so many probes. Infinite where rounding
-/// leaves no such number.
+/// `-kn / ln(1 - c^(1/k))`: the bits that `num_keys` keys need for an FPR of `rate` with `probes`
+/// probes. Infinite if the denominator rounds to zero.
 #[must_use]
 pub fn bits_for(num_keys: u64, rate: f64, probes: u32) -> f64 {
     // A probe hits a set bit with probability c^(1/k).
@@ -86,19 +93,21 @@ pub fn bits_for(num_keys: u64, rate: f64, probes: u32) -> f64 {
     -f64::from(probes) * num_keys as f64 / (-set_share).ln_1p()
 }
 
-/// A standard Bloom filter as [`shortest`] finds it.
+/// The size of a standard Bloom filter, found by [`shortest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortest {
-    /// Bits in all.
+    /// The total number of bits.
     pub bits: u64,
-    /// Bits asked per query.
+    /// The number of bits that a query asks.
     pub probes: u32,
 }
 
-/// The shortest standard Bloom filter of a rate: the least of [`bits_for`] over 1 to 100 probes, rounded up.
+/// Returns the shortest standard Bloom filter with an FPR of `rate`: the minimum of [`bits_for`]
+/// over 1 to 100 probes, rounded up.
 ///
 /// # Errors
-/// [`Error::Invalid`] unless there are keys, `0 < rate < 1`, and the bits can be counted in 64.
+/// Returns [`Error::Invalid`] if there are no keys, if `rate` is not between 0 and 1, or if the
+/// bits exceed 2^63.
 pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
     let invalid = |reason| Error::invalid("filter", format!("bloom:fpr={rate} for {num_keys} keys"), reason);
     check_keys_and_rate(num_keys, rate).map_err(invalid)?;
@@ -109,10 +118,10 @@ pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
     Ok(Shortest { bits: bits.ceil().max(1.0) as u64, probes })
 }
 
-/// Below this, a number of bits and what it is rounded up to fit 64 bits.
+/// Sizes below this limit fit in 64 bits after rounding up.
 const MAX_BITS: f64 = (1u64 << 63) as f64;
 
-/// What there is to say against planning for so many keys and such a rate.
+/// Checks a number of keys and a rate. The error says what is wrong and what to try.
 fn check_keys_and_rate(num_keys: u64, rate: f64) -> std::result::Result<(), &'static str> {
     // NaN fails both comparisons.
     if !(rate > 0.0 && rate < 1.0) {
@@ -126,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_of_the_formulas_are_no_numbers_out_of_nowhere() {
+    fn formulas_return_sound_limits_for_zero_arguments() {
         for rate in [exact_rate, simplified_rate] {
             assert_eq!(rate(0, 0, 3), 0.0, "no keys");
             assert_eq!(rate(0, 64, 3), 0.0, "no keys");
@@ -140,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_number_of_probes_is_the_best_of_all() {
+    fn best_probes_beats_every_other_number_of_probes() {
         for keys in [1, 7, 100, 1_000_000] {
             for bits in [1, 2, 3, 5, 9, 10, 16, 24, 40].map(|bits| bits * keys) {
                 let rate = |probes| simplified_rate(keys, bits, probes);

@@ -1,22 +1,22 @@
-//! Plans of the filters that this crate builds, each by the formulas that its builder goes by.
+//! Plans of the filters that this crate builds, by the formulas that the builders use.
 
 use super::{TOO_LARGE, check_keys_and_rate};
 use crate::error::{Error, Result};
 use crate::kinds::{Budgets, FilterKind, MILLIBITS, Planned};
 use crate::spec::FilterSpec;
 
-/// Plans are made for so many keys at most: with a hundred bits for each, sizes fit 64 bits.
+/// The largest number of keys of a plan. With a hundred bits per key, sizes still fit in 64 bits.
 pub const MAX_KEYS: u64 = 1 << 56;
 
-/// What a filter of a specification over so many keys will be.
+/// The planned size, FPR and query cost of a filter.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterSpec, planning::Plan};
 ///
 /// let plan = Plan::new("bloom:fpr=0.01".parse()?, 1_000_000)?;
 /// assert_eq!(plan.payload_len_bytes(), 1_199_128);
-/// // All that fits in a megabyte: 8.388 bits a key.
-/// let plan = Plan::largest(FilterKind::Bloom, 1_000_000, 1 << 20)?.expect("more than a bit for each key");
+/// // The best filter that fits in a megabyte: 8.388 bits per key.
+/// let plan = Plan::largest(FilterKind::Bloom, 1_000_000, 1 << 20)?.expect("a megabyte holds the smallest filter");
 /// assert!((plan.expected_rate() - 0.0178).abs() < 0.0001);
 /// # Ok::<(), filterblock::Error>(())
 /// ```
@@ -28,14 +28,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a filter.
+    /// Plans a filter of `spec` for `num_keys` keys.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where there are no keys, more than [`MAX_KEYS`], or more than a filter of the kind can hold or
-    /// can have the rate with.
+    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`]. Returns the same
+    /// error if the kind cannot hold so many keys, or cannot reach the rate with them.
     pub fn new(spec: FilterSpec, num_keys: u64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{spec} for {num_keys} keys"), reason);
-        // Of a specification the rate was checked when it was made.
+        // The rate of a specification was checked when the specification was made.
         check_keys_and_rate(num_keys, 0.5).map_err(invalid)?;
         if num_keys > MAX_KEYS {
             return Err(invalid(TOO_LARGE));
@@ -45,11 +45,11 @@ impl Plan {
         Ok(Self { spec, num_keys, planned })
     }
 
-    /// The filter of a kind with the lowest rate whose payload has `max_len_bytes` at most; `None` where the smallest is
-    /// larger than that.
+    /// Plans the filter of a kind with the lowest FPR whose payload has at most `max_len_bytes`.
+    /// `None` if the smallest filter is larger.
     ///
     /// # Errors
-    /// [`Error::Invalid`] as [`Plan::new`], and where the kind takes no budget.
+    /// Returns the errors of [`Plan::new`], and [`Error::Invalid`] if the kind takes no budget.
     pub fn largest(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<Option<Self>> {
         let plan = |bits_per_key| Self::new(FilterSpec::bits_per_key(kind, bits_per_key)?, num_keys);
         let fits = |plan: &Self| plan.payload_len_bytes() <= max_len_bytes;
@@ -59,7 +59,7 @@ impl Plan {
                 return Ok(plans.into_iter().rfind(fits));
             }
             Budgets::UpTo(most) => most,
-            // The first plan is the error.
+            // Planning the smallest budget returns the error.
             Budgets::None => *MILLIBITS.start(),
         };
         let of_millibits = |millibits: u32| plan(f64::from(millibits) / 1000.0);
@@ -78,7 +78,7 @@ impl Plan {
         Ok(best)
     }
 
-    /// What is to be built.
+    /// The specification of the planned filter.
     #[must_use]
     pub fn spec(&self) -> FilterSpec {
         self.spec
@@ -90,52 +90,57 @@ impl Plan {
         self.num_keys
     }
 
-    /// Bytes of the filter itself, without checksums and trailer.
+    /// Payload bytes of the filter, without checksums and trailer.
     ///
-    /// Exact for the Bloom filters. A binary fuse filter or a ribbon is larger in the rare case that its first system has
-    /// no solution; of a bumped ribbon, how many keys are bumped differs from one set of keys to the next: by a twentieth
-    /// of a per cent of a million keys, by up to one of a few thousand.
+    /// The number is exact for Bloom filters. A binary fuse filter or a ribbon is larger in the
+    /// rare case that its first system of equations has no solution. For a bumped ribbon, the
+    /// number of bumped keys differs between sets of keys. Its size varies by 0.05 % for a million
+    /// keys, and by up to 1 % for a few thousand.
     #[must_use]
     pub fn payload_len_bytes(&self) -> u64 {
         self.planned.len_bytes
     }
 
-    /// Bytes of the record of layers, which only ribbons have, in the extension of a block's trailer; as exact.
+    /// Bytes of the record of layers in the extension of the trailer. Only ribbons have one. As
+    /// exact as the payload.
     #[must_use]
     pub fn record_len_bytes(&self) -> usize {
         self.planned.record_len_bytes
     }
 
-    /// Bits of the payload for each key.
+    /// Payload bits per key.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         self.planned.len_bytes as f64 * 8.0 / self.num_keys as f64
     }
 
-    /// The share of absent keys that will be answered "maybe", by the exact formula of the kind.
+    /// The expected FPR: the share of absent keys that the filter answers with "maybe", by the
+    /// exact formula of the kind.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         self.planned.rate
     }
 
-    /// Cache lines of 64 bytes that a query of an absent key reads on average, neighbours counted one by one: the cache
-    /// misses of a filter that lies in memory alone.
+    /// Cache lines of 64 bytes that a query of an absent key reads on average. Neighbouring lines
+    /// count separately. This is the number of cache misses if the filter is in memory, but not in
+    /// the processor's caches.
     #[must_use]
     pub fn lines_if_absent(&self) -> f64 {
         self.planned.lines_if_absent
     }
 
-    /// The same for a key that was added.
+    /// Cache lines that a query of a present key reads on average.
     #[must_use]
     pub fn lines_if_present(&self) -> f64 {
         self.planned.lines_if_present
     }
 }
 
-/// The lowest rate that a kind of filter has for `num_keys` keys in a payload of `max_len_bytes`; 1 where it has none.
+/// Returns the lowest FPR of a kind for `num_keys` keys in a payload of `max_len_bytes`. Returns 1
+/// if no filter fits.
 ///
 /// # Errors
-/// [`Error::Invalid`] as [`Plan::largest`].
+/// Returns the errors of [`Plan::largest`].
 pub fn least_rate_in(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<f64> {
     Ok(Plan::largest(kind, num_keys, max_len_bytes)?.map_or(1.0, |plan| plan.expected_rate()))
 }

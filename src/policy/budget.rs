@@ -1,4 +1,4 @@
-//! So much memory for the filters of a whole store, however large it becomes.
+//! A policy that limits the memory of all filters of a store, for any size of the store.
 
 use super::monkey::Kinds;
 use super::{FilterPolicy, TableShape};
@@ -6,29 +6,35 @@ use crate::error::Result;
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
-/// Bytes that a filter block may take beside the filter's bits: a trailer, a page sum, and half a cache line of rounding.
+/// Bytes of a filter block besides the filter's bits: the trailer, one page checksum, and half a
+/// cache line of rounding.
 const TABLE_OVERHEAD_BYTES: f64 = 128.0;
-/// The part of the budget that goes to bits: page sums take a thousandth, and a kind may take a little more than its
-/// bits per key.
+/// The share of the budget for filter bits. Page checksums take a thousandth, and a kind may take
+/// slightly more than its bits per key.
 const SHARE_OF_BITS: f64 = 0.98;
-/// The same for binary fuse filters, whose bits per key are those of the fingerprint: of ten thousand keys and more they
-/// take up to 1.346 times that (of 11,417 keys, for which segments are just too long), and the rare third seed takes 2 %
-/// more.
+/// The share of the budget for the bits of binary fuse filters. Their bits per key are the width of
+/// a fingerprint. With ten thousand or more keys, a filter takes up to 1.346 times that width. The
+/// maximum is at 11,417 keys, where segments are just too long. The rare third seed takes 2 % more.
 const SHARE_OF_FUSE_BITS: f64 = 0.72;
-/// More bits a key on average save no read that anyone would notice, and would only be in the way when the store grows.
+/// A higher mean saves no noticeable reads, and its filters would take memory that new tables need
+/// when the store grows.
 const MAX_BITS_PER_KEY: f64 = 20.0;
 
-/// So many bytes for the filters of the whole store, spread over its levels as by [`Monkey`](super::Monkey).
+/// Limits the bytes of all filters of the store, and spreads them over the levels as
+/// [`Monkey`](super::Monkey) does.
 ///
-/// The more keys there are, the fewer bits each gets: what is written has its share of the budget in a store of the
-/// size that this then has (but never more than twenty bits a key on average). A table keeps its filter until a
-/// compaction writes it anew, so one that was written when the store was smaller holds more than its share. Hence:
+/// The more keys the store has, the fewer bits each key gets, and never more than 20 bits per key
+/// on average. The policy computes the share of a new table from the size of the store at that
+/// time. A table keeps its filter until a compaction rewrites the table. So a table that was
+/// written into a smaller store holds more than its share. It follows that:
 ///
-/// - after a compaction of the store over everything, the filters take no more than the budget
-///   (binary fuse filters in tables of ten thousand keys and more; of three thousand, up to 5 % more);
-/// - in between they take somewhat more while the store grows (measured in random order: at most a tenth more), and
-///   never more than twice the budget, one table aside that is being flushed: what lies above the budget is taken from
-///   the share of new tables, whose filters get worse, down to none.
+/// - after a full compaction of the store, the filters take no more than the budget. This holds for
+///   binary fuse filters in tables of ten thousand keys or more; with three thousand keys they take
+///   up to 5 % more.
+/// - while the store grows, the filters may exceed the budget (measured with keys in random order:
+///   by at most 10 %). They never exceed twice the budget, except for one table that is being
+///   flushed. Bytes above the budget reduce the share of new tables, whose filters get worse, down
+///   to none.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterPolicy, LevelShape, MemoryBudget, TableShape};
@@ -48,18 +54,19 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Filters of one kind, `total_bytes` in all. With none, no key has a filter.
+    /// Creates a policy for filters of one kind with `total_bytes` bytes in all. With 0 bytes,
+    /// every table gets an always-maybe filter.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) unless the kind takes a budget.
+    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget.
     pub fn new(kind: FilterKind, total_bytes: u64) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(kind, kind)?, total_bytes })
     }
 
-    /// Another kind in the deepest level: a small one, under fast ones.
+    /// Sets another kind for the deepest level, for example a small kind below fast ones.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) unless it takes a budget.
+    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget.
     pub fn with_bottom(self, kind: FilterKind) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(self.kinds.upper, kind)?, ..self })
     }
@@ -78,7 +85,8 @@ impl FilterPolicy for MemoryBudget {
         let is_fuse = [self.kinds.upper, self.kinds.bottom].contains(&FilterKind::BinaryFuse);
         let share_of_bits = if is_fuse { SHARE_OF_FUSE_BITS } else { SHARE_OF_BITS };
         let for_bits = (total * share_of_bits - tables * TABLE_OVERHEAD_BYTES).max(0.0) * 8.0;
-        // All of the share up to the budget, nothing of it at twice the budget, which is thus never passed.
+        // A table gets its full share while the filters are within the budget, and no share at
+        // twice the budget.
         let share = (2.0 - in_use / total.max(1.0)).clamp(0.0, 1.0);
         let bits = (for_bits * share).min(keys * MAX_BITS_PER_KEY);
         Some(self.kinds.spread(&levels, bits).get(table.level).copied().unwrap_or(FilterSpec::FULL))

@@ -1,4 +1,4 @@
-//! How many bits a key a kind of filter needs for a rate: its own formula turned round.
+//! Bits per key that a kind of filter needs for an FPR: the inverse of the formula of the kind.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,21 +9,23 @@ use crate::spec::FilterSpec;
 const STEP: f64 = 0.25;
 /// Samples from 1 to 100 bits.
 const SAMPLES: u32 = 397;
-/// A better filter than this would not be told from it: 2^-30, one block read in a billion.
+/// The lowest FPR considered: 2^-30, one block read in a billion queries. A lower FPR makes no
+/// measurable difference.
 pub(super) const LEAST_LN_RATE: f64 = -30.0 * std::f64::consts::LN_2;
 
-/// The rate of a kind at each quarter of a bit per key.
+/// The FPR of a kind, sampled at each quarter of a bit per key.
 ///
-/// Between two samples the logarithm of the rate is taken to be straight, which is wrong by less than a thousandth of the
-/// rate for Bloom filters. No formula in closed form, as that would be wrong for every kind but one: a blocked Bloom
-/// filter needs more bits for each further halving of the rate, and a kind with whole bits goes by steps.
+/// Between two samples the logarithm of the FPR is interpolated linearly. For Bloom filters the
+/// error is less than a thousandth of the FPR. One closed formula would be wrong for all kinds but
+/// one: a blocked Bloom filter needs more bits for each further halving of its FPR, and a kind with
+/// whole bits has steps.
 #[derive(Debug)]
 pub(super) struct Curve {
-    /// Bits per key and the natural logarithm of the rate, which falls or stays.
+    /// Bits per key and the natural logarithm of the FPR. The logarithms do not increase.
     samples: Vec<(f64, f64)>,
 }
 
-/// Those made so far: some ten milliseconds each, once in a process.
+/// A cache of all curves of the process. Computing a curve takes about ten milliseconds.
 static CURVES: Mutex<Vec<(FilterKind, Arc<Curve>)>> = Mutex::new(Vec::new());
 
 impl Curve {
@@ -41,28 +43,30 @@ impl Curve {
         let mut least = 0.0_f64;
         let mut at = |i| {
             let bits = 1.0 + f64::from(i) * STEP;
-            // Between the widths that a kind has, the bits beyond the lower one are of no use.
+            // If a kind has fixed widths, bits between two widths do not lower the FPR.
             let spec = FilterSpec::at_most(kind, bits)?;
             least = least.min(spec.expected_rate().ln()).max(LEAST_LN_RATE);
             Some((bits, least))
         };
         let mut samples: Vec<_> = (0..SAMPLES).filter_map(&mut at).collect();
-        // What lies beyond the largest is not offered.
+        // Removes samples beyond the largest filter of the kind.
         while samples.pop_if(|&mut (bits, _)| FilterSpec::bits_per_key(kind, bits).is_err()).is_some() {}
         Self { samples }
     }
 
-    /// The least bits per key with a rate of `ln_rate` at most: none for a rate that the smallest filter is better than,
-    /// and those of the largest for one that none has.
+    /// Returns the fewest bits per key with an FPR logarithm of at most `ln_rate`. Returns 0 if the
+    /// smallest filter has a lower FPR, and the bits of the largest filter if no filter reaches the
+    /// FPR.
     pub(super) fn bits(&self, ln_rate: f64) -> f64 {
-        let place = self.samples.partition_point(|&(_, sample)| sample > ln_rate);
-        let Some(&(bits_above, above)) = self.samples.get(place) else {
+        let index = self.samples.partition_point(|&(_, sample)| sample > ln_rate);
+        let Some(&(bits_above, above)) = self.samples.get(index) else {
             return self.samples.last().map_or(0.0, |&(bits, _)| bits);
         };
-        let Some(&(bits_below, below)) = place.checked_sub(1).and_then(|before| self.samples.get(before)) else {
+        let Some(&(bits_below, below)) = index.checked_sub(1).and_then(|before| self.samples.get(before)) else {
             return if ln_rate > above { 0.0 } else { bits_above };
         };
-        // No kind halves its rate with less than a bit: where it seems to, it goes by steps.
+        // No kind halves its FPR with less than one bit, so a larger drop between two samples is a
+        // step.
         let is_step = below - above > 2.0 * std::f64::consts::LN_2 * (bits_above - bits_below);
         if is_step {
             return bits_above;
@@ -70,13 +74,14 @@ impl Curve {
         bits_above - (bits_above - bits_below) * (ln_rate - above) / (below - above)
     }
 
-    /// The logarithm of the rate that so many bits per key give: 0 where they are too few for any filter.
+    /// Returns the logarithm of the FPR of a filter with `bits` bits per key. Returns 0 if no
+    /// filter is so small.
     pub(super) fn ln_rate(&self, bits: f64) -> f64 {
-        let place = self.samples.partition_point(|&(sample, _)| sample <= bits);
-        let Some(&(bits_below, below)) = place.checked_sub(1).and_then(|before| self.samples.get(before)) else {
+        let index = self.samples.partition_point(|&(sample, _)| sample <= bits);
+        let Some(&(bits_below, below)) = index.checked_sub(1).and_then(|before| self.samples.get(before)) else {
             return 0.0;
         };
-        let Some(&(bits_above, above)) = self.samples.get(place) else { return below };
+        let Some(&(bits_above, above)) = self.samples.get(index) else { return below };
         if below - above > 2.0 * std::f64::consts::LN_2 * (bits_above - bits_below) {
             return below;
         }

@@ -1,11 +1,12 @@
-//! Which filter a table gets: a [`FilterPolicy`] maps a table's shape, and that of its store, to a [`FilterSpec`].
+//! Policies that choose the filter of a table. A [`FilterPolicy`] maps the shape of a table and of
+//! its store to a [`FilterSpec`].
 //!
-//! | Policy | What it knows | For |
+//! | Policy | Input | Use |
 //! |---|---|---|
-//! | a [`FilterSpec`] | nothing | the same filter for every table |
+//! | a [`FilterSpec`] | none | the same filter for every table |
 //! | [`ByLevel`] | the table's level | a fast kind above, a small kind at the bottom |
-//! | [`Monkey`] | the keys of each level | the fewest block reads for so many bits a key |
-//! | [`MemoryBudget`] | the same, and the filters there are | the fewest block reads for so many bytes in all |
+//! | [`Monkey`] | the keys of each level | the fewest block reads for a number of bits per key |
+//! | [`MemoryBudget`] | the keys and the filter bytes of each level | the fewest block reads for a number of bytes |
 
 mod budget;
 mod curve;
@@ -18,46 +19,49 @@ pub use monkey::Monkey;
 
 use crate::spec::FilterSpec;
 
-/// What is known of a table, and of its store, when its filter is chosen.
+/// The facts about a table and its store that a policy uses to choose a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableShape {
-    /// Keys that will be in the table at most. Of the tables that one compaction writes, all together.
+    /// The largest number of keys that the table may have. If one compaction writes several tables,
+    /// the number is their total.
     pub num_keys: u64,
-    /// The level it is written to; 0 is what memory is flushed to.
+    /// The level that the table is written to. Memtables are flushed to level 0.
     pub level: usize,
-    /// Whether no level below holds keys of its range.
+    /// Whether no deeper level holds keys in the range of this table.
     pub bottommost: bool,
-    /// The levels of the store as they will be with the table in its place and without those that it replaces; empty
-    /// where that is not known.
+    /// The levels of the store after the new table has replaced its inputs. Empty if the levels are
+    /// not known.
     pub levels: Vec<LevelShape>,
-    /// Each level may be so many times as large as the one above it.
+    /// The size limit of a level divided by the size limit of the level above it.
     pub size_ratio: u64,
 }
 
 impl TableShape {
-    /// A shape of a table in a store of which nothing is known.
+    /// Creates the shape of a table in a store whose levels are not known.
     #[must_use]
     pub fn new(num_keys: u64, level: usize, bottommost: bool) -> Self {
         Self { num_keys, level, bottommost, levels: Vec::new(), size_ratio: 10 }
     }
 
-    /// The same table in a store with these levels, itself included.
+    /// Sets the levels of the store, including the new table.
     #[must_use]
     pub fn with_levels(self, levels: Vec<LevelShape>) -> Self {
         Self { levels, ..self }
     }
 
-    /// The same table in a store whose levels grow by this factor.
+    /// Sets the factor by which the levels of the store grow.
     #[must_use]
     pub fn with_size_ratio(self, size_ratio: u64) -> Self {
         Self { size_ratio, ..self }
     }
 
-    /// The levels, and if these are not known, those of a store of this table alone.
+    /// Returns the levels. If the levels are not known, returns the levels of a store with only
+    /// this table.
     fn known_levels(&self) -> Vec<LevelShape> {
         let mut levels = self.levels.clone();
-        // No store has a thousand levels, and a policy may be asked anything.
+        // A caller may give any level. No store has a thousand levels, so larger numbers do not
+        // allocate memory.
         if levels.len() <= self.level && self.level < 1_000 {
             levels.resize(self.level + 1, LevelShape::default());
         }
@@ -72,40 +76,43 @@ impl TableShape {
     }
 }
 
-/// What a level of a store holds.
+/// The contents of one level of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LevelShape {
-    /// Entries in its tables, removals included; what is being written counts with the most that it can be.
+    /// Entries in the tables of the level, including tombstones. A table that is being written
+    /// counts with its largest possible number.
     pub num_keys: u64,
-    /// Its tables. Those of level 0 may overlap, so that each is a run of its own; any other level is one run.
+    /// Number of tables. In level 0 tables may overlap, so each table is a run. Every other level
+    /// is one run.
     pub num_tables: u64,
-    /// Bytes of the filters that it has already, and keeps.
+    /// Bytes of the filters that the level already has and keeps.
     pub filter_bytes: u64,
 }
 
 impl LevelShape {
-    /// A level without filters so far.
+    /// Creates a level without filters.
     #[must_use]
     pub fn new(num_keys: u64, num_tables: u64) -> Self {
         Self { num_keys, num_tables, filter_bytes: 0 }
     }
 
-    /// The same with filters of so many bytes.
+    /// Sets the bytes of the level's filters.
     #[must_use]
     pub fn with_filter_bytes(self, filter_bytes: u64) -> Self {
         Self { filter_bytes, ..self }
     }
 }
 
-/// Chooses the filter of each table that a store writes; `None` is a table without one.
+/// Chooses the filter of each table that a store writes. `None` means a table without a filter.
 ///
-/// A [`FilterSpec`] is the policy that always chooses it, and so is any function of a shape. A table that was written
-/// under another policy stays readable: its filter block says what it is. It keeps that filter until a compaction writes
-/// it anew; a compaction of the store does so where a policy has come to choose differently.
+/// A [`FilterSpec`] is a policy that always chooses itself. Any function of a [`TableShape`] is a
+/// policy, too. A table written under another policy stays readable, because its filter block
+/// describes itself. A table keeps its filter until a compaction rewrites the table. Compacting the
+/// store also rewrites tables for which the policy now chooses another filter.
 ///
-/// A policy is called by the threads that write tables. One that panics there fails the store, which then refuses writes
-/// until it is opened anew, and loses none that it has acknowledged.
+/// The threads that write tables call the policy. If a policy panics there, the store refuses
+/// writes until it is opened again. It loses no acknowledged write.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};
@@ -117,7 +124,7 @@ impl LevelShape {
 /// assert!(by_level.choose(&TableShape::new(1000, 0, false)).is_some());
 /// ```
 pub trait FilterPolicy: Send + Sync {
-    /// The filter for a table of this shape.
+    /// Chooses the filter of a table of this shape.
     fn choose(&self, table: &TableShape) -> Option<FilterSpec>;
 }
 
@@ -133,26 +140,28 @@ impl<F: Fn(&TableShape) -> Option<FilterSpec> + Send + Sync> FilterPolicy for F 
     }
 }
 
-/// The default policy: a filter for level 0, one for the bottom, and one for what lies between.
+/// The default policy: one filter for level 0, one for the bottom, and one for the levels between.
 ///
-/// A read may have to ask every table of level 0, but only one on each level below, and level 0 is small: sixteen bits
-/// a key there cost a few per cent of all filter memory and make its part of the false positives, which would be the
-/// largest, the smallest (the idea of [`Monkey`] in its simplest form).
+/// A read may have to ask every table of level 0, but only one table of each deeper level. Level 0
+/// is small, so 16 bits per key there take only a few per cent of all filter memory. With them, its
+/// share of the false positives becomes the smallest instead of the largest. This is the idea of
+/// [`Monkey`] in its simplest form.
 ///
-/// The bottom holds nine tenths of the keys at a size ratio of ten, and its tables live longest. There a kind that takes
-/// less space and more time to build and to ask is worth it: [`ByLevel::fast_and_small`].
+/// At a size ratio of ten, the bottom holds nine tenths of the keys, and its tables live longest. A
+/// kind that takes less space, but more time to build and to query, is worthwhile there: see
+/// [`ByLevel::fast_and_small`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ByLevel {
-    /// For tables of level 0.
+    /// The filter of tables in level 0.
     pub level_0: FilterSpec,
-    /// For tables with keys of their range below them.
+    /// The filter of tables below level 0, if a deeper level holds keys of their range.
     pub middle: FilterSpec,
-    /// For tables below level 0 with nothing of their range below them.
+    /// The filter of tables below level 0, if no deeper level holds keys of their range.
     pub bottom: FilterSpec,
 }
 
 impl ByLevel {
-    /// `small` at the bottom and `fast` above it, in level 0 too.
+    /// Uses `small` at the bottom, and `fast` above the bottom and in level 0.
     ///
     /// ```
     /// use filterblock::{ByLevel, FilterPolicy, TableShape};
@@ -168,7 +177,8 @@ impl ByLevel {
 }
 
 impl Default for ByLevel {
-    /// `blocked-bloom:16` (0.08 %) in level 0, `blocked-bloom:10` (0.97 %) below.
+    /// Uses `blocked-bloom:16` (FPR 0.08 %) in level 0 and `blocked-bloom:10` (FPR 0.97 %) in
+    /// deeper levels.
     fn default() -> Self {
         Self { level_0: FilterSpec::LARGE, middle: FilterSpec::default(), bottom: FilterSpec::default() }
     }

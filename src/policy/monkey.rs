@@ -1,12 +1,17 @@
-//! Filter memory spread over the levels of a tree so that a read of an absent key costs the fewest block reads.
+//! Spreads filter memory over the levels of a tree, so that a read of an absent key costs the
+//! fewest block reads.
 //!
-//! A read of a key that is not there asks one filter in each run and reads a block for each that errs: `sum(p_i)` in all,
-//! for rates `p_i`. The filters take `sum(n_i * bits(p_i))`. With `bits(p)` linear in `ln(1/p)`, as for all good filters
-//! nearly, Lagrange's condition for the least sum at a given memory is `p_i = lambda * n_i`: rates proportional to the
-//! runs' sizes, so that a level ten times smaller has a tenth of the rate, for 4.8 bits a key more where there are a
-//! tenth of the keys (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable key-value store", 2017). `lambda` follows
-//! from the memory by bisection, through the kind's own `bits(p)`. Where that would make `p_i` more than one, the run
-//! gets no filter and leaves its memory to the others, which are smaller and need it more.
+//! A read of an absent key asks one filter in each run, and reads a block for each false positive.
+//! With false-positive rates (FPRs) `p_i` the expected number of block reads is `sum(p_i)`, and the
+//! filters take `sum(n_i * bits(p_i))`. For all good filters `bits(p)` is nearly linear in
+//! `ln(1/p)`. Then Lagrange's condition for the fewest reads at a given memory is
+//! `p_i = lambda * n_i`: the FPRs are proportional to the sizes of the runs. A level ten times
+//! smaller has a tenth of the FPR. That costs 4.8 bits per key more, for a tenth of the keys
+//! (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable key-value store", 2017).
+//!
+//! The code finds `lambda` for the given memory by bisection, with the `bits(p)` of the kind. If
+//! `p_i` would exceed one, the run gets no filter. Its memory goes to the other runs, which are
+//! smaller and need it more.
 
 use super::curve::{Curve, LEAST_LN_RATE};
 use super::{FilterPolicy, LevelShape, TableShape};
@@ -14,10 +19,11 @@ use crate::error::Result;
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
-/// Halvings of an interval of some seventy nats: beyond them nothing changes in a thousandth of a bit.
+/// Bisection steps. They shrink an interval of about seventy nats to less than a thousandth of a
+/// bit per key.
 const BISECTIONS: u32 = 50;
 
-/// The kind of filter at the bottom, and that of all levels above it.
+/// The kind of filter at the bottom, and the kind of all levels above the bottom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds {
     pub(super) upper: FilterKind,
@@ -27,13 +33,14 @@ pub(super) struct Kinds {
 impl Kinds {
     pub(super) fn new(upper: FilterKind, bottom: FilterKind) -> Result<Self> {
         for kind in [upper, bottom] {
-            // Of any size: whether the kind takes one at all.
+            // This only checks that the kind takes a budget. Any rate would do.
             FilterSpec::false_positive_rate(kind, 0.01)?;
         }
         Ok(Self { upper, bottom })
     }
 
-    /// The filter of each level that together take `budget_bits` at most, for the fewest block reads.
+    /// Returns the filter of each level that minimizes block reads, with at most `budget_bits` bits
+    /// in all.
     pub(super) fn spread(self, levels: &[LevelShape], budget_bits: f64) -> Vec<FilterSpec> {
         let deepest = levels.iter().rposition(|level| level.num_keys > 0);
         let kind = |number| if Some(number) == deepest { self.bottom } else { self.upper };
@@ -43,9 +50,10 @@ impl Kinds {
     }
 }
 
-/// A filter of no more than so many bits per key.
+/// Returns a filter with at most `bits` bits per key.
 fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
-    // Rounded down to the thousandth that a specification keeps, a billionth aside that is an error of arithmetic.
+    // Rounds down to the thousandths that a specification keeps, but forgives an arithmetic error
+    // of a billionth.
     let bits = ((bits + 1e-9) * 1000.0).floor() / 1000.0;
     FilterSpec::at_most(kind, bits).unwrap_or(FilterSpec::FULL)
 }
@@ -53,7 +61,7 @@ fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
 /// The runs of a level.
 struct Runs {
     count: f64,
-    /// Of each run.
+    /// Keys of each run.
     keys: f64,
     curve: std::sync::Arc<Curve>,
 }
@@ -68,7 +76,7 @@ impl Runs {
         Self { count, keys: level.num_keys as f64 / f64::max(count, 1.0), curve: Curve::of(kind) }
     }
 
-    /// Bits per key under the multiplier `lambda`.
+    /// Returns the bits per key for the multiplier `lambda`.
     fn bits(&self, ln_lambda: f64) -> f64 {
         if self.count == 0.0 {
             return self.curve.bits(LEAST_LN_RATE);
@@ -77,7 +85,7 @@ impl Runs {
     }
 }
 
-/// Block reads to expect of a read of an absent key.
+/// The expected number of block reads of a read of an absent key.
 fn reads(runs: &[Runs], bits: &[f64]) -> f64 {
     runs.iter().zip(bits).map(|(run, &bits)| run.count * run.curve.ln_rate(bits).exp()).sum()
 }
@@ -86,12 +94,12 @@ fn total(runs: &[Runs], bits: &[f64]) -> f64 {
     runs.iter().zip(bits).map(|(run, &bits)| run.count * run.keys * bits).sum()
 }
 
-/// Bits per key of each level.
+/// Returns the bits per key of each level.
 fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
     let at = |ln_lambda: f64| -> Vec<f64> { runs.iter().map(|run| run.bits(ln_lambda)).collect() };
     let sizes = || runs.iter().map(|run| run.keys).filter(|&keys| keys > 0.0);
     let (least_keys, most_keys) = (sizes().fold(1.0, f64::min), sizes().fold(1.0, f64::max));
-    // From the best filters everywhere to none anywhere.
+    // The interval reaches from the best filters on all levels to no filters.
     let (mut low, mut high) = (LEAST_LN_RATE - most_keys.ln(), -least_keys.ln());
     if total(runs, &at(low)) <= budget_bits {
         return at(low);
@@ -105,18 +113,21 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
         }
     }
     let proportional = at(high);
-    // A kind that goes by steps, or a budget too small for a filter at the bottom, may leave much of it unused.
+    // If the kind has steps, or the budget is too small for a filter at the bottom, much of the
+    // budget may stay unused.
     let keys: f64 = runs.iter().map(|run| run.count * run.keys).sum();
     let uniform = vec![budget_bits / keys; runs.len()];
     if reads(runs, &uniform) < reads(runs, &proportional) { uniform } else { proportional }
 }
 
-/// Rates proportional to the sizes of the levels, for so many bits per key on average over the whole store.
+/// Makes the FPRs proportional to the sizes of the levels, with `bits_per_key` bits per key on
+/// average over the whole store.
 ///
-/// Each table is given the rate that is best for the store as it is when the table is written; the levels change, but
-/// the tables of all levels but the last are written anew long before those have grown by much. The average counts the
-/// filters' own bits, without checksums and trailer (some 70 bytes a table and a thousandth), and what is written, not
-/// what an earlier policy left.
+/// Each table gets the best FPR for the store at the time when the table is written. The levels
+/// change later, but tables above the last level are rewritten long before the levels grow by much.
+/// The average counts the bits of the filters alone, without checksums and trailers (about 70 bytes
+/// per table, plus a thousandth). It counts the filters that this policy wrote, not those of an
+/// earlier policy.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};
@@ -135,24 +146,26 @@ pub struct Monkey {
 }
 
 impl Monkey {
-    /// Filters of one kind.
+    /// Creates a policy for filters of one kind.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) unless the kind takes a budget and `1 <= bits_per_key <= 100`.
+    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget or
+    /// `bits_per_key` is not from 1 to 100.
     pub fn new(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         FilterSpec::bits_per_key(kind, bits_per_key)?;
         Ok(Self { kinds: Kinds::new(kind, kind)?, bits_per_key })
     }
 
-    /// Another kind in the deepest level: a small one, under fast ones.
+    /// Sets another kind for the deepest level, for example a small kind below fast ones.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) unless it takes a budget.
+    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget.
     pub fn with_bottom(self, kind: FilterKind) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(self.kinds.upper, kind)?, ..self })
     }
 
-    /// The filter of each of a store's levels: [`FilterSpec::FULL`] where memory is so short that none is best.
+    /// Returns the filter of each level of a store. If memory is very short, a level gets
+    /// [`FilterSpec::FULL`].
     #[must_use]
     pub fn specs(&self, levels: &[LevelShape]) -> Vec<FilterSpec> {
         let keys: f64 = levels.iter().map(|level| level.num_keys as f64).sum();

@@ -1,7 +1,9 @@
-//! An attack, played: keys are chosen offline by whoever knows a store's seed, and asked of filters with and without a
-//! secret. docs/DESIGN.md, "Threat model", says what each hash function is for.
+//! An attack: the attacker knows the seed of a store, chooses keys offline, and asks filters with
+//! and without a secret. docs/DESIGN.md, section "Threat model", states the purpose of each hash
+//! function.
 //!
-//! Two-sided at five standard deviations where a rate must stay what it is; all seeds are fixed, so a failure repeats.
+//! Where an FPR must not change, the test is two-sided at five standard deviations. All seeds are
+//! fixed, so a failure repeats.
 
 use crate::support::{SplitMix, spec};
 use filterblock::{
@@ -9,7 +11,7 @@ use filterblock::{
     Verify,
 };
 
-/// Known to all: it stands in every block.
+/// Every block contains the seed, so the attacker knows it.
 const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
 const SPECS: [&str; 6] =
     ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "bumped-ribbon:7", "binary-fuse:8"];
@@ -27,13 +29,14 @@ fn build(spec_text: &str, hasher: &KeyHasher, keys: impl IntoIterator<Item = Vec
     LockedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap().unlock_with(hasher).unwrap()
 }
 
-/// Keys that look like the honest ones, were never added, and pass the attacker's own copy of the filter.
+/// Keys that look like honest keys, were never added, and pass the attacker's own copy of the
+/// filter.
 fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
     let candidates = (HONEST_KEYS..).map(|i| format!("user{i:012}").into_bytes());
     candidates.filter(|key| copy.may_contain_hash(KeyHash::of(key, SEED))).take(count).collect()
 }
 
-/// Hashers under secrets that the attacker does not have: both functions, [`SECRETS`] of each.
+/// Hashers with [`SECRETS`] secrets that the attacker does not know, for each of both functions.
 fn keyed_hashers() -> [Vec<KeyHasher>; 2] {
     let mut random = SplitMix(11);
     let secrets: Vec<Secret> = (0..SECRETS)
@@ -46,7 +49,7 @@ fn share_let_through(block: &FilterBlock<Vec<u8>>, keys: &[Vec<u8>]) -> f64 {
     keys.iter().filter(|key| block.may_contain(key)).count() as f64 / keys.len() as f64
 }
 
-/// Asserts that filters under secrets let through as many of the chosen keys as of any others.
+/// Asserts that filters under secrets have their normal FPR for chosen keys.
 fn assert_keyed_filters_keep_their_rate(spec_text: &str, added: &[Vec<u8>], asked: &[Vec<u8>]) {
     for hashers in keyed_hashers() {
         let (mut rates, mut announced) = (Vec::new(), 0.0);
@@ -66,9 +69,10 @@ fn assert_keyed_filters_keep_their_rate(spec_text: &str, added: &[Vec<u8>], aske
 }
 
 #[test]
-fn forged_absent_keys_all_pass_only_without_a_secret() {
+fn forged_absent_keys_pass_only_without_a_secret() {
     for spec_text in SPECS {
-        // What the attacker needs: the seed, the keys, and the same program. The copy is the filter, byte by byte.
+        // The attacker needs the seed, the keys and this program. The attacker's copy equals the
+        // filter byte by byte.
         let victim = build(spec_text, &SEED.into(), honest_keys());
         let copy = build(spec_text, &SEED.into(), honest_keys());
         assert_eq!(copy.as_bytes(), victim.as_bytes());
@@ -80,11 +84,13 @@ fn forged_absent_keys_all_pass_only_without_a_secret() {
     }
 }
 
-/// The 16 bytes that XXH3-64 maps to `hash` under `seed`: the function of 9 to 16 bytes, solved for its input.
+/// Computes the 16 bytes that XXH3-64 maps to `hash` under `seed`, by solving the hash function of
+/// 9 to 16 bytes for its input.
 ///
-/// It multiplies its two halves; a first half that makes the product zero leaves a sum, and what follows is a bijection.
+/// The function multiplies the two halves of its input. A first half that makes the product zero
+/// leaves a sum, and the later steps are a bijection.
 fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
-    // Of the default secret of XXH3: bytes 24..32 xor 32..40, and 40..48 xor 48..56.
+    // From the default secret of XXH3: bytes 24..32 xor bytes 32..40, and bytes 40..48 xor bytes 48..56.
     let low_flip = 0x6782_737b_ea42_39b9_u64.wrapping_add(seed.0);
     let high_flip = 0xaf56_bc3b_0996_523a_u64.wrapping_sub(seed.0);
     // The inverse of the multiplier 0x165667919e3779f9.
@@ -97,7 +103,7 @@ fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_key_for_any_hash_is_computed_at_once_from_a_known_seed() {
+fn a_key_for_any_hash_follows_from_a_known_seed() {
     let mut random = SplitMix(2);
     for _ in 0..1_000 {
         let (seed, hash) = (HashSeed(random.next()), random.next());
@@ -107,8 +113,8 @@ fn a_key_for_any_hash_is_computed_at_once_from_a_known_seed() {
 }
 
 #[test]
-fn insertions_that_fill_few_lines_do_nothing_under_a_secret() {
-    // A tenth of the keys is the attacker's, and all of it goes to the first four of 430 lines.
+fn keys_chosen_for_few_lines_have_no_effect_under_a_secret() {
+    // The attacker adds a tenth of the keys, and all of them hit the first four of 430 cache lines.
     let chosen = |from: u64, count: u64| -> Vec<Vec<u8>> {
         let mut random = SplitMix(from);
         (0..count).map(|_| key_with_hash(SEED, random.next() / 128)).collect()
@@ -124,7 +130,7 @@ fn insertions_that_fill_few_lines_do_nothing_under_a_secret() {
 }
 
 #[test]
-fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
+fn keys_with_patterned_hashes_do_not_stop_a_build() {
     let mut random = SplitMix(9);
     type Pattern = Box<dyn Fn(u64, u64) -> u64>;
     let patterns: [(&str, Pattern); 6] = [
@@ -136,7 +142,7 @@ fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
         ("a long way apart", Box::new(|i, _| i << 48 | i)),
     ];
     for (name, hash) in &patterns {
-        // Any hash has a key, so these stand for keys that somebody computed.
+        // Every hash has a key, so these hashes stand for keys that an attacker computed.
         let chosen: Vec<KeyHash> = (0..4_000).map(|i| KeyHash::from_raw(hash(i, random.next()))).collect();
         for spec_text in SPECS {
             for honest in [0, 4_000] {
@@ -147,22 +153,23 @@ fn insertions_with_hashes_of_any_pattern_do_not_stop_a_build() {
                 let block = FilterBlock::open_any(block, Verify::AtOpen).unwrap();
                 assert!(chosen.iter().all(|&hash| block.may_contain_hash(hash)), "{spec_text}, {name}");
                 let bits = block.metadata().bits_per_key();
-                println!("{spec_text}, {name}, {honest} others: {bits:.2} bits a key, {}", block.metadata().kind);
-                assert!(bits < 16.0, "{spec_text}, {name}: {bits} bits a key");
+                println!("{spec_text}, {name}, {honest} others: {bits:.2} bits per key, {}", block.metadata().kind);
+                assert!(bits < 16.0, "{spec_text}, {name}: {bits} bits per key");
             }
         }
     }
 }
 
 #[test]
-fn a_filter_with_a_partition_of_another_kind_denies_no_key() {
+fn a_filter_with_a_fallback_partition_denies_no_key() {
     let keys_of = |hashes: std::ops::Range<u64>| {
         let mut keys: Vec<_> = hashes.map(|hash| key_with_hash(SEED, hash)).collect();
         keys.sort_unstable();
         keys
     };
     for spec_text in ["binary-fuse:8", "ribbon:8"] {
-        // The keys of one partition all have nearly the same hash; those of the other are like any others.
+        // The keys of the first partition have nearly equal hashes. The keys of the second
+        // partition are ordinary.
         let mut keys = keys_of(0..3_000);
         keys.extend((0..3_000u64).map(|i| [&[0xff; 8][..], &i.swap_bytes().to_le_bytes()].concat()));
         assert!(keys.is_sorted());
@@ -176,27 +183,28 @@ fn a_filter_with_a_partition_of_another_kind_denies_no_key() {
             assert_eq!(
                 (info.kind, info.num_partitions),
                 (FilterKind::BlockedBloom, 2),
-                "{spec_text}: the first fell back"
+                "{spec_text}: the first partition is the fallback"
             );
             assert!((0.003..0.006).contains(&block.expected_false_positive_rate()), "{spec_text}: {info:?}");
-            assert_eq!(block.statistics().estimated_keys, None, "{spec_text}: half of the bits tell nothing");
+            assert_eq!(block.statistics().estimated_keys, None, "{spec_text}: two kinds give no estimate");
         }
     }
 }
 
 #[test]
-fn a_false_positive_found_by_trying_stays_one_under_any_hash() {
+fn a_false_positive_stays_one_under_every_hash_function() {
     let candidates: Vec<Vec<u8>> = (0..20_000).map(|i| format!("tried{i}").into_bytes()).collect();
     for hasher in keyed_hashers().iter().map(|hashers| &hashers[0]).chain([&SEED.into()]) {
         let block = build("blocked-bloom:10", hasher, honest_keys());
-        // What the time of an answer tells: which keys passed.
+        // The time of an answer shows the attacker which keys passed.
         let passed: Vec<Vec<u8>> = candidates.iter().filter(|key| block.may_contain(key)).cloned().collect();
         assert!((100..400).contains(&passed.len()), "{}", passed.len());
         assert!(share_let_through(&block, &passed) == 1.0);
     }
 }
 
-/// The 64 bits of its secret that XXH3-64 uses for keys of 4 to 8 bytes, computed from one such key and its hash.
+/// Computes the 64 bits of the secret that XXH3-64 uses for keys of 4 to 8 bytes, from one such key
+/// and its hash.
 fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
     // The inverse of the multiplier 0x9fb21c651e98df25, by Newton's iteration.
     let multiplier = 0x9fb2_1c65_1e98_df25_u64;
@@ -205,18 +213,18 @@ fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
     x = x.wrapping_mul(inverse);
     x ^= (x >> 35) + 8;
     x = x.wrapping_mul(inverse);
-    // Its first step has an order of 64 as a linear map, so sixty-three further steps undo it.
+    // As a linear map, the first step has order 64, so 63 more steps invert it.
     x = (0..63).fold(x, |x, _| x ^ x.rotate_left(49) ^ x.rotate_left(24));
     x ^ u64::from_le_bytes(key).rotate_left(32)
 }
 
 #[test]
-fn one_leaked_hash_tells_the_secret_of_xxh3_for_its_key_length() {
+fn one_leaked_hash_reveals_the_xxh3_secret_of_its_key_length() {
     let [under_xxh3, _] = keyed_hashers();
     for hasher in under_xxh3 {
         let known = *b"8 bytes.";
         let found = secret_of_8_byte_keys(known, hasher.of(&known).raw());
-        // From then on two hashes of two other keys hold no surprise.
+        // The value predicts the hashes of all other keys of this length.
         for other in [*b"another1", *b"another2"] {
             assert_eq!(secret_of_8_byte_keys(other, hasher.of(&other).raw()), found);
         }

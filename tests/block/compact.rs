@@ -1,4 +1,4 @@
-//! The compact form: few bytes, no checksums, any bytes and any alignment.
+//! The compact form: few bytes, no checksums, any bytes at any alignment.
 
 use crate::support::{SEED, SplitMix, hash, spec};
 use filterblock::{Error, FilterBuilder, KeyHash, SelfCheck, compact};
@@ -11,12 +11,12 @@ fn compact_of(spec_text: &str, n: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_filter_of_33_keys_takes_at_most_4_bits_above_the_bound() {
+fn a_filter_of_33_keys_is_within_4_bits_of_the_lower_bound() {
     let bytes = compact_of("bloom:fpr=0.01", 33);
     let bits_per_key = bytes.len() as f64 * 8.0 / 33.0;
     assert!(bits_per_key <= 100f64.log2() + 4.0, "{bits_per_key}");
-    assert_eq!(bytes.len(), 42, "40 bytes of filter and a trailer of 2");
-    // And keeps the rate, within what the smallness of 33 keys costs.
+    assert_eq!(bytes.len(), 42, "the filter takes 40 bytes and the trailer 2");
+    // The FPR stays near 1 %, although 33 keys are few.
     let positives = (0..100).map(|seed| {
         let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), SEED);
         (0..33).for_each(|i| builder.add_hash(hash(seed * 100_000 + i)));
@@ -55,7 +55,7 @@ fn a_filter_of_no_keys_takes_two_bytes_and_denies_everything() {
 }
 
 #[test]
-fn bytes_of_an_unknown_version_kind_or_shape_say_maybe() {
+fn bytes_of_an_unknown_version_kind_or_shape_answer_maybe() {
     let bytes = compact_of("bloom:20", 100);
     let absent: Vec<KeyHash> = (1_000..1_100).map(hash).collect();
     let denied = |bytes: &[u8]| absent.iter().filter(|&&hash| !compact::may_contain_hash(bytes, hash)).count();
@@ -65,7 +65,7 @@ fn bytes_of_an_unknown_version_kind_or_shape_say_maybe() {
     let with_trailer = |trailer: [u8; 2]| [&bytes[..bytes.len() - 2], &trailer].concat();
     let probes = bytes[bytes.len() - 2];
     for tag in 0..=255u8 {
-        // 0x13 is what it was, and 0x14 wants whole lines.
+        // The builder wrote the tag 0x13. The tag 0x14 needs whole lines.
         if tag != 0x13 {
             assert_eq!(denied(&with_trailer([probes, tag])), 0, "tag {tag:#x}");
         }
@@ -85,7 +85,7 @@ fn bytes_of_an_unknown_version_kind_or_shape_say_maybe() {
 }
 
 #[test]
-fn kinds_whose_shape_the_length_does_not_tell_are_refused() {
+fn kinds_without_a_compact_form_are_refused() {
     for text in
         ["split-block:10", "split-block-512:10", "ribbon:8", "bumped-ribbon:8", "bumped-ribbon:12.3", "binary-fuse:8"]
     {
@@ -94,7 +94,7 @@ fn kinds_whose_shape_the_length_does_not_tell_are_refused() {
         let error = builder.finish_compact().unwrap_err();
         assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if given == text), "{text}: {error}");
     }
-    // Zeros deny everything where they are taken for a filter.
+    // If a kind without a compact form were accepted, these zeros would deny every key.
     for payload in [32, 64, 128] {
         for (probes, kind) in (0..20).flat_map(|probes| (5..16).map(move |kind| (probes, kind))) {
             let bytes = [vec![0; payload], vec![probes, 0x10 | kind]].concat();
@@ -104,8 +104,8 @@ fn kinds_whose_shape_the_length_does_not_tell_are_refused() {
 }
 
 #[test]
-fn equal_bits_say_the_same_in_a_block_and_the_compact_form() {
-    // Blocked filters are sized alike in both.
+fn a_block_and_the_compact_form_have_the_same_payload() {
+    // Blocked filters have the same size in both forms.
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), SEED);
     (0..1_000).for_each(|i| builder.add_hash(hash(i)));
     let compact = builder.clone().finish_compact().unwrap();

@@ -1,4 +1,4 @@
-//! Damage to a filter block is refused at open or answered "maybe", never "absent".
+//! Damage of a filter block gives an error at open or the answer "maybe", never "absent".
 
 use crate::support::{
     SplitMix, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
 
-/// Small blocks of every shape, and how many keys each holds.
+/// Small blocks of every shape, and the number of keys of each.
 fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     let mut blocks = vec![(block("bloom:10", 0), 0), (block("full", 3), 3), (block("bloom:10", 1), 1)];
     for spec in KINDS {
@@ -20,15 +20,18 @@ fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     blocks
 }
 
-/// Where each case sums a whole block, a sparse run takes a prime number of cases at a time.
+/// The step between cases that checksum a whole block. A sparse run takes every 997th case (a prime
+/// number).
 fn stride() -> usize {
     if sparse() == 1 { 1 } else { 997 }
 }
 
-/// Opening at once refuses the bytes; opening for later refuses them too, or denies none of the keys.
+/// Asserts that opening with `AtOpen` fails, and that opening with `OnFirstTouch` fails or the
+/// block denies no key.
 ///
-/// Gives the number of bad pages that asking for all `keys` met, or `None` where opening for later refused.
-fn is_noticed(bytes: &[u8], keys: impl IntoIterator<Item = usize>, what: impl Fn() -> String) -> Option<u64> {
+/// Returns the number of damaged pages that queries of all `keys` found, or `None` if opening with
+/// `OnFirstTouch` failed.
+fn is_detected(bytes: &[u8], keys: impl IntoIterator<Item = usize>, what: impl Fn() -> String) -> Option<u64> {
     assert!(FilterBlock::open_any(bytes, Verify::AtOpen).is_err(), "opened: {}", what());
     let block = FilterBlock::open_any(bytes, Verify::OnFirstTouch).ok()?;
     for i in keys {
@@ -39,16 +42,16 @@ fn is_noticed(bytes: &[u8], keys: impl IntoIterator<Item = usize>, what: impl Fn
 }
 
 #[test]
-fn every_single_bit_of_small_blocks() {
+fn every_flipped_bit_of_small_blocks_is_detected() {
     for (original, n) in small_blocks() {
         let is_filter = original[original.len() - TRAILER_LEN_BYTES + offset_of(Field::Kind)] != PARTITION_INDEX_TAG;
         let payload = payload_len(&original).unwrap();
         let mut bytes = original.clone();
         for bit in 0..original.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let bad_pages = is_noticed(&bytes, 0..n, || format!("bit {bit} of {} bytes", original.len()));
+            let bad_pages = is_detected(&bytes, 0..n, || format!("bit {bit} of {} bytes", original.len()));
             if is_filter {
-                // A bit that some key had set is missed by that key, and so its page is found bad.
+                // If a key had set the bit, a query of that key finds the page damaged.
                 let was_set = original[bit / 8] >> (bit % 8) & 1 == 1;
                 match bad_pages {
                     Some(count) => assert!(bit / 8 < payload && count <= 1 && (count == 1 || !was_set), "bit {bit}"),
@@ -61,28 +64,28 @@ fn every_single_bit_of_small_blocks() {
 }
 
 #[test]
-fn every_single_bit_of_blocks_of_64_kib() {
+fn every_flipped_bit_of_64_kib_blocks_is_detected() {
     let n = 52_000;
     for spec in KINDS {
         let mut bytes = block(spec, n);
         assert!((64_000..68_000).contains(&bytes.len()));
         for bit in (0..bytes.len() * 8).step_by(stride()) {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            is_noticed(&bytes, (bit % 9973..n).step_by(9973), || format!("bit {bit} of {spec}"));
+            is_detected(&bytes, (bit % 9973..n).step_by(9973), || format!("bit {bit} of {spec}"));
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        // All keys, for some of the bits.
+        // Asks all keys, for some of the bits.
         for bit in (0..bytes.len() * 8).step_by(7919) {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            is_noticed(&bytes, 0..n, || format!("bit {bit} of {spec}"));
+            is_detected(&bytes, 0..n, || format!("bit {bit} of {spec}"));
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
     }
 }
 
-/// Whatever bytes an answer of "absent" rests on, the guard of their pages is asked for all of them.
+/// Before a filter answers "absent", it verifies all pages that the answer depends on.
 #[test]
-fn damage_anywhere_denies_no_key_whatever_the_kind() {
+fn damage_of_any_page_denies_no_key_of_any_kind() {
     let n = 12_000;
     let mut random = SplitMix(11);
     for spec in
@@ -100,13 +103,13 @@ fn damage_anywhere_denies_no_key_whatever_the_kind() {
                 2 => bytes[page].fill(0xff),
                 _ => bytes[page].iter_mut().for_each(|byte| *byte = random.next() as u8),
             }
-            is_noticed(&bytes, 0..n, || format!("{spec}, round {round}"));
+            is_detected(&bytes, 0..n, || format!("{spec}, round {round}"));
         }
     }
 }
 
 #[test]
-fn every_pair_of_bits_of_a_block_of_1_kib() {
+fn every_flipped_pair_of_bits_of_1_kib_is_detected() {
     let original = block("bloom:10", 700);
     assert!((900..1_024).contains(&original.len()));
     let mut bytes = original.clone();
@@ -121,7 +124,7 @@ fn every_pair_of_bits_of_a_block_of_1_kib() {
         bytes[a / 8] ^= 1 << (a % 8);
     }
     assert!(bytes == original);
-    // The same when pages are checked on first touch, for some of the 30 million pairs.
+    // Verification on first touch, for some of the 30 million pairs.
     let mut random = SplitMix(1);
     for spec in KINDS {
         let mut bytes = block(spec, 800);
@@ -130,7 +133,7 @@ fn every_pair_of_bits_of_a_block_of_1_kib() {
             let (a, b) = (random.below(bits), random.below(bits));
             if a != b {
                 [a, b].iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
-                is_noticed(&bytes, (0..800).step_by(37), || format!("bits {a} and {b} of {spec}"));
+                is_detected(&bytes, (0..800).step_by(37), || format!("bits {a} and {b} of {spec}"));
                 [a, b].iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
             }
         }
@@ -138,14 +141,14 @@ fn every_pair_of_bits_of_a_block_of_1_kib() {
 }
 
 #[test]
-fn every_byte_to_00_and_to_ff() {
+fn every_byte_set_to_00_or_ff_is_detected() {
     for (original, n) in small_blocks() {
         for at in 0..original.len() {
             for value in [0, 0xff] {
                 let mut bytes = original.clone();
                 bytes[at] = value;
                 if bytes != original {
-                    is_noticed(&bytes, 0..n, || format!("byte {at} to {value:#x}"));
+                    is_detected(&bytes, 0..n, || format!("byte {at} to {value:#x}"));
                 }
             }
         }
@@ -153,7 +156,7 @@ fn every_byte_to_00_and_to_ff() {
 }
 
 #[test]
-fn every_truncation_at_either_end() {
+fn every_truncation_is_refused() {
     let mut blocks = small_blocks();
     blocks.extend(KINDS.map(|spec| (block(spec, 8_000), 8_000)));
     for (original, _) in blocks {
@@ -169,7 +172,7 @@ fn every_truncation_at_either_end() {
 }
 
 #[test]
-fn bytes_or_blocks_before_behind_or_between_are_refused() {
+fn added_bytes_or_blocks_are_refused() {
     let refused = |bytes: &[u8], what: &str| {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             assert!(FilterBlock::open_any(bytes, verify).is_err(), "{what}");
@@ -203,60 +206,64 @@ fn zeros_of_every_length_are_no_block() {
 }
 
 #[test]
-fn pages_zeroed_swapped_stale_or_of_another_table() {
+fn zeroed_swapped_stale_and_foreign_pages_are_detected() {
     let n = 12_000;
     for spec in KINDS {
         let original = block(spec, n);
         let page = |number: usize| number * PAGE_LEN_BYTES..(number + 1) * PAGE_LEN_BYTES;
-        // What a crash leaves: a page of zeros.
+        // A crash may leave a page of zeros.
         let mut bytes = original.clone();
         bytes[page(1)].fill(0);
-        assert_eq!(is_noticed(&bytes, 0..n, || "zeroed page".into()), Some(1));
-        // What a write to the wrong place leaves: a page twice.
+        assert_eq!(is_detected(&bytes, 0..n, || "zeroed page".into()), Some(1));
+        // A misdirected write may leave one page twice.
         for (from, to) in [(0, 1), (1, 0), (2, 1), (0, 2)] {
             let mut bytes = original.clone();
             bytes.copy_within(page(from), to * PAGE_LEN_BYTES);
-            assert_eq!(is_noticed(&bytes, 0..n, || "repeated page".into()), Some(1));
+            assert_eq!(is_detected(&bytes, 0..n, || "repeated page".into()), Some(1));
         }
-        // What a misdirected write leaves: each of two pages in the other's place.
+        // Two misdirected writes may swap two pages.
         let mut bytes = original.clone();
         bytes[page(0)].copy_from_slice(&original[page(2)]);
         bytes[page(2)].copy_from_slice(&original[page(0)]);
-        assert_eq!(is_noticed(&bytes, 0..n, || "swapped pages".into()), Some(2));
-        // The same with the sums swapped along: bound to the page number, they do not fit.
-        let sums = payload_len(&original).unwrap();
-        bytes[sums..sums + 4].copy_from_slice(&original[sums + 8..sums + 12]);
-        bytes[sums + 8..sums + 12].copy_from_slice(&original[sums..sums + 4]);
+        assert_eq!(is_detected(&bytes, 0..n, || "swapped pages".into()), Some(2));
+        // The page checksums are swapped as well. They still fail, because they include the page
+        // number.
+        let checksums = payload_len(&original).unwrap();
+        bytes[checksums..checksums + 4].copy_from_slice(&original[checksums + 8..checksums + 12]);
+        bytes[checksums + 8..checksums + 12].copy_from_slice(&original[checksums..checksums + 4]);
         repair_trailer(&mut bytes);
-        assert_eq!(is_noticed(&bytes, 0..n, || "swapped pages and sums".into()), Some(2));
-        // An older state of the page, of the same table but of fewer keys' bits, alone and with its sum.
+        assert_eq!(is_detected(&bytes, 0..n, || "swapped pages and checksums".into()), Some(2));
+        // A page with the bits of other keys, of the same table or of another one, without and with
+        // its checksum.
         let older = block_of(spec, n..2 * n, TABLE);
         let foreign = block_of(spec, n..2 * n, *b"some other table");
-        for (other, with_sum, what) in
-            [(&older, false, "stale page"), (&foreign, false, "foreign page"), (&foreign, true, "foreign page and sum")]
-        {
+        for (other, with_checksum, what) in [
+            (&older, false, "stale page"),
+            (&foreign, false, "foreign page"),
+            (&foreign, true, "foreign page and checksum"),
+        ] {
             let mut bytes = original.clone();
             bytes[page(1)].copy_from_slice(&other[page(1)]);
-            if with_sum {
-                bytes[sums + 4..sums + 8].copy_from_slice(&other[sums + 4..sums + 8]);
+            if with_checksum {
+                bytes[checksums + 4..checksums + 8].copy_from_slice(&other[checksums + 4..checksums + 8]);
                 repair_trailer(&mut bytes);
             }
-            assert_eq!(is_noticed(&bytes, 0..n, || what.into()), Some(1), "{what}");
+            assert_eq!(is_detected(&bytes, 0..n, || what.into()), Some(1), "{what}");
         }
-        // Another table's id over sound pages: none of its sums fits, though no key is denied.
+        // The id of another table over sound pages. All page checksums fail, but no key is denied.
         let mut bytes = original.clone();
         put_number(&mut bytes, Field::TableId, 7);
         repair_trailer(&mut bytes);
-        assert_eq!(is_noticed(&bytes, 0..n, || "another table id".into()), Some(0));
+        assert_eq!(is_detected(&bytes, 0..n, || "another table id".into()), Some(0));
         let absent = (n..2 * n).filter(|&i| {
             !FilterBlock::open_any(bytes.as_slice(), Verify::OnFirstTouch).unwrap().may_contain_hash(hash(i))
         });
-        assert_eq!(absent.count(), 0, "no page is believed, so nothing is denied");
+        assert_eq!(absent.count(), 0, "no page passes its checksum, so nothing is denied");
     }
 }
 
 #[test]
-fn contradicting_fields_are_corrupt_even_under_right_checksums() {
+fn contradicting_fields_with_valid_checksums_are_corrupt() {
     let bloom = || block("bloom:10", 100);
     let blocked = || block("blocked-bloom:10", 100);
     let edits: Vec<(&str, Vec<u8>, Field, u64, Field)> = vec![
@@ -295,12 +302,12 @@ fn contradicting_fields_are_corrupt_even_under_right_checksums() {
         FilterBlock::open_any(with_extension(bloom(), 2, b"\x02\x01a"), Verify::AtOpen).unwrap().metadata().extractor,
         Some("a")
     );
-    // The error names the place behind the record.
+    // The offset of the error is the end of the record.
     let named = with_extension(bloom(), 2, b"\x02\x01\xff");
     let end = (named.len() - TRAILER_LEN_BYTES) as u64;
     let error = FilterBlock::open_any(named, Verify::AtOpen).unwrap_err();
     assert!(matches!(error, Error::Corrupt { offset, .. } if offset == end), "{error:?}, wanted {end}");
-    // Layers twice, although the same, or none of them.
+    // Two records of layers, or one without bytes.
     let ribbon = block("ribbon:8", 100);
     let layers = &ribbon[ribbon.len() - TRAILER_LEN_BYTES - 3..ribbon.len() - TRAILER_LEN_BYTES];
     assert_eq!(layers[..2], [3, 1]);
@@ -315,7 +322,7 @@ fn contradicting_fields_are_corrupt_even_under_right_checksums() {
 }
 
 #[test]
-fn pages_that_are_sound_at_first_touch_are_believed() {
+fn first_touch_answers_like_verification_at_open() {
     let others =
         ["split-block:10", "split-block-512:10", "binary-fuse:8", "binary-fuse:12", "binary-fuse:16", "ribbon:8.3"];
     for text in KINDS.into_iter().chain(others).chain(["bumped-ribbon:8", "bumped-ribbon:12.3"]) {
@@ -338,7 +345,8 @@ fn pages_that_are_sound_at_first_touch_are_believed() {
                 damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
                 let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
                 let more = maybes(&block).saturating_sub(maybes(&at_open));
-                // A query reads a few places, seldom eight. One page of a bumped ribbon tells all keys that were bumped.
+                // A query reads at most about eight places. One page of a bumped ribbon holds the
+                // information on all bumped keys.
                 let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
                 assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
                 assert!((0..n).step_by(7).all(|i| block.may_contain_hash(hash(i))), "{text}, page {page}");
@@ -349,7 +357,7 @@ fn pages_that_are_sound_at_first_touch_are_believed() {
 }
 
 #[test]
-fn blocks_of_a_newer_writer_are_unsupported_and_not_corrupt() {
+fn blocks_of_a_newer_writer_are_unsupported_not_corrupt() {
     for (name, number) in [
         (Field::Version, 2),
         (Field::Version, 255),
@@ -362,7 +370,7 @@ fn blocks_of_a_newer_writer_are_unsupported_and_not_corrupt() {
         (Field::Flags, 5),
     ] {
         let mut bytes = block("bloom:10", 100);
-        // A kind to come may use all of its parameters.
+        // A later kind may use all of its parameters.
         if name == Field::Kind {
             put_number(&mut bytes, Field::Params, 0x03_0201);
         }
@@ -377,13 +385,13 @@ fn blocks_of_a_newer_writer_are_unsupported_and_not_corrupt() {
     assert!(matches!(error, Error::Unsupported { field: Field::Extension, found: 7 }), "{error}");
 }
 
-/// Whatever opens can be asked anything.
+/// Sends queries of all sorts to a block that opens. Returns whether the block opened.
 fn exercise(bytes: &[u8]) -> bool {
     let mut opened = false;
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
         let Ok(block) = FilterBlock::open_any(bytes, verify) else { continue };
         opened = true;
-        // An edit may have changed the seed: these are hashes of nobody knows what.
+        // An edit may have changed the seed, so these hashes have no known hasher.
         let raw = [0, 1, u64::MAX, 1 << 63, 1 << 31].into_iter().chain((0..40).map(|i| hash(i).raw()));
         let hashes: Vec<KeyHash> = raw.map(KeyHash::from_raw).collect();
         let mut answers = vec![false; hashes.len()];
@@ -414,7 +422,7 @@ fn edits_with_repaired_checksums_never_panic() {
         mutate(&mut bytes, &mut random);
         opened += u32::from(exercise(&bytes));
     }
-    assert!(opened > rounds as u32 / 40, "only {opened} edits got past the checks: the mutator has lost its way");
+    assert!(opened > rounds as u32 / 40, "only {opened} edits passed the checks: repair the mutator");
 }
 
 proptest! {

@@ -1,7 +1,8 @@
-//! The golden files hold what the present code writes and reads.
+//! Golden files: the builders must write these bytes, and the readers must read them.
 //!
-//! They are made anew with each change of layout until range filters are in. Then version 1 is frozen: from there on, where
-//! this test fails, the code is wrong, or a version 2 is due. docs/TESTING.md has the commands.
+//! The files of version 1 may change with the layout until range filters exist. Then version 1 is
+//! frozen: if this test fails after that, the code is wrong or a version 2 is needed.
+//! docs/TESTING.md has the commands.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use filterblock::{
     Added, FilterBlock, FilterBuilder, FilterKind, HashKind, HashSeed, KeyHash, KeyHasher, LockedBlock,
     PartitionedBuilder, Secret, SelfCheck, Verify, compact,
 };
+use xxhash_rust::xxh3::xxh3_64;
 
 const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
 const TABLE: [u8; 16] = *b"golden table id.";
@@ -39,7 +41,7 @@ const COMPACT: [&str; 6] = [
     "v1-blocked-bloom-1000.compact",
 ];
 
-/// Their keys were hashed under [`secret`].
+/// Files whose keys were hashed under [`secret`].
 const KEYED: [&str; 4] = [
     "v1-siphash-bloom-1000.fb",
     "v1-xxh3-secret-blocked-bloom-1000.fb",
@@ -47,7 +49,7 @@ const KEYED: [&str; 4] = [
     "v1-siphash-partitioned-blocked-bloom.fb",
 ];
 
-/// The kinds that came after Bloom filters.
+/// Files of all other kinds.
 const OTHER_KINDS: [&str; 17] = [
     "v1-split-block-3.fb",
     "v1-split-block-1000.fb",
@@ -93,7 +95,7 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// How many keys the file holds: `key(0)`, `key(1)` and so on.
+/// The number of keys in the file: `key(0)`, `key(1)` and so on.
 fn num_keys(name: &str) -> usize {
     match name {
         "v1-empty.compact" => 0,
@@ -109,7 +111,7 @@ fn num_keys(name: &str) -> usize {
     }
 }
 
-/// What the present code writes.
+/// The bytes that the builders write for the file.
 fn written(name: &str) -> Vec<u8> {
     let kind = match name {
         _ if name.contains("full") => "full",
@@ -117,7 +119,7 @@ fn written(name: &str) -> Vec<u8> {
         "v1-bloom-33.compact" => "bloom:fpr=0.01",
         _ if name.contains("split-block-512") => "split-block-512:10",
         _ if name.contains("split-block") => "split-block:10",
-        // Two groups of columns, and blocks with one less.
+        // 12.3 columns: two groups of columns, and blocks with one column less.
         _ if name.contains("bumped-ribbon-parts") => "bumped-ribbon:12.3",
         _ if name.contains("bumped-ribbon-compact") => "bumped-ribbon:fpr=0.01:compact",
         _ if name.contains("bumped-ribbon") => "bumped-ribbon:fpr=0.00390625",
@@ -149,7 +151,7 @@ fn written(name: &str) -> Vec<u8> {
     if name.ends_with(".compact") { builder.finish_compact().unwrap() } else { builder.finish().unwrap() }
 }
 
-/// How many of 10,000 fixed absent keys are let through, and the first of them.
+/// The number of 10,000 fixed absent keys that get "maybe", and the first eight of them.
 fn answers(name: &str, bytes: &[u8]) -> String {
     let absent = |i: u32| format!("absent-{i}").into_bytes();
     let let_through: Vec<u32> = if name.ends_with(".compact") {
@@ -178,7 +180,7 @@ fn blocks_of_version_1_open_and_hold_their_keys() {
                 Added::WholeKeys => assert_eq!(block.metadata().extractor, None),
                 Added::Prefixes | Added::Both => assert_eq!(block.metadata().extractor, Some("first-10-bytes")),
             }
-            // Also by a block of prefixes only, which cannot know.
+            // A block of prefixes only answers "maybe" for every key.
             assert!(keys.clone().all(|key| block.may_contain(&key)), "{name}: a key is denied");
             let prefixes = block.metadata().added != Added::WholeKeys;
             assert!(
@@ -208,7 +210,7 @@ fn compact_filters_of_version_1_hold_their_keys() {
 }
 
 #[test]
-fn answers_about_absent_keys_stay() {
+fn answers_about_absent_keys_do_not_change() {
     let recorded = String::from_utf8(golden("v1-answers.txt")).unwrap();
     let found: Vec<String> = BLOCKS
         .iter()
@@ -220,7 +222,7 @@ fn answers_about_absent_keys_stay() {
     assert_eq!(found, recorded.lines().collect::<Vec<_>>());
 }
 
-/// What a block says of itself, with seven digits of what is reckoned in floating point.
+/// The metadata and statistics of a block. Floating-point values have seven digits.
 fn described(name: &str, bytes: &[u8]) -> String {
     let block = open(name, bytes, Verify::AtOpen);
     let (info, found) = (block.metadata(), block.statistics());
@@ -241,7 +243,7 @@ fn described(name: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn descriptions_of_golden_blocks_stay() {
+fn descriptions_of_golden_blocks_do_not_change() {
     let recorded = String::from_utf8(golden("v1-described.txt")).unwrap();
     let found: Vec<String> =
         BLOCKS.iter().chain(&KEYED).chain(&OTHER_KINDS).map(|name| described(name, &golden(name))).collect();
@@ -249,14 +251,15 @@ fn descriptions_of_golden_blocks_stay() {
 }
 
 #[test]
-fn the_present_code_writes_the_same_bytes() {
+fn builders_write_the_bytes_of_the_golden_files() {
     for name in BLOCKS.iter().chain(&COMPACT).chain(&KEYED).chain(&OTHER_KINDS) {
-        assert!(written(name) == golden(name), "{name} is written in other bytes");
+        assert!(written(name) == golden(name), "{name}: the builder writes other bytes");
     }
 }
 
-/// Numbers of keys on both sides of where a builder decides anew, and some in between.
-const BORDERS: [usize; 34] = [
+/// Numbers of keys on both sides of each threshold at which a builder changes its choice, and some
+/// between them.
+const NUMBERS_OF_KEYS: [usize; 34] = [
     1, 2, 3, 8, 9, 27, 64, 65, 66, 128, 300, 304, 999, 1_000, 1_009, 1_010, 1_200, 1_500, 1_501, 2_047, 2_560, 2_561,
     3_000, 4_096, 4_097, 4_500, 9_727, 9_728, 20_479, 20_480, 30_000, 59_999, 60_000, 140_000,
 ];
@@ -279,31 +282,33 @@ const SPECS: [&str; 16] = [
     "bumped-ribbon:20",
 ];
 
-/// Length and checksum of what is written at each border.
-fn sums(spec_text: &str) -> String {
+/// Returns the length and the XXH3 of the block that the builder writes for each number of keys. A
+/// CRC-32 would be blind to parts of a block that end in their own CRC-32.
+fn fingerprints(spec_text: &str) -> String {
     let mut line = spec_text.to_owned();
-    for n in BORDERS {
+    for n in NUMBERS_OF_KEYS {
         let mut random = SplitMix(n as u64);
         let mut builder = FilterBuilder::new(spec(spec_text), SEED).with_self_check(SelfCheck::Off);
         (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
         let bytes = builder.finish().unwrap();
-        write!(line, " {n}:{}:{:08x}", bytes.len(), crc32fast::hash(&bytes)).unwrap();
+        write!(line, " {n}:{}:{:016x}", bytes.len(), xxh3_64(&bytes)).unwrap();
     }
     line
 }
 
-/// A builder that decides better may change these lines also after the freeze; the bytes stay readable.
+/// A builder that chooses better may change these lines even after version 1 is frozen. Readers
+/// still read the blocks.
 #[test]
-fn equal_keys_give_equal_bytes_wherever_a_builder_decides_anew() {
-    let recorded = String::from_utf8(golden("v1-sums.txt")).unwrap();
+fn equal_keys_give_equal_bytes_at_every_builder_threshold() {
+    let recorded = String::from_utf8(golden("v1-checksums.txt")).unwrap();
     for (spec, line) in SPECS.iter().zip(recorded.lines()) {
-        assert_eq!(sums(spec), line);
+        assert_eq!(fingerprints(spec), line);
     }
     assert_eq!(recorded.lines().count(), SPECS.len());
 }
 
 #[test]
-fn key_hashes_are_those_of_another_implementation() {
+fn key_hashes_match_another_implementation() {
     let vectors = String::from_utf8(golden("key-hashes.txt")).unwrap();
     let mut count = 0;
     for line in vectors.lines().filter(|line| !line.starts_with('#')) {
@@ -318,7 +323,7 @@ fn key_hashes_are_those_of_another_implementation() {
 }
 
 #[test]
-fn keyed_hashes_are_those_of_other_implementations() {
+fn hashes_under_a_secret_match_other_implementations() {
     let bytes = |hex: &str| -> Vec<u8> {
         (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
     };
@@ -337,9 +342,9 @@ fn keyed_hashes_are_those_of_other_implementations() {
     assert!(count > 400);
 }
 
-/// Makes what is missing: `cargo test --test block golden -- --ignored`.
+/// Writes the missing files: `cargo test --test block golden -- --ignored`.
 #[test]
-#[ignore = "writes tests/golden, and only files that are not there"]
+#[ignore = "writes missing files to tests/golden"]
 fn make_missing_golden_files() {
     let mut lines = std::fs::read_to_string(path("v1-answers.txt")).unwrap_or_default();
     for name in BLOCKS.iter().chain(&COMPACT).chain(&KEYED).chain(&OTHER_KINDS) {
@@ -358,8 +363,8 @@ fn make_missing_golden_files() {
         }
     }
     std::fs::write(path("v1-described.txt"), lines).unwrap();
-    if !path("v1-sums.txt").exists() {
-        let lines: Vec<String> = SPECS.iter().map(|spec| sums(spec) + "\n").collect();
-        std::fs::write(path("v1-sums.txt"), lines.concat()).unwrap();
+    if !path("v1-checksums.txt").exists() {
+        let lines: Vec<String> = SPECS.iter().map(|spec| fingerprints(spec) + "\n").collect();
+        std::fs::write(path("v1-checksums.txt"), lines.concat()).unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! Filter blocks: damage, misuse, secrets, partitions, the compact form, maps, memory, and the files of version 1.
+//! Tests of filter blocks: damage, misuse, secrets, partitions, the compact form, memory maps,
+//! memory, and golden files.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../allocation/of_thread.rs"]

@@ -1,4 +1,5 @@
-//! Filter blocks in memory maps: a file that is too short is an error where it is opened, never a signal later.
+//! Filter blocks in memory maps. A file that is too short is an error at open, never a signal
+//! later.
 
 use std::fs::{self, File};
 
@@ -11,7 +12,7 @@ fn block() -> Vec<u8> {
 }
 
 #[test]
-fn a_mapped_block_answers_as_one_on_the_heap_does() {
+fn a_mapped_block_answers_like_a_block_on_the_heap() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     let bytes = block();
@@ -27,7 +28,7 @@ fn a_mapped_block_answers_as_one_on_the_heap_does() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_at_open_for_every_length() {
+fn a_truncated_file_is_an_error_at_open_for_every_length() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     let bytes = block();
@@ -39,7 +40,7 @@ fn a_cut_file_is_an_error_at_open_for_every_length() {
 }
 
 #[test]
-fn a_region_beyond_the_end_of_its_file_is_an_error_that_says_so() {
+fn a_region_beyond_the_end_of_its_file_is_an_error() {
     let file = tempfile::tempfile().unwrap();
     file.set_len(3 * 4096 - 1).unwrap();
     for populate in [Populate::Yes, Populate::No] {
@@ -53,13 +54,13 @@ fn a_region_beyond_the_end_of_its_file_is_an_error_that_says_so() {
 }
 
 #[test]
-fn a_missing_file_and_a_directory_are_named_in_the_error() {
+fn errors_name_a_missing_file_or_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().join("missing"), dir.path().to_path_buf()] {
         let error = Mapped::open(&path).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
-    // What a file loses after it was renamed over or removed is only its name.
+    // Renaming another file over the mapped file does not change the mapped bytes.
     let path = dir.path().join("filter");
     fs::write(&path, block()).unwrap();
     let mapped = FilterBlock::open_any(Mapped::open(&path).unwrap(), Verify::AtOpen).unwrap();

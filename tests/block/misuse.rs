@@ -1,5 +1,5 @@
-//! A caller's mistake is an error or "maybe", never "absent": another table's filter, whole keys and prefixes mixed up,
-//! another hasher.
+//! A mistake of the caller gives an error or "maybe", never "absent": the filter of another table,
+//! prefixes instead of whole keys, another hasher.
 
 use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
@@ -20,7 +20,7 @@ fn builder() -> FilterBuilder {
     FilterBuilder::new(spec("bloom:10"), SEED).with_table_id(TABLE)
 }
 
-/// The first seven bytes of the keys, which are those of a hundred or fewer of them.
+/// A filter of the first seven bytes of each key.
 fn of_prefixes(whole_keys_too: bool) -> Vec<u8> {
     let mut builder = builder().with_prefixes("first-7", whole_keys_too).unwrap();
     for i in 0..N {
@@ -39,7 +39,7 @@ fn of_keys() -> Vec<u8> {
 }
 
 #[test]
-fn whole_keys_are_not_denied_by_blocks_of_prefixes() {
+fn blocks_of_prefixes_deny_no_whole_key() {
     let bytes = of_prefixes(false);
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
         let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
@@ -52,7 +52,7 @@ fn whole_keys_are_not_denied_by_blocks_of_prefixes() {
             block.may_contain_batch(&[hash, hash], &mut answers);
             assert!(answers == [true; 2] && block.view().is_none(), "{key:?}");
         }
-        // It is still a filter of prefixes.
+        // The block still answers for prefixes.
         assert!((0..N).all(|i| block.may_contain_prefix("first-7", &key(i)[..7])));
         let passed =
             (0..1_000).filter(|i| block.may_contain_prefix("first-7", format!("no-{i:04}").as_bytes())).count();
@@ -61,7 +61,7 @@ fn whole_keys_are_not_denied_by_blocks_of_prefixes() {
 }
 
 #[test]
-fn prefixes_are_not_denied_by_blocks_that_know_none_of_them() {
+fn blocks_without_the_prefixes_deny_no_prefix() {
     let whole = FilterBlock::open_any(of_keys(), Verify::AtOpen).unwrap();
     let both = FilterBlock::open_any(of_prefixes(true), Verify::AtOpen).unwrap();
     for i in 0..N {
@@ -69,7 +69,7 @@ fn prefixes_are_not_denied_by_blocks_that_know_none_of_them() {
         let prefix = &key[..7];
         assert!(whole.may_contain_prefix("first-7", prefix), "a block of whole keys knows no prefix");
         assert!(both.may_contain_prefix("first-7", prefix) && both.may_contain(&key));
-        // Of another function, other prefixes were added.
+        // The block holds no prefixes of another extractor.
         assert!(both.may_contain_prefix("first-5", &key[..5]));
         assert!(both.may_contain_hashed_prefix("first-5", both.hasher().of(&key[..5])));
     }
@@ -95,10 +95,10 @@ fn blocks_of_another_table_do_not_open() {
         assert_eq!(refused(&bytes, &of_table(other)), Field::TableId);
         other[byte] ^= 1;
     }
-    // A block that says no table belongs to none.
-    let nobodys = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
-    assert_eq!(refused(&nobodys, &of_table(TABLE)), Field::TableId);
-    // In partitions: the index, and below each partition alone.
+    // A block without a table id belongs to no table.
+    let without_table = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
+    assert_eq!(refused(&without_table, &of_table(TABLE)), Field::TableId);
+    // For a partitioned filter, the index names the table.
     let parts = support::partitioned("bloom:10", N, 100);
     assert!(FilterBlock::open(parts.as_slice(), &of_table(TABLE), Verify::AtOpen).is_ok());
     assert_eq!(refused(&parts, &of_table(other.map(|byte| byte ^ 1))), Field::TableId);
@@ -109,7 +109,8 @@ fn partitions_of_another_table_do_not_open_alone() {
     let parts = support::partitioned("bloom:10", N, 100);
     let mut starts = (0..parts.len()).step_by(64);
     for number in 0..3 {
-        // A partition begins at a multiple of 64 bytes, and opens by its own length and number alone.
+        // A partition begins at a multiple of 64 bytes, and opens only with its own length and
+        // number.
         let mut ranges = starts.by_ref().flat_map(|start| (start..parts.len()).map(move |end| start..end + 1));
         let opens = |bytes| LockedBlock::open_partition(bytes, number, Verify::AtOpen);
         let range = ranges.find(|range| opens(&parts[range.clone()]).is_ok()).unwrap();
@@ -123,15 +124,15 @@ fn partitions_of_another_table_do_not_open_alone() {
 }
 
 #[test]
-fn no_table_id_is_not_one_to_expect() {
-    let nobodys = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
-    for bytes in [&nobodys, &of_keys()] {
+fn a_table_id_of_zeros_cannot_be_expected() {
+    let without_table = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
+    for bytes in [&without_table, &of_keys()] {
         let opened = FilterBlock::open(bytes, &of_table([0; 16]), Verify::AtOpen);
         assert!(matches!(opened, Err(Error::Invalid { what: "expected table id", .. })), "{opened:?}");
     }
-    // The checksum alone names the block.
-    let expected = of_table([0; 16]).with_checksum(checksum_of(&nobodys).unwrap());
-    assert!(FilterBlock::open(nobodys.as_slice(), &expected, Verify::AtOpen).is_ok());
+    // The checksum alone identifies the block.
+    let expected = of_table([0; 16]).with_checksum(checksum_of(&without_table).unwrap());
+    assert!(FilterBlock::open(without_table.as_slice(), &expected, Verify::AtOpen).is_ok());
     assert_eq!(refused(&of_keys(), &expected), Field::TableId);
     let mut others = FilterBuilder::new(spec("bloom:11"), SEED);
     others.add(b"a key");
@@ -140,7 +141,7 @@ fn no_table_id_is_not_one_to_expect() {
 }
 
 #[test]
-fn blocks_of_other_things_than_expected_do_not_open() {
+fn blocks_with_unexpected_contents_do_not_open() {
     let of_table = of_table(TABLE);
     let (prefixes, both, keys) = (of_prefixes(false), of_prefixes(true), of_keys());
     assert_eq!(refused(&prefixes, &of_table), Field::Flags);
@@ -174,7 +175,7 @@ fn stale_blocks_do_not_open() {
     let expected = of_table(TABLE).with_checksum(checksum_of(&new).unwrap());
     assert!(FilterBlock::open(new.as_slice(), &expected, Verify::OnFirstTouch).is_ok());
     assert_eq!(refused(&old, &expected), Field::Checksum);
-    // Of the same keys, but of a later write with another budget: the checksum tells them apart, too.
+    // A later write with another budget and the same keys has another checksum, too.
     assert_eq!(refused(&support::block("bloom:11", N + 1), &expected), Field::Checksum);
 }
 
@@ -188,14 +189,14 @@ fn two_states() -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn stale_filters_in_partitions_do_not_open() {
+fn stale_partitioned_filters_do_not_open() {
     let [old, new] = two_states();
     let expected = of_table(TABLE).with_num_entries(8).with_checksum(checksum_of(&new).unwrap());
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
         assert!(FilterBlock::open(new.as_slice(), &expected, verify).unwrap().may_contain(b"a2"));
         assert_eq!(old.len(), new.len());
         assert_eq!(refused(&old, &expected), Field::Checksum);
-        // One stale partition under the new index: the file is damaged.
+        // If one partition is stale under the new index, the file is damaged.
         for range in [0..64, 128..new.len() - 1] {
             let mut mixed = new.clone();
             mixed[range.clone()].copy_from_slice(&old[range]);
@@ -222,17 +223,17 @@ fn stale_partitions_do_not_open_under_another_index() {
 }
 
 #[test]
-fn blocks_of_too_many_keys_or_of_none_do_not_open() {
+fn blocks_with_too_many_keys_or_none_do_not_open() {
     let (keys, none) = (of_keys(), FilterBuilder::new(spec("bloom:10"), SEED).with_table_id(TABLE).finish().unwrap());
     let entries = |num_entries| of_table(TABLE).with_num_entries(num_entries);
     let opens = |bytes: &[u8], num_entries| FilterBlock::open(bytes, &entries(num_entries), Verify::AtOpen).is_ok();
     let n = N as u64;
-    // Entries may be versions of one key, or share a hash.
+    // Entries may be versions of one key or share a hash, so fewer keys are allowed.
     assert!(opens(&keys, n) && opens(&keys, n + 1) && opens(&keys, u64::MAX) && opens(&none, 0));
     for (bytes, num_entries) in [(&keys, n - 1), (&keys, 0), (&none, 1), (&none, u64::MAX)] {
         assert_eq!(refused(bytes, &entries(num_entries)), Field::NumKeys, "{num_entries}");
     }
-    // Of one key, an extractor takes any number of prefixes.
+    // An extractor may take any number of prefixes from one key.
     let prefixes = FilterBuilder::new(spec("bloom:10"), SEED).with_table_id(TABLE).with_prefixes("first-7", false);
     let prefixes = prefixes.unwrap().finish().unwrap();
     let expected = |num_entries| entries(num_entries).with_prefixes("first-7");
@@ -251,18 +252,18 @@ fn errors_count_offsets_from_the_start_of_the_hosts_file() {
     let expected = of_table(TABLE).at_offset(1 << 40);
     let at_page = |error: &Error| matches!(error, Error::ChecksumMismatch { field: Field::Page, offset, .. } if *offset == 1 << 40);
     assert!(at_page(&FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen).unwrap_err()));
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let handler: DamageHandler = {
-        let told = told.clone();
-        Arc::new(move |error| told.lock().unwrap().push(error))
+        let reported = reported.clone();
+        Arc::new(move |error| reported.lock().unwrap().push(error))
     };
     let block = FilterBlock::open(bytes.as_slice(), &expected, Verify::OnFirstTouch).unwrap().on_damage(&handler);
-    // Only a query that would deny its key looks at the checksum.
+    // Only a query that would deny its key verifies the page.
     assert!((0..3 * N).all(|i| block.may_contain(&key(i))));
     assert!(at_page(&block.verify_pages().unwrap_err()));
-    // Once for each damaged page, however often it is touched.
-    let told = told.lock().unwrap();
-    assert!(told.len() == 1 && at_page(&told[0]) && block.damaged_pages() == 1, "{told:?}");
+    // Each damaged page is reported once, however often queries touch it.
+    let reported = reported.lock().unwrap();
+    assert!(reported.len() == 1 && at_page(&reported[0]) && block.damaged_pages() == 1, "{reported:?}");
     let last = sound.len() - 1;
     bytes[last] ^= 1;
     let (Error::Corrupt { offset, .. } | Error::ChecksumMismatch { offset, .. }) =
@@ -299,7 +300,7 @@ fn unusable_filters_answer_maybe_and_say_why() {
     }
 }
 
-/// In debug builds a hash keeps which hasher made it.
+/// In debug builds a hash records its hasher.
 #[cfg(debug_assertions)]
 #[test]
 fn hashes_of_another_hasher_panic_in_debug_builds() {
@@ -334,11 +335,12 @@ fn hashes_of_another_hasher_panic_in_debug_builds() {
             assert!(message.contains("another hasher"), "{number}: {message}");
         }
     }
-    // The hash of a user key beside the key that a host made of it, which belongs to another partition.
+    // A host appends a suffix to the user's key, and the resulting key belongs to another partition
+    // than the hash.
     let parts = FilterBlock::open(support::partitioned("bloom:10", N, 100), &of_table(TABLE), Verify::AtOpen).unwrap();
     let (made, hash) = ([&key(99)[..], b"@7"].concat(), HASHER.of(&key(99)));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.may_contain_hashed_key(&made, hash)));
     assert!(caught.is_err() && parts.may_contain_hashed_key(&key(99), hash));
-    // A hash that was computed elsewhere passes: nobody knows its hasher.
+    // A hash from raw bits has no recorded hasher, so it passes.
     assert!(block.may_contain_hash(KeyHash::from_raw(HASHER.of(&key(1)).raw())));
 }

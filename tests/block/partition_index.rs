@@ -1,4 +1,5 @@
-//! The index of partitions opens alone, lists and opens partitions one by one, and no misuse of one loses a key.
+//! A partition index opens alone, lists its partitions and opens them one by one. No misuse loses a
+//! key.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,7 +37,7 @@ fn partition(bytes: &[u8], number: u32, verify: Verify) -> Partition<&[u8]> {
 }
 
 #[test]
-fn an_index_lists_and_finds_what_the_whole_block_has() {
+fn an_index_lists_and_finds_the_partitions_of_the_block() {
     for n in [0, 1, 15, 16, 17, 31, 32, 33, 100, 1_000] {
         for partition_keys in [1, 2, 3, 50] {
             let bytes = partitioned("bloom:10", n, partition_keys);
@@ -59,7 +60,7 @@ fn an_index_lists_and_finds_what_the_whole_block_has() {
             assert!(end <= index_start(&bytes) as u64, "{what}");
             let found: Vec<_> = (0..n).map(|i| index.find(&key(i)).map(|number| number as usize)).collect();
             assert!(found.iter().enumerate().all(|(i, number)| *number == Some(i / partition_keys)), "{what}");
-            // Before the first and behind the last.
+            // Keys before the first key and after the last key.
             assert_eq!(
                 (index.find(b"a"), index.find(b"z")),
                 match n {
@@ -72,7 +73,7 @@ fn an_index_lists_and_finds_what_the_whole_block_has() {
 }
 
 #[test]
-fn partitions_opened_one_by_one_answer_as_the_whole_block() {
+fn partitions_opened_one_by_one_answer_like_the_whole_block() {
     for text in ["bloom:10", "blocked-bloom:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8", "full"] {
         let bytes = partitioned(text, 1_000, 90);
         for verify in BOTH {
@@ -108,7 +109,7 @@ fn a_partition_denies_no_key_outside_its_range() {
                 assert!(belongs || part.may_contain(&between));
                 denied += u32::from(!part.may_contain(&between));
             }
-            // Before the first and behind the last key of all.
+            // Keys before the first key and after the last key of all partitions.
             assert_eq!((part.covers(b"a"), part.covers(b"z")), (number == 0, number == 9));
         }
         assert!(denied > 980, "{denied} of 1,000");
@@ -146,7 +147,7 @@ fn field_of<T: std::fmt::Debug>(result: Result<T, Error>) -> Field {
 }
 
 #[test]
-fn bytes_of_another_partition_or_block_do_not_open_as_one() {
+fn foreign_bytes_do_not_open_as_a_partition() {
     let bytes = partitioned("blocked-bloom:10", 400, 100);
     let index = open(&bytes);
     let part = part_of(&bytes, &index, 1);
@@ -161,14 +162,14 @@ fn bytes_of_another_partition_or_block_do_not_open_as_one() {
             let refused = open(number, part);
             assert!(matches!(refused, Err(Error::Invalid { what: "partition number", .. })), "{refused:?}");
         }
-        // Cut, extended, empty.
+        // Truncated, extended and empty bytes.
         assert!(open(1, &part[1..]).is_err() && open(1, &part[..part.len() - 1]).is_err() && open(1, &[]).is_err());
         assert!(open(1, &[part, &[0]].concat()).is_err() && open(1, &[&[0; 64], part].concat()).is_err());
-        // Of another number of keys: sound, of this table and number, and stale.
+        // A stale partition: sound, with the right table and number, but another number of keys.
         let other = partitioned("blocked-bloom:10", 400, 30);
         let stale = part_of(&other, &self::open(&other), 1);
         assert_eq!(field_of(open(1, stale)), Field::Length);
-        // Of another table, or another seed.
+        // Partitions of another table and of another seed.
         let mut foreign = part.to_vec();
         put_number(&mut foreign, Field::TableId, 7);
         repair_pages(&mut foreign);
@@ -194,7 +195,7 @@ fn an_index_of_another_table_or_hasher_does_not_open() {
     assert_eq!(field_of(open(of_table().with_num_entries(399))), Field::NumKeys);
     assert_eq!(field_of(open(of_table().with_prefixes("first-4"))), Field::Flags);
     assert!(matches!(open(Expected::of_table([0; 16], &HASHER)), Err(Error::Invalid { .. })));
-    // Other blocks, and the whole filter in place of its index.
+    // Other blocks, and the whole filter instead of its index.
     let open = |bytes: &[u8]| PartitionIndex::open(bytes.to_vec(), &of_table());
     assert_eq!(field_of(open(&support::block("bloom:10", 100))), Field::Kind);
     assert_eq!(field_of(open(part_of(&bytes, &self::open(&bytes), 0))), Field::Kind);
@@ -205,7 +206,7 @@ fn an_index_of_another_table_or_hasher_does_not_open() {
 }
 
 #[test]
-fn every_flipped_bit_of_an_index_is_noticed() {
+fn every_flipped_bit_of_an_index_is_detected() {
     let bytes = partitioned("bloom:10", 300, 10);
     let mut index = bytes[index_start(&bytes)..].to_vec();
     for bit in 0..index.len() * 8 {
@@ -227,7 +228,7 @@ fn hostile_indexes_list_ranges_in_order_or_do_not_open() {
     for round in 0..rounds {
         let mut bytes = originals[round % originals.len()].clone();
         if round % 2 == 0 && bytes.len() > TRAILER_LEN_BYTES {
-            // Lengths and keys, under right checksums.
+            // Changes lengths and keys, and repairs the checksums.
             for _ in 0..=random.below(3) {
                 let at = random.below(support::payload_len(&bytes).unwrap());
                 bytes[at] = random.next() as u8;
@@ -253,7 +254,7 @@ fn hostile_indexes_list_ranges_in_order_or_do_not_open() {
 }
 
 #[test]
-fn stated_lengths_are_those_of_blocks_and_indexes() {
+fn stated_lengths_match_blocks_and_indexes() {
     for bytes in support::corpus() {
         let tail = &bytes[bytes.len() - TRAILER_LEN_BYTES..];
         let stated = stated_len_bytes(tail).unwrap() as usize;
@@ -264,7 +265,7 @@ fn stated_lengths_are_those_of_blocks_and_indexes() {
     }
     let mut hostile = support::block("bloom:10", 10);
     put_number(&mut hostile, Field::PayloadLen, u64::MAX);
-    assert_eq!(stated_len_bytes(&hostile), None);
+    assert!(stated_len_bytes(&hostile).is_some_and(|len| len > 1 << 48), "the host compares it with its file");
     let mut hostile = support::block("bloom:10", 10);
     put_number(&mut hostile, Field::Version, 2);
     repair_trailer(&mut hostile);
@@ -284,17 +285,17 @@ fn partition_errors_count_offsets_in_the_hosts_file() {
     let part = &bytes[range.start as usize..range.end as usize];
     let is_page = |error: &Error| matches!(error, Error::ChecksumMismatch { field: Field::Page, offset, .. } if *offset == block_offset + range.start);
     assert!(is_page(&index.open_partition(2, part, Verify::AtOpen).unwrap_err()));
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let handler: DamageHandler = {
-        let told = told.clone();
-        Arc::new(move |error| told.lock().unwrap().push(error))
+        let reported = reported.clone();
+        Arc::new(move |error| reported.lock().unwrap().push(error))
     };
     let opened = index.open_partition(2, part, Verify::OnFirstTouch).unwrap().on_damage(&handler);
     assert!((0..4_000).all(|i| opened.may_contain(&key(i))));
-    let told = told.lock().unwrap();
-    assert!(told.len() == 1 && is_page(&told[0]) && opened.block().damaged_pages() == 1, "{told:?}");
+    let reported = reported.lock().unwrap();
+    assert!(reported.len() == 1 && is_page(&reported[0]) && opened.block().damaged_pages() == 1, "{reported:?}");
     assert!(is_page(&opened.block().verify_pages().unwrap_err()));
-    // Of the index itself.
+    // Damage of the index itself.
     let mut damaged = bytes[start..].to_vec();
     damaged[0] ^= 1;
     let Err(Error::ChecksumMismatch { offset, .. }) = PartitionIndex::open(damaged, &at_start) else {
@@ -304,18 +305,19 @@ fn partition_errors_count_offsets_in_the_hosts_file() {
 }
 
 #[test]
-fn an_index_opens_within_half_of_its_bytes_whatever_they_say() {
+fn an_index_opens_with_half_its_bytes_of_memory() {
     let peak_of_opening = |index: &[u8]| {
         let before = LIVE.get();
         PEAK.set(before);
         let opened = PartitionIndex::open(index, &of_table());
         let (peak, len) = (PEAK.get() - before, opened.as_ref().map_or(0, |index| index.iter().count()));
         drop(opened);
-        assert_eq!(LIVE.get(), before, "everything is given back");
+        assert_eq!(LIVE.get(), before, "opening and dropping an index leaks memory");
         (usize::try_from(peak).unwrap(), len)
     };
     let sound = partitioned("blocked-bloom:10", 20_000, 20);
-    // Entries of six bytes each, the least there is: a partition of 60 bytes, its checksum, and the empty key.
+    // The shortest entries have six bytes: a partition of 60 bytes, its checksum, and the empty
+    // key.
     let hostile = |entry: &[u8]| {
         let mut bytes = entry.repeat(500_000);
         bytes.resize(bytes.len() + bytes.len().div_ceil(4096) * 4, 0);

@@ -1,4 +1,5 @@
-//! A filter in partitions is built as one filter is: prefixes, threads, hashes at hand, sizes by keys or by bytes.
+//! A partitioned filter is built like one filter: with prefixes, threads, precomputed hashes, and
+//! sizes in keys or in bytes.
 
 use std::num::NonZeroUsize;
 
@@ -15,7 +16,7 @@ fn builder(partition_keys: usize) -> PartitionedBuilder {
     PartitionedBuilder::new(spec("blocked-bloom:14"), SEED, partition_keys).with_table_id(TABLE)
 }
 
-/// Prefixes of several lengths: three digits, and each length below, so that many keys and partitions share one.
+/// The first 0 to 7 bytes of a key. Many keys and partitions share such prefixes.
 fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..=7).map(move |len| &key[..len])
 }
@@ -29,7 +30,7 @@ fn with_prefixes(n: usize, partition_keys: usize, whole_keys_too: bool) -> Vec<u
     builder.finish().unwrap()
 }
 
-/// The first seven bytes are shared by ten keys.
+/// Ten keys share their first seven bytes.
 fn short_key(i: usize) -> Vec<u8> {
     format!("key-{i:04}").into_bytes()
 }
@@ -42,7 +43,7 @@ fn index_of(bytes: &[u8], extractor: Option<&str>) -> PartitionIndex<Vec<u8>> {
 }
 
 #[test]
-fn prefixes_are_found_whatever_the_size_of_the_partitions() {
+fn prefixes_are_found_at_every_partition_size() {
     for whole_keys_too in [false, true] {
         for partition_keys in [1, 2, 7, 10, 11, 64, 10_000] {
             let n = 300;
@@ -60,7 +61,8 @@ fn prefixes_are_found_whatever_the_size_of_the_partitions() {
                         assert!(block.may_contain_hashed_prefix("first-7", HASHER.of(prefix)), "{what}: {prefix:?}");
                     }
                 }
-                // Every partition that is asked for a prefix answers "maybe", the right one and the others.
+                // Every partition answers "maybe" for the prefix: the partition of the prefix and
+                // all others.
                 for number in 0..index.len() as u32 {
                     let range = index.get(number).unwrap().byte_range;
                     let part = &bytes[range.start as usize..range.end as usize];
@@ -77,9 +79,10 @@ fn prefixes_are_found_whatever_the_size_of_the_partitions() {
     }
 }
 
-/// An extractor may take a prefix of one key, and none of another that begins with the same bytes.
+/// An extractor may take a prefix from one key and none from another key that begins with the same
+/// bytes.
 #[test]
-fn prefixes_behind_a_last_key_that_begins_with_them_are_found() {
+fn prefixes_shared_with_a_last_key_are_found() {
     for i in 0..200 {
         let name = format!("name-{i:03}");
         let mut builder = builder(1).with_prefixes("up-to-slash", true).unwrap();
@@ -104,7 +107,7 @@ fn prefixes_behind_a_last_key_that_begins_with_them_are_found() {
 }
 
 #[test]
-fn absent_prefixes_are_denied_in_one_partition() {
+fn absent_prefixes_are_denied_by_one_partition() {
     let bytes = with_prefixes(3_000, 500, true);
     let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("first-7");
     let block = FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen).unwrap();
@@ -112,7 +115,7 @@ fn absent_prefixes_are_denied_in_one_partition() {
     assert!(index.len() > 6);
     let (mut by_block, mut by_partition, mut of_others) = (0, 0, 0);
     for i in 0..300 {
-        // Between the prefixes that there are.
+        // Lies between prefixes that were added.
         let absent = format!("key-{i:03}x").into_bytes();
         by_block += u32::from(!block.may_contain_prefix("first-7", &absent));
         let number = index.find(&absent).unwrap();
@@ -133,7 +136,7 @@ fn absent_prefixes_are_denied_in_one_partition() {
 }
 
 #[test]
-fn whole_keys_are_not_denied_by_partitions_of_prefixes() {
+fn partitions_of_prefixes_deny_no_whole_key() {
     let bytes = with_prefixes(300, 20, false);
     let block = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
     let index = index_of(&bytes, Some("first-7"));
@@ -145,12 +148,12 @@ fn whole_keys_are_not_denied_by_partitions_of_prefixes() {
 }
 
 #[test]
-fn prefixes_of_no_key_are_refused_and_change_nothing() {
+fn prefixes_without_their_key_are_refused() {
     let mut plain = builder(10);
     plain.add(b"key").unwrap();
     assert!(matches!(plain.add_prefix(b"ke"), Err(Error::Invalid { what: "prefix", .. })));
     let mut builder = builder(10).with_prefixes("first-2", true).unwrap();
-    // Before the first key, even the empty prefix has no partition.
+    // Before the first key there is no partition, even for the empty prefix.
     assert!(matches!(builder.add_prefix(b""), Err(Error::Invalid { what: "prefix", .. })));
     builder.add(b"apple").unwrap();
     builder.add_prefix(b"ap").unwrap();
@@ -166,12 +169,12 @@ fn prefixes_of_no_key_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn settings_behind_the_first_key_are_refused() {
+fn settings_after_the_first_key_are_refused() {
     let mut keyed = builder(1);
     keyed.add(b"key").unwrap();
     let refused = keyed.with_prefixes("first-2", true).unwrap_err();
     assert!(matches!(refused, Error::Invalid { what: "prefixes", .. }), "{refused}");
-    // Of prefixes only, the key left no hash; it counts all the same.
+    // In a filter of prefixes only, the key adds no hash, but it counts as the first key.
     let mut prefixed = builder(1).with_prefixes("first-2", false).unwrap();
     prefixed.add(b"key").unwrap();
     assert_eq!((prefixed.is_empty(), prefixed.len(), prefixed.num_partitions()), (false, 0, 0));
@@ -219,7 +222,7 @@ fn a_builder_counts_its_keys_and_partitions() {
     assert!(!builder.is_empty());
     let bytes = builder.finish().unwrap();
     assert_eq!(FilterBlock::open_any(bytes, Verify::AtOpen).unwrap().metadata().num_partitions, 10);
-    // The empty key is a key.
+    // The empty key is a key, too.
     let mut of_empty = self::builder(10);
     of_empty.add(b"").unwrap();
     assert!(!of_empty.is_empty() && of_empty.len() == 1);
@@ -227,7 +230,7 @@ fn a_builder_counts_its_keys_and_partitions() {
 }
 
 #[test]
-fn partitions_sized_by_bytes_fill_them_and_go_not_beyond() {
+fn partitions_sized_in_bytes_use_their_size_fully() {
     for (text, slack) in [("bloom:10", 64), ("blocked-bloom:10", 128), ("bumped-ribbon:8", 400), ("ribbon:8", 400)] {
         for max_len_bytes in [1, 256, 1_000, 4_096, 16_384] {
             let builder = PartitionedBuilder::new(spec(text), SEED, 3).with_table_id(TABLE);
@@ -243,24 +246,25 @@ fn partitions_sized_by_bytes_fill_them_and_go_not_beyond() {
             let lens: Vec<u64> = index.iter().map(|entry| entry.byte_range.end - entry.byte_range.start).collect();
             let (all, full) = (lens.len(), &lens[..lens.len() - 1]);
             if max_len_bytes == 1 {
-                assert_eq!(all, 50_000, "{text}: a key a partition, and its prefix");
+                assert_eq!(all, 50_000, "{text}: each partition has one key and its prefix");
                 continue;
             }
-            // A partition closes at a key: the last key's prefix may come on top.
+            // A partition closes at a key, so the prefix of the last key may exceed the limit
+            // slightly.
             let (least, most) = (full.iter().min().unwrap(), full.iter().max().unwrap());
             let what = format!("{text}, {max_len_bytes} bytes: {all} partitions of {least} to {most}");
             assert!(*most <= max_len_bytes + 64 && *least + slack >= max_len_bytes, "{what}");
             assert_eq!(index.num_keys(), 50_000 + all as u64, "{what}: each partition has the prefix");
         }
     }
-    // A filter without bytes has room for all keys.
+    // A filter without payload has room for all keys.
     let mut full = PartitionedBuilder::new(spec("full"), SEED, 3).with_partition_len_bytes(256);
     (0..1_000).for_each(|i| full.add(&key(i)).unwrap());
     assert_eq!(full.num_partitions(), 1);
 }
 
 #[test]
-fn partitions_take_the_hasher_of_one_filter() {
+fn partitions_take_every_hasher() {
     let secret = Secret::new(&[7; 16]).unwrap();
     for hasher in [KeyHasher::sip13(SEED, &secret), KeyHasher::xxh3_with_secret(SEED, &secret), HASHER.clone()] {
         let mut builder = PartitionedBuilder::new(spec("bloom:12"), &hasher, 10).with_table_id(TABLE);
@@ -273,7 +277,8 @@ fn partitions_take_the_hasher_of_one_filter() {
     }
 }
 
-/// In debug builds a hash must be that of the key beside it: another hash would go to the wrong partition.
+/// In debug builds a hash must belong to the key beside it. Another hash would go to the wrong
+/// partition.
 #[cfg(debug_assertions)]
 #[test]
 fn hashes_of_another_key_panic_in_debug_builds() {
@@ -289,7 +294,8 @@ fn hashes_of_another_key_panic_in_debug_builds() {
             drop(builder.add_hashed_prefix(b"key", hash));
         }];
         for ask in asks {
-            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).expect_err("it passed");
+            let caught =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).expect_err("the foreign hash must panic");
             assert!(caught.downcast_ref::<String>().unwrap().contains(message));
         }
     }

@@ -1,4 +1,4 @@
-//! A filter in partitions answers as one filter does, whatever side of a cut a key lies on.
+//! A partitioned filter answers like one filter, for keys on both sides of each partition bound.
 
 use crate::support::{
     self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
@@ -8,11 +8,11 @@ use filterblock::{Error, Field, FilterBlock, FilterKind, KeyHash, LockedBlock, P
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
-/// Where the partitions lie, by the index as docs/FORMAT.md describes it.
+/// The byte ranges of the partitions, read from the index as docs/FORMAT.md describes it.
 fn ranges(block: &[u8]) -> Vec<std::ops::Range<usize>> {
     let index_len = support::get_number(block, Field::PayloadLen) as usize;
-    let sums = index_len.div_ceil(4096) * 4;
-    let end = block.len() - TRAILER_LEN_BYTES - sums;
+    let checksums = index_len.div_ceil(4096) * 4;
+    let end = block.len() - TRAILER_LEN_BYTES - checksums;
     let mut index = &block[end - index_len..end];
     let varint = |bytes: &mut &[u8]| {
         let (mut value, mut shift) = (0usize, 0);
@@ -39,7 +39,7 @@ fn ranges(block: &[u8]) -> Vec<std::ops::Range<usize>> {
 }
 
 #[test]
-fn every_key_is_found_whatever_the_size_of_the_partitions() {
+fn every_key_is_found_at_every_partition_size() {
     for spec_text in ["bloom:10", "blocked-bloom:10", "full"] {
         for n in [1, 2, 3, 99, 100, 101, 300] {
             for partition_keys in [1, 2, 3, 50, 99, 100, 101, 1_000] {
@@ -58,10 +58,11 @@ fn every_key_is_found_whatever_the_size_of_the_partitions() {
 }
 
 #[test]
-fn keys_between_and_beyond_cuts_are_absent_at_the_expected_rate() {
+fn absent_keys_near_partition_bounds_meet_the_expected_rate() {
     let bytes = partitioned("blocked-bloom:12", 10_000, 100);
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
-    // Between neighbours, before the first and beyond the last key: the same partition as a neighbour's, other bits.
+    // These keys lie between neighbours, before the first key or beyond the last key. Their
+    // partition is that of a neighbour, but their bits differ.
     let absent = (0..10_000).map(|i| [key(i), b"x".to_vec()].concat());
     let outside = (0..1_000).flat_map(|i| [format!("a{i}").into_bytes(), format!("z{i}").into_bytes()]);
     let (mut asked, mut maybe) = (0u32, 0u32);
@@ -71,18 +72,18 @@ fn keys_between_and_beyond_cuts_are_absent_at_the_expected_rate() {
     }
     let expected = f64::from(asked) * block.expected_false_positive_rate();
     assert!((f64::from(maybe) - expected).abs() < 5.0 * expected.sqrt(), "{maybe} of {asked}, expected {expected}");
-    // Without the key all hundred partitions are asked.
+    // Without the key, a query asks all hundred partitions.
     let denied = (10_000..11_000).filter(|&i| !block.may_contain_hash(support::hash(i))).count() as f64 / 1_000.0;
     let expected = (1.0 - block.expected_false_positive_rate()).powi(100);
     assert!((denied - expected).abs() < 0.1, "{denied}, expected {expected}");
 }
 
 #[test]
-fn partitions_of_several_kinds_answer_each_by_its_own() {
+fn partitions_of_different_kinds_answer_together() {
     let [mut bytes, other] = ["bloom:10", "blocked-bloom:10"].map(|text| partitioned(text, 102, 51));
     let second = ranges(&bytes)[1].clone();
     assert_eq!(ranges(&other)[1], second);
-    // The index has the checksum of the partition that was there.
+    // The index still has the checksum of the old partition.
     let [old, new] = [&bytes, &other].map(|filter| checksum_of(&filter[second.clone()]).unwrap().to_le_bytes());
     let at = (second.end..bytes.len()).find(|&at| bytes[at..].starts_with(&old)).unwrap();
     bytes[at..at + 4].copy_from_slice(&new);
@@ -92,15 +93,15 @@ fn partitions_of_several_kinds_answer_each_by_its_own() {
     assert!((0..102).all(|i| block.may_contain(&key(i))));
     let info = block.metadata();
     assert_eq!((info.kind, info.num_partitions, info.num_keys), (FilterKind::Bloom, 2, 102));
-    // Their fill together says nothing of the number of keys.
+    // The fill ratio over several kinds does not determine the number of keys.
     assert_eq!(block.statistics().estimated_keys, None);
     assert!(FilterBlock::open_any(other, Verify::AtOpen).unwrap().statistics().estimated_keys.is_some());
 }
 
 #[test]
-fn a_key_beyond_the_last_is_asked_of_the_last_partition() {
+fn the_last_partition_answers_for_keys_beyond_its_range() {
     let block = FilterBlock::open_any(partitioned("blocked-bloom:12", 1_000, 100), Verify::AtOpen).unwrap();
-    // A hash that only the last partition has, with keys that belong elsewhere.
+    // The keys belong to other partitions, but only the last partition has this hash.
     let hash = KeyHash::from_raw(support::hash(999).raw());
     assert!(block.may_contain_hashed_key(b"z", hash));
     assert!(block.may_contain_hashed_key(&key(999), hash));
@@ -108,11 +109,11 @@ fn a_key_beyond_the_last_is_asked_of_the_last_partition() {
 }
 
 #[test]
-fn a_key_repeated_at_a_cut_counts_once_and_changes_no_byte() {
+fn a_repeated_key_at_a_partition_bound_changes_no_byte() {
     for partition_keys in [1, 2, 3] {
         let build = |repeat: usize| {
             let builder = PartitionedBuilder::new(spec("bloom:10"), SEED, partition_keys);
-            // Whether the filters are asked for their keys changes no byte either.
+            // The self-check does not change the bytes either.
             let mut builder = builder.with_self_check(if repeat == 1 { SelfCheck::On } else { SelfCheck::Off });
             for key in [&b""[..], b"a", b"b", b"c", b"d", b"e"] {
                 (0..repeat).for_each(|_| builder.add(key).unwrap());
@@ -126,7 +127,7 @@ fn a_key_repeated_at_a_cut_counts_once_and_changes_no_byte() {
 }
 
 #[test]
-fn keys_out_of_order_are_refused_also_across_a_cut() {
+fn unordered_keys_are_refused_across_partitions_too() {
     let mut builder = PartitionedBuilder::new(spec("bloom:10"), SEED, 2);
     for key in [b"b", b"c"] {
         builder.add(key).unwrap();
@@ -137,7 +138,7 @@ fn keys_out_of_order_are_refused_also_across_a_cut() {
 }
 
 #[test]
-fn no_keys_give_an_empty_index_that_denies_everything() {
+fn a_filter_without_keys_has_an_empty_index_and_denies_all() {
     let bytes = partitioned("blocked-bloom:10", 0, 10);
     assert_eq!(bytes.len(), TRAILER_LEN_BYTES);
     for verify in BOTH {
@@ -165,21 +166,24 @@ fn each_partition_opens_alone_from_its_bytes() {
 }
 
 #[test]
-fn a_partition_passes_for_neither_the_filter_nor_another() {
+fn a_partition_opens_neither_as_the_filter_nor_as_another() {
     let bytes = partitioned("blocked-bloom:10", 1_000, 300);
     let first = &bytes[ranges(&bytes)[0].clone()];
     for verify in BOTH {
-        let is_place =
+        let is_number =
             |result: Result<_, _>| matches!(result, Err(Error::Corrupt { field: Field::PartitionNumber, .. }));
-        assert!(is_place(FilterBlock::open_any(first, verify)), "it would deny the keys of the other partitions");
-        assert!(is_place(LockedBlock::open_partition(first, 1, verify).and_then(|block| block.unlock(None))));
-        assert!(is_place(LockedBlock::open_partition(first, u32::MAX, verify).and_then(|block| block.unlock(None))));
-        assert!(is_place(
+        assert!(
+            is_number(FilterBlock::open_any(first, verify)),
+            "a partition that passes for the filter denies the keys of all other partitions"
+        );
+        assert!(is_number(LockedBlock::open_partition(first, 1, verify).and_then(|block| block.unlock(None))));
+        assert!(is_number(LockedBlock::open_partition(first, u32::MAX, verify).and_then(|block| block.unlock(None))));
+        assert!(is_number(
             LockedBlock::open_partition(bytes.as_slice(), 0, verify).and_then(|block| block.unlock(None))
         ));
         let error = FilterBlock::open_any(first, verify).unwrap_err();
-        let place = (first.len() - TRAILER_LEN_BYTES + offset_of(Field::PartitionNumber)) as u64;
-        assert!(matches!(error, Error::Corrupt { offset, .. } if offset == place), "{error:?}");
+        let expected = (first.len() - TRAILER_LEN_BYTES + offset_of(Field::PartitionNumber)) as u64;
+        assert!(matches!(error, Error::Corrupt { offset, .. } if offset == expected), "{error:?}");
     }
 }
 
@@ -199,7 +203,7 @@ fn swapped_partitions_are_refused() {
 }
 
 #[test]
-fn damage_in_one_partition_stays_in_it_and_is_named_by_offset() {
+fn damage_affects_one_partition_and_is_located_by_offset() {
     let bytes = partitioned("bloom:10", 4_000, 1_000);
     let ranges = ranges(&bytes);
     let mut damaged = bytes.clone();
@@ -216,7 +220,7 @@ fn damage_in_one_partition_stays_in_it_and_is_named_by_offset() {
     assert_eq!(block.damaged_pages(), 1);
     let error = block.verify_pages().unwrap_err();
     assert!(matches!(error, Error::ChecksumMismatch { offset, .. } if offset == wanted), "{error:?}");
-    // The other partitions still deny what they do not hold.
+    // The other partitions still deny absent keys.
     let denied = (0..1_000).filter(|&i| !block.may_contain(&[key(i), b"x".to_vec()].concat())).count();
     assert!(denied > 900, "{denied}");
 
@@ -234,13 +238,13 @@ fn damage_in_one_partition_stays_in_it_and_is_named_by_offset() {
 }
 
 #[test]
-fn an_index_with_filter_parameters_or_a_place_is_refused() {
+fn an_index_with_filter_params_or_a_number_is_refused() {
     for (field, wanted) in [(Field::Params, Field::Params), (Field::PartitionNumber, Field::PartitionNumber)] {
         let mut bytes = partitioned("bloom:10", 10, 4);
         assert_eq!(support::get_number(&bytes, Field::Kind), u64::from(PARTITION_INDEX_TAG));
         put_number(&mut bytes, field, 1);
         repair_pages(&mut bytes);
-        // With the place of a partition, the index does not open as that partition either.
+        // An index with a partition number does not open as that partition either.
         for result in [
             FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen),
             LockedBlock::open_partition(bytes.as_slice(), 0, Verify::AtOpen).and_then(|block| block.unlock(None)),
@@ -255,7 +259,7 @@ fn an_index_with_filter_parameters_or_a_place_is_refused() {
 }
 
 #[test]
-fn an_index_that_leaves_out_bytes_or_keys_is_refused() {
+fn an_index_that_omits_bytes_or_keys_is_refused() {
     let bytes = partitioned("bloom:10", 10, 4);
     let longer = [&[0; 64], bytes.as_slice()].concat();
     assert!(FilterBlock::open_any(longer, Verify::AtOpen).is_err());

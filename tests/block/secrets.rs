@@ -1,4 +1,5 @@
-//! Blocks whose keys were hashed under a secret: whoever lacks it, or has another, gets an error and no "absent".
+//! Blocks whose keys were hashed under a secret. A reader without the secret, or with another one,
+//! gets an error and never "absent".
 
 use crate::support::{self, TABLE, get_number, key, put_number, repair_trailer, spec, with_extension};
 use filterblock::layout::TRAILER_LEN_BYTES;
@@ -31,7 +32,7 @@ fn partitioned(kind: HashKind, fill: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_block_with_its_secret_finds_every_key_and_few_others() {
+fn a_block_with_its_secret_finds_every_key_at_its_rate() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let block =
@@ -81,14 +82,14 @@ fn a_block_without_its_secret_names_the_hash_function() {
         assert!(error.is_unexpected() && error.is_secret_mismatch() && !error.is_damage(), "{error}");
         locked().unlock_with(&hasher(kind, 1)).unwrap();
     }
-    // Whoever gives a secret believes that it protects.
+    // A caller that gives a secret relies on its protection, so an unused secret is an error.
     let plain = support::block("bloom:10", 10);
     let error = LockedBlock::open(&plain, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
     assert!(matches!(error, Error::Invalid { what: "secret", .. }), "{error}");
 }
 
 #[test]
-fn a_block_without_its_secret_tells_everything_but_its_keys() {
+fn a_locked_block_returns_everything_but_answers() {
     for kind in KEYED {
         let bytes = block(kind, 1);
         let locked = LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
@@ -100,7 +101,7 @@ fn a_block_without_its_secret_tells_everything_but_its_keys() {
         assert_eq!((locked.metadata().added, locked.metadata().extractor), (open.metadata().added, None));
         locked.verify_pages().unwrap();
         assert_eq!((locked.as_bytes(), open.as_bytes()), (bytes.as_slice(), bytes.as_slice()));
-        // The trailer, and neither the secret nor the bytes.
+        // The debug text shows the trailer, but neither the secret nor the bytes.
         let printed = format!("{locked:?} {open:?}");
         assert!(
             printed.contains("LockedBlock { trailer: ") && printed.contains("FilterBlock { trailer: "),
@@ -111,7 +112,7 @@ fn a_block_without_its_secret_tells_everything_but_its_keys() {
 }
 
 #[test]
-fn a_block_without_its_secret_tells_its_prefixes_and_damage() {
+fn a_locked_block_returns_its_extractor_and_damage() {
     let mut builder = FilterBuilder::new(spec("bloom:10"), hasher(HashKind::SipHash13, 1));
     builder = builder.with_prefixes("first-4-bytes", true).unwrap();
     (0..300).for_each(|i| builder.add(&key(i)));
@@ -123,11 +124,11 @@ fn a_block_without_its_secret_tells_its_prefixes_and_damage() {
 }
 
 #[test]
-fn a_partition_under_another_secret_function_or_seed_is_noticed() {
+fn a_partition_under_another_secret_or_function_is_detected() {
     for kind in KEYED {
         let bytes = partitioned(kind, 1);
         let other_kind = KEYED[usize::from(kind == KEYED[0])];
-        // Partitions of the same keys have the same lengths, so they can change places.
+        // Partitions of the same keys have the same lengths, so they can be exchanged.
         for other in [partitioned(kind, 2), partitioned(other_kind, 1)] {
             assert_eq!(bytes.len(), other.len());
             let mut mixed = bytes.clone();
@@ -139,7 +140,7 @@ fn a_partition_under_another_secret_function_or_seed_is_noticed() {
             let error =
                 LockedBlock::open(&mixed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
             assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex | Field::Partition, .. }), "{error}");
-            // Alone, it opens with its own secret.
+            // A partition opened alone needs its own secret.
             let part = &bytes[..first_len];
             assert!(matches!(
                 LockedBlock::open_partition(part, 0, Verify::AtOpen).and_then(|block| block.unlock(None)),
@@ -152,7 +153,7 @@ fn a_partition_under_another_secret_function_or_seed_is_noticed() {
 }
 
 #[test]
-fn a_fingerprint_stands_only_where_a_secret_was_used() {
+fn a_fingerprint_is_valid_only_with_a_secret() {
     let open = |block: &[u8]| LockedBlock::open(block.to_vec(), Verify::AtOpen).map(drop);
     let plain = support::block("bloom:10", 10);
     let record = [&[1u8, 8][..], &[7; 8]].concat();
@@ -182,7 +183,7 @@ fn a_fingerprint_stands_only_where_a_secret_was_used() {
 }
 
 #[test]
-fn no_bit_of_a_fingerprint_can_change_unnoticed() {
+fn every_flipped_bit_of_a_fingerprint_is_detected() {
     let bytes = block(HashKind::SipHash13, 1);
     let extension_len = get_number(&bytes, Field::ExtensionLen) as usize;
     assert_eq!(extension_len, 10);
@@ -193,7 +194,7 @@ fn no_bit_of_a_fingerprint_can_change_unnoticed() {
         let error =
             LockedBlock::open(&changed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
         assert!(matches!(error, Error::ChecksumMismatch { .. }), "{error}");
-        // A forger repairs the checksum.
+        // An attacker can repair the checksum.
         repair_trailer(&mut changed);
         assert!(LockedBlock::open(&changed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).is_err());
     }

@@ -1,4 +1,5 @@
-//! A set of filters answers as each of its filters does, and doubt is "maybe", counted.
+//! A set of filters answers like each of its filters. In doubt it answers "maybe" and counts the
+//! answer.
 
 use crate::support::{SEED, SplitMix, TABLE, block, key, partitioned, spec};
 use filterblock::{
@@ -16,7 +17,7 @@ fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
     Arc::new(FilterBlock::open(bytes.into(), &Expected::of_table(TABLE, &HASHER), verify).into())
 }
 
-/// A filter of every kind and of every state in which it answers.
+/// A filter of every kind, in every state in which a filter answers.
 fn filters() -> Vec<Filter> {
     let kinds = [
         "full",
@@ -48,7 +49,7 @@ fn hashes() -> Vec<KeyHash> {
 }
 
 #[test]
-fn sets_answer_as_their_filters_do() {
+fn sets_answer_like_their_filters() {
     let filters = filters();
     let mut set = FilterSet::new(&HASHER);
     assert!(set.is_empty());
@@ -65,7 +66,7 @@ fn sets_answer_as_their_filters_do() {
                 || alone[..N].iter().all(|&answer| answer == Answer::Maybe)
         );
         assert_eq!(hashes.iter().map(|&hash| set.ask(slot, hash)).collect::<Vec<_>>(), alone);
-        // One answer more than hashes stays as it is, whatever it is.
+        // The slice has one answer more than there are hashes, and that answer must not change.
         for beyond in [true, false] {
             let mut may_contain = vec![beyond; hashes.len() + 1];
             assert!(set.ask_batch(slot, &hashes, &mut may_contain));
@@ -79,7 +80,7 @@ fn sets_answer_as_their_filters_do() {
         pairs.extend(hashes.iter().map(|&hash| (slot, hash)));
         expected.extend(alone);
     }
-    // In any order.
+    // Shuffles the pairs.
     let mut random = SplitMix(5);
     for i in (1..pairs.len()).rev() {
         let other = random.below(i + 1);
@@ -99,7 +100,7 @@ fn sets_answer_as_their_filters_do() {
 }
 
 #[test]
-fn sets_count_what_they_cannot_answer() {
+fn sets_count_unfiltered_answers() {
     let mut set = FilterSet::new(&HASHER);
     let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), &other).with_table_id(TABLE);
@@ -126,7 +127,7 @@ fn sets_count_what_they_cannot_answer() {
 
 #[test]
 fn slots_of_another_set_are_unfiltered() {
-    // The other set has another table's filter at the same place, which denies the key.
+    // At the same index, the other set has a filter of another table, which denies the key.
     let [mut first, mut second] = [FilterSet::new(&HASHER), FilterSet::new(&HASHER)];
     let slot = first.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
     second.insert(opened(block("blocked-bloom:10", 0), Verify::AtOpen));
@@ -143,7 +144,7 @@ fn slots_of_another_set_are_unfiltered() {
 }
 
 #[test]
-fn sets_answer_for_prefixes_as_their_filters_do() {
+fn sets_answer_for_prefixes_like_their_filters() {
     let mut set = FilterSet::new(&HASHER);
     let mut prefixes = FilterBuilder::new(spec("blocked-bloom:16"), SEED)
         .with_table_id(TABLE)
@@ -161,7 +162,8 @@ fn sets_answer_for_prefixes_as_their_filters_do() {
         (Answer::Maybe, Answer::No)
     );
     assert_eq!(set.counts().unfiltered_answers, 0);
-    // Of another extractor, and of whole keys, nothing is known; and a whole key is never denied by prefixes.
+    // Another extractor, a filter of whole keys, and whole keys asked of a filter of prefixes: all
+    // unfiltered.
     let hash = HASHER.of(b"no such");
     let mut of_batch = [false];
     assert!(!set.ask_batch(of_prefixes, &[hash], &mut of_batch) && of_batch[0]);
@@ -174,7 +176,7 @@ fn sets_answer_for_prefixes_as_their_filters_do() {
         set.filter(of_prefixes).unwrap().ask(b"no such"),
     ];
     assert_eq!(unknown, [Answer::Unfiltered; 6]);
-    // The filter itself counts nothing.
+    // The query of the filter itself is not counted.
     assert_eq!(set.counts().unfiltered_answers, 6);
     assert_eq!((set.ask_key(of_keys, &key(1)), set.ask_key(of_keys, b"no such")), (Answer::Maybe, Answer::No));
 }
@@ -224,7 +226,7 @@ fn shared_bytes_keep_their_address_in_every_holder() {
     for (i, shared) in holders.into_iter().enumerate() {
         let address = shared.as_ref().as_ptr();
         let clone = shared.clone();
-        // A clone keeps the bytes as they are, so nobody else may become their owner.
+        // A clone refers to the bytes, so `freed_by` must not replace their owner.
         let boxed = Box::new(shared.freed_by(&reclaimer));
         assert_eq!((boxed.as_ref().as_ref().as_ptr(), clone.as_ref().as_ptr()), (address, address), "{i}");
         assert!(i == 5 || clone.as_ref() == bytes);
@@ -276,5 +278,5 @@ fn readers_free_no_bytes_while_sets_are_replaced() {
         freed
     });
     drop(current);
-    assert_eq!(freed + reclaimer.reclaim(), 200, "each filter is freed once, by this thread");
+    assert_eq!(freed + reclaimer.reclaim(), 200, "this thread must free each filter once");
 }

@@ -1,4 +1,5 @@
-//! What the tests of filter blocks share: blocks to damage, and a hand that repairs checksums after an edit.
+//! Helpers for the tests of filter blocks: blocks to damage, and functions that repair checksums
+//! after an edit.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
@@ -47,14 +48,14 @@ pub fn block_of(spec_text: &str, keys: std::ops::Range<usize>, table_id: [u8; 16
     builder.finish().unwrap()
 }
 
-/// The same in partitions of `partition_keys`.
+/// A partitioned block of the keys `0..n`, with `partition_keys` keys per partition.
 pub fn partitioned(spec_text: &str, n: usize, partition_keys: usize) -> Vec<u8> {
     let mut builder = PartitionedBuilder::new(spec(spec_text), SEED, partition_keys).with_table_id(TABLE);
     (0..n).for_each(|i| builder.add(&key(i)).unwrap());
     builder.finish().unwrap()
 }
 
-/// A field's bytes within the block that ends where `block` ends.
+/// The bytes of a field of the block that ends where `block` ends.
 pub fn field(block: &mut [u8], field: Field) -> &mut [u8] {
     let len = FIELDS.iter().find(|(name, _)| *name == field).unwrap().1;
     let at = block.len() - TRAILER_LEN_BYTES + offset_of(field);
@@ -65,7 +66,7 @@ pub fn get_number(block: &[u8], name: Field) -> u64 {
     field(&mut block.to_vec(), name).iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Writes the low bytes of `number`, as many as the field has.
+/// Writes the low bytes of `number`, as many as the field has (at most 8).
 pub fn put_number(block: &mut [u8], name: Field, number: u64) {
     let bytes = field(block, name);
     let number = number.to_le_bytes();
@@ -73,37 +74,42 @@ pub fn put_number(block: &mut [u8], name: Field, number: u64) {
     bytes[..len].copy_from_slice(&number[..len]);
 }
 
-/// The payload's length as the trailer states it, if so many bytes are there.
+/// The payload length that the trailer states. `None` if the block is shorter.
 pub fn payload_len(block: &[u8]) -> Option<usize> {
     let payload = usize::try_from(get_number(block, Field::PayloadLen)).ok()?;
     let tail = payload.div_ceil(PAGE_LEN_BYTES).checked_mul(4)? + get_number(block, Field::ExtensionLen) as usize;
     (payload.checked_add(tail)? <= block.len() - TRAILER_LEN_BYTES).then_some(payload)
 }
 
-/// Makes the trailer's checksum right again, if the lengths stay within the block.
+/// Recomputes the checksum of the page checksums and the trailer's checksum, where the stated
+/// lengths fit in the block.
 pub fn repair_trailer(block: &mut [u8]) {
-    let Some(payload) = payload_len(block) else { return };
-    let tail = payload.div_ceil(PAGE_LEN_BYTES) * 4 + get_number(block, Field::ExtensionLen) as usize;
     let end = block.len() - TRAILER_LEN_BYTES;
-    let sum = crc32fast::hash(&block[end - tail..end + offset_of(Field::Checksum)]);
-    put_number(block, Field::Checksum, sum.into());
+    let Some(extension) = end.checked_sub(get_number(block, Field::ExtensionLen) as usize) else { return };
+    if let Some(payload) = payload_len(block) {
+        let checksum = crc32fast::hash(&block[extension - payload.div_ceil(PAGE_LEN_BYTES) * 4..extension]);
+        put_number(block, Field::PageChecksums, checksum.into());
+    }
+    let mut checksum = crc32fast::Hasher::new_with_initial(get_number(block, Field::PageChecksums) as u32);
+    checksum.update(&block[extension..end + offset_of(Field::Checksum)]);
+    put_number(block, Field::Checksum, checksum.finalize().into());
 }
 
-/// Makes the page sums right again, and then the trailer's.
+/// Recomputes the page checksums, then the trailer's checksum.
 pub fn repair_pages(block: &mut [u8]) {
     let Some(payload) = payload_len(block) else { return };
     let extension = get_number(block, Field::ExtensionLen) as usize;
-    let sums = block.len() - TRAILER_LEN_BYTES - extension - payload.div_ceil(PAGE_LEN_BYTES) * 4;
+    let checksums = block.len() - TRAILER_LEN_BYTES - extension - payload.div_ceil(PAGE_LEN_BYTES) * 4;
     let identity: Vec<u8> = [field(block, Field::TableId).to_vec(), field(block, Field::PartitionNumber).to_vec()]
         .into_iter()
         .flatten()
         .collect();
-    for (i, from) in (sums - payload..sums).step_by(PAGE_LEN_BYTES).enumerate() {
+    for (i, from) in (checksums - payload..checksums).step_by(PAGE_LEN_BYTES).enumerate() {
         let mut bytes = identity.clone();
         bytes.extend_from_slice(&(i as u64).to_le_bytes());
-        bytes.extend_from_slice(&block[from..sums.min(from + PAGE_LEN_BYTES)]);
-        let sum = crc32fast::hash(&bytes).to_le_bytes();
-        block[sums + i * 4..][..4].copy_from_slice(&sum);
+        bytes.extend_from_slice(&block[from..checksums.min(from + PAGE_LEN_BYTES)]);
+        let checksum = crc32fast::hash(&bytes).to_le_bytes();
+        block[checksums + i * 4..][..4].copy_from_slice(&checksum);
     }
     repair_trailer(block);
 }
@@ -119,10 +125,11 @@ pub fn with_extension(mut block: Vec<u8>, flags: u8, extension: &[u8]) -> Vec<u8
     block
 }
 
-/// One to four edits of the trailer, the lengths or the bytes, each field with the values that hurt, and the checksums
-/// repaired more often than not: what gets past the checksums of a hostile or defective writer.
+/// Makes one to four edits of the trailer, the lengths or the bytes, often with boundary values.
+/// Usually repairs the checksums afterwards. The results resemble blocks of a hostile or defective
+/// writer whose checksums are valid.
 pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
-    const HURTFUL: [u64; 16] = [
+    const BOUNDARY_VALUES: [u64; 16] = [
         0,
         1,
         2,
@@ -143,20 +150,21 @@ pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
     for _ in 0..=random.below(4) {
         let end = block.len() - TRAILER_LEN_BYTES;
         match random.below(8) {
-            // Any field but the magic.
+            // Edits any field except the magic.
             0..=3 => {
                 let name = FIELDS[random.below(FIELDS.len() - 1)].0;
                 let old = get_number(block, name);
                 let number = match random.below(4) {
                     0 => old.wrapping_add(1),
                     1 => old.wrapping_sub(1),
-                    2 => HURTFUL[random.below(HURTFUL.len())],
+                    2 => BOUNDARY_VALUES[random.below(BOUNDARY_VALUES.len())],
                     _ => random.next(),
                 };
                 put_number(block, name, number);
             }
             4 if end > 0 => block[random.below(end)] = random.next() as u8,
-            // Another number of bytes before the trailer, stated or not.
+            // Changes the number of bytes before the trailer, without or with a matching payload
+            // length.
             5 if end > 0 => drop(block.splice(..random.below(end), [])),
             6 => {
                 let extra = vec![random.next() as u8; random.below(300)];
@@ -175,7 +183,7 @@ pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
     }
 }
 
-/// The blocks that mutations start from.
+/// The sound blocks that mutations start from.
 pub fn corpus() -> Vec<Vec<u8>> {
     let mut prefixes = FilterBuilder::new(spec("bloom:8"), SEED).with_prefixes("first-4-bytes", true).unwrap();
     (0..50).for_each(|i| prefixes.add(&key(i)));
@@ -201,7 +209,8 @@ pub fn corpus() -> Vec<Vec<u8>> {
     ]
 }
 
-/// One of so many cases is enough for a slow machine, one under emulation: `FILTERBLOCK_SPARSE`, usually 1.
+/// Returns `n` of `FILTERBLOCK_SPARSE=n`, which runs one case in `n` on slow machines, for example
+/// under emulation. The default is 1.
 pub fn sparse() -> u64 {
     static SPARSE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *SPARSE.get_or_init(|| std::env::var("FILTERBLOCK_SPARSE").map_or(1, |text| text.parse().unwrap()))

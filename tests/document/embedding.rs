@@ -1,17 +1,18 @@
-//! docs/EMBEDDING.md and its example: each mistake of a host is "maybe", counted, and loses no key.
+//! docs/EMBEDDING.md and its example: each mistake of a host answers "maybe", is counted, and loses
+//! no key.
 
 #[allow(dead_code, reason = "its main function")]
 #[path = "../../examples/embed_in_an_sst.rs"]
 mod embed_in_an_sst;
 
-/// The lines below a title, up to the next title.
+/// Returns the lines below a title, up to the next title.
 fn section<'a>(output: &'a str, title: &str) -> Vec<&'a str> {
     let mut lines = output.lines();
     assert!(lines.by_ref().any(|line| line == title), "no {title} in\n{output}");
     lines.map_while(|line| line.strip_prefix("  ")).collect()
 }
 
-/// The numbers of the line that begins with `start`.
+/// Returns the numbers of the line that begins with `start`.
 fn numbers(lines: &[&str], start: &str) -> Vec<u64> {
     let line =
         lines.iter().find_map(|line| line.strip_prefix(start)).unwrap_or_else(|| panic!("no {start}: {lines:#?}"));
@@ -39,7 +40,8 @@ fn embedded_filters_answer_maybe_after_each_mistake() {
         assert_eq!(numbers(&lines, "3000 present keys: "), [3_000], "{title} loses keys");
         let [reads, saved] = numbers(&lines, "3000 absent keys: ")[..] else { panic!("{lines:#?}") };
         assert_eq!(reads + saved, 9_000);
-        // A filter that is not used saves nothing; one that is used passes about one key in a hundred.
+        // A degraded filter saves no reads. A ready filter passes about one absent key in a
+        // hundred.
         assert!((degraded * 3_000..degraded * 3_000 + 200).contains(&reads), "{title} {reads} reads");
     }
     assert_eq!(output.lines().filter(|line| !line.starts_with(' ')).count(), mistakes.len(), "{output}");
@@ -52,7 +54,7 @@ fn the_embedding_example_is_as_short_as_its_page_says() {
     assert!(include_str!("../../examples/embed_in_an_sst.rs").lines().count() < 120);
 }
 
-/// The compiler checks links to items, but none to a section.
+/// The compiler checks links to items, but not links to sections.
 #[test]
 fn the_front_page_links_sections_of_the_embedding_page() {
     let page = include_str!("../../docs/EMBEDDING.md");

@@ -1,10 +1,11 @@
 //! docs/FORMAT.md against the code: its tables, its constants, its limits and its example.
 //!
-//! The blocks of this test are built by the document alone: constants are read from it, and the algorithms are written
-//! down here a second time, from its text. What only reads blocks is in tests/document/stranger.rs.
+//! These tests build blocks from the document alone. They read the constants from the page, and
+//! implement its algorithms a second time. tests/document/stranger.rs has the tests that only read
+//! blocks.
 
 use crate::support::{self, SplitMix, spec};
-use crate::text::{DOCUMENT, constant, numbers, table};
+use crate::text::{DOCUMENT, constant, numbers, says, table};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
 use filterblock::{
     Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
@@ -13,7 +14,7 @@ use filterblock::{
 use siphasher::sip::{SipHasher13, SipHasher24};
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
-/// What a stranger makes of the document.
+/// A second implementation, written from the document by a stranger to the code.
 struct Stranger {
     step: u64,
     fold: u64,
@@ -33,7 +34,7 @@ impl Stranger {
         }
     }
 
-    /// Bytes and number of probes of a filter of `hashes`, sections 7 and 8.
+    /// Returns payload and number of probes of a filter of `hashes`: sections 7 and 8.
     fn payload(&self, kind: u8, budget: u64, granule_bits: u64, hashes: &[u64]) -> (Vec<u8>, u8) {
         let reduce = |x: u64, n: u64| ((u128::from(x) * u128::from(n)) >> 64) as u64;
         let n = hashes.len() as u64;
@@ -69,7 +70,7 @@ impl Stranger {
         (payload, probes as u8)
     }
 
-    /// A whole block, sections 1 to 4.
+    /// Returns a whole block: sections 1 to 4.
     fn block(&self, kind: u8, budget: u64, seed: u64, table_id: [u8; 16], keys: &[Vec<u8>]) -> Vec<u8> {
         let mut hashes: Vec<u64> = keys.iter().map(|key| xxh3_64_with_seed(key, seed)).collect();
         hashes.sort_unstable();
@@ -87,19 +88,21 @@ impl Stranger {
             ),
         };
         let payload_len = block.len();
-        let mut tail = Vec::new();
+        let mut checksums = Vec::new();
         for (i, page) in block.chunks(4096).enumerate() {
-            let summed = [&table_id[..], &[0; 4], &(i as u64).to_le_bytes(), page].concat();
-            tail.extend_from_slice(&crc32fast::hash(&summed).to_le_bytes());
+            let covered = [&table_id[..], &[0; 4], &(i as u64).to_le_bytes(), page].concat();
+            checksums.extend_from_slice(&crc32fast::hash(&covered).to_le_bytes());
         }
-        tail.extend_from_slice(&table_id);
-        tail.extend_from_slice(&seed.to_le_bytes());
-        tail.extend_from_slice(&(hashes.len() as u64).to_le_bytes());
-        tail.extend_from_slice(&(payload_len as u64).to_le_bytes());
-        tail.extend_from_slice(&[0, 0, 0, 0, probes, 0, 0, 0, kind, 1, 1, 1]);
-        let sum = crc32fast::hash(&tail);
-        block.extend_from_slice(&tail);
-        block.extend_from_slice(&sum.to_le_bytes());
+        let mut trailer = table_id.to_vec();
+        trailer.extend_from_slice(&seed.to_le_bytes());
+        trailer.extend_from_slice(&(hashes.len() as u64).to_le_bytes()[..6]);
+        trailer.extend_from_slice(&(payload_len as u64).to_le_bytes()[..6]);
+        trailer.extend_from_slice(&crc32fast::hash(&checksums).to_le_bytes());
+        trailer.extend_from_slice(&[0, 0, 0, 0, probes, 0, 0, 0, kind, 1, 1, 1]);
+        let checksum = crc32fast::hash(&[checksums.as_slice(), trailer.as_slice()].concat());
+        block.extend_from_slice(&checksums);
+        block.extend_from_slice(&trailer);
+        block.extend_from_slice(&checksum.to_le_bytes());
         block.extend_from_slice(b"\x89FLB");
         block
     }
@@ -112,7 +115,7 @@ fn a_stranger_builds_the_same_blocks_from_it() {
     let (seed, table_id) = (0xfeed_5eed_0123_4567, *b"a strange table!");
     for n in [0, 1, 2, 3, 33, 100, 1_000, 20_000] {
         let keys: Vec<Vec<u8>> = (0..n).map(support::key).collect();
-        // Every number of probes of both kinds comes up among these budgets.
+        // These budgets cover every number of probes of both kinds.
         for tenths in (10..=450).step_by(if n > 100 { 44 } else { 3 }) {
             for (kind, name) in [(3, "bloom"), (4, "blocked-bloom"), (5, "split-block"), (10, "split-block-512")] {
                 let text = format!("{name}:{}", tenths as f64 / 10.0);
@@ -127,7 +130,7 @@ fn a_stranger_builds_the_same_blocks_from_it() {
 
 #[test]
 fn probes_step_where_the_step_tables_say() {
-    // So many keys that a budget gives whole granules, and with them itself.
+    // With these numbers of keys each budget is a whole number of granules.
     let builder_of = |kind, millibits: u64| {
         let spec = FilterSpec::bits_per_key(kind, millibits as f64 / 1000.0).unwrap();
         FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off)
@@ -162,7 +165,7 @@ fn a_stranger_builds_the_same_compact_filters_from_it() {
         }
     }
     assert_eq!(compact::TRAILER_LEN_BYTES, 2);
-    assert!(DOCUMENT.contains("it takes 42 bytes, 10.18 bits a key: 3.54 above log2(1 / 0.01) = 6.64"));
+    assert!(says("it takes 42 bytes, 10.18 bits per key: 3.54 above log2(1 / 0.01) = 6.64"));
     let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), HashSeed(0));
     (0..33).for_each(|i| builder.add_hash(KeyHash::from_raw(support::hash(i).raw())));
     let len = builder.finish_compact().unwrap().len();
@@ -172,7 +175,7 @@ fn a_stranger_builds_the_same_compact_filters_from_it() {
 #[test]
 fn the_constants_are_made_as_it_says() {
     let mut random = SplitMix(0xf11_7e7b_10c5);
-    assert!(DOCUMENT.contains("state 0xf117e7b10c5"));
+    assert!(says("state 0xf117e7b10c5"));
     assert_eq!(constant("STEP"), random.next() | 1);
     assert_eq!(constant("FOLD"), random.next() | 1);
     let multipliers: Vec<u64> = (0..16).map(|_| random.next() >> 32 | 1).collect();
@@ -196,9 +199,10 @@ fn the_trailer_table_is_that_of_the_code() {
     assert_eq!(documented, coded);
     assert_eq!(FIELDS.iter().map(|(_, len)| len).sum::<usize>(), TRAILER_LEN_BYTES);
     let hex: Vec<String> = MAGIC.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert!(rows[12][3].starts_with(&format!("`{}`", hex.join(" "))));
-    assert_eq!(rows[11][3], "CRC-32 of page sums, extension and the trailer's bytes 0 to 51");
-    assert_eq!(rows[10][3], VERSION.to_string());
+    assert!(rows[13][3].starts_with(&format!("`{}`", hex.join(" "))));
+    assert_eq!(rows[12][3], "CRC-32 of page checksums, extension and the trailer's bytes 0 to 51");
+    assert_eq!(rows[11][3], VERSION.to_string());
+    assert_eq!(rows[4][3], "CRC-32 of all page checksums, section 3");
     assert_eq!((PAGE_LEN_BYTES, PAGE_CHECKSUM_LEN_BYTES, TRAILER_LEN_BYTES), (4096, 4, 60));
     assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
 }
@@ -223,7 +227,7 @@ fn the_tags_are_those_of_the_code() {
     assert_eq!(KeyHash::of(b"", HashSeed(0)).raw(), 0x2d06_8005_38d3_94c2);
 }
 
-/// The words W(n) of a secret, by section 6.
+/// Returns the words W(n) of a secret: section 6.
 fn words(secret: &[u8], function: u8, seed: u64, numbers: std::ops::Range<u32>) -> Vec<u8> {
     let sip =
         |key: &[u8], message: &[u8]| SipHasher24::new_with_key(key.try_into().unwrap()).hash(message).to_le_bytes();
@@ -236,7 +240,7 @@ fn words(secret: &[u8], function: u8, seed: u64, numbers: std::ops::Range<u32>) 
     numbers.flat_map(|n| sip(&root, &message(n))).collect()
 }
 
-/// Fingerprint and hash of a key, by section 6.
+/// Returns fingerprint and hash of a key: section 6.
 fn keyed_hash(secret: &[u8], function: u8, seed: u64, key: &[u8]) -> (Vec<u8>, u64) {
     let hash = match function {
         2 => xxh3_64_with_secret(key, &words(secret, 2, seed, 1..25)),
@@ -250,9 +254,7 @@ fn a_stranger_hashes_keys_under_a_secret_as_it_says() {
     let hashes = table(&["Id", "Function"]);
     assert!(hashes[2][1].contains("XXH3-64") && hashes[2][1].contains("the 192 bytes W(1) .. W(24) as its secret"));
     assert!(hashes[3][1].contains("SipHash-1-3") && hashes[3][1].contains("the 16 bytes W(1) W(2) as its key"));
-    assert!(
-        DOCUMENT.contains("message = the 11 ASCII bytes `filterblock`, then the hash function (1 byte), n (4 bytes)")
-    );
+    assert!(says("message = the 11 ASCII bytes `filterblock`, then the hash function (1 byte), n (4 bytes)"));
     let counting: [u8; 32] = std::array::from_fn(|i| i as u8);
     let secrets = [&counting[..16], &counting[..]];
     for (function, kind) in [(2, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
@@ -275,7 +277,7 @@ fn a_stranger_hashes_keys_under_a_secret_as_it_says() {
 
 #[test]
 fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
-    assert!(DOCUMENT.contains("fingerprint of the secret, section 6: 8 bytes"));
+    assert!(says("fingerprint of the secret, section 6: 8 bytes"));
     let secret = [9; 16];
     for (function, kind) in [(2u8, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
         let hasher = KeyHasher::new(kind, HashSeed(42), Some(&Secret::new(&secret).unwrap())).unwrap();
@@ -285,7 +287,8 @@ fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
             keyed.add(&support::key(i));
             plain.add_hash(KeyHash::from_raw(hasher.of(&support::key(i)).raw()));
         }
-        // A block of the same hashes, with the record between page sums and trailer, and the function's id.
+        // A block of the same hashes, plus the record between page checksums and trailer and the id
+        // of the function.
         let record = [&[1, 8][..], &words(&secret, function, 42, 0..1)].concat();
         let mut theirs = support::with_extension(plain.finish().unwrap(), 1, &record);
         support::put_number(&mut theirs, Field::HashId, function.into());
@@ -319,7 +322,7 @@ fn the_overhead_is_what_it_says() {
             assert!(payload > 4096 || beside == 64, "{spec_text}, {n} keys: {beside}");
         }
     }
-    // 8 bits a key: as many bytes as keys.
+    // 8 bits per key: the payload has as many bytes as keys.
     for (payload, beside) in [(65_536, 124), (65_544, 128), (69_632, 128), (69_640, 132)] {
         assert_eq!(overhead("bloom:8", payload), (payload as u64, beside));
     }
@@ -332,7 +335,7 @@ fn the_overhead_is_what_it_says() {
 
 #[test]
 fn a_load_of_64_bytes_at_any_payload_byte_stays_in_the_block() {
-    assert!(DOCUMENT.contains("Behind a payload that is not empty there are at least 64 bytes"));
+    assert!(says("Behind a payload that is not empty there are at least 64 bytes"));
     for n in [1, 2, 51, 52, 410, 3_276, 3_277, 52_428, 52_429] {
         for spec_text in ["bloom:10", "blocked-bloom:10"] {
             let block = support::block(spec_text, n);
@@ -344,7 +347,7 @@ fn a_load_of_64_bytes_at_any_payload_byte_stays_in_the_block() {
 
 #[test]
 fn a_name_for_prefixes_has_1_to_100_bytes() {
-    assert!(DOCUMENT.contains("1 to 100 bytes of UTF-8") && DOCUMENT.contains("255 bytes, of which a writer uses 100"));
+    assert!(says("1 to 100 bytes of UTF-8") && says("255 bytes, of which a writer uses 100"));
     assert_eq!(layout::MAX_EXTRACTOR_LEN_BYTES, 100);
     for len in [0, 1, 2, 99, 100, 101, 253, 254, 1_000] {
         let name = "n".repeat(len);
@@ -380,7 +383,7 @@ fn the_example_is_the_block_that_is_written() {
     let documented = DOCUMENT.split("```hexdump\n").nth(1).unwrap().split("```").next().unwrap();
     assert_eq!(documented.lines().collect::<Vec<_>>(), dump);
 
-    // Every byte is explained once, in order, as what it is.
+    // The table explains every byte once, in order.
     let mut at = 0;
     for row in table(&["At", "Bytes", "What"]) {
         assert_eq!(usize::from_str_radix(&row[0], 16).unwrap(), at);
@@ -396,9 +399,9 @@ fn the_example_is_the_block_that_is_written() {
     }
     assert_eq!(at, block.len());
     let set: u32 = block[..8].iter().map(|byte| byte.count_ones()).sum();
-    assert!(DOCUMENT.contains(&format!("{set} of them are set")));
+    assert!(says(&format!("{set} of them are set")));
 
-    // And every bit.
+    // A second table explains every bit of the payload.
     let mut payload = [0u8; 8];
     for row in table(&["Key", "Hash", "Bits"]) {
         let key = row[0].trim_matches('`');
@@ -412,7 +415,8 @@ fn the_example_is_the_block_that_is_written() {
 
 #[test]
 fn the_limits_of_the_document_hold() {
-    // What can be shown without the memory of a limit: the block's own arithmetic is tested in src/filter/math.rs.
+    // Only limits that need little memory are tested here. src/kinds/math.rs tests the arithmetic
+    // of large filters.
     let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0));
     for _ in 0..1_000 {
         builder.add_hash(KeyHash::from_raw(7));
@@ -420,7 +424,8 @@ fn the_limits_of_the_document_hold() {
         builder.add_hash(KeyHash::from_raw(7));
     }
     assert_eq!(FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap().metadata().num_keys, 2);
-    // All in one line: the line fills up, its keys are found, and the others' lines deny.
+    // All hashes fall into one line: the line fills up, its keys are found, and the other lines
+    // deny.
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), HashSeed(0));
     (0..5_000u64).for_each(|i| builder.add_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)));
     let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();

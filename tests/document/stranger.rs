@@ -1,5 +1,5 @@
-//! Readers written from docs/FORMAT.md alone, for the kinds whose writers are free: on real blocks they answer as the
-//! crate does, for keys that are there and keys that are not.
+//! Readers written from docs/FORMAT.md alone, for the kinds whose format does not prescribe the
+//! writer. On real blocks they answer as the crate does, for present and for absent keys.
 
 use crate::support;
 use crate::text::{constant, table};
@@ -85,7 +85,7 @@ fn a_stranger_reads_ribbons_by_it() {
 struct System {
     slots: u64,
     fewer: u64,
-    /// Where each group begins, and for a layer its bumps; bytes of the payload.
+    /// Offsets of each group, and for a layer of its bumps, in bytes of the payload.
     groups: Vec<u64>,
     bumps: u64,
 }
@@ -104,14 +104,14 @@ impl System {
     }
 }
 
-/// A bumped ribbon filter as a stranger reads it.
+/// A bumped ribbon filter, read by section 7.6.
 struct Bumped<'a> {
     payload: &'a [u8],
     columns: u64,
     layers: Vec<System>,
     single: Option<(System, u8)>,
     thresholds: Vec<u64>,
-    /// For the coefficients, the fingerprint, twice for the next layer, and for the seed.
+    /// Constants of the coefficients, of the fingerprint, of the next layer (two), and of the seed.
     constants: [u64; 5],
 }
 
@@ -176,7 +176,7 @@ impl<'a> Bumped<'a> {
         g + 1 == self.columns.div_ceil(8)
     }
 
-    /// Says where all parts begin; gives the length of the payload.
+    /// Sets the offsets of all parts. Returns the length of the payload.
     fn lay_out(&mut self) -> u64 {
         let mut at = 0;
         for g in 0..self.columns.div_ceil(8) {
@@ -199,7 +199,7 @@ impl<'a> Bumped<'a> {
         u64::from(self.payload[(bit / 8) as usize] >> (bit % 8) & 1)
     }
 
-    /// A slot's bit in column `j` of group `g`.
+    /// Returns the bit of a slot in column `j` of group `g`.
     fn slot(&self, system: &System, g: u64, j: u64, slot: u64) -> u64 {
         let (w, b) = (self.group_columns(g), slot / 64);
         let words = b * w - if self.is_last(g) { b.min(system.fewer) } else { 0 };
@@ -254,7 +254,7 @@ fn a_stranger_reads_bumped_ribbons_by_it() {
             with_fewer += stranger.layers.iter().filter(|layer| layer.fewer > 0).count();
             let opened = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();
             assert_eq!(opened.metadata().kind.name(), "bumped-ribbon");
-            // Of many keys some, and about as many that were not added.
+            // A sample of many present keys, and about as many absent keys.
             for i in (0..n).step_by(n / 400 + 1).chain(n..n + 400) {
                 let hash = support::hash(i);
                 let found = stranger.may_contain(hash.raw());

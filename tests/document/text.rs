@@ -3,7 +3,12 @@
 
 pub const DOCUMENT: &str = include_str!("../../docs/FORMAT.md");
 
-/// The cells of the rows of the table whose header begins with these.
+/// Whether the document has `sentence`, however its lines wrap.
+pub fn says(sentence: &str) -> bool {
+    DOCUMENT.split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence)
+}
+
+/// Returns the cells of the rows of the table whose header begins with `header`.
 pub fn table(header: &[&str]) -> Vec<Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
         line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
@@ -16,7 +21,7 @@ pub fn table(header: &[&str]) -> Vec<Vec<String>> {
     lines.skip(1).take_while(|line| line.starts_with('|')).map(cells).collect()
 }
 
-/// The numbers behind `NAME =`, to the end of the line and on indented lines.
+/// Returns the numbers behind `NAME =`, on its line and the indented lines below.
 pub fn numbers(name: &str) -> Vec<u64> {
     let start = DOCUMENT.find(&format!("\n{name} ")).unwrap_or_else(|| panic!("no {name}")) + name.len() + 1;
     let text = &DOCUMENT[start..];

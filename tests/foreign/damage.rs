@@ -1,4 +1,5 @@
-//! Damaged and hostile files of other engines: an error, or no key is denied; no panic, no memory for what is only said.
+//! Damaged and hostile files of other engines. Each gives an error or denies no key. None causes a
+//! panic or an allocation for a false length.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::forge::{self, Forge, Handle, block, internal, varint};
@@ -6,17 +7,18 @@ use crate::support::{cases, file};
 use filterblock::foreign::{Error, Field, Result};
 use filterblock::foreign::{KeyForm, leveldb, parquet, rocksdb};
 
-/// What a file says when it is opened, asked and read.
+/// The outcome of opening, querying and reading a file.
 #[derive(Debug, PartialEq)]
-struct Said {
-    /// Keys that are denied.
+struct Outcome {
+    /// The number of denied keys.
     denied: usize,
-    /// Every key, or an error.
+    /// Every key, or `None` after an error.
     keys: Option<Vec<Vec<u8>>>,
+    /// Whether `verify` finds no damage and no denied key.
     verified: bool,
 }
 
-fn leveldb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
+fn ask_leveldb(bytes: &[u8], present: &[Vec<u8>]) -> Result<Outcome> {
     let table = leveldb::LevelDbTable::open(bytes)?;
     let denied = present.iter().filter(|key| !table.may_contain(key)).count();
     let mut keys = Vec::new();
@@ -25,14 +27,14 @@ fn leveldb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
         Ok(())
     });
     let (_, _) = (table.filters().count(), table.key_form());
-    Ok(Said {
+    Ok(Outcome {
         denied,
         keys: read.ok().map(|()| keys),
         verified: table.verify().is_ok_and(|found| found.denied_keys == 0),
     })
 }
 
-fn rocksdb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
+fn ask_rocksdb(bytes: &[u8], present: &[Vec<u8>]) -> Result<Outcome> {
     let table = rocksdb::RocksDbTable::open(bytes)?;
     let denied = present.iter().filter(|key| !table.may_contain(key) || !table.prefix_may_match(key)).count();
     let mut keys = Vec::new();
@@ -41,39 +43,40 @@ fn rocksdb_says(bytes: &[u8], present: &[Vec<u8>]) -> Result<Said> {
         Ok(())
     });
     table.for_each_filter(|place| table.filter(&place).is_some());
-    Ok(Said {
+    Ok(Outcome {
         denied,
         keys: read.ok().map(|()| keys),
         verified: table.verify().is_ok_and(|found| found.denied_keys == 0),
     })
 }
 
-/// Turns each byte of a file in one of three ways. Whatever still opens denies no key; what still verifies says the same
-/// as before. Gives the number of bytes that nobody misses.
-fn turn_every_byte(bytes: &[u8], keys: &[Vec<u8>], says: impl Fn(&[u8], &[Vec<u8>]) -> Result<Said>) -> usize {
-    let sound = says(bytes, keys).unwrap();
+/// Changes each byte of a file in one of three ways. A file that still opens denies no key. A file
+/// that still verifies has the same keys. Returns the number of changed bytes that go unnoticed.
+fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u8>]) -> Result<Outcome>) -> usize {
+    let sound = ask(bytes, keys).unwrap();
     assert_eq!((sound.denied, sound.verified), (0, true));
     assert!(sound.keys.as_deref() == Some(keys));
     let (mut missed, sample) = (0, [&keys[..1], &keys[keys.len() / 2..][..1], &keys[keys.len() - 1..]].concat());
     let mut damaged = bytes.to_vec();
     for at in 0..bytes.len() {
         damaged[at] ^= [1 << (at % 8), 0xff, 0x80][at % 3];
-        if let Ok(said) = says(&damaged, &sample) {
-            assert_eq!(said.denied, 0, "byte {at} turned: a key is denied");
-            assert!(!said.verified || said.keys == sound.keys, "byte {at} turned: other keys verify");
-            missed += usize::from(said.verified);
+        if let Ok(outcome) = ask(&damaged, &sample) {
+            assert_eq!(outcome.denied, 0, "byte {at} changed: a key is denied");
+            assert!(!outcome.verified || outcome.keys == sound.keys, "byte {at} changed: other keys verify");
+            missed += usize::from(outcome.verified);
         }
         damaged[at] = bytes[at];
     }
     for len in (0..bytes.len()).step_by(bytes.len() / 500 + 1) {
-        assert!(says(&bytes[..len], keys).is_err(), "cut at {len}");
+        assert!(ask(&bytes[..len], keys).is_err(), "cut at {len}");
     }
     missed
 }
 
 #[test]
-fn no_turned_byte_of_a_table_denies_a_key() {
-    // The zeros of a footer behind its handles, and the sequence number that ingestion writes over summed properties.
+fn no_changed_byte_of_a_table_denies_a_key() {
+    // The zeros of a footer behind its handles, and the sequence number that ingestion writes over
+    // checksummed properties.
     let most_missed = 34 + 8 + 1;
     for (folder, name) in [
         ("leveldb", "tbl-n1"),
@@ -86,20 +89,21 @@ fn no_turned_byte_of_a_table_denies_a_key() {
         ("rocksdb-11.8.1", "fv7-bloom-crc32c"),
     ] {
         let case = cases(folder).into_iter().find(|case| case.text("name") == name).unwrap();
-        let says = if folder == "leveldb" { leveldb_says } else { rocksdb_says };
-        let missed = turn_every_byte(&case.bytes(), &case.keys(), says);
-        assert!(missed < most_missed, "{name}: {missed} turned bytes are not noticed");
+        let ask = if folder == "leveldb" { ask_leveldb } else { ask_rocksdb };
+        let missed = change_every_byte(&case.bytes(), &case.keys(), ask);
+        assert!(missed < most_missed, "{name}: {missed} changed bytes go unnoticed");
     }
     for (name, n) in [("fv4-snappy-partitions", 600), ("fv6-zstd", 600)] {
         let keys: Vec<Vec<u8>> = (0..n).map(|i| format!("key-{:08}", i * 7).into_bytes()).collect();
-        let missed = turn_every_byte(&file("rocksdb-9.8.4-layouts", &format!("{name}.sst")), &keys, rocksdb_says);
-        assert!(missed < most_missed, "{name}: {missed} turned bytes are not noticed");
+        let missed = change_every_byte(&file("rocksdb-9.8.4-layouts", &format!("{name}.sst")), &keys, ask_rocksdb);
+        assert!(missed < most_missed, "{name}: {missed} changed bytes go unnoticed");
     }
 }
 
 #[test]
-fn no_turned_byte_of_parquet_metadata_panics() {
-    // Without checksums, turned bits of a filter go unnoticed; everything else is an error or an answer.
+fn no_changed_byte_of_parquet_metadata_panics() {
+    // Without checksums, flipped bits of a filter go unnoticed. Everything else is an error or an
+    // answer.
     for name in ["rs.parquet", "pyarrow.parquet"] {
         let mut bytes = file("parquet", name);
         let metadata_len = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
@@ -127,10 +131,11 @@ fn no_turned_byte_of_parquet_metadata_panics() {
     }
 }
 
-/// The keys of an index, and the blocks that they name.
+/// The entries of an index: keys and block handles.
 type Index = Vec<(Vec<u8>, Handle)>;
 
-/// A table of LevelDB with a data block for each key, a filter over all, and an index that `change` may change.
+/// Returns a table of LevelDB with a data block for each key, one filter, and an index that
+/// `change` may modify.
 fn leveldb_table(keys: &[&[u8]], change: impl FnOnce(&mut Index)) -> Vec<u8> {
     let mut forge = Forge::default();
     let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
@@ -151,7 +156,7 @@ fn leveldb_table(keys: &[&[u8]], change: impl FnOnce(&mut Index)) -> Vec<u8> {
 const KEYS: [&[u8]; 4] = [b"apple", b"banana", b"cherry", b"damson"];
 
 #[test]
-fn handles_that_point_outside_overlap_or_turn_back_are_errors() {
+fn handles_outside_overlapping_or_descending_are_errors() {
     let sound = leveldb_table(&KEYS, |_| {});
     let table = leveldb::LevelDbTable::open(&sound[..]).unwrap();
     assert!(KEYS.iter().all(|key| table.may_contain(key)) && table.verify().unwrap().denied_keys == 0);
@@ -173,7 +178,8 @@ fn handles_that_point_outside_overlap_or_turn_back_are_errors() {
     }
 }
 
-/// The keys `z` and `a` in a block of the compression `first`, then `q`: in order by the index alone.
+/// Returns a table with the keys `z` and `a` in a block with compression byte `first`, then `q`.
+/// Only its index is in byte order.
 fn table_in_an_order_of_its_own(first: u8) -> Vec<u8> {
     let mut forge = Forge::default();
     let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), first);
@@ -187,40 +193,40 @@ fn table_in_an_order_of_its_own(first: u8) -> Vec<u8> {
 }
 
 #[test]
-fn keys_in_an_order_that_is_not_known_have_all_filters_asked() {
-    // As a comparator of an application may order them: a search by bytes would miss.
+fn keys_in_an_unknown_order_are_asked_of_all_filters() {
+    // An application's comparator may order keys like this. A bytewise search would miss them.
     let keys: [&[u8]; 4] = [b"damson", b"cherry", b"banana", b"apple"];
     let bytes = leveldb_table(&keys, |_| {});
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(keys.iter().all(|key| table.may_contain(key)));
-    assert!(!table.may_contain(b"zebra"), "the filter still tells");
-    // The index is in order, and the first block is not.
+    assert!(!table.may_contain(b"zebra"), "the filter still answers");
+    // The index is in byte order, and the first block is not.
     let bytes = table_in_an_order_of_its_own(0);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));
 }
 
 #[test]
-fn a_first_block_that_cannot_be_read_speaks_for_no_order() {
-    // In the order of an application `z` is before `a`, and nothing but the first block would show it.
+fn an_unreadable_first_block_implies_no_key_order() {
+    // In this application's order `z` comes before `a`. Only the first block would show it.
     let bytes = table_in_an_order_of_its_own(9);
     for table in
         [leveldb::LevelDbTable::open(&bytes[..]), leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::Internal)]
     {
         let table = table.unwrap();
         assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));
-        assert!(!table.may_contain(b"other"), "the filter still tells");
+        assert!(!table.may_contain(b"other"), "the filter still answers");
     }
 }
 
 #[test]
-fn a_block_behind_the_last_of_all_filters_may_have_any_key() {
+fn a_block_behind_the_last_filter_may_contain_any_key() {
     let mut forge = Forge::default();
     let first = forge.block(&block(&[(internal(b"z", 1), vec![0; 3000])]), 0);
     let second = forge.block(&block(&[(internal(b"a", 1), b"")]), 0);
     let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     builder.add(b"z");
-    // LevelDB would ask for the filter of the second 2 KiB, find none, and read the block.
+    // LevelDB looks for the filter of the second 2 KiB, finds none, and reads the block.
     let filter = forge.block(&builder.finish().unwrap(), 0);
     let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
     let index = forge.block(&block(&[(internal(b"z", 1), first.bytes()), (internal(b"a", 1), second.bytes())]), 0);
@@ -230,8 +236,9 @@ fn a_block_behind_the_last_of_all_filters_may_have_any_key() {
 }
 
 #[test]
-fn a_form_of_keys_is_never_guessed() {
-    // One key that may be a database's, `k` with a tag, or a user's of nine bytes; without a filter nothing tells.
+fn the_form_of_keys_is_never_guessed() {
+    // This key may be a database's key, `k` with a suffix, or a user's key of nine bytes. Without a
+    // filter both are possible.
     let key = internal(b"k", 5);
     let mut forge = Forge::default();
     let data = forge.block(&block(&[(&key, b"v")]), 0);
@@ -240,7 +247,7 @@ fn a_form_of_keys_is_never_guessed() {
     let bytes = forge.clone().leveldb(metaindex, index);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.may_contain(b"k") && table.may_contain(&key) && table.policy().is_none());
-    // A filter that has the key in neither form answers nothing.
+    // This filter has the key in neither form, so it cannot deny any key.
     let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     builder.add(b"other");
     let mut forge = Forge::default();
@@ -251,14 +258,15 @@ fn a_form_of_keys_is_never_guessed() {
     let bytes = forge.leveldb(metaindex, index);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.key_form().is_none() && table.may_contain(b"anything") && table.for_each_key(|_| Ok(())).is_err());
-    // Whoever says which form it is gets that filter's answer, and `verify` tells that it denies a key.
-    let told = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::Internal).unwrap();
-    assert_eq!(told.verify().unwrap().denied_keys, 1);
+    // A caller that states the form gets the filter's answer, and `verify` counts a denied key.
+    let stated = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::Internal).unwrap();
+    assert_eq!(stated.verify().unwrap().denied_keys, 1);
 }
 
 #[test]
-fn keys_of_two_possible_forms_are_not_handed_out() {
-    // Numbers with their first byte first look like tags of deletions, and without a filter nothing says that they are none.
+fn keys_of_two_possible_forms_are_not_returned() {
+    // Big-endian numbers look like the suffixes of tombstones. Without a filter the reader cannot
+    // rule that out.
     let keys: Vec<Vec<u8>> = (1..=3).map(|number| [&b"n\0\0\0\0\0\0\0"[..], &[number]].concat()).collect();
     let entries: Vec<(&Vec<u8>, &[u8])> = keys.iter().map(|key| (key, &b"value"[..])).collect();
     let mut forge = Forge::default();
@@ -271,19 +279,21 @@ fn keys_of_two_possible_forms_are_not_handed_out() {
     assert_eq!((table.key_form(), table.key_forms().count()), (None, 2));
     assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::Invalid { what: "table", .. })));
     assert_eq!(table.verify().unwrap().keys, 3, "blocks are checked in either form");
-    let told = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::User).unwrap();
+    let stated = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::User).unwrap();
     let mut read = Vec::new();
-    told.for_each_key(|key| {
-        read.push(key.to_vec());
-        Ok(())
-    })
-    .unwrap();
+    stated
+        .for_each_key(|key| {
+            read.push(key.to_vec());
+            Ok(())
+        })
+        .unwrap();
     assert!(read == keys);
 }
 
 #[test]
 fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
-    // Its entries may be of types that LevelDB has not, and its compressions have other numbers.
+    // Its entries may have types that LevelDB does not have, and its compressions have other
+    // numbers.
     let mut forge = Forge::default();
     let merged = [&b"k"[..], &(7u64 << 8 | 2).to_le_bytes()].concat();
     let data = forge.block(&block(&[(&merged, b"v")]), 0);
@@ -294,7 +304,8 @@ fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
     assert!(matches!(opened, Err(Error::Unsupported { field: Field::Version, found: 0 })), "{opened:?}");
 }
 
-/// A table of RocksDB with `data` as its data blocks, each for one key, and the index entries that `index` makes of them.
+/// Returns a table of RocksDB with `data` as its data blocks, each for one key. `index` writes the
+/// index of these blocks.
 fn rocksdb_table(kind: u32, data: &[(Vec<u8>, u8)], index: impl Fn(&mut Forge, &[Handle]) -> Handle) -> Vec<u8> {
     let mut forge = Forge::default();
     let handles: Vec<Handle> = data.iter().map(|(content, compression)| forge.block(content, *compression)).collect();
@@ -316,7 +327,7 @@ fn index_of(handles: &[Handle]) -> Vec<u8> {
 }
 
 #[test]
-fn indexes_that_name_themselves_or_blocks_twice_end() {
+fn indexes_that_name_themselves_or_a_block_twice_are_errors() {
     let sound = rocksdb_table(0, &plain_blocks(), |forge, handles| forge.block(&index_of(handles), 0));
     assert_eq!(rocksdb::RocksDbTable::open(&sound[..]).unwrap().verify().unwrap().keys, 4);
     let two_levels = rocksdb_table(2, &plain_blocks(), |forge, handles| {
@@ -357,7 +368,7 @@ fn indexes_that_name_themselves_or_blocks_twice_end() {
     }
 }
 
-/// The most that `work` holds at once.
+/// Returns the peak number of bytes that `work` allocates.
 fn peak(work: impl FnOnce()) -> isize {
     LIVE.set(0);
     PEAK.set(0);
@@ -366,9 +377,10 @@ fn peak(work: impl FnOnce()) -> isize {
 }
 
 #[test]
-fn lengths_that_are_only_said_take_no_memory() {
+fn false_lengths_take_no_memory() {
     let zstd_of = |len: u64| {
-        // A frame of one segment that says its length in eight bytes, then a last block of three raw bytes.
+        // A single-segment frame with its length in eight bytes, then a last block of three raw
+        // bytes.
         [&varint(len)[..], &[0x28, 0xb5, 0x2f, 0xfd, 0xe0], &len.to_le_bytes(), &[0x19, 0, 0, 1, 2, 3]].concat()
     };
     let zstd_window = [&varint(3)[..], &[0x28, 0xb5, 0x2f, 0xfd, 0, 0xff], &[0x19, 0, 0, 1, 2, 3]].concat();
@@ -383,7 +395,7 @@ fn lengths_that_are_only_said_take_no_memory() {
         ("restarts", u32::MAX.to_le_bytes().to_vec(), 0),
         ("restarts beyond the block", [0; 3].into_iter().chain([9, 0, 0, 0]).collect(), 0),
         ("a key of 2^60 bytes", [&[0][..], &varint(1 << 60), &[0], &[0; 4], &[1, 0, 0, 0]].concat(), 0),
-        ("a key that shares what is not there", [&[5u8, 1, 0, b'x'][..], &[0; 4], &[1, 0, 0, 0]].concat(), 0),
+        ("a key that shares missing bytes", [&[5u8, 1, 0, b'x'][..], &[0; 4], &[1, 0, 0, 0]].concat(), 0),
     ];
     for (name, content, compression) in hostile {
         let bytes = rocksdb_table(0, &[(content, compression)], |forge, handles| forge.block(&index_of(handles), 0));
@@ -391,13 +403,14 @@ fn lengths_that_are_only_said_take_no_memory() {
             let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
             assert!(table.for_each_key(|_| Ok(())).is_err() && table.verify().is_err(), "{name}");
         });
-        assert!(held < 1 << 20, "{name}: {held} bytes are held");
+        assert!(held < 1 << 20, "{name}: {held} bytes are allocated");
     }
 }
 
 #[test]
-fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
-    // A key of 100 kB, and 30,000 entries of 3 bytes that each repeat it: 3 GB, spelled one at a time.
+fn keys_that_share_prefixes_take_no_more_memory_than_a_block() {
+    // A key of 100 kB, and 30,000 entries of 3 bytes that each repeat it: 3 GB of keys, visited one
+    // at a time.
     let key = vec![b'k'; 100_000];
     let mut content = [&varint(0)[..], &varint(key.len() as u64), &varint(0), &key].concat();
     for _ in 0..30_000 {
@@ -415,13 +428,13 @@ fn keys_that_share_much_take_no_more_memory_than_the_block_has() {
             })
             .unwrap();
     });
-    assert_eq!(keys, 1, "they are all the same");
-    assert!(held < 1 << 20, "{held} bytes are held");
+    assert_eq!(keys, 1, "all keys are equal");
+    assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
 #[test]
-fn an_index_of_repetitive_keys_is_an_error_before_they_are_read() {
-    // 3 GB of keys in a file of half a megabyte.
+fn an_index_of_repetitive_keys_is_an_early_error() {
+    // The file has half a megabyte, and its keys expand to 3 GB.
     let [rocksdb, leveldb] = forge::repeating(30_000);
     let held = peak(|| {
         let opened = rocksdb::RocksDbTable::open(&rocksdb[..]).map(|table| table.filter_layout());
@@ -429,23 +442,23 @@ fn an_index_of_repetitive_keys_is_an_error_before_they_are_read() {
         let opened = leveldb::LevelDbTable::open(&leveldb[..]).map(|table| table.num_data_blocks());
         assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
     });
-    assert!(held < 1 << 20, "{held} bytes are held");
+    assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
 #[test]
-fn partitions_whose_keys_repeat_much_are_told_one_by_one() {
-    // 200 MB of keys.
+fn partitions_with_repetitive_keys_are_visited_one_by_one() {
+    // The keys expand to 200 MB.
     let [bytes, _] = forge::repeating(2_000);
-    let mut told = 0;
+    let mut visited = 0;
     let held = peak(|| {
         let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
         table.for_each_filter(|place| {
-            told += place.up_to.unwrap().len();
+            visited += place.up_to.unwrap().len();
             true
         });
     });
-    assert_eq!(told, 2_000 * 100_000);
-    assert!(held < 1 << 20, "{held} bytes are held");
+    assert_eq!(visited, 2_000 * 100_000);
+    assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
 #[test]
@@ -462,11 +475,11 @@ fn a_million_empty_filters_take_no_memory_to_list() {
         let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
         assert_eq!(table.filters().count(), filters);
     });
-    assert!(held < 1 << 20, "{held} bytes are held");
+    assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
 #[test]
-fn packed_blocks_are_read_and_a_wrong_length_is_an_error() {
+fn compressed_blocks_are_read_and_a_wrong_length_is_an_error() {
     let plain = plain_blocks();
     let lz4 = |content: &[u8]| [varint(content.len() as u64), lz4_flex::block::compress(content)].concat();
     let zstd = |content: &[u8]| {
@@ -498,7 +511,7 @@ fn packed_blocks_are_read_and_a_wrong_length_is_an_error() {
     }
 }
 
-/// A filter with one value, for [`forge::parquet_file`].
+/// Returns a filter with one value, for [`forge::parquet_file`].
 fn filter_of(value: &[u8]) -> Vec<u8> {
     let mut filter = parquet::ParquetBloomBuilder::with_blocks(1).unwrap();
     filter.add(value);
@@ -506,14 +519,14 @@ fn filter_of(value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_name_that_two_columns_bear_stands_for_neither() {
+fn a_path_of_two_columns_finds_neither() {
     let bytes = forge::parquet_file(&[
         (&["a", "b"], filter_of(b"x"), false),
         (&["a.b"], filter_of(b"y"), false),
         (&["c"], filter_of(b"z"), false),
     ]);
     let file = parquet::ParquetFile::open(&bytes[..]).unwrap();
-    assert_eq!(file.column_chunk(0, "a.b"), None, "the first has no `y`");
+    assert_eq!(file.column_chunk(0, "a.b"), None, "the first column has no `y`");
     assert!(file.may_contain(file.column_chunk(0, "c").unwrap(), b"z"));
     let [first, second, _] = file.column_chunks() else { panic!() };
     assert_eq!((first.path.as_str(), second.path.as_str()), ("a.b", "a.b"));
@@ -521,7 +534,7 @@ fn a_name_that_two_columns_bear_stands_for_neither() {
 }
 
 #[test]
-fn an_encrypted_column_has_no_filter_that_can_be_read() {
+fn an_encrypted_column_has_no_readable_filter() {
     let bytes = forge::parquet_file(&[(&["a"], vec![0x5a; 60], true), (&["b"], filter_of(b"y"), false)]);
     let file = parquet::ParquetFile::open(&bytes[..]).unwrap();
     assert_eq!(file.verify().unwrap(), 1);
@@ -531,8 +544,8 @@ fn an_encrypted_column_has_no_filter_that_can_be_read() {
 }
 
 #[test]
-fn column_chunks_of_no_bytes_take_no_memory() {
-    // A list of a million structs, each the byte that ends it.
+fn empty_column_chunks_take_no_memory() {
+    // A list of a million structs, each only its end byte.
     let chunks = 1_000_000;
     let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
     let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();
@@ -540,5 +553,5 @@ fn column_chunks_of_no_bytes_take_no_memory() {
         let opened = parquet::ParquetFile::open(&bytes[..]).map(|file| file.column_chunks().len());
         assert!(matches!(opened, Err(Error::Corrupt { field: Field::FileMetadata, .. })), "{opened:?}");
     });
-    assert!(held < 1 << 20, "{held} bytes are held");
+    assert!(held < 1 << 20, "{held} bytes are allocated");
 }

@@ -1,11 +1,11 @@
-//! Filters of other engines: every answer is the engine's own, and so is every byte that is written.
+//! Filters of other engines: every answer and every written byte equals the engine's own.
 
 use crate::support::{Case, cases, cases_of_type, from_hex, rows};
 use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
-/// Asks a filter for all keys of a case, one by one and in batches, and expects the engine's answers.
+/// Asks a filter for all keys of a case, one by one and in batches. Expects the engine's answers.
 fn answers_agree(
     case: &Case,
     [present, absent]: [Vec<Vec<u8>>; 2],
@@ -28,7 +28,7 @@ fn answers_agree(
 }
 
 #[test]
-fn leveldb_filters_answer_and_are_written_as_by_leveldb() {
+fn leveldb_filters_match_leveldb_in_answers_and_bytes() {
     let cases = cases_of_type("leveldb", "raw_filter");
     assert_eq!(cases.len(), 13);
     for case in cases {
@@ -42,11 +42,11 @@ fn leveldb_filters_answer_and_are_written_as_by_leveldb() {
         );
         let mut builder = LevelDbBloomBuilder::new(u32::try_from(case.number("bits_per_key")).unwrap());
         case.keys().iter().for_each(|key| builder.add(key));
-        assert!(builder.finish() == bytes, "{} is written otherwise", case.name());
+        assert!(builder.finish() == bytes, "{}: the written bytes differ", case.name());
     }
 }
 
-/// Asks the odd filters of a folder for `key-%08d`.
+/// Asks the odd filters of a folder for the keys `key-%08d`.
 fn odd_filters_agree(folder: &str, expected_rows: usize, may_contain: impl Fn(&[u8], &[u8]) -> bool) {
     let rows = rows(folder, "edge_filters.txt");
     assert_eq!(rows.len(), expected_rows, "{folder}");
@@ -61,7 +61,7 @@ fn odd_filters_agree(folder: &str, expected_rows: usize, may_contain: impl Fn(&[
 }
 
 #[test]
-fn odd_leveldb_filters_are_answered_as_by_leveldb() {
+fn odd_leveldb_filters_answer_as_in_leveldb() {
     odd_filters_agree("leveldb", 15, |filter, key| LevelDbBloom::new(filter).may_contain(key));
 }
 
@@ -79,7 +79,7 @@ fn rocksdb_options(case: &Case) -> RocksDbFilterOptions {
 }
 
 #[test]
-fn rocksdb_filters_answer_and_are_written_as_by_rocksdb() {
+fn rocksdb_filters_match_rocksdb_in_answers_and_bytes() {
     for (folder, expected_cases) in [("rocksdb-7.8.3", 64), ("rocksdb-11.8.1", 9)] {
         let cases = cases_of_type(folder, "raw_filter");
         assert_eq!(cases.len(), expected_cases, "{folder}");
@@ -94,20 +94,20 @@ fn rocksdb_filters_answer_and_are_written_as_by_rocksdb() {
             );
             let mut builder = RocksDbFilterBuilder::new(rocksdb_options(&case));
             case.keys().iter().for_each(|key| builder.add(key));
-            assert!(builder.finish() == bytes, "{} is written otherwise", case.name());
+            assert!(builder.finish() == bytes, "{}: the written bytes differ", case.name());
         }
     }
 }
 
 #[test]
-fn odd_rocksdb_filters_are_answered_as_by_rocksdb() {
+fn odd_rocksdb_filters_answer_as_in_rocksdb() {
     for folder in ["rocksdb-7.8.3", "rocksdb-11.8.1"] {
         odd_filters_agree(folder, 41, |filter, key| RocksDbFilter::new(filter).may_contain(key));
     }
 }
 
 #[test]
-fn parquet_filters_answer_and_are_written_as_by_others() {
+fn parquet_filters_match_other_writers_in_answers_and_bytes() {
     let cases = cases("parquet");
     assert_eq!(cases.len(), 27);
     for case in cases {
@@ -122,7 +122,7 @@ fn parquet_filters_answer_and_are_written_as_by_others() {
         let values = [case.plain_values(), case.absent_plain_values()];
         let mut builder = ParquetBloomBuilder::with_blocks(case.number("blocks") as usize).unwrap();
         values[0].iter().for_each(|value| builder.add(value));
-        assert!(builder.finish() == part, "{} is written otherwise", case.name());
+        assert!(builder.finish() == part, "{}: the written bytes differ", case.name());
         answers_agree(
             &case,
             values,
@@ -133,10 +133,10 @@ fn parquet_filters_answer_and_are_written_as_by_others() {
 }
 
 #[test]
-fn parquet_filters_are_sized_and_folded_as_by_others() {
+fn parquet_filters_match_other_writers_in_size_and_folding() {
     let mut folded = 0;
     for case in cases("parquet").into_iter().filter(|case| case.text("file").starts_with("raw-n")) {
-        // raw-n10000-fpp0.01 or raw-n10000-fpp0.01-folded0.2
+        // Names are like raw-n10000-fpp0.01 or raw-n10000-fpp0.01-folded0.2.
         let parts: Vec<&str> = case.text("name").split('-').collect();
         let rate = parts[2].strip_prefix("fpp").unwrap().parse().unwrap();
         let mut builder = ParquetBloomBuilder::for_values(case.number("n"), rate).unwrap();

@@ -1,5 +1,6 @@
-//! Filters of other engines of any bytes and any size answer as their formulas say, on every key of eight bytes; what is
-//! built holds its keys, has the size and the rate of the formulas, and nothing is allocated to read it.
+//! Filters of other engines against their formulas. Filters of any bytes and any size give the
+//! formula's answers for random keys of eight bytes. Built filters hold their keys, and have the
+//! size and the false-positive rate of the formulas. Reading a filter allocates nothing.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::block_support::SplitMix;
@@ -8,7 +9,8 @@ use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
-/// Bytes that are set in one bit of two to sixteen, or clear in so many: what queries find both answers in.
+/// Returns bytes in which one bit in 2 to 16 is set, or one bit in 2 to 16 is clear. Such bytes
+/// give both answers.
 fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     let (sparse, times) = (random.below(2) == 0, random.below(4));
     let byte = |random: &mut SplitMix| {
@@ -21,7 +23,8 @@ fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     (0..len).map(|_| byte(random)).collect()
 }
 
-/// Asks for many keys, one by one and at once, and compares with the formula; gives the number of "maybe".
+/// Asks for many keys, one by one and as a batch, and compares the answers with the formula.
+/// Returns the number of "maybe".
 fn compare(
     what: &str,
     random: &mut SplitMix,
@@ -37,11 +40,11 @@ fn compare(
     let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
     let mut answers = vec![false; keys.len()];
     batch(&keys, &mut answers);
-    assert_eq!(answers, expected, "{what}, at once");
+    assert_eq!(answers, expected, "{what}, as a batch");
     expected.into_iter().filter(|&answer| answer).count()
 }
 
-/// Lengths around those where a layout changes, and any.
+/// Returns a length: near one at which a layout changes, or any.
 fn len(random: &mut SplitMix) -> usize {
     match random.below(4) {
         0 => random.below(70),
@@ -67,16 +70,16 @@ fn leveldb_filters_of_any_bytes_answer_by_the_formula() {
             |keys, answers| reader.may_contain_batch(keys, answers),
         );
     }
-    assert!((14_000..126_000).contains(&maybe), "{maybe} of 140,000 tell nothing");
+    assert!((14_000..126_000).contains(&maybe), "{maybe} of 140,000 answers are \"maybe\"");
 }
 
-/// A trailer that fits the payload, or nearly, or any.
+/// Returns a trailer that fits the payload exactly, almost, or not at all.
 fn trailer(random: &mut SplitMix, len: usize) -> [u8; 5] {
     let word = random.next().to_le_bytes();
     match random.below(8) {
         0 => [word[0], word[1], word[2], word[3], word[4]],
         1 | 2 => {
-            // Lines of a power of two of bytes, where the length has one.
+            // If the length allows it, lines have a power of two of bytes.
             let lines = (len >> random.below(10)) as u32 + u32::from(random.below(8) == 0);
             let [a, b, c, d] = lines.to_le_bytes();
             [1 + word[0] % 127, a, b, c, d]
@@ -108,7 +111,7 @@ fn rocksdb_filters_of_any_bytes_answer_by_the_formula() {
         );
     }
     assert!(kinds.iter().all(|&count| count > 300), "{kinds:?}");
-    assert!((28_000..252_000).contains(&maybe), "{maybe} of 280,000 tell nothing");
+    assert!((28_000..252_000).contains(&maybe), "{maybe} of 280,000 answers are \"maybe\"");
 }
 
 #[test]
@@ -126,11 +129,11 @@ fn split_block_filters_of_any_bytes_answer_by_the_formula() {
             |keys, answers| reader.may_contain_batch(keys, answers),
         );
     }
-    assert!((14_000..126_000).contains(&maybe), "{maybe} of 140,000 tell nothing");
+    assert!((14_000..126_000).contains(&maybe), "{maybe} of 140,000 answers are \"maybe\"");
 }
 
 #[test]
-fn any_bytes_are_a_filter_that_costs_no_memory_to_read() {
+fn any_bytes_are_a_filter_and_reading_it_allocates_nothing() {
     let mut random = SplitMix(4);
     let keys: Vec<Vec<u8>> = (0..300).step_by(7).map(|len| vec![0x80 | len as u8; len]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -138,7 +141,7 @@ fn any_bytes_are_a_filter_that_costs_no_memory_to_read() {
     for len in (0..600).chain((600..20_000).step_by(997)) {
         let mut data = bytes(&mut random, len);
         for at in 0..len.min(6) {
-            // Each kind's first byte where trailers have it, and where headers begin.
+            // The first bytes of trailers and headers of each kind, among the last bytes.
             data[len - 1 - at] = [0xff, 0xfe, 0, 1, 0x15, 0x1c][random.below(6)];
         }
         let before = LIVE.get();
@@ -161,7 +164,7 @@ fn any_bytes_are_a_filter_that_costs_no_memory_to_read() {
     }
 }
 
-/// Keys of eight bytes in ascending order, as a table adds them.
+/// Returns keys of eight bytes in ascending order, as a table adds them.
 fn keys(random: &mut SplitMix, n: usize) -> Vec<[u8; 8]> {
     let mut keys: Vec<[u8; 8]> = (0..n).map(|_| random.next().to_le_bytes()).collect();
     keys.sort_unstable();
@@ -169,7 +172,7 @@ fn keys(random: &mut SplitMix, n: usize) -> Vec<[u8; 8]> {
 }
 
 #[test]
-fn built_filters_hold_their_keys_at_the_size_of_the_formula() {
+fn built_filters_hold_their_keys_and_have_the_formulas_size() {
     let mut random = SplitMix(5);
     for number in 0..400 {
         let n = [random.below(5), random.below(300), random.below(4_000)][number % 3];
@@ -195,11 +198,11 @@ fn built_filters_hold_their_keys_at_the_size_of_the_formula() {
                 RocksDbFilterOptions { kind, bits_per_key, optimize_for_memory, ..RocksDbFilterOptions::default() };
             let mut builder = RocksDbFilterBuilder::new(options);
             keys.iter().chain(keys.last()).for_each(|key| builder.add(key));
-            assert_eq!(builder.num_entries(), n, "{what}: an equal neighbour counts");
+            assert_eq!(builder.num_entries(), n, "{what}: an adjacent equal key counts");
             let filter = builder.finish();
             let reader = RocksDbFilter::new(&filter);
             assert!(keys.iter().all(|key| reader.may_contain(key)), "{what}");
-            assert!(builder.finish().is_empty(), "{what}: a builder that has finished is empty");
+            assert!(builder.finish().is_empty(), "{what}: a finished builder is not empty");
             match reader.kind() {
                 None => assert_eq!((n, filter.len()), (0, 0), "{what}"),
                 Some(RocksDbFilterKind::LegacyBloom) => {
@@ -246,7 +249,7 @@ fn keys_of_every_length_and_byte_are_held() {
 }
 
 #[test]
-fn estimates_of_keys_and_rate_from_bits_are_true() {
+fn estimates_of_keys_and_rate_match_the_filter() {
     const KEYS: usize = 20_000;
     const ABSENT: usize = 200_000;
     let mut random = SplitMix(6);
@@ -255,7 +258,7 @@ fn estimates_of_keys_and_rate_from_bits_are_true() {
     let check = |info: filterblock::foreign::ForeignFilterInfo, may_contain: &dyn Fn(&[u8]) -> bool| {
         let found = absent.iter().filter(|key| may_contain(*key)).count() as f64;
         let expected = info.expected_rate * ABSENT as f64;
-        // The steps of 32 bits between probes are a little worse than bits at random.
+        // Probes by steps of 32 bits are a little worse than random probes.
         let slack = if info.kind.contains("leveldb") || info.kind.contains("legacy") { 0.1 } else { 0.0 };
         let allowed = 5.0 * expected.sqrt() + slack * expected;
         println!("{}: {found} positives, {expected:.0} expected, {:?} keys", info.kind, info.estimated_keys);
@@ -289,7 +292,7 @@ fn estimates_of_keys_and_rate_from_bits_are_true() {
 }
 
 #[test]
-fn folding_gives_the_filter_that_was_small_from_the_start() {
+fn folding_gives_the_filter_of_a_smaller_builder() {
     let keys = keys(&mut SplitMix(7), 500);
     let built = |blocks| {
         let mut builder = ParquetBloomBuilder::with_blocks(blocks).unwrap();
@@ -311,11 +314,11 @@ fn folding_gives_the_filter_that_was_small_from_the_start() {
 }
 
 #[test]
-fn options_without_sense_give_a_filter_that_denies_nothing() {
+fn invalid_options_give_a_filter_that_denies_nothing() {
     for bits_per_key in [-1.0, 0.0, 0.49, f64::NEG_INFINITY] {
         let mut builder =
             RocksDbFilterBuilder::new(RocksDbFilterOptions { bits_per_key, ..RocksDbFilterOptions::default() });
-        assert_eq!(builder.finish(), [0; 6], "{bits_per_key}: nothing may be told from no keys");
+        assert_eq!(builder.finish(), [0; 6], "{bits_per_key}: the filter must answer maybe");
         builder.add(b"key");
         let filter = builder.finish();
         assert!(RocksDbFilter::new(&filter).may_contain(b"key") && RocksDbFilter::new(&filter).may_contain(b"other"));
@@ -333,6 +336,6 @@ fn options_without_sense_give_a_filter_that_denies_nothing() {
         assert!(ParquetBloomBuilder::for_values(100, rate).is_err(), "{rate}");
     }
     assert!(ParquetBloomBuilder::with_blocks(0).is_err() && ParquetBloomBuilder::with_blocks(1 << 26).is_err());
-    // 0.99..9 of a rate takes the least size; so do no values.
+    // A filter for no values has the smallest size.
     assert_eq!(ParquetBloomBuilder::for_values(0, 0.01).unwrap().num_blocks(), 1);
 }

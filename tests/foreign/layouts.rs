@@ -1,4 +1,5 @@
-//! Tables of RocksDB with every layout of index and data blocks, and of databases with versions and deletions.
+//! Tables of RocksDB with every layout of index and data blocks, and tables of databases with
+//! versions and tombstones.
 
 use crate::support::file;
 use filterblock::foreign::rocksdb::{RocksDbFilterLayout, RocksDbIndexKind, RocksDbPrefixExtractor, RocksDbTable};
@@ -14,7 +15,8 @@ fn partitions(table: &RocksDbTable<Vec<u8>>) -> u64 {
     if let RocksDbFilterLayout::Partitioned(partitions) = table.filter_layout() { partitions } else { 0 }
 }
 
-/// Opens a table of the keys below `n`, which may contain each of them, and few others unless it has no filter.
+/// Opens a table with the keys below `n`. Checks that it denies none of them, and that a filter
+/// denies most other keys.
 fn open(name: &str, n: u64) -> RocksDbTable<Vec<u8>> {
     let table = RocksDbTable::open(file(FOLDER, name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for i in 0..n {
@@ -22,7 +24,7 @@ fn open(name: &str, n: u64) -> RocksDbTable<Vec<u8>> {
     }
     let passing = (n..n + 10_000).filter(|&i| table.may_contain(&key(i))).count();
     let has_filter = table.filter_layout() == RocksDbFilterLayout::Full || partitions(&table) > 0;
-    // A table of the reverse order has all its partitions asked.
+    // In a table of reverse order a query asks all partitions.
     let most = if name.contains("reverse") { 1_500 } else { 200 };
     assert!(
         if has_filter { passing < most } else { passing == 10_000 },
@@ -71,7 +73,7 @@ fn every_layout_of_index_and_data_blocks_is_read() {
 }
 
 #[test]
-fn a_filter_without_keys_is_no_filter() {
+fn a_filter_without_keys_answers_maybe() {
     let table = open("fv6-prefix-only-none-in-domain.sst", 50);
     assert!(!table.properties().whole_key_filtering);
     assert_eq!(table.properties().extractor(), Some(RocksDbPrefixExtractor::Fixed(100)));
@@ -80,7 +82,7 @@ fn a_filter_without_keys_is_no_filter() {
 }
 
 #[test]
-fn versions_and_deletions_of_a_key_are_one_key() {
+fn versions_and_tombstones_of_a_key_count_once() {
     for name in ["db-versions.sst", "db-versions-partitions.sst"] {
         let table = open(name, 400);
         assert!(keys(&table).unwrap() == (0..400).map(key).collect::<Vec<_>>(), "{name}");
@@ -91,7 +93,7 @@ fn versions_and_deletions_of_a_key_are_one_key() {
 }
 
 #[test]
-fn partitions_of_another_order_are_all_asked() {
+fn partitions_in_another_key_order_are_all_asked() {
     let table = open("fv6-reverse-partitions.sst", 600);
     assert_eq!(table.properties().comparator, "rocksdb.ReverseBytewiseComparator");
     assert!(partitions(&table) > 2);
@@ -100,7 +102,7 @@ fn partitions_of_another_order_are_all_asked() {
 }
 
 #[test]
-fn data_blocks_that_are_not_read_are_named_and_filters_answer() {
+fn unsupported_data_blocks_are_errors_and_filters_still_answer() {
     for (name, n, compression) in [("fv6-bz2.sst", 200, 3), ("fv6-zstd-dictionary.sst", 600, 7)] {
         let table = open(name, n);
         let is_named = |error: &Error| matches!(error, Error::Unsupported { field: Field::Compression, found } if *found == compression);
@@ -110,10 +112,10 @@ fn data_blocks_that_are_not_read_are_named_and_filters_answer() {
 }
 
 #[test]
-fn an_ingested_table_has_its_number_over_sound_properties() {
+fn an_ingested_table_is_sound_with_its_sequence_number() {
     let name = "fv5-lz4hc.sst";
     let mut bytes = file(FOLDER, name);
-    // The entry's key shares its front with the one before; its value is eight zeros.
+    // The entry's key shares a prefix with the previous key. Its value is eight zeros.
     let wanted = b"external_sst_file.global_seqno";
     let place = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap() + wanted.len();
     assert_eq!(bytes[place..place + 8], [0; 8]);

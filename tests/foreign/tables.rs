@@ -1,11 +1,13 @@
-//! Files of other engines: every answer is the engine's own, and LevelDB's tables are written byte for byte.
+//! Files of other engines: every answer equals the engine's own, and LevelDB's tables are written
+//! byte for byte.
 
 use crate::support::{self, Case, cases, cases_of_type, value};
 use filterblock::foreign::Result;
 use filterblock::foreign::{FileKind, KeyForm};
 use filterblock::foreign::{leveldb, parquet, rocksdb};
 
-/// Expects "maybe" for every key of a case, and the engine's answer for every absent one that it asked a filter for.
+/// Expects "maybe" for every key of a case, and the engine's answer for every absent key for which
+/// the engine asked a filter.
 fn answers_agree(case: &Case, may_contain: impl Fn(&[u8]) -> bool) {
     for key in case.keys() {
         assert!(may_contain(&key), "{} denies {key:?}", case.name());
@@ -17,17 +19,17 @@ fn answers_of_absent_keys_agree(case: &Case, answers: &[u8], may_contain: impl F
     let keys = case.keys();
     for (key, answer) in case.absent_keys().iter().zip(answers) {
         match answer {
-            // The engine passed the file over for the range of its keys.
+            // The engine skipped the file because of its key range.
             b'-' => assert!(*key < keys[0] || key > keys.last().unwrap(), "{}: {key:?}", case.name()),
             answer => assert_eq!(may_contain(key), *answer == b'1', "{}: {key:?}", case.name()),
         }
     }
 }
 
-/// All keys that a table hands out.
-fn keys_of(hand_out: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>) -> Vec<Vec<u8>> {
+/// Returns all keys of a table.
+fn keys_of(visit: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
-    hand_out(&mut |key| {
+    visit(&mut |key| {
         keys.push(key.to_vec());
         Ok(())
     })
@@ -41,7 +43,7 @@ fn leveldb_cases() -> Vec<Case> {
     cases
 }
 
-/// The length of the value of the key of index `i`.
+/// Returns the length of the value of key `i`.
 fn value_len(case: &Case, i: u64) -> usize {
     let of = |field: &str| case.fields["values"][field].as_u64().unwrap();
     let is_long = case.fields["values"]["kind"] == "mix" && i.is_multiple_of(of("m"));
@@ -49,15 +51,15 @@ fn value_len(case: &Case, i: u64) -> usize {
 }
 
 #[test]
-fn leveldb_tables_answer_as_leveldb() {
+fn leveldb_tables_answer_as_in_leveldb() {
     for case in leveldb_cases() {
         let table = leveldb::LevelDbTable::open(case.bytes()).unwrap();
         let form = if case.text("type") == "db_table" { KeyForm::Internal } else { KeyForm::User };
         assert_eq!(table.key_form(), Some(form), "{}", case.name());
         assert_eq!(table.policy(), Some("leveldb.BuiltinBloomFilter2"));
         answers_agree(&case, |key| table.may_contain(key));
-        let told = leveldb::LevelDbTable::open_as(case.bytes(), form).unwrap();
-        answers_agree(&case, |key| told.may_contain(key));
+        let stated = leveldb::LevelDbTable::open_as(case.bytes(), form).unwrap();
+        answers_agree(&case, |key| stated.may_contain(key));
         let keys = keys_of(|push| table.for_each_key(push));
         assert!(keys == case.keys(), "{}", case.name());
         let verified = table.verify().unwrap();
@@ -68,7 +70,7 @@ fn leveldb_tables_answer_as_leveldb() {
 }
 
 #[test]
-fn leveldb_tables_are_written_as_by_leveldb() {
+fn leveldb_tables_are_written_as_leveldb_writes_them() {
     let mut written = 0;
     for case in cases_of_type("leveldb", "table") {
         if case.text("compression") != "none" {
@@ -85,14 +87,14 @@ fn leveldb_tables_are_written_as_by_leveldb() {
         }
         let (table, len) = writer.finish().unwrap();
         assert_eq!(table.len() as u64, len);
-        assert!(table == case.bytes(), "{} is written otherwise", case.name());
+        assert!(table == case.bytes(), "{}: the written bytes differ", case.name());
         written += 1;
     }
     assert_eq!(written, 9);
 }
 
 #[test]
-fn rocksdb_tables_answer_as_rocksdb() {
+fn rocksdb_tables_answer_as_in_rocksdb() {
     for (folder, expected) in [("rocksdb-7.8.3", 32), ("rocksdb-9.8.4", 18), ("rocksdb-11.8.1", 12)] {
         let cases = cases_of_type(folder, "table");
         assert_eq!(cases.len(), expected, "{folder}");
@@ -110,7 +112,7 @@ fn rocksdb_tables_answer_as_rocksdb() {
 }
 
 #[test]
-fn batches_answer_as_their_keys_one_by_one() {
+fn batches_answer_as_single_queries() {
     for case in ["rocksdb-7.8.3", "rocksdb-9.8.4"].into_iter().flat_map(|folder| cases_of_type(folder, "table")) {
         let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
         let keys: Vec<Vec<u8>> = case.keys().into_iter().chain(case.absent_keys()).take(4000).collect();
@@ -132,10 +134,10 @@ fn batches_answer_as_their_keys_one_by_one() {
 }
 
 #[test]
-fn seeks_under_a_prefix_answer_as_rocksdb() {
+fn seeks_under_a_prefix_answer_as_in_rocksdb() {
     let mut asked = 0;
     for case in cases_of_type("rocksdb-7.8.3", "table") {
-        // One case has answers for reads of single keys only.
+        // One case has only answers for reads of single keys.
         if !case.text("prefix_extractor").is_empty() && case.text("name") != "fv5-prefix-outofdomain" {
             let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
             answers_of_absent_keys_agree(&case, &case.prefix_answers(), |key| table.prefix_may_match(key));
@@ -145,7 +147,7 @@ fn seeks_under_a_prefix_answer_as_rocksdb() {
     assert_eq!(asked, 8);
 }
 
-/// A filter, and the key up to which it reaches.
+/// A filter, and the last key that it covers.
 struct Part<'a> {
     offset: u64,
     len_bytes: u64,
@@ -176,7 +178,7 @@ fn the_last_partition_answers_for_keys_behind_it() {
         let behind = |i: u32| [&last_key[..], format!("~{i}").as_bytes()].concat();
         for key in (0..500).map(behind) {
             assert!(last_partition.up_to.as_ref().unwrap() < &key, "{}", case.name());
-            // Its prefix is that of the last key, which is there.
+            // The key has the prefix of the last key, which is present.
             assert!(table.prefix_may_match(&key), "{}: {key:?}", case.name());
             if case.is("whole_key_filtering") {
                 let answer = last_partition.filter.may_contain(&key);
@@ -189,7 +191,7 @@ fn the_last_partition_answers_for_keys_behind_it() {
 }
 
 #[test]
-fn filters_of_rocksdb_lie_where_the_table_says() {
+fn rocksdb_filters_have_the_locations_that_the_table_lists() {
     for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
     {
         let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
@@ -201,12 +203,12 @@ fn filters_of_rocksdb_lie_where_the_table_says() {
         let kinds = [filters[0].filter.kind().unwrap()];
         let expected = match (case.text("kind"), case.number("n")) {
             ("legacy", _) => rocksdb::RocksDbFilterKind::LegacyBloom,
-            // Few keys are cheaper in a Bloom filter.
+            // A Bloom filter is smaller for few keys.
             ("ribbon", n) if n > 200 => rocksdb::RocksDbFilterKind::Ribbon128,
             _ => rocksdb::RocksDbFilterKind::FastLocalBloom,
         };
         assert_eq!(kinds, [expected], "{}", case.name());
-        // Partitions follow each other, and each key is in the one whose range it falls in.
+        // Partitions follow each other, and each key is in the partition of its range.
         let keys = case.keys();
         for pair in filters.windows(2) {
             assert!(pair[0].offset + pair[0].len_bytes < pair[1].offset && pair[0].up_to < pair[1].up_to);
@@ -222,7 +224,7 @@ fn filters_of_rocksdb_lie_where_the_table_says() {
 }
 
 #[test]
-fn parquet_columns_answer_as_parquet() {
+fn parquet_columns_answer_as_in_parquet() {
     let mut chunks = 0;
     for case in cases("parquet") {
         let Some(row_group) = case.fields["row_group"].as_u64() else { continue };
@@ -246,13 +248,13 @@ fn parquet_columns_answer_as_parquet() {
 }
 
 #[test]
-fn files_are_known_by_their_ends() {
+fn files_are_recognised_by_their_magic() {
     let kind = |folder, name| FileKind::of(&support::file(folder, name));
     assert_eq!(kind("leveldb", "tbl-n1.ldb"), Some(FileKind::LevelDbTable));
     assert_eq!(kind("rocksdb-7.8.3", "fv2-legacy-n1000.sst"), Some(FileKind::RocksDbTable));
     assert_eq!(kind("rocksdb-11.8.1", "fv7-bloom-n1.sst"), Some(FileKind::RocksDbTable));
     assert_eq!(kind("parquet", "rs.parquet"), Some(FileKind::ParquetFile));
-    // Filters alone say nothing.
+    // Bare filters have no magic.
     assert_eq!(kind("parquet", "raw-var.sbbf"), None);
     assert_eq!(kind("leveldb", "raw-n7-b10.filter"), None);
     assert_eq!(FileKind::of(b""), None);

@@ -197,6 +197,7 @@ fn explain(field: Field, raw: &[u8], block: &LockedBlock<AlignedBytes>, info: &M
             let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));
             format!("{len} of filter in {pages}; each page has a checksum of {PAGE_CHECKSUM_LEN_BYTES} bytes")
         }
+        Field::PageChecksums => "CRC-32 of all page checksums".into(),
         Field::PartitionNumber if value == 0 => "the whole filter of its SST file".into(),
         Field::PartitionNumber => format!("partition {value} of the filter of its SST file"),
         Field::Params => block.parameters().unwrap_or_else(|| "none: this is a partition index".into()),

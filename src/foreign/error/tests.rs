@@ -1,4 +1,4 @@
-//! What each error says: what is wrong, where, and what to do next.
+//! The text of each error: what is wrong, where, and what to do next.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,23 +13,23 @@ fn each_message_says_what_to_do_next() {
         (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check who may read and write it"),
         (
             Error::Corrupt { field: Field::Restarts, offset: 99 }.in_file(Path::new("000012.ldb")),
-            "000012.ldb: damaged: invalid restart points at offset 99; read on without it, and restore it or have \
+            "000012.ldb: damaged: invalid restart points at offset 99; go on without this file, and restore it or let \
              its engine write it again",
         ),
         (
             Error::Corrupt { field: Field::Footer, offset: 12 },
-            "damaged: invalid footer at offset 12; read on without it, and restore it or have its engine write it \
+            "damaged: invalid footer at offset 12; go on without this file, and restore it or let its engine write it \
              again",
         ),
         (
             mismatch,
-            "damaged: wrong checksum of data block at offset 4096 (stored 0x00000001, computed 0x00000002); read on \
-             without it, and restore it or have its engine write it again",
+            "damaged: wrong checksum of data block at offset 4096 (stored 0x00000001, computed 0x00000002); go on \
+             without this file, and restore it or let its engine write it again",
         ),
         (
             Error::Unsupported { field: Field::Compression, found: 3 },
-            "compression 3 is not supported by this version; read it with a newer version, or have its engine write it \
-             without that option",
+            "compression 3 is not supported by this version; use a newer version, or let its engine write the \
+             file without that option",
         ),
         (
             Error::invalid("number of blocks", 0, "expected 1 to 67108863; try 1024"),
@@ -37,7 +37,7 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             Error::OutOfOrder,
-            "a key does not come after the one before it, and nothing was changed; add keys in strictly ascending \
+            "the key is not greater than the previous key, and nothing was changed; add keys in strictly ascending \
              order",
         ),
         (

@@ -1,23 +1,24 @@
-//! LevelDB's Bloom filter, `leveldb.BuiltinBloomFilter2`: an array of bits, and behind it one byte with the number of
-//! probes.
+//! LevelDB's Bloom filter, `leveldb.BuiltinBloomFilter2`: an array of bits, then one byte with the
+//! number of probes.
 //!
-//! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits`, with a hash of 32 bits. For keys that differ
-//! in the last byte of an aligned word only, the low bits of hash and step are the same, so that filters of counters let many
-//! of their neighbours pass; docs/FOREIGN.md has an example.
+//! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits`, with a hash of 32
+//! bits. If two keys differ only in the last byte of an aligned word, the low bits of hash and step
+//! are the same. So filters of counters pass many of their neighbours. docs/FOREIGN.md has an
+//! example.
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
 use crate::simd::prefetch;
 
-/// Most probes; a greater number is reserved for later formats and means "maybe".
+/// The largest number of probes. Larger numbers are reserved for later formats and mean "maybe".
 const MAX_PROBES: u8 = 30;
 const MIN_BITS: usize = 64;
-/// Probes for each bit per key: ln 2, as LevelDB rounds it.
+/// The number of probes per bit per key: ln 2, as LevelDB rounds it.
 const PROBES_PER_BIT: f64 = 0.69;
-/// Keys whose first bytes are fetched before the first is asked.
+/// The number of keys whose first bytes are prefetched together.
 const BATCH: usize = 32;
 
-/// A filter of LevelDB, read in place. Any bytes are one.
+/// A filter of LevelDB, read in place. Any bytes are a valid filter.
 #[derive(Debug, Clone, Copy)]
 pub struct LevelDbBloom<'a> {
     rule: Rule<'a>,
@@ -32,9 +33,11 @@ enum Rule<'a> {
 }
 
 impl<'a> LevelDbBloom<'a> {
-    /// The filter in `bytes`, which begin at its first bit and end with the number of probes.
+    /// Reads the filter in `bytes`, which begin with its first bit and end with the number of
+    /// probes.
     ///
-    /// Fewer than two bytes hold no key. More than 30 probes, or none, answer "maybe".
+    /// A filter of fewer than two bytes holds no key. A filter with more than 30 probes, or with
+    /// none, answers "maybe".
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         let rule = match bytes.split_last() {
@@ -72,7 +75,7 @@ impl<'a> LevelDbBloom<'a> {
         }
     }
 
-    /// Answers for many keys, in their order, as many as there are of both.
+    /// Answers for many keys, in their order. It stops at the end of the shorter slice.
     pub fn may_contain_batch(&self, keys: &[&[u8]], answers: &mut [bool]) {
         let mut hashes = [0; BATCH];
         for (keys, answers) in keys.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
@@ -88,7 +91,7 @@ impl<'a> LevelDbBloom<'a> {
         }
     }
 
-    /// What the bytes say of the filter; all of them are read.
+    /// Describes the filter. This reads all its bytes.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         const KIND: &str = "leveldb-bloom";
@@ -112,24 +115,25 @@ pub struct LevelDbBloomBuilder {
 }
 
 impl LevelDbBloomBuilder {
-    /// A filter of `bits_per_key` bits for each key.
+    /// Starts a filter of `bits_per_key` bits per key.
     #[must_use]
     pub fn new(bits_per_key: u32) -> Self {
         Self { bits_per_key, hashes: Vec::new() }
     }
 
-    /// Adds a key: in a database a user key, without sequence number and type. Every version of a key counts.
+    /// Adds a key. In a database this is the user key, without sequence number and type. Every
+    /// version of a key counts.
     pub fn add(&mut self, key: &[u8]) {
         self.hashes.push(hash32::leveldb(key));
     }
 
-    /// How many keys were added.
+    /// Returns the number of added keys.
     #[must_use]
     pub fn num_keys(&self) -> usize {
         self.hashes.len()
     }
 
-    /// The filter's bytes, and an empty builder with the same bits per key.
+    /// Returns the filter's bytes, and resets the builder to no keys and the same bits per key.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]

@@ -1,11 +1,12 @@
-//! LevelDB's filter block: a filter for each 2 KiB of the file, of the keys of all data blocks that begin there.
+//! LevelDB's filter block: one filter per 2 KiB of the file, with the keys of all data blocks that
+//! begin there.
 //!
 //! ```text
 //! filter*  offset of each filter (u32)*  offset of the offsets (u32)  base (u8)
 //! ```
-//! Filter `i` has the keys of the data blocks at offsets `i << base` up to `(i + 1) << base`, as they lie in the file; it
-//! ends where the next begins, and is empty where no block begins. So a query needs the offset of the block that the
-//! index gives for the key.
+//! Filter `i` has the keys of the data blocks at the file offsets `i << base` up to `(i + 1) <<
+//! base`. It ends where the next filter begins, and is empty if no data block begins in the range.
+//! So a query needs the offset of the data block that the index gives for the key.
 
 use std::ops::Range;
 
@@ -14,20 +15,21 @@ use crate::foreign::error::{Error, Result};
 
 use super::bloom::{LevelDbBloom, LevelDbBloomBuilder};
 
-/// 2 KiB a filter: the only base that LevelDB writes.
+/// One filter per 2 KiB: the only base that LevelDB writes.
 const BASE: u8 = 11;
 
-/// A filter block, read in place. Any bytes are one.
+/// A filter block, read in place. Any bytes are a valid block.
 #[derive(Debug, Clone, Copy)]
 pub struct LevelDbFilterBlock<'a> {
     filters: &'a [u8],
-    /// The offset of each filter, four bytes each, and where the last one ends.
+    /// The offset of each filter and the end of the last filter, four bytes each.
     offsets: &'a [u8],
     base: u8,
 }
 
 impl<'a> LevelDbFilterBlock<'a> {
-    /// The block in `bytes`. One whose end makes no sense has no filters, so that it answers "maybe".
+    /// Reads the block in `bytes`. If the end of the block is invalid, it has no filters and
+    /// answers "maybe".
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self::parse(bytes).unwrap_or(Self { filters: &[], offsets: &[], base: BASE })
@@ -40,20 +42,20 @@ impl<'a> LevelDbFilterBlock<'a> {
         Some(Self { filters: rest.get(..offsets_at)?, offsets: rest.get(offsets_at..)?, base })
     }
 
-    /// How many filters there are.
+    /// Returns the number of filters.
     #[must_use]
     pub fn len(&self) -> usize {
         (self.offsets.len() / 4).saturating_sub(1)
     }
 
-    /// Whether there are none.
+    /// Whether there are no filters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the data block at `block_offset` may contain `key`, by the rules of the original: an empty filter holds no
-    /// key, and what points outside answers "maybe".
+    /// Whether the data block at `block_offset` may contain `key`, by LevelDB's rules. An empty
+    /// filter holds no key, and offsets outside the block answer "maybe".
     #[must_use]
     pub fn may_contain(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.number(block_offset).and_then(|number| self.bounds(number)) {
@@ -65,17 +67,19 @@ impl<'a> LevelDbFilterBlock<'a> {
         }
     }
 
-    /// Whether the data block at `block_offset` has a filter; to any other the original answers "maybe".
+    /// Whether the data block at `block_offset` has a filter. LevelDB answers "maybe" for any other
+    /// data block.
     pub(super) fn reaches(&self, block_offset: u64) -> bool {
         self.number(block_offset).is_some_and(|number| number < self.len())
     }
 
-    /// Which filter has the keys of the data block there. A base of 64 or more is undefined in the original.
+    /// Returns the number of the filter for the data block at `block_offset`. A base of 64 or more
+    /// is undefined in LevelDB.
     fn number(&self, block_offset: u64) -> Option<usize> {
         block_offset.checked_shr(u32::from(self.base)).and_then(|number| usize::try_from(number).ok())
     }
 
-    /// Where filter `number` begins and ends by the offsets.
+    /// Returns the start and the end of filter `number`, unchecked.
     fn bounds(&self, number: usize) -> Option<(usize, usize)> {
         if number >= self.len() {
             return None;
@@ -84,20 +88,20 @@ impl<'a> LevelDbFilterBlock<'a> {
         Some((bound(number)?, bound(number + 1)?))
     }
 
-    /// Where filter `number` lies in the block; `None` when there is none such.
+    /// Returns the range of filter `number` in the block, or `None` if there is no such filter.
     #[must_use]
     pub fn range(&self, number: usize) -> Option<Range<usize>> {
         let (start, limit) = self.bounds(number)?;
         (start <= limit && limit <= self.filters.len()).then_some(start..limit)
     }
 
-    /// Filter `number`; `None` when there is none such.
+    /// Returns filter `number`, or `None` if there is no such filter.
     #[must_use]
     pub fn filter(&self, number: usize) -> Option<LevelDbBloom<'a>> {
         self.filters.get(self.range(number)?).map(LevelDbBloom::new)
     }
 
-    /// The offsets of data blocks whose keys filter `number` has.
+    /// Returns the range of file offsets of the data blocks that filter `number` covers.
     #[must_use]
     pub fn covers(&self, number: usize) -> Range<u64> {
         let edge = |number: u64| {
@@ -110,26 +114,26 @@ impl<'a> LevelDbFilterBlock<'a> {
 
 /// Builds a filter block as LevelDB does, byte for byte.
 ///
-/// For each data block [`Self::start_block`], then [`Self::add`] for each of its keys.
+/// Call [`Self::start_block`] for each data block, and [`Self::add`] for each of its keys.
 #[derive(Debug)]
 pub struct LevelDbFilterBlockBuilder {
     filters: Vec<u8>,
     offsets: Vec<u32>,
-    /// The keys of the blocks in the range that has no filter yet.
+    /// The keys of the data blocks in the range that has no filter yet.
     pending: LevelDbBloomBuilder,
 }
 
 impl LevelDbFilterBlockBuilder {
-    /// A block of filters of `bits_per_key` bits for each key.
+    /// Starts a block of filters of `bits_per_key` bits per key.
     #[must_use]
     pub fn new(bits_per_key: u32) -> Self {
         Self { filters: Vec::new(), offsets: Vec::new(), pending: LevelDbBloomBuilder::new(bits_per_key) }
     }
 
-    /// What is added from now on are keys of the data block at `offset`; offsets ascend.
+    /// Starts the data block at `offset`. Later keys belong to it. Offsets ascend.
     ///
     /// # Errors
-    /// `Invalid` when the filters exceed 4 GiB.
+    /// Returns `Invalid` if the filters exceed 4 GiB.
     pub fn start_block(&mut self, offset: u64) -> Result<()> {
         while (self.offsets.len() as u64) < offset >> BASE {
             self.end_filter()?;
@@ -137,7 +141,7 @@ impl LevelDbFilterBlockBuilder {
         Ok(())
     }
 
-    /// Adds a user's key to the data block begun last.
+    /// Adds a user key to the current data block.
     pub fn add(&mut self, key: &[u8]) {
         self.pending.add(key);
     }
@@ -150,10 +154,10 @@ impl LevelDbFilterBlockBuilder {
         Ok(())
     }
 
-    /// The block.
+    /// Returns the bytes of the block.
     ///
     /// # Errors
-    /// `Invalid` when the filters exceed 4 GiB.
+    /// Returns `Invalid` if the filters exceed 4 GiB.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         if self.pending.num_keys() > 0 {
             self.end_filter()?;
@@ -168,7 +172,7 @@ impl LevelDbFilterBlockBuilder {
 
 fn position(len: usize) -> Result<u32> {
     u32::try_from(len).map_err(|_| {
-        let reason = "its filters exceed 4 GiB; the format has 32 bits for a place among them; try smaller tables";
+        let reason = "its filters exceed 4 GiB, the limit of their 32-bit offsets; try smaller tables";
         Error::invalid("table", "LevelDB", reason)
     })
 }
@@ -212,8 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_make_no_sense_answer_maybe() {
-        // Offsets beyond the block, a base beyond 64 bits, bounds out of order, bounds past the filters.
+    fn invalid_filter_block_ends_answer_maybe() {
+        // Offsets beyond the block, a base of 64 bits or more, bounds out of order, bounds past the
+        // filters.
         for bytes in
             [&[][..], &[0; 4], &[9, 0, 0, 0, 11], &[0, 0, 0, 0, 0, 0, 0, 0, 64], &[0, 0, 0, 0, 0, 0, 0, 0, 255]]
         {
@@ -222,6 +227,6 @@ mod tests {
         let crossed = [6, 5, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 11];
         assert!(LevelDbFilterBlock::new(&crossed).may_contain(0, b"k"));
         let equal_but_outside = [1, 9, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 11];
-        assert!(!LevelDbFilterBlock::new(&equal_but_outside).may_contain(0, b"k"), "the original calls it empty");
+        assert!(!LevelDbFilterBlock::new(&equal_but_outside).may_contain(0, b"k"), "LevelDB treats it as empty");
     }
 }

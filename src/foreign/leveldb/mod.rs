@@ -1,4 +1,4 @@
-//! LevelDB: its Bloom filter (`leveldb.BuiltinBloomFilter2`), and the tables in which it lies.
+//! LevelDB's Bloom filter (`leveldb.BuiltinBloomFilter2`) and the tables that contain it.
 
 mod bloom;
 mod filter_block;

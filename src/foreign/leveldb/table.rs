@@ -1,15 +1,18 @@
-//! LevelDB's tables (`.ldb`, once `.sst`): where the filters lie, and which of them to ask for a key.
+//! LevelDB's tables (`.ldb`, in old versions `.sst`): finds the filters and asks the right ones for
+//! a key.
 //!
 //! ```text
 //! data block*  filter block  metaindex block  index block  footer
 //! footer = metaindex handle  index handle  zeros, 40 bytes in all  magic (8)
 //! ```
-//! A lookup asks the index for the data block of a key, and then the filter of the 2 KiB where that block begins.
+//! A lookup asks the index for the data block of a key, then the filter of the 2 KiB in which that
+//! block begins.
 //!
-//! A table says neither how its keys are ordered nor whether it is of a database, whose keys carry eight bytes more than
-//! the user's, which the filters have not. A wrong guess would deny keys that are there, so nothing is guessed: each form
-//! that the index, the first data block and the filter allow is asked, and one "maybe" is enough. Where keys do not
-//! ascend bytewise, all filters of the table are asked.
+//! A table states neither the order of its keys nor whether it belongs to a database. Keys of a
+//! database carry eight bytes more than the user's keys, and the filters do not have these bytes. A
+//! wrong guess would deny present keys. So the reader asks in each form that the index, the first
+//! data block and the filter allow, and one "maybe" is enough. If keys do not ascend bytewise, it
+//! asks all filters of the table.
 
 use std::ops::Range;
 
@@ -23,19 +26,20 @@ use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified
 
 use super::filter_block::LevelDbFilterBlock;
 
-/// What the last eight bytes of a table are.
+/// The magic: the last eight bytes of a table.
 pub(super) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 pub(super) const FOOTER_LEN_BYTES: usize = 48;
 pub(super) const HANDLES_LEN_BYTES: usize = 40;
 
-/// The key of the filter block in the metaindex is this and the policy's name.
+/// The prefix of the filter block's key in the metaindex. The name of the policy follows.
 pub(super) const FILTER_PREFIX: &str = "filter.";
-/// The policy of the filters in this module.
+/// The filter policy that this module supports.
 pub(super) const POLICY: &str = "leveldb.BuiltinBloomFilter2";
 
-/// A table of LevelDB over `bytes`, which may be a memory map; filters and index are read in place.
+/// A table of LevelDB over `bytes`, which may be a memory map. Filters and index are read in place.
 ///
-/// Footer, metaindex, index and filter block are checked when it is opened, the data blocks by [`Self::verify`] only.
+/// Opening checks footer, metaindex, index and filter block. Only [`Self::verify`] checks the data
+/// blocks.
 #[derive(Debug, Clone)]
 pub struct LevelDbTable<D> {
     bytes: D,
@@ -46,11 +50,12 @@ pub struct LevelDbTable<D> {
     last_block_offset: u64,
     policy: Option<String>,
     filter: Option<Range<usize>>,
-    /// The forms that keys may have; none when the filter has none of the first block's keys in any of them.
+    /// The possible forms of the keys. It is empty if the filter has no key of the first block in
+    /// any form.
     readings: Vec<Reading>,
 }
 
-/// A form of the keys, and whether they ascend in it.
+/// A form of the keys, and whether the keys ascend in it.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     form: KeyForm,
@@ -60,30 +65,31 @@ struct Reading {
 /// One filter of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LevelDbFilterRange {
-    /// Where it begins in the file.
+    /// The offset of the filter in the file.
     pub offset: u64,
-    /// Its length; an empty filter holds no key.
+    /// The length of the filter. An empty filter holds no key.
     pub len_bytes: u64,
-    /// The offsets of the data blocks whose keys it has.
+    /// The range of file offsets of the data blocks that the filter covers.
     pub data_blocks: Range<u64>,
 }
 
 impl<D: AsRef<[u8]>> LevelDbTable<D> {
-    /// Opens a table, and finds out which form its keys have.
+    /// Opens a table, and determines the form of its keys.
     ///
     /// # Errors
-    /// `Corrupt` or `ChecksumMismatch` when footer, metaindex, index or filter block do not hold, `Unsupported` for a
-    /// compression of theirs that is not known.
+    /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, index or filter block are
+    /// damaged, and `Unsupported` if one of them has an unknown compression.
     pub fn open(bytes: D) -> Result<Self> {
         let mut table = Self::open_unread(bytes)?;
         table.readings = table.find_readings()?;
         Ok(table)
     }
 
-    /// Opens a table whose keys have the form given.
+    /// Opens a table whose keys have the given form.
     ///
     /// # Errors
-    /// As [`Self::open`], and `Corrupt` for a key of the index without that form.
+    /// Returns the errors of [`Self::open`], and `Corrupt` if a key of the index does not have that
+    /// form.
     pub fn open_as(bytes: D, form: KeyForm) -> Result<Self> {
         let mut table = Self::open_unread(bytes)?;
         table.readings = vec![table.reading(form)?];
@@ -136,12 +142,12 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Blocks::new(self.bytes.as_ref(), self.footer_offset, BlockChecksum::LEVELDB)
     }
 
-    /// The content of a data block.
+    /// Returns the content of a data block.
     fn data_block(&self, handle: BlockHandle) -> Result<Content> {
         unpack(self.blocks().read(handle, Field::DataBlock)?)
     }
 
-    /// Calls `each` with every key of a data block, as it is stored.
+    /// Calls `each` with every stored key of a data block.
     fn block_keys(&self, handle: BlockHandle, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let content = self.data_block(handle)?;
         let block = Block::leveldb(content.of(self.bytes.as_ref()), handle.offset)?;
@@ -153,7 +159,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         if cursor.advance()? { cursor.handle().map(Some) } else { Ok(None) }
     }
 
-    /// Whether the keys of the first data block ascend; an error where it cannot be read.
+    /// Whether the keys of the first data block ascend. It returns an error if the block cannot be
+    /// read.
     fn first_keys_ascend(&self, form: KeyForm) -> Result<bool> {
         let Some(handle) = self.first_handle()? else { return Ok(true) };
         let (mut last, mut is_ascending) = (None::<Vec<u8>>, true);
@@ -167,13 +174,14 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(is_ascending)
     }
 
-    /// A form of the keys, and whether they ascend in it: a first block that cannot be read may hold them in any order.
+    /// Returns the form, and whether the keys ascend in it. If the first block cannot be read, its
+    /// keys may have any order.
     fn reading(&self, form: KeyForm) -> Result<Reading> {
         let is_ascending = self.check_index(form)?.is_ascending && self.first_keys_ascend(form).unwrap_or(false);
         Ok(Reading { form, is_ascending })
     }
 
-    /// The forms that nothing speaks against. A first block that cannot be read speaks against none.
+    /// Returns the forms that nothing rules out. An unreadable first block rules out no form.
     fn find_readings(&self) -> Result<Vec<Reading>> {
         let mut looks_internal = true;
         check_index(self.index()?, KeyForm::User, 0, self.footer_offset as u64, |cursor| {
@@ -202,8 +210,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(readings)
     }
 
-    /// Whether the table may contain `user_key`, as LevelDB would find out with its bytewise comparator: "no" for a key
-    /// behind the last data block, else by the filter of the block where the key would lie. No error becomes "no".
+    /// Whether the table may contain `user_key`, as LevelDB answers with its bytewise comparator. A
+    /// key behind the last data block is absent. For any other key the filter of the block where
+    /// the key would lie answers. An error is never "absent".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))
@@ -222,7 +231,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
 
     fn find_block(&self, form: KeyForm, user_key: &[u8]) -> Result<Option<BlockHandle>> {
         let index = self.index()?;
-        // The newest version of a key comes before all others, so that user keys decide alone.
+        // The newest version of a key comes before all its other versions, so comparing user keys
+        // is enough.
         let is_before =
             |key: &[u8]| form.user_key(key).map(|key| key < user_key).ok_or_else(|| index.corrupt(Field::Key));
         index.seek(is_before)?.map(|cursor| cursor.handle()).transpose()
@@ -234,47 +244,51 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
 
     fn ask_all(&self, user_key: &[u8]) -> bool {
         let Some(block) = self.filter_block() else { return true };
-        // Blocks lie in the order of their offsets: if the last has a filter, all have.
+        // Blocks are in the order of their offsets: if the last block has a filter, all blocks have
+        // one.
         !block.reaches(self.last_block_offset)
             || (0..block.len()).any(|number| block.filter(number).is_none_or(|filter| filter.may_contain(user_key)))
     }
 
-    /// The filter block; `None` when the table has none, or of a policy that is not known.
+    /// Returns the filter block, or `None` if the table has no filter block or an unknown policy.
     #[must_use]
     pub fn filter_block(&self) -> Option<LevelDbFilterBlock<'_>> {
         self.bytes.as_ref().get(self.filter.clone()?).map(LevelDbFilterBlock::new)
     }
 
-    /// The name of the filter policy, known or not; `None` when there are no filters.
+    /// Returns the name of the filter policy, known or not, or `None` if there are no filters.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
     }
 
-    /// The form of the keys; `None` when both are possible, or the filter has none of the first keys in any form.
+    /// Returns the form of the keys. It is `None` if both forms are possible, or if the filter
+    /// denies the first keys in every form.
     #[must_use]
     pub fn key_form(&self) -> Option<KeyForm> {
         if let [reading] = self.readings[..] { Some(reading.form) } else { None }
     }
 
-    /// The forms that the keys may have: none when the filter has none of the first keys in any form.
+    /// Returns the possible forms of the keys. There is none if the filter denies the first keys in
+    /// every form.
     pub fn key_forms(&self) -> impl Iterator<Item = KeyForm> {
         self.readings.iter().map(|reading| reading.form)
     }
 
-    /// How many data blocks the table has.
+    /// Returns the number of data blocks.
     #[must_use]
     pub fn num_data_blocks(&self) -> u64 {
         self.num_data_blocks
     }
 
-    /// The file.
+    /// Returns the bytes of the file.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 
-    /// Where each filter lies, empty ones too, in the order of the file. See [`LevelDbFilterBlock::filter`] for what it says.
+    /// Returns the location of each filter, empty filters too, in file order.
+    /// [`LevelDbFilterBlock::filter`] returns the filters.
     pub fn filters(&self) -> impl Iterator<Item = LevelDbFilterRange> {
         let place = self.filter.clone().unwrap_or_default();
         self.filter_block().into_iter().flat_map(move |block| {
@@ -286,23 +300,30 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         })
     }
 
-    /// Calls `each` with every user key of the table, in its order; versions of one key that follow each other count once.
+    /// Calls `each` with every user key of the table, in order. Adjacent versions of one key count
+    /// once.
     ///
     /// # Errors
-    /// When a data block does not hold, when the form of the keys cannot be told, and what `each` returns.
+    /// Returns an error if a data block is damaged or the form of the keys is unknown, and any
+    /// error that `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.readings.len() > 1 {
-            // A key of the wrong form is another key, and a filter made of such would deny those that are there.
-            return Err(form_unknown("nothing tells whether its keys are a user's or a database's; say which"));
+            // In the wrong form every key is another key. A filter of such keys would deny present
+            // keys.
+            return Err(form_unknown(
+                "the file does not say whether its keys are a user's or a database's; state the form",
+            ));
         }
         self.for_each_version(once(each)).map(|_| ())
     }
 
-    /// Calls `each` with every user key, as often as it is stored; gives the number of data blocks.
+    /// Calls `each` with every user key, once per stored version. Returns the number of data
+    /// blocks.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
-        let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
-            form_unknown("its filter denies its first keys in every form that they may have; say which")
-        })?;
+        let form =
+            self.readings.first().map(|reading| reading.form).ok_or_else(|| {
+                form_unknown("its filter denies its first keys in every form of keys; state the form")
+            })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
         while cursor.advance()? {
             let handle = cursor.handle()?;
@@ -315,10 +336,10 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(blocks)
     }
 
-    /// Reads every block and asks the table for every key in it.
+    /// Reads every block, and asks the table for every key in it.
     ///
     /// # Errors
-    /// For the first block that does not hold.
+    /// Returns the error of the first damaged block.
     pub fn verify(&self) -> Result<Verified> {
         let (mut keys, mut denied_keys) = (0, 0);
         let data_blocks = self.for_each_version(|key| {
@@ -326,12 +347,12 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             denied_keys += u64::from(!self.may_contain(key));
             Ok(())
         })?;
-        // Metaindex and index, which were checked when the table was opened, as was the filter block.
+        // Opening the table has checked metaindex, index and filter block.
         Ok(Verified { blocks: data_blocks + 2 + u64::from(self.filter.is_some()), keys, denied_keys })
     }
 }
 
-/// Whether a file ends as a table does.
+/// Whether a file ends with the magic of a table.
 pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }
@@ -340,12 +361,14 @@ fn form_unknown(reason: &'static str) -> Error {
     Error::invalid("table", "LevelDB", reason)
 }
 
-/// The name of the filter policy, and the filter block when the policy is known.
+/// Returns the name of the filter policy, and the handle of the filter block if the policy is
+/// known.
 fn find_filter(blocks: &Blocks<'_>, metaindex: BlockHandle) -> Result<(Option<String>, Option<BlockHandle>)> {
     let content = unpack(blocks.read(metaindex, Field::Metaindex)?)?;
     let (mut policy, mut filter) = (None, None);
     Block::leveldb(content.of(blocks.bytes()), metaindex.offset)?.check(|cursor| {
-        // RocksDB's first format has this magic, other types of entries, and other numbers for compressions.
+        // RocksDB's `format_version` 0 has the same magic, but other types of entries and other
+        // numbers for compressions.
         if cursor.key().starts_with(b"rocksdb.") {
             return Err(Error::Unsupported { field: Field::Version, found: 0 });
         }
@@ -386,6 +409,6 @@ mod tests {
             let block = Block::leveldb(content.of(&golden), 0).unwrap();
             block.check(|entry| writer.add(entry.key(), entry.value())).unwrap();
         }
-        assert!(writer.finish().unwrap().0 == golden, "written otherwise");
+        assert!(writer.finish().unwrap().0 == golden, "the bytes differ");
     }
 }

@@ -1,4 +1,4 @@
-//! Writes LevelDB's tables, whole and byte for byte as LevelDB 1.23 does without compression.
+//! Writes whole tables byte for byte as LevelDB 1.23 does without compression.
 
 use std::io::Write;
 
@@ -12,20 +12,21 @@ use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
 use super::filter_block::LevelDbFilterBlockBuilder;
 use super::table::{FILTER_PREFIX, FOOTER_LEN_BYTES, HANDLES_LEN_BYTES, MAGIC, POLICY};
 
-/// The greatest sequence number, and the type of a value: what stands behind a user key that no write has.
+/// The suffix of a user key that comes before all its versions: the greatest sequence number, and
+/// the type of a value.
 const SEEK_TAG: u64 = u64::MAX << 8 | 1;
 
-/// How a table is written. The default is LevelDB's, with a filter of 10 bits for each key.
+/// The options of a table. The defaults are LevelDB's, with a filter of 10 bits per key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelDbTableOptions {
-    /// A data block ends with the entry that makes it so long or longer.
+    /// The length of a data block. A block ends with the entry that reaches this length.
     pub block_size_bytes: usize,
-    /// Every so many keys of a data block one is stored whole.
+    /// The number of keys in a data block from one whole key to the next.
     pub restart_interval: usize,
-    /// The filters' size; `None` for a table without.
+    /// The size of the filters, or `None` for a table without filters.
     pub bits_per_key: Option<u32>,
-    /// What the keys look like that are added; filters have the user's.
+    /// The form of the added keys. Filters get the user keys.
     pub keys: KeyForm,
 }
 
@@ -35,7 +36,8 @@ impl Default for LevelDbTableOptions {
     }
 }
 
-/// Writes a table to `out`, as keys come: [`Self::add`] in ascending order, then [`Self::finish`].
+/// Writes a table to `out` as keys arrive. Call [`Self::add`] in ascending order, then
+/// [`Self::finish`].
 #[derive(Debug)]
 pub struct LevelDbTableWriter<W> {
     out: W,
@@ -45,12 +47,13 @@ pub struct LevelDbTableWriter<W> {
     index: BlockBuilder,
     filter: Option<LevelDbFilterBlockBuilder>,
     last_key: Option<Vec<u8>>,
-    /// The data block that the index has not got yet: its key depends on the next block's first.
+    /// The last data block, which is not in the index yet. Its separator depends on the first key
+    /// of the next block.
     unindexed: Option<BlockHandle>,
 }
 
 impl<W: Write> LevelDbTableWriter<W> {
-    /// A table that has no keys yet.
+    /// Starts a table without keys.
     #[must_use]
     pub fn new(out: W, options: LevelDbTableOptions) -> Self {
         Self {
@@ -65,11 +68,11 @@ impl<W: Write> LevelDbTableWriter<W> {
         }
     }
 
-    /// Adds a key, of the form that the options say, and its value.
+    /// Adds a key in the form of the options, and its value.
     ///
     /// # Errors
-    /// `OutOfOrder` unless keys ascend, `Invalid` for a key without the form or a table beyond the format's
-    /// bounds, and what `out` reports.
+    /// Returns `OutOfOrder` if the key does not ascend, `Invalid` if the key does not have the form
+    /// or the table exceeds the limits of the format, and any error of `out`.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let form = self.options.keys;
         let user_key = form.user_key(key).ok_or_else(|| {
@@ -101,10 +104,10 @@ impl<W: Write> LevelDbTableWriter<W> {
         self.filter.as_mut().map_or(Ok(()), |filter| filter.start_block(self.offset))
     }
 
-    /// Ends the table; gives back `out` and the table's length.
+    /// Ends the table. Returns `out` and the table's length.
     ///
     /// # Errors
-    /// What `out` reports, and `Invalid` for a table beyond the format's bounds.
+    /// Returns any error of `out`, and `Invalid` if the table exceeds the limits of the format.
     pub fn finish(mut self) -> Result<(W, u64)> {
         self.end_block()?;
         let mut metaindex = BlockBuilder::new(self.options.restart_interval);
@@ -134,20 +137,20 @@ fn add_handle(block: &mut BlockBuilder, key: &[u8], handle: BlockHandle) -> Resu
     block.add(key, &value)
 }
 
-/// Writes a block as it is, with its trailer.
+/// Writes a block uncompressed, with its trailer.
 fn write_block(out: &mut impl Write, offset: &mut u64, content: &[u8]) -> Result<BlockHandle> {
     let handle = BlockHandle { offset: *offset, len_bytes: content.len() as u64 };
     let mut stored = Vec::with_capacity(content.len() + 5);
     stored.extend_from_slice(content);
     stored.push(0);
-    let sum = masked_crc32c(&stored);
-    put_u32(&mut stored, sum);
+    let checksum = masked_crc32c(&stored);
+    put_u32(&mut stored, checksum);
     out.write_all(&stored)?;
     *offset += handle.len_bytes + TRAILER_LEN_BYTES;
     Ok(handle)
 }
 
-/// A short key from `last` on and before `next`, which is greater.
+/// Returns a short key that is at least `last` and less than `next`. `next` is greater than `last`.
 fn separator(form: KeyForm, last: &[u8], next: &[u8]) -> Vec<u8> {
     shortened(form, last, |last| {
         let next = form.user_key(next).unwrap_or_default();
@@ -156,13 +159,13 @@ fn separator(form: KeyForm, last: &[u8], next: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A short key from `last` on.
+/// Returns a short key that is at least `last`.
 fn successor(form: KeyForm, last: &[u8]) -> Vec<u8> {
     shortened(form, last, |last| last.iter().position(|&byte| byte != u8::MAX))
 }
 
-/// The key cut behind the byte that `find` chooses of its user's part, and that byte raised by one. A key of a database
-/// stays whole where that makes the user's part no shorter.
+/// Truncates the user part of the key after the byte that `find` chooses, and adds one to that
+/// byte. A key of a database stays whole if that does not shorten its user part.
 fn shortened(form: KeyForm, key: &[u8], find: impl Fn(&[u8]) -> Option<usize>) -> Vec<u8> {
     let user_key = form.user_key(key).unwrap_or_default();
     let cut = find(user_key).and_then(|at| user_key.get(..=at)).map(|front| {
@@ -184,10 +187,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_between_blocks_are_as_short_as_leveldb_makes_them() {
+    fn separators_are_as_short_as_leveldb_makes_them() {
         let between = |last: &[u8], next: &[u8]| separator(KeyForm::User, last, next);
         assert_eq!(between(b"abcd", b"abzz"), b"abd");
-        assert_eq!(between(b"abc", b"abcd"), b"abc", "the one begins the other");
+        assert_eq!(between(b"abc", b"abcd"), b"abc", "one is a prefix of the other");
         assert_eq!(between(b"ab1", b"ab2"), b"ab1", "nothing lies between");
         assert_eq!(between(b"a\xff1", b"b"), b"a\xff1");
         assert_eq!(successor(KeyForm::User, b"\xff\xffab"), b"\xff\xffb");
@@ -208,7 +211,7 @@ mod tests {
         writer.add(b"b", b"").unwrap();
         assert!(matches!(writer.add(b"b", b""), Err(Error::OutOfOrder)));
         let mut writer = LevelDbTableWriter::new(Vec::new(), LevelDbTableOptions::default());
-        assert!(writer.add(b"short", b"").is_err(), "no tag");
+        assert!(writer.add(b"short", b"").is_err(), "no suffix");
         writer.add(&[b"k", &u64_bytes(2 << 8 | 1)[..]].concat(), b"").unwrap();
         writer.add(&[b"k", &u64_bytes(1 << 8 | 1)[..]].concat(), b"").unwrap();
         assert!(matches!(writer.add(&[b"k", &u64_bytes(3 << 8 | 1)[..]].concat(), b""), Err(Error::OutOfOrder)));

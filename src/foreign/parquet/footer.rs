@@ -1,12 +1,12 @@
-//! Parquet files: which column chunks have a filter, and where it lies.
+//! Parquet files: finds the column chunks and the filter of each.
 //!
 //! ```text
 //! "PAR1"  pages, indexes, filters  file metadata (Thrift)  its length (u32)  "PAR1"
 //! ```
-//! There are no checksums over metadata and filters: what is damaged but still makes sense goes unnoticed.
+//! Metadata and filters have no checksums, so damage that still parses goes unnoticed.
 //!
-//! The metadata are read by hand, because of them three lists are wanted and the bounds are the crate's own; the crate
-//! `parquet`, with all its features off, brings 26 packages (docs/DESIGN.md).
+//! This module has its own metadata parser. It needs only three lists, under this crate's own
+//! bounds. The crate `parquet` with all features off brings 26 packages (docs/DESIGN.md).
 
 use std::ops::Range;
 
@@ -17,32 +17,33 @@ use super::ParquetBloom;
 use super::thrift::{Reader, Type};
 
 const MAGIC: &[u8; 4] = b"PAR1";
-/// The magic of a file whose metadata are encrypted.
+/// The magic of a file with encrypted metadata.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
-/// What a column chunk in the metadata has at least, by the fields that it must have: what is kept of one is longer than a struct
-/// without fields, which is a byte.
+/// The least length of a column chunk in the metadata, with its mandatory fields. A struct without
+/// fields takes one byte, but this reader keeps more than that for each chunk. So the bound limits
+/// the memory for hostile metadata.
 const MIN_CHUNK_LEN_BYTES: u64 = 16;
 
-/// The physical type of a column, which says how a value is encoded before it is hashed.
+/// The physical type of a column. It decides how a value is encoded before it is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PhysicalType {
-    /// One bit; such columns have no filter.
+    /// One bit. Such columns have no filter.
     Boolean,
     /// Four bytes, little endian.
     Int32,
     /// Eight bytes, little endian.
     Int64,
-    /// Twelve bytes; deprecated.
+    /// Twelve bytes. This type is deprecated.
     Int96,
     /// Four bytes, IEEE 754, little endian.
     Float,
     /// Eight bytes, IEEE 754, little endian.
     Double,
-    /// The bytes alone, without their length.
+    /// The bytes without their length.
     ByteArray,
-    /// The bytes alone.
+    /// The bytes.
     FixedLenByteArray,
 }
 
@@ -70,24 +71,24 @@ pub struct ParquetColumnChunk {
     pub row_group: usize,
     /// The names from the schema's root to the column, joined by dots.
     pub path: String,
-    /// How values are encoded; `None` for a type that is not known.
+    /// The encoding of values, or `None` for an unknown type.
     pub physical_type: Option<PhysicalType>,
-    /// Values, and nulls.
+    /// The number of values, nulls included.
     pub num_values: u64,
-    /// Where its filter lies; `None` when it has none.
+    /// The location of the filter, or `None` if the chunk has none.
     pub filter: Option<ParquetFilterRange>,
 }
 
-/// Where a column chunk's filter lies.
+/// The location of a column chunk's filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParquetFilterRange {
-    /// Where the header begins.
+    /// The offset of the header in the file.
     pub offset: u64,
-    /// The length of header and bits; files of older writers do not say.
+    /// The length of header and bits. Files of older writers do not have it.
     pub len_bytes: Option<u64>,
 }
 
-/// A Parquet file over `bytes`, which may be a memory map; filters are read in place.
+/// A Parquet file over `bytes`, which may be a memory map. Filters are read in place.
 #[derive(Debug, Clone)]
 pub struct ParquetFile<D> {
     bytes: D,
@@ -100,7 +101,7 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     /// Opens a file and reads its metadata.
     ///
     /// # Errors
-    /// `Corrupt` when the metadata do not hold, `Unsupported` when they are encrypted.
+    /// Returns `Corrupt` if the metadata are damaged, and `Unsupported` if they are encrypted.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let metadata = metadata_range(file)?;
@@ -111,30 +112,32 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         Ok(Self { bytes, metadata_offset, num_row_groups, chunks })
     }
 
-    /// Every column chunk, with and without a filter, by row groups.
+    /// Returns every column chunk, with and without a filter, ordered by row group.
     #[must_use]
     pub fn column_chunks(&self) -> &[ParquetColumnChunk] {
         &self.chunks
     }
 
-    /// How many row groups there are.
+    /// Returns the number of row groups.
     #[must_use]
     pub fn num_row_groups(&self) -> usize {
         self.num_row_groups
     }
 
-    /// The chunk of the column at `path` in a row group; `None` also where several columns come to that path, since names may
-    /// have dots of their own: the filter of another column would deny values that are there.
+    /// Returns the chunk of the column at `path` in a row group. Names may contain dots, so several
+    /// columns can have the same path. The result is then `None`, because the filter of another
+    /// column would deny present values.
     #[must_use]
     pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ParquetColumnChunk> {
         let mut found = self.chunks.iter().filter(|chunk| chunk.row_group == row_group && chunk.path == path);
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// The filter of a chunk; `None` when it has none.
+    /// Returns the filter of a chunk, or `None` if the chunk has none.
     ///
     /// # Errors
-    /// `Corrupt` for a place or a header that does not hold, `Unsupported` for a filter of another kind.
+    /// Returns `Corrupt` if the location or the header is invalid, and `Unsupported` for another
+    /// kind of filter.
     pub fn filter(&self, chunk: &ParquetColumnChunk) -> Result<Option<ParquetBloom<'_>>> {
         let Some(place) = chunk.filter else { return Ok(None) };
         let corrupt = || Error::Corrupt { field: Field::FilterBlock, offset: place.offset };
@@ -148,13 +151,15 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         parsed.map(Some).map_err(|error| error.moved_by(place.offset))
     }
 
-    /// Whether a chunk may contain a value, given as the plain encoding has it. No error becomes "no".
+    /// Whether a chunk may contain a value, given in the plain encoding. An error is never
+    /// "absent".
     #[must_use]
     pub fn may_contain(&self, chunk: &ParquetColumnChunk, plain_value: &[u8]) -> bool {
         self.filter(chunk).ok().flatten().is_none_or(|filter| filter.may_contain(plain_value))
     }
 
-    /// Answers for many values as [`Self::may_contain`] does, in their order, as many as there are of both.
+    /// Answers for many values as [`Self::may_contain`] does, in their order. It stops at the end
+    /// of the shorter slice.
     pub fn may_contain_batch(&self, chunk: &ParquetColumnChunk, plain_values: &[&[u8]], answers: &mut [bool]) {
         match self.filter(chunk) {
             Ok(Some(filter)) => filter.may_contain_batch(plain_values, answers),
@@ -162,10 +167,11 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         }
     }
 
-    /// Reads the header of every filter; gives their number. A Parquet file has no checksums over filters.
+    /// Reads the header of every filter, and returns the number of filters. A Parquet file has no
+    /// checksums over filters.
     ///
     /// # Errors
-    /// For the first filter that does not hold.
+    /// Returns the error of the first invalid filter.
     pub fn verify(&self) -> Result<u64> {
         let mut filters = 0;
         for chunk in &self.chunks {
@@ -174,14 +180,14 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         Ok(filters)
     }
 
-    /// The file.
+    /// Returns the bytes of the file.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
 
-/// Whether a file begins and ends as a Parquet file does.
+/// Whether a file begins and ends with a magic of Parquet.
 pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     [MAGIC, MAGIC_ENCRYPTED].iter().any(|magic| file.starts_with(*magic) && file.ends_with(*magic))
 }
@@ -205,7 +211,7 @@ fn metadata_range(file: &[u8]) -> Result<Range<usize>> {
     Ok(start..front.len())
 }
 
-/// The number of row groups and their column chunks, of `FileMetaData`.
+/// Reads a `FileMetaData`. Returns the number of row groups and their column chunks.
 fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ParquetColumnChunk>)> {
     let (mut last, mut num_row_groups, mut chunks) = (0, 0, Vec::new());
     while let Some((number, kind)) = reader.field(&mut last)? {
@@ -221,7 +227,8 @@ fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ParquetColumnChu
     Ok((num_row_groups, chunks))
 }
 
-/// How many elements a list of structs has. Each is a byte at least, and what is kept of it is kept when it was read.
+/// Returns the number of elements in a list of structs. Each takes at least one byte. The caller
+/// allocates for an element only after reading it.
 fn structs(reader: &mut Reader<'_>) -> Result<usize> {
     match reader.list()? {
         (Type::Struct, len) => Ok(len),
@@ -249,7 +256,7 @@ fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<Pa
     Ok(())
 }
 
-/// A `ParquetColumnChunk`. One that lies in another file, or is encrypted, has no filter here.
+/// Reads a `ColumnChunk`. A chunk that lies in another file or is encrypted gets no filter.
 fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ParquetColumnChunk> {
     let mut chunk =
         ParquetColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
@@ -258,7 +265,7 @@ fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ParquetColumn
         match (number, kind) {
             (1, Type::Binary) => is_out_of_reach |= !reader.binary()?.is_empty(),
             (3, Type::Struct) => read_column_metadata(reader, &mut chunk)?,
-            // How it is encrypted: its filter is, too.
+            // The encryption of the chunk. Its filter is encrypted, too.
             (8, Type::Struct) => {
                 is_out_of_reach = true;
                 reader.skip(kind)?;
@@ -270,7 +277,7 @@ fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ParquetColumn
     Ok(chunk)
 }
 
-/// A `ColumnMetaData`.
+/// Reads a `ColumnMetaData`.
 fn read_column_metadata(reader: &mut Reader<'_>, chunk: &mut ParquetColumnChunk) -> Result<()> {
     let (mut last, mut offset, mut len_bytes) = (0, None, None);
     while let Some((number, kind)) = reader.field(&mut last)? {

@@ -1,25 +1,27 @@
-//! What lies before the bits of a Parquet Bloom filter: their length, and three unions that name one thing each.
+//! The header of a Parquet Bloom filter: the length of the bits, and three unions with one member
+//! each.
 
 use super::thrift::{Reader, Type};
 use crate::codec::put_varint;
 use crate::foreign::error::{Error, Field, Result};
 
-/// Bytes of a block, of which the bits are a whole number.
+/// The length of a block. The bits are whole blocks.
 pub(super) const BLOCK_LEN_BYTES: usize = 32;
 
-/// What follows the length: the unions, each with an empty struct as its first field, and the end.
+/// The bytes after the length: the unions, each with an empty struct as its first field, and the
+/// end.
 const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];
-/// A first field of 32 bits.
+/// The type byte of a first field of 32 bits.
 const LEN_FIELD: u8 = 0x15;
 
-/// The number that each union has for what is known: split blocks, XXH64, uncompressed.
+/// The number of the supported member in each union: split blocks, XXH64, uncompressed.
 const KNOWN: i16 = 1;
 
-/// Splits a header from what follows it: gives the bits, and how long the header was.
+/// Splits `bytes` after the header. Returns the bits and the length of the header.
 ///
 /// # Errors
-/// `Corrupt` where the header breaks off, a part is missing, or the bits are not whole blocks or not all there;
-/// `Unsupported` for another algorithm, hash or compression.
+/// Returns `Corrupt` if the header is truncated, a part is missing, or the bits are not whole
+/// blocks or incomplete. Returns `Unsupported` for another algorithm, hash or compression.
 pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     let mut reader = Reader::new(bytes, 0, Field::FilterHeader);
     let (mut last, mut len) = (0, None);
@@ -42,7 +44,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     let header_len = usize::try_from(reader.offset()).map_err(|_| reader.corrupt())?;
     let whole = |len: &usize| *len > 0 && len.is_multiple_of(BLOCK_LEN_BYTES);
     let bits = len
-        // The format counts in 32 bits with a sign.
+        // The format counts in signed 32-bit integers.
         .and_then(|len| i32::try_from(len).ok())
         .and_then(|len| usize::try_from(len).ok())
         .filter(whole)
@@ -50,12 +52,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     bits.map(|bits| (bits, header_len)).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })
 }
 
-/// The number of a union's member, whose value is passed over.
+/// Returns the number of a union's member, and skips its value.
 fn member(reader: &mut Reader<'_>) -> Result<i16> {
     let (mut last, mut found) = (0, None);
     while let Some((number, kind)) = reader.field(&mut last)? {
         reader.skip(kind)?;
-        // One member, no more.
+        // A union has exactly one member.
         if found.replace(number).is_some() {
             return Err(reader.corrupt());
         }
@@ -63,7 +65,7 @@ fn member(reader: &mut Reader<'_>) -> Result<i16> {
     found.ok_or_else(|| reader.corrupt())
 }
 
-/// The header before so many bytes of bits.
+/// Returns the header for bits of this length.
 pub(super) fn encode(bits_len_bytes: usize) -> Vec<u8> {
     let mut header = vec![LEN_FIELD];
     put_varint(&mut header, bits_len_bytes as u64 * 2);
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_have_the_bytes_of_the_format_and_are_read_back() {
+    fn headers_have_the_bytes_of_the_format_and_round_trip() {
         assert_eq!(encode(32)[..2], [0x15, 0x40]);
         for (len, header_len) in [(32, 15), (64, 16), (4096, 16), (8192, 17), ((1 << 20) - 32, 17), (1 << 20, 18)] {
             let mut bytes = encode(len);
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_says_anything_else_is_an_error() {
+    fn a_header_with_other_values_is_an_error() {
         let with = |at: usize, byte: u8| {
             let mut bytes = [encode(32), vec![0; 32]].concat();
             bytes[at] = byte;
@@ -105,13 +107,13 @@ mod tests {
         }
         for at in 0..15 {
             for byte in 0..=255 {
-                // Whatever it is, it is no panic, and no other length than the one there is.
+                // No byte causes a panic or another length of the bits.
                 if let Ok((bits, _)) = parse(&with(at, byte)) {
                     assert_eq!(bits.len(), 32, "{at}: {byte:#x}");
                 }
             }
         }
-        // A field that is not known is passed over, the first and the last number there are among them.
+        // Unknown fields are skipped, even those with the largest and the smallest number.
         for field in [&[0x15, 8][..], &[5, 0xff, 0xff, 3, 8], &[5, 0xfe, 0xff, 3, 8]] {
             let longer = [&encode(32)[..14], field, &[0; 33]].concat();
             assert_eq!(parse(&longer).unwrap().1, 15 + field.len(), "{field:x?}");

@@ -1,4 +1,4 @@
-//! Apache Parquet: the split-block Bloom filter of a column chunk, and the files in which it lies.
+//! Parquet: the split-block Bloom filter of a column chunk, and the files that contain it.
 
 mod footer;
 mod header;

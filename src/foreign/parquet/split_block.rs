@@ -1,7 +1,9 @@
-//! The Bloom filter of a Parquet column chunk: blocks of eight lanes of 32 bits, one bit of a value in each lane.
+//! The Bloom filter of a Parquet column chunk: blocks of eight lanes of 32 bits. A value sets one
+//! bit in each lane of one block.
 //!
-//! The layout of [`FilterKind::SplitBlock`](crate::FilterKind), with other multipliers and another hash: XXH64 of the value's plain
-//! encoding, whose high half chooses the block.
+//! The layout is that of [`FilterKind::SplitBlock`](crate::FilterKind), with other multipliers and
+//! another hash. The hash is XXH64 of the value's plain encoding, and its high half chooses the
+//! block.
 
 use xxhash_rust::xxh64::xxh64;
 
@@ -10,20 +12,21 @@ use crate::foreign::ForeignFilterInfo;
 use crate::foreign::error::{Error, Result};
 use crate::simd::{Isa, Simd, kernels, prefetch};
 
-/// Lanes, and so bits of a value.
+/// The number of lanes, and so of bits per value.
 const LANES: u32 = 8;
-/// Most blocks: their length is a number of 32 bits with a sign.
+/// The largest number of blocks. Their length is a signed 32-bit integer.
 const MAX_BLOCKS: usize = i32::MAX as usize / BLOCK_LEN_BYTES;
-/// What the crate `parquet` and Arrow keep the bits between, at a power of two.
+/// The range of lengths that the crate `parquet` and Arrow write. They write powers of two.
 const WRITTEN_LEN_BYTES: std::ops::RangeInclusive<usize> = 32..=128 << 20;
 
-/// Multipliers of the lanes.
+/// The multipliers of the lanes.
 const SALT: [u32; LANES as usize] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
-/// Values whose blocks are fetched before the first is asked.
+/// The number of values whose blocks are prefetched together.
 const BATCH: usize = 32;
 
-/// The hash of a value's plain encoding: of a byte array its bytes without the length, of a number its little-endian bytes.
+/// Returns the hash of a value's plain encoding: the bytes of a byte array without the length, or
+/// the little-endian bytes of a number.
 #[inline]
 fn hash(value: &[u8]) -> u64 {
     xxh64(value, 0)
@@ -31,12 +34,12 @@ fn hash(value: &[u8]) -> u64 {
 
 #[inline]
 fn block_number(hash: u64, blocks: usize) -> usize {
-    // Blocks are fewer than 2^31, so that the product fits.
+    // There are fewer than 2^31 blocks, so the product fits.
     (((hash >> 32) * blocks as u64) >> 32) as usize
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low half is used")]
 fn low_half(hash: u64) -> u32 {
     hash as u32
 }
@@ -49,7 +52,7 @@ kernels! {
         all_set(simd, blocks, hash)
     }
 
-    /// Answers for many hashes, as many as there are of both.
+    /// Answers for many hashes. It stops at the end of the shorter slice.
     fn may_contain_batch(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64], answers: &mut [bool]) {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
             *answer = all_set(simd, blocks, hash);
@@ -57,7 +60,7 @@ kernels! {
     }
 }
 
-/// Whether a value's bit is set in every lane of its block; "maybe" without blocks.
+/// Whether a value's bit is set in every lane of its block. Without blocks the answer is "maybe".
 #[inline(always)]
 fn all_set(simd: impl Simd, blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool {
     let Some(block) = blocks.get(block_number(hash, blocks.len())) else { return true };
@@ -67,14 +70,14 @@ fn all_set(simd: impl Simd, blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool
 /// A split-block Bloom filter, read in place.
 #[derive(Debug, Clone, Copy)]
 pub struct ParquetBloom<'a> {
-    /// None where every value has to pass.
+    /// Empty if every value must pass.
     blocks: &'a [[u8; BLOCK_LEN_BYTES]],
     len: usize,
     kernel: Kernel,
 }
 
 impl<'a> ParquetBloom<'a> {
-    /// The filter of these bits, without a header. Bits that are no whole blocks answer "maybe".
+    /// Reads the filter in `bits`, without a header. Bits that are not whole blocks answer "maybe".
     #[must_use]
     pub fn new(bits: &'a [u8]) -> Self {
         let (blocks, rest) = bits.as_chunks();
@@ -82,18 +85,19 @@ impl<'a> ParquetBloom<'a> {
         Self { blocks, len: bits.len(), kernel: Kernel::new(Isa::detect()) }
     }
 
-    /// The filter behind its header, at the front of `bytes`; what follows it is passed over.
+    /// Reads the header at the start of `bytes` and the filter after it. It ignores the bytes
+    /// behind the filter.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where the header is broken or the bits are not all there, [`Error::Unsupported`] for another algorithm,
-    /// hash or compression.
+    /// Returns [`Error::Corrupt`] if the header is invalid or the bits are incomplete, and
+    /// [`Error::Unsupported`] for another algorithm, hash or compression.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let (bits, header_len) = header::parse(bytes)?;
         Ok(Self { len: header_len + bits.len(), ..Self::new(bits) })
     }
 
-    /// Whether the chunk may have the value of this plain encoding: of a byte array its bytes without the length, of a number its
-    /// little-endian bytes.
+    /// Whether the chunk may contain the value with this plain encoding: the bytes of a byte array
+    /// without the length, or the little-endian bytes of a number.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, plain_encoded_value: &[u8]) -> bool {
@@ -105,7 +109,7 @@ impl<'a> ParquetBloom<'a> {
         self.kernel.may_contain(self.blocks, hash)
     }
 
-    /// Answers for many values, in their order, as many as there are of both.
+    /// Answers for many values, in their order. It stops at the end of the shorter slice.
     pub fn may_contain_batch(&self, plain_encoded_values: &[&[u8]], answers: &mut [bool]) {
         let mut hashes = [0; BATCH];
         for (values, answers) in plain_encoded_values.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
@@ -118,13 +122,13 @@ impl<'a> ParquetBloom<'a> {
         }
     }
 
-    /// The bits, without the header.
+    /// Returns the bits without the header.
     #[must_use]
     pub fn bits(&self) -> &'a [u8] {
         self.blocks.as_flattened()
     }
 
-    /// What the bytes say of the filter; all of them are read.
+    /// Describes the filter. This reads all its bytes.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         const KIND: &str = "parquet-split-block";
@@ -142,10 +146,10 @@ pub struct ParquetBloomBuilder {
 }
 
 impl ParquetBloomBuilder {
-    /// A filter of so many blocks of 32 bytes; the writers known take powers of two.
+    /// Starts a filter of `num_blocks` blocks of 32 bytes. The known writers use powers of two.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for none, and for 2 GiB or more.
+    /// Returns [`Error::Invalid`] for no blocks, and for 2 GiB or more.
     pub fn with_blocks(num_blocks: usize) -> Result<Self> {
         if !(1..=MAX_BLOCKS).contains(&num_blocks) {
             return Err(Error::invalid(
@@ -157,23 +161,25 @@ impl ParquetBloomBuilder {
         Ok(Self { blocks: vec![[0; BLOCK_LEN_BYTES]; num_blocks] })
     }
 
-    /// A filter for `num_values` different values that lets a share `rate` of others pass, rounded up to a power of two of
-    /// bytes, from 32 to 128 MiB.
+    /// Starts a filter for `num_values` different values with a false-positive rate of `rate`. Its
+    /// length is rounded up to a power of two, from 32 bytes to 128 MiB.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a rate that does not lie between 0 and 1.
+    /// Returns [`Error::Invalid`] unless the rate is above 0 and below 1.
     pub fn for_values(num_values: u64, rate: f64) -> Result<Self> {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"));
         }
-        // All eight bits of a value that is absent are set.
+        // Solve for the size at which all eight bits of an absent value are set with probability
+        // `rate`.
         let bits = -f64::from(LANES) * num_values as f64 / (1.0 - rate.powf(1.0 / f64::from(LANES))).ln();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number out of range is clamped")]
         let len = (bits as usize / 8).clamp(*WRITTEN_LEN_BYTES.start(), *WRITTEN_LEN_BYTES.end());
         Self::with_blocks(len.next_power_of_two() / BLOCK_LEN_BYTES)
     }
 
-    /// Adds a value by its plain encoding: of a byte array its bytes without the length, of a number its little-endian bytes.
+    /// Adds a value in its plain encoding: the bytes of a byte array without the length, or the
+    /// little-endian bytes of a number.
     pub fn add(&mut self, plain_encoded_value: &[u8]) {
         let hash = hash(plain_encoded_value);
         let number = block_number(hash, self.blocks.len());
@@ -186,17 +192,18 @@ impl ParquetBloomBuilder {
         }
     }
 
-    /// The blocks that there are.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn num_blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Halves the filter as often as it may be halved for a share of at most `rate` of absent values to pass, if all blocks were
-    /// as full as they are on average: at small rates somewhat more pass, since some are fuller.
+    /// Halves the filter as often as its false-positive rate stays at most `rate`. The estimate
+    /// takes all blocks as equally full. At small rates the true rate is somewhat higher, because
+    /// some blocks are fuller.
     ///
-    /// Halving joins neighbours, since the block is the high half of the hash times the number of blocks. The result is the
-    /// filter that a smaller builder would have made.
+    /// Halving joins neighbours, because the block number is the high half of the hash times the
+    /// number of blocks. The result is the filter that a smaller builder would have made.
     pub fn fold(&mut self, rate: f64) {
         let ones: u64 = self.blocks.as_flattened().iter().map(|byte| u64::from(byte.count_ones())).sum();
         let clear = 1.0 - ones as f64 / (self.blocks.len() * BLOCK_LEN_BYTES * 8) as f64;
@@ -217,7 +224,7 @@ impl ParquetBloomBuilder {
         self.blocks = joined.collect();
     }
 
-    /// Header and bits.
+    /// Returns header and bits.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         let bits = self.blocks.as_flattened();

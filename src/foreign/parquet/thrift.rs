@@ -1,21 +1,22 @@
-//! What Parquet's metadata is written in: Thrift's compact protocol, as far as reading it needs.
+//! Reads Thrift's compact protocol, the encoding of Parquet's metadata.
 //!
-//! A struct is fields and a zero byte. A field is one byte, by how much its number is greater than the last (4 bits) and a type
-//! (4 bits), then the value; where the difference does not fit, it is 0 and the number follows.
+//! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. The
+//! byte holds the difference to the previous field number (4 bits) and the type (4 bits). If the
+//! difference does not fit, it is 0 and the number follows.
 
 use crate::codec::Cursor;
 use crate::foreign::error::{Error, Field, Result};
 
-/// How deep structs and lists may lie in each other. Parquet's own are seven deep.
+/// The largest nesting depth of structs and lists. Parquet's own metadata have a depth of seven.
 const MAX_DEPTH: u32 = 32;
 
-/// The types of values.
+/// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
-    /// A flag: as a field its value is in the type, in a list it is a byte.
+    /// A flag. The type of a field contains its value. In a list it is a byte.
     Bool(bool),
     I8,
-    /// Of 16, 32 or 64 bits: all are varints.
+    /// An integer of 16, 32 or 64 bits. All are varints.
     Int,
     Double,
     Binary,
@@ -44,34 +45,36 @@ impl Type {
     }
 }
 
-/// Reads values one after the other; an error names the field of the file that was wanted.
+/// Reads values one after another. Errors name the part of the file.
 #[derive(Debug, Clone)]
 pub(super) struct Reader<'a> {
     cursor: Cursor<'a>,
-    /// The part of the file that is read, for errors.
+    /// The part of the file that errors name.
     part: Field,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes`, which lie at `base` of the file.
+    /// Reads `bytes`, which begin at offset `base` of the file.
     pub(super) fn new(bytes: &'a [u8], base: u64, part: Field) -> Self {
         Self { cursor: Cursor::new(bytes, base), part }
     }
 
-    /// Where the next value lies in the file.
+    /// Returns the file offset of the next value.
     pub(super) fn offset(&self) -> u64 {
         self.cursor.offset()
     }
 
-    /// The error that the value before does not hold.
+    /// Returns an error for the value just read.
     pub(super) fn corrupt(&self) -> Error {
         self.cursor.corrupt(self.part).into()
     }
 
-    /// The next field of a struct, whose last one had the number `last`; `None` at its end.
+    /// Returns the next field of a struct, or `None` at its end. `last` is the number of the
+    /// previous field.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes, for an unknown type, and for numbers beyond 16 bits.
+    /// Returns `Corrupt` at the end of the bytes, for an unknown type, and for field numbers beyond
+    /// 16 bits.
     pub(super) fn field(&mut self, last: &mut i16) -> Result<Option<(i16, Type)>> {
         let byte = self.cursor.take_u8(self.part)?;
         if byte == 0 {
@@ -86,27 +89,28 @@ impl<'a> Reader<'a> {
         Ok(Some((number, kind)))
     }
 
-    /// An integer of any width: its sign is its lowest bit.
+    /// Reads an integer of any width. The lowest bit is its sign.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes, or when it exceeds 64 bits.
+    /// Returns `Corrupt` at the end of the bytes, and if the integer exceeds 64 bits.
     pub(super) fn int(&mut self) -> Result<i64> {
         let zigzag = self.cursor.take_varint(self.part)?;
         Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
-    /// A byte string, or a text.
+    /// Reads a byte string or a text.
     ///
     /// # Errors
-    /// `Corrupt` when fewer bytes are left than its length says.
+    /// Returns `Corrupt` if fewer bytes are left than its length.
     pub(super) fn binary(&mut self) -> Result<&'a [u8]> {
         Ok(self.cursor.take_bytes(self.part)?)
     }
 
-    /// The type and number of the elements of a list, which follow. Nobody has compared the number with the bytes left.
+    /// Returns the type and the number of a list's elements, which follow. The number is not
+    /// compared with the bytes left.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes, and for an unknown type.
+    /// Returns `Corrupt` at the end of the bytes, and for an unknown type.
     pub(super) fn list(&mut self) -> Result<(Type, usize)> {
         let byte = self.cursor.take_u8(self.part)?;
         let kind = Type::new(byte & 15).ok_or_else(|| self.corrupt())?;
@@ -117,10 +121,10 @@ impl<'a> Reader<'a> {
         Ok((kind, len))
     }
 
-    /// Passes over the value of a field.
+    /// Skips the value of a field.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes, and for what lies too deep.
+    /// Returns `Corrupt` at the end of the bytes, and if the value is nested too deeply.
     pub(super) fn skip(&mut self, kind: Type) -> Result<()> {
         match kind {
             Type::Bool(_) => Ok(()),
@@ -128,13 +132,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     fn pass(&mut self, len: usize) -> Result<()> {
         self.cursor.take(len, self.part)?;
         Ok(())
     }
 
-    /// Each element takes a byte or more, so that a false number of them ends at the end of the bytes.
+    /// Skips a value. Each element takes at least one byte, so a false number of elements ends at
+    /// the end of the bytes.
     fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
         let deeper = depth.checked_sub(1).ok_or_else(|| self.corrupt())?;
         match kind {
@@ -183,8 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_every_type_are_passed_over() {
-        // flag, byte, integer, double, text, list of two flags, list of twenty integers, map, struct with a struct, id
+    fn fields_of_every_type_are_skipped() {
+        // A flag, a byte, an integer, a double, a text, a list of two flags, a list of twenty
+        // integers, a map, an empty map, a struct in a struct, and a UUID.
         let mut bytes =
             vec![0x11, 0x13, 7, 0x15, 0x80, 0x01, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0x18, 2, b'a', b'b', 0x19, 0x21, 1];
         bytes.extend([2, 0x19, 0xf5, 20]);
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_lie_too_deep_or_have_no_end_are_an_error() {
+    fn values_nested_too_deeply_or_without_end_are_an_error() {
         assert!(reader(&[0x1c; 1000]).skip(Type::Struct).is_err(), "structs in structs");
         assert!(reader(&[0x19; 1000]).skip(Type::List).is_err(), "lists in lists");
         let endless = [0xf1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 1];

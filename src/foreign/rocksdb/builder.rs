@@ -1,4 +1,4 @@
-//! Builds filters as RocksDB does, byte for byte.
+//! Builds RocksDB's filters, byte for byte.
 
 use super::fast_local_bloom;
 use super::filter::ALWAYS_MAYBE;
@@ -7,22 +7,26 @@ use super::legacy_bloom;
 use super::ribbon::RibbonSizes;
 use crate::foreign::{hash32, xxph3};
 
-/// Fewer bits per key are none.
+/// Below this number of bits per key, RocksDB writes no filter.
 const LEAST_BITS_PER_KEY: f64 = 0.5;
 const MOST_BITS_PER_KEY: f64 = 100.0;
 
-/// Which filter RocksDB would build.
+/// The options of a filter, under RocksDB's meanings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RocksDbFilterOptions {
-    /// The layout. A ribbon filter becomes a Bloom filter for few keys, as in RocksDB.
+    /// The layout. For few keys a ribbon filter becomes a Bloom filter, as in RocksDB.
     pub kind: RocksDbFilterKind,
-    /// Bits for each key, as the policy is given them: 1 to 100, to a thousandth. A ribbon filter has the rate of a Bloom
-    /// filter of so many bits, and fewer bits. At less than 0.5 RocksDB writes no filter; here it is one that holds all keys.
+    /// Bits per key, as given to RocksDB's policy: 1 to 100, in steps of a thousandth. A ribbon
+    /// filter has the false-positive rate of a Bloom filter with this many bits per key, and uses
+    /// fewer bits. Below 0.5 RocksDB writes no filter, and this builder returns an always-maybe
+    /// filter.
     pub bits_per_key: f64,
-    /// `optimize_filters_for_memory`, the default from RocksDB 9.2 on: a Bloom filter has the probes that suit its length after
-    /// rounding. What RocksDB does besides where its allocator tells the usable size of memory is not done.
+    /// `optimize_filters_for_memory`, the default from RocksDB 9.2 on: a Bloom filter has the
+    /// number of probes that suits its length after rounding. If RocksDB's allocator reports the
+    /// usable size of memory, RocksDB also changes the length. This builder does not.
     pub optimize_for_memory: bool,
-    /// Of no keys a Bloom filter is its trailer alone, as of RocksDB 7.8.3, and not nothing, as of RocksDB 11.8.1.
+    /// Whether a Bloom filter without keys is its trailer alone, as in RocksDB 7.8.3, or empty, as
+    /// in RocksDB 11.8.1.
     pub trailer_without_keys: bool,
 }
 
@@ -37,7 +41,7 @@ impl Default for RocksDbFilterOptions {
     }
 }
 
-/// Builds a full filter, or one partition.
+/// Builds a full filter or one partition.
 #[derive(Debug, Clone)]
 pub struct RocksDbFilterBuilder {
     options: RocksDbFilterOptions,
@@ -45,14 +49,14 @@ pub struct RocksDbFilterBuilder {
 }
 
 impl RocksDbFilterBuilder {
-    /// A filter by `options`.
+    /// Starts a filter with `options`.
     #[must_use]
     pub fn new(options: RocksDbFilterOptions) -> Self {
         Self { options, hashes: Vec::new() }
     }
 
-    /// Adds a key or a prefix, in the order of the table: the first decides the seed of a ribbon filter, and of equal ones
-    /// side by side only one counts.
+    /// Adds a key or a prefix, in the order of the table. The first one decides the seed of a
+    /// ribbon filter. Adjacent equal keys count once.
     pub fn add(&mut self, key: &[u8]) {
         let hash = match self.options.kind {
             RocksDbFilterKind::LegacyBloom => hash32::rocksdb(key).into(),
@@ -63,17 +67,19 @@ impl RocksDbFilterBuilder {
         }
     }
 
-    /// How many entries count.
+    /// Returns the number of entries. Adjacent equal keys count once.
     #[must_use]
     pub fn num_entries(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Gives the filter's bytes with its trailer, and leaves an empty builder of the same options.
+    /// Returns the filter's bytes with its trailer, and resets the builder to no keys and the same
+    /// options.
     ///
-    /// Where there is no memory to build a ribbon filter, a Bloom filter is built, as where none of the 256 seeds has a solution:
-    /// [`RocksDbFilter::kind`](super::RocksDbFilter::kind) tells which it is. Where there is no memory for the hashes or for a Bloom filter, the
-    /// process aborts, as with any `Vec`.
+    /// If no memory is left for a ribbon filter, or none of the 256 seeds has a solution, this
+    /// builds a Bloom filter. [`RocksDbFilter::kind`](super::RocksDbFilter::kind) tells which kind
+    /// it is. If no memory is left for the hashes or for a Bloom filter, the process aborts, as
+    /// with any `Vec`.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
         let Some(bits_per_key) = clamped(self.options.bits_per_key) else {
@@ -114,19 +120,19 @@ impl RocksDbFilterBuilder {
     }
 }
 
-/// Bits per key as RocksDB takes them; `None` for no filter.
+/// Returns the bits per key as RocksDB takes them, or `None` for no filter.
 fn clamped(bits_per_key: f64) -> Option<f64> {
     if bits_per_key < LEAST_BITS_PER_KEY {
         None
     } else if bits_per_key < MOST_BITS_PER_KEY {
         Some(bits_per_key.max(1.0))
     } else {
-        // What is no number too.
+        // This includes NaN.
         Some(MOST_BITS_PER_KEY)
     }
 }
 
-/// Thousandths of a bit; the last digit of a half is that of RocksDB.
+/// Returns thousandths of a bit per key. The last digit of the constant is RocksDB's.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1,000 to 100,000")]
 fn millibits(bits_per_key: f64) -> u32 {
     (bits_per_key * 1000.0 + 0.500_001) as u32
@@ -137,9 +143,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_per_key_are_rounded_to_thousandths_and_not_cut() {
+    fn bits_per_key_are_rounded_to_thousandths() {
         for millibits_given in 1_000..=100_000 {
-            // Many a thousandth is a little less in binary.
+            // Many thousandths are a little less in binary.
             assert_eq!(millibits(f64::from(millibits_given) / 1000.0), millibits_given);
         }
         assert_eq!((millibits(10.000_4), millibits(10.000_5)), (10_000, 10_001));

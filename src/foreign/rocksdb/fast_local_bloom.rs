@@ -1,21 +1,22 @@
-//! RocksDB's Bloom filter of tables of `format_version` 5 and newer, `FastLocalBloom`.
+//! `FastLocalBloom`, RocksDB's Bloom filter in tables of `format_version` 5 and newer.
 //!
 //! ```text
 //! hash ──low half × lines──▶ line of 512 bits
 //!      ──high half──▶ x: its top 9 bits are a bit of the line; the next probe's x is the product with the golden ratio
 //! ```
-//! Which is the layout of [`FilterKind::BlockedBloom`](crate::FilterKind) with other multipliers: the powers of one number.
+//! This is the layout of [`FilterKind::BlockedBloom`](crate::FilterKind) with other multipliers:
+//! the powers of one number.
 
 use super::kind::{NEW_BLOOM, RocksDbFilterKind};
 use crate::foreign::ForeignFilterInfo;
 use crate::simd::{Isa, Simd, kernels, prefetch};
 
-/// Bytes of a line.
+/// The length of a line.
 const LINE_LEN_BYTES: usize = 64;
-/// From one probe to the next: 2^32 over the golden ratio.
+/// The factor from one probe to the next: 2^32 divided by the golden ratio.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
 const MAX_PROBES: u8 = 30;
-/// Probes that are asked at once.
+/// The number of probes that a kernel tests at once.
 const ROUND: u32 = 16;
 /// The longest payload that RocksDB builds.
 const MAX_LEN_BYTES: u64 = 0xffff_ffc0;
@@ -33,7 +34,7 @@ const POWERS: [u32; ROUND as usize] = {
     }
     powers
 };
-/// What x is multiplied by after sixteen probes.
+/// The factor for x after sixteen probes.
 const NEXT_ROUND: u32 = GOLDEN_RATIO.wrapping_pow(ROUND);
 
 kernels! {
@@ -44,7 +45,7 @@ kernels! {
         all_set(simd, lines, probes, hash)
     }
 
-    /// Answers for many hashes, as many as there are of both.
+    /// Answers for many hashes. It stops at the end of the shorter slice.
     fn may_contain_batch(lines: &[[u8; LINE_LEN_BYTES]], probes: u32, hashes: &[u64], answers: &mut [bool]) {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
             *answer = all_set(simd, lines, probes, hash);
@@ -52,7 +53,7 @@ kernels! {
     }
 }
 
-/// Whether the bits of so many probes are set in the line of a key; "maybe" without lines.
+/// Whether all probed bits are set in the line of a key. Without lines the answer is "maybe".
 #[inline(always)]
 fn all_set(simd: impl Simd, lines: &[[u8; LINE_LEN_BYTES]], probes: u32, hash: u64) -> bool {
     let Some(line) = lines.get(line_number(hash, lines.len())) else { return true };
@@ -70,10 +71,12 @@ pub(super) struct FastLocalBloom<'a> {
 }
 
 impl<'a> FastLocalBloom<'a> {
-    /// `None` where lines are not of 64 bytes, there is none or they are more than RocksDB counts, or the number of
-    /// probes is none of 1 to 30. Bytes behind the last whole line are passed over.
+    /// Returns `None` if a line does not have 64 bytes, if the payload has no line or more bytes
+    /// than RocksDB supports, or if the number of probes is not 1 to 30. It ignores bytes behind
+    /// the last whole line.
     pub(super) fn new(payload: &'a [u8], line_and_probes: u8) -> Option<Self> {
-        // The upper three bits are the length of a line, 0 for 64 bytes, so that a longer one counts as too many probes.
+        // The upper three bits are the length of a line, 0 for 64 bytes. So a longer line reads as
+        // too many probes.
         let probes = (1..=MAX_PROBES).contains(&line_and_probes).then_some(line_and_probes)?;
         u32::try_from(payload.len()).ok()?;
         let (lines, _) = payload.as_chunks();
@@ -88,7 +91,7 @@ impl<'a> FastLocalBloom<'a> {
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let line = line_number(hash, self.lines.len());
-        // A line in a file begins anywhere, so that it may lie in two lines of the cache.
+        // A line in a file is not aligned, so it may span two cache lines.
         prefetch(self.lines.as_flattened(), line * LINE_LEN_BYTES);
         prefetch(self.lines.as_flattened(), line * LINE_LEN_BYTES + LINE_LEN_BYTES - 1);
     }
@@ -98,7 +101,7 @@ impl<'a> FastLocalBloom<'a> {
         self.kernel.may_contain(self.lines, self.probes.into(), hash)
     }
 
-    /// Answers for many hashes, as many as there are of both.
+    /// Answers for many hashes. It stops at the end of the shorter slice.
     #[inline]
     pub(super) fn may_contain_batch(&self, hashes: &[u64], answers: &mut [bool]) {
         self.kernel.may_contain_batch(self.lines, self.probes.into(), hashes, answers);
@@ -123,20 +126,21 @@ fn high_half(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// The line of a key, of fewer than 2^32, by the low half of its hash.
+/// Returns the line of a key, from the low half of its hash. There are fewer than 2^32 lines.
 #[inline]
 fn line_number(hash: u64, lines: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * lines as u64) >> 32) as usize
 }
 
-/// Bytes of the lines of `num_keys` keys.
+/// Returns the length of the lines for `num_keys` keys.
 pub(super) fn payload_len_bytes(num_keys: u64, millibits_per_key: u32) -> u64 {
     let bytes = u128::from(num_keys) * u128::from(millibits_per_key);
     let bytes = u64::try_from(bytes.div_ceil(8000)).unwrap_or(u64::MAX).min(MAX_LEN_BYTES);
     bytes.next_multiple_of(LINE_LEN_BYTES as u64)
 }
 
-/// The probes at thousandths of a bit per key, as RocksDB's simulations chose them.
+/// Returns the number of probes for thousandths of a bit per key, as RocksDB's simulations chose
+/// it.
 pub(super) fn probes(millibits_per_key: u64) -> u8 {
     const STEPS: [u64; 12] = [2080, 3580, 5100, 6640, 8300, 10070, 11720, 14001, 16050, 18300, 22001, 25501];
     let step = STEPS.iter().zip(1..).find(|&(&most, _)| millibits_per_key <= most);
@@ -148,16 +152,18 @@ pub(super) fn probes(millibits_per_key: u64) -> u8 {
     }
 }
 
-/// The filter of `hashes`, with its trailer.
+/// Builds the filter of `hashes`, with its trailer.
 ///
-/// `optimize_for_memory` takes the probes for the bits per key that there are after rounding up to lines.
+/// With `optimize_for_memory`, the number of probes follows from the bits per key after rounding up
+/// to lines.
 pub(super) fn build(hashes: &[u64], millibits_per_key: u32, optimize_for_memory: bool) -> Vec<u8> {
     let len = payload_len_bytes(hashes.len() as u64, millibits_per_key);
     let probes = match len.saturating_mul(8000).checked_div(hashes.len() as u64) {
         Some(millibits) if optimize_for_memory => probes(millibits),
         _ => probes(millibits_per_key.into()),
     };
-    // A length that no address has is refused by the allocator, as it refuses one that is merely too long.
+    // The allocator refuses a length beyond the address space just as it refuses one that is merely
+    // too long.
     let mut filter = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     let (lines, _) = filter.as_chunks_mut::<LINE_LEN_BYTES>();
     let num_lines = lines.len();
@@ -181,9 +187,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn multipliers_are_the_powers_that_a_chain_of_products_gives() {
+    fn multipliers_are_the_powers_of_the_golden_ratio() {
         assert_eq!(POWERS[..4], [1, 0x9e37_79b9, 0xe35e_67b1, 0x7342_97e9]);
-        assert_eq!(POWERS[8], 0xab25_f4c1, "which RocksDB goes on from after eight probes");
+        assert_eq!(POWERS[8], 0xab25_f4c1, "RocksDB continues from this power after eight probes");
         assert_eq!((0..ROUND).fold(1u32, |x, _| x.wrapping_mul(GOLDEN_RATIO)), NEXT_ROUND);
     }
 

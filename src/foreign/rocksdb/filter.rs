@@ -1,11 +1,11 @@
-//! Any filter of RocksDB: the five bytes of its trailer say how to read what lies before them.
+//! Any filter of RocksDB. The five bytes of its trailer tell how to read the bytes before them.
 //!
 //! | First byte | Kind | The other four |
 //! |---|---|---|
-//! | 1 to 127 | Bloom, legacy; so many probes | lines, 32 bits |
+//! | 1 to 127 | legacy Bloom with this many probes | number of lines, 32 bits |
 //! | 0 | always "maybe" | |
-//! | 0xff | Bloom, fast local if the next byte is 0 | probes in five bits under the length of a line in three; 0, 0 |
-//! | 0xfe | Ribbon | number of the seed; blocks, 24 bits |
+//! | 0xff | Bloom; `FastLocalBloom` if the next byte is 0 | line length (3 bits) and probes (5 bits); 0, 0 |
+//! | 0xfe | Ribbon | seed number; number of blocks, 24 bits |
 //! | others | reserved: "maybe" | |
 
 use super::fast_local_bloom::FastLocalBloom;
@@ -14,12 +14,12 @@ use super::legacy_bloom::LegacyBloom;
 use super::ribbon::Ribbon;
 use crate::foreign::{ForeignFilterInfo, hash32, xxph3};
 
-/// A filter that holds every key, as RocksDB writes it where it could not build another.
+/// An always-maybe filter, as RocksDB writes it if it cannot build another filter.
 pub(super) const ALWAYS_MAYBE: [u8; 6] = [0; 6];
-/// Keys whose first bytes are fetched before the first is asked.
+/// The number of keys whose first bytes are prefetched together.
 const BATCH: usize = 32;
 
-/// A full filter of RocksDB, or one partition of a partitioned one, read in place. Any bytes are one.
+/// A full filter of RocksDB, or one partition, read in place. Any bytes are a valid filter.
 #[derive(Debug, Clone, Copy)]
 pub struct RocksDbFilter<'a> {
     rule: Rule<'a>,
@@ -36,9 +36,11 @@ enum Rule<'a> {
 }
 
 impl<'a> RocksDbFilter<'a> {
-    /// The filter in `bytes`, which end with its trailer, without that of the block around it.
+    /// Reads the filter in `bytes`, which end with its trailer. The trailer of the surrounding
+    /// block is not included.
     ///
-    /// Five bytes and fewer hold no key. What is reserved, or does not fit together, answers "maybe".
+    /// Five bytes or fewer hold no key. A filter with reserved or inconsistent values answers
+    /// "maybe".
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         let rule = match bytes.split_last_chunk::<TRAILER_LEN_BYTES>() {
@@ -57,7 +59,7 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// The layout; `None` where every key has the same answer.
+    /// Returns the layout, or `None` if every key has the same answer.
     #[must_use]
     pub fn kind(&self) -> Option<RocksDbFilterKind> {
         match self.rule {
@@ -68,8 +70,8 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// Whether `key` may be among the keys that were added: a user key without timestamp, or a prefix of one if the table's
-    /// filter has prefixes.
+    /// Whether `key` may be among the keys that were added. `key` is a user key without timestamp,
+    /// or a prefix if the table's filter has prefixes.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -82,7 +84,7 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// Answers for many keys, in their order, as many as there are of both.
+    /// Answers for many keys, in their order. It stops at the end of the shorter slice.
     pub fn may_contain_batch(&self, keys: &[&[u8]], answers: &mut [bool]) {
         match self.rule {
             Rule::No => answers.iter_mut().zip(keys).for_each(|(answer, _)| *answer = false),
@@ -111,7 +113,7 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// What the bytes say of the filter; all of them are read.
+    /// Describes the filter. This reads all its bytes.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         match self.rule {
@@ -124,7 +126,7 @@ impl<'a> RocksDbFilter<'a> {
     }
 }
 
-/// Hashes 32 keys and asks for their bytes before it looks at the first.
+/// Hashes 32 keys and prefetches their bytes before testing the first.
 #[inline(always)]
 fn in_batches<H: Copy + Default>(
     keys: &[&[u8]],

@@ -1,4 +1,4 @@
-//! The last 53 bytes of RocksDB's tables.
+//! The footer of RocksDB's tables, their last 53 bytes.
 //!
 //! ```text
 //!                  format version up to 5        from 6 on
@@ -8,50 +8,52 @@
 //! 41  u32          format version                the same
 //! 45  u64          magic                         the same
 //! ```
-//! From version 6 on the metaindex ends where the footer begins, and the index is found by it.
+//! From version 6 on the metaindex ends where the footer begins, and the metaindex names the index.
 
 use crate::codec::{Cursor, put_u32, u64_from};
 use crate::foreign::block_checksum::{BlockChecksum, ChecksumKind};
 use crate::foreign::error::{Error, Field, Result};
 use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
 
-/// What the last eight bytes of a block-based table are.
+/// The magic: the last eight bytes of a block-based table.
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 const LEN_BYTES: usize = 53;
 const HANDLES_LEN_BYTES: usize = 40;
-/// Where the footer's own checksum lies in it.
+/// The offset of the footer's checksum within the footer.
 const CHECKSUM_AT: usize = 5;
 const MARK: [u8; 4] = [0x3e, 0, 0x7a, 0];
-/// Not checked by the engine, so not here.
+/// The engine does not check these bytes, so this reader does not either.
 const UNCHECKED_LEN_BYTES: usize = 16;
 
-/// The format versions that are read. 0 and 1 pack blocks otherwise, and RocksDB 11 refuses them itself.
+/// The supported format versions. Versions 0 and 1 compress blocks in another format, and RocksDB
+/// 11 refuses them too.
 const VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
 /// The first version with context checksums.
 const FIRST_WITH_CONTEXT: u32 = 6;
 
-/// Whether a file ends as a block-based table does.
+/// Whether a file ends with the magic of a block-based table.
 pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }
 
-/// A footer that holds.
+/// A valid footer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Footer {
     pub(super) version: u32,
     pub(super) checksum: BlockChecksum,
-    /// Where it begins.
+    /// The offset of the footer in the file.
     pub(super) offset: usize,
     pub(super) metaindex: BlockHandle,
-    /// `None` where the metaindex has it.
+    /// `None` if the metaindex names the index.
     pub(super) index: Option<BlockHandle>,
 }
 
 impl Footer {
-    /// The footer of a file.
+    /// Reads the footer of a file.
     ///
     /// # Errors
-    /// `Corrupt` or `ChecksumMismatch` for bytes that are none, `Unsupported` for a version or a checksum not known.
+    /// Returns `Corrupt` or `ChecksumMismatch` if the bytes are not a footer, and `Unsupported` if
+    /// the version or the checksum type is unknown.
     pub(super) fn read(file: &[u8]) -> Result<Self> {
         let too_short = || Error::Corrupt { field: Field::Length, offset: 0 };
         let offset = file.len().checked_sub(LEN_BYTES).ok_or_else(too_short)?;
@@ -62,7 +64,7 @@ impl Footer {
         cursor.take(HANDLES_LEN_BYTES, Field::Footer)?;
         let version = cursor.take_u32(Field::Version)?;
         let at_magic = cursor.clone();
-        // The magic first: without it nothing else means anything.
+        // Check the magic first: without it the other fields mean nothing.
         if cursor.take_u64(Field::Magic)? != MAGIC {
             return Err(at_magic.corrupt(Field::Magic).into());
         }
@@ -117,10 +119,10 @@ impl Footer {
     }
 }
 
-/// The footer as it is summed: with zeros for the sum.
+/// Returns the footer as its checksum covers it: the checksum itself is replaced by zeros.
 fn without_checksum(bytes: &[u8]) -> Vec<u8> {
-    let mut summed = bytes.get(..CHECKSUM_AT).unwrap_or_default().to_vec();
-    put_u32(&mut summed, 0);
-    summed.extend_from_slice(bytes.get(CHECKSUM_AT + 4..).unwrap_or_default());
-    summed
+    let mut covered = bytes.get(..CHECKSUM_AT).unwrap_or_default().to_vec();
+    put_u32(&mut covered, 0);
+    covered.extend_from_slice(bytes.get(CHECKSUM_AT + 4..).unwrap_or_default());
+    covered
 }

@@ -1,24 +1,26 @@
 //! The layouts of a full filter, and the first bytes of their trailers.
 
-/// Bytes of a trailer.
+/// The length of a trailer.
 pub(super) const TRAILER_LEN_BYTES: usize = 5;
-/// First bytes of trailers.
+/// The first bytes of trailers.
 pub(super) const NEW_BLOOM: u8 = 0xff;
 pub(super) const RIBBON: u8 = 0xfe;
 
 /// The layouts of a full filter in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RocksDbFilterKind {
-    /// The Bloom filter of tables of `format_version` 4 and older, and of Pebble: in lines of 64 bytes, by a hash of 32 bits.
+    /// The Bloom filter of Pebble and of tables of `format_version` 4 and older: lines of 64 bytes,
+    /// and a hash of 32 bits.
     LegacyBloom,
-    /// `FastLocalBloom`: the Bloom filter of tables of `format_version` 5 and newer, in lines of 64 bytes.
+    /// `FastLocalBloom`: the Bloom filter of tables of `format_version` 5 and newer, in lines of 64
+    /// bytes.
     FastLocalBloom,
     /// `Standard128Ribbon`: a ribbon filter with rows of 128 bits.
     Ribbon128,
 }
 
 impl RocksDbFilterKind {
-    /// The name, as the command prints it.
+    /// Returns the name that the command prints.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

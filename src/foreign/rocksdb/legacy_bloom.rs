@@ -1,7 +1,8 @@
-//! RocksDB's older Bloom filter, of tables of `format_version` 4 and less; Pebble writes it as well.
+//! RocksDB's legacy Bloom filter, of tables of `format_version` 4 and older. Pebble writes it too.
 //!
-//! All bits of a key lie in one line, the cache line of the machine that wrote it. The hash has 32 bits, and chooses the line
-//! as well as the bits: at 15 million keys that doubles the rate.
+//! All bits of a key lie in one line, which is the cache line of the machine that wrote it. A hash
+//! of 32 bits chooses both the line and the bits. At 15 million keys this doubles the
+//! false-positive rate.
 
 use super::kind::RocksDbFilterKind;
 use crate::codec::{put_u32, u32_from};
@@ -9,13 +10,13 @@ use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{Remainder, probe_sequence};
 use crate::simd::prefetch;
 
-/// Bytes of a line that is written: a cache line of nearly all machines.
+/// The length of a line in written filters: the cache line of nearly all machines.
 const LINE_LEN_BYTES: usize = 64;
 const LINE_BITS: u64 = LINE_LEN_BYTES as u64 * 8;
-/// Bits of the longest filter that RocksDB builds.
+/// The number of bits of the longest filter that RocksDB builds.
 const MAX_BITS: u64 = 0xffff_0000;
 const MAX_PROBES: u8 = 30;
-/// Probes for each bit per key: ln 2, as RocksDB rounds it.
+/// The number of probes per bit per key: ln 2, as RocksDB rounds it.
 const PROBES_PER_BIT: f64 = 0.69;
 
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +28,8 @@ pub(super) struct LegacyBloom<'a> {
 }
 
 impl<'a> LegacyBloom<'a> {
-    /// `None` where the payload is no whole lines of a power of two of bytes.
+    /// Returns `None` unless the payload consists of whole lines whose length in bytes is a power
+    /// of two.
     pub(super) fn new(payload: &'a [u8], probes: u8, lines: [u8; 4]) -> Option<Self> {
         let lines = u32_from(&lines);
         let line = Remainder::by(lines.into())?;
@@ -41,7 +43,7 @@ impl<'a> LegacyBloom<'a> {
         })
     }
 
-    /// Where the line of a key begins.
+    /// Returns the offset of a key's line.
     #[inline]
     fn offset(&self, hash: u32) -> usize {
         self.line.of(hash) as usize * self.line_len
@@ -56,7 +58,7 @@ impl<'a> LegacyBloom<'a> {
     #[inline]
     pub(super) fn may_contain(&self, hash: u32) -> bool {
         let Some(line) = self.payload.get(self.offset(hash)..) else { return true };
-        // A line has a power of two of bits, and so the mask is a remainder.
+        // The number of bits in a line is a power of two, so the mask gives the remainder.
         let mask = self.line_len as u64 * 8 - 1;
         probe_sequence(hash, self.probes.into()).all(|number| {
             let bit = u64::from(number) & mask;
@@ -71,18 +73,20 @@ impl<'a> LegacyBloom<'a> {
         let lines = self.payload.chunks_exact(self.line_len);
         let num_lines = lines.len() as f64;
         let of_lines = lines.map(|line| self.line_rate(line, keys_per_line)).sum::<f64>() / num_lines;
-        // The hash that chooses both line and bits has 32 bits.
+        // Line and bits follow from one hash of 32 bits.
         let expected_rate = of_lines.max((info.estimated_keys.unwrap_or_default() * (-32f64).exp2()).min(1.0));
         ForeignFilterInfo { expected_rate, ..info }
     }
 
-    /// The rate of a line, which is far from that of bits at random where bits per key are many: at 18 of them, 0.28 % and not
-    /// 0.03 %.
+    /// Returns the false-positive rate of a line. With many bits per key it is far above the rate
+    /// of random bits: 0.28 % instead of 0.03 % at 18 bits per key.
     ///
-    /// A step that is a multiple of `2^j` comes back to its first bit after `m / 2^j` probes of `m` bits, and a key has only as
-    /// many. And a line of `m` bits tells apart no more than `m^2` pairs of first bit and step: to the pair of a present key
-    /// comes that which goes through its bits from the end, and of both those that begin a few steps away, whose other bits
-    /// are set by chance.
+    /// There are two reasons. First, with a step that is a multiple of `2^j`, the probes return to
+    /// the first bit after `m / 2^j` probes in a line of `m` bits. Such a key has only that many
+    /// different bits. Second, a line of `m` bits has only `m^2` pairs of first bit and step. A
+    /// present key also lets pass the pair that visits its bits from the end. For each of the two
+    /// pairs it also lets pass pairs that begin a few steps away, if their other bits are set by
+    /// chance.
     fn line_rate(&self, line: &[u8], keys: f64) -> f64 {
         let bits = line.len() as u64 * 8;
         let ones = line.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
@@ -104,18 +108,19 @@ impl<'a> LegacyBloom<'a> {
     }
 }
 
-/// The probes at whole bits per key.
+/// Returns the number of probes for whole bits per key.
 pub(super) fn probes(bits_per_key: u32) -> u8 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 69, for at most 100 bits")]
     let probes = (f64::from(bits_per_key) * PROBES_PER_BIT) as u8;
     probes.clamp(1, MAX_PROBES)
 }
 
-/// The filter of `hashes`, with its trailer.
+/// Builds the filter of `hashes`, with its trailer.
 pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     let probes = probes(bits_per_key);
     let bits = (hashes.len() as u64).saturating_mul(bits_per_key.into()).min(MAX_BITS);
-    // Odd, so that the remainder looks at all bits of the hash. Of no keys there is no line.
+    // An odd number of lines makes the remainder depend on all bits of the hash. A filter without
+    // keys has no line.
     let lines = if hashes.is_empty() { 0 } else { bits.div_ceil(LINE_BITS) | 1 };
     #[expect(clippy::cast_possible_truncation, reason = "MAX_BITS has fewer than 2^23 lines")]
     let lines = lines as u32;

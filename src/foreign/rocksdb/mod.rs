@@ -1,4 +1,4 @@
-//! RocksDB: the filters of its block-based tables, whole or of one partition, and the tables in which they lie.
+//! RocksDB's full filters and filter partitions, and the block-based tables that contain them.
 
 mod builder;
 mod fast_local_bloom;

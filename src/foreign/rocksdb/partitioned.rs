@@ -1,4 +1,5 @@
-//! Filters in partitions: an index whose entries name the last key of a partition, or one between it and the next.
+//! Partitioned filters. Each index entry has the last key of a partition, or a key between it and
+//! the next partition.
 
 use std::ops::Range;
 
@@ -9,24 +10,25 @@ use crate::foreign::stored::{BlockHandle, Blocks, Content};
 
 use super::filter::RocksDbFilter;
 
-/// The index of a table's filter partitions, all of which were verified.
+/// The index of a table's filter partitions. All partitions are verified.
 #[derive(Debug, Clone)]
 pub(super) struct PartitionIndex {
     content: Content,
     offset: u64,
     values: Values,
     keys: KeyForm,
-    /// Whether keys ascend bytewise; if not, all partitions are asked.
+    /// Whether keys ascend bytewise. If not, a query asks all partitions.
     is_searchable: bool,
     len: u64,
     last: Option<BlockHandle>,
 }
 
 impl PartitionIndex {
-    /// The index at `handle` and the partitions that it names, of which each checksum is compared.
+    /// Reads the index at `handle`, and verifies the checksum of each partition in it.
     ///
     /// # Errors
-    /// `Corrupt`, `ChecksumMismatch`, or `Unsupported` for compressed blocks, which no writer makes here.
+    /// Returns `Corrupt` or `ChecksumMismatch` if a block is damaged, and `Unsupported` if it is
+    /// compressed. No writer compresses these blocks.
     pub(super) fn read(
         blocks: &Blocks<'_>,
         handle: BlockHandle,
@@ -55,8 +57,9 @@ impl PartitionIndex {
         self.len
     }
 
-    /// Whether the filters may contain `entry`, a key or a prefix, for whoever seeks `key`: the partition is the key's.
-    /// Behind the last partition the last one answers, because the prefix may be in it. Without partitions, "maybe".
+    /// Whether the filters may contain `entry`, a key or a prefix. `key` selects the partition.
+    /// Behind the last partition the last one answers, because the prefix may be in it. Without
+    /// partitions the answer is "maybe".
     pub(super) fn may_contain(&self, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
         self.ask(file, entry, key).unwrap_or(true)
     }
@@ -80,7 +83,7 @@ impl PartitionIndex {
         Ok(false)
     }
 
-    /// Calls `each` with the place of every partition and the key up to which it reaches, in the user's form.
+    /// Calls `each` with the range of every partition and the last user key that it covers.
     pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8]) -> bool) -> Result<()> {
         let mut cursor = self.block(file)?.cursor();
         while cursor.advance()? {

@@ -1,25 +1,27 @@
-//! What part of a key RocksDB puts into a filter for seeks under a prefix.
+//! The prefixes of keys that RocksDB adds to filters for prefix seeks.
 
-/// A prefix extractor of RocksDB's own; those of applications are known by name only, and no filter is asked for them.
+/// A prefix extractor that RocksDB provides. The rules of an application's own extractor are
+/// unknown, so its filters answer "maybe".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RocksDbPrefixExtractor {
-    /// `rocksdb.FixedPrefix.N`: the first so many bytes; a shorter key has no prefix.
+    /// `rocksdb.FixedPrefix.N`: the first N bytes. A shorter key has no prefix.
     Fixed(usize),
-    /// `rocksdb.CappedPrefix.N`: the first so many bytes, or the whole of a shorter key.
+    /// `rocksdb.CappedPrefix.N`: the first N bytes, or the whole of a shorter key.
     Capped(usize),
     /// `rocksdb.Noop`: the whole key.
     Whole,
 }
 
 impl RocksDbPrefixExtractor {
-    /// By the name that a table's properties give.
+    /// Returns the extractor with the name in a table's properties.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         if name == "rocksdb.Noop" {
             return Some(Self::Whole);
         }
         let (kind, len) = name.strip_prefix("rocksdb.")?.split_once('.')?;
-        // As RocksDB writes a number: a sign or a leading zero would be another name.
+        // Only RocksDB's own spelling of a number counts. With a sign or a leading zero it is
+        // another name.
         let len = len.parse().ok().filter(|parsed: &usize| parsed.to_string() == len)?;
         match kind {
             "FixedPrefix" => Some(Self::Fixed(len)),
@@ -28,7 +30,7 @@ impl RocksDbPrefixExtractor {
         }
     }
 
-    /// The prefix of `key`; `None` for a key that has none.
+    /// Returns the prefix of `key`, or `None` if the key has none.
     #[must_use]
     pub fn prefix(self, key: &[u8]) -> Option<&[u8]> {
         match self {
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_known_extractors_are_believed() {
+    fn only_known_extractor_names_are_accepted() {
         assert_eq!(
             RocksDbPrefixExtractor::from_name("rocksdb.FixedPrefix.10"),
             Some(RocksDbPrefixExtractor::Fixed(10))

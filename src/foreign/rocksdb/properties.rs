@@ -1,4 +1,5 @@
-//! What a table of RocksDB says of itself: how its index and filters are laid out, and what went into the filters.
+//! The properties of a RocksDB table: the layout of its index and filters, and the entries of its
+//! filters.
 
 use crate::codec::{Cursor, u32_at};
 use crate::foreign::block::{Block, Values};
@@ -8,22 +9,24 @@ use crate::foreign::stored::{BlockHandle, Blocks};
 
 use super::prefix::RocksDbPrefixExtractor;
 
-/// The only order of keys in which partitions are searched; for any other all are asked.
+/// The only key order in which partitions can be searched. For any other order a query asks all
+/// partitions.
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
-/// Such comparators order keys that end with a timestamp of eight bytes.
+/// The suffix of comparators for keys that end with a timestamp of eight bytes.
 const TIMESTAMP_SUFFIX: &str = ".u64ts";
 const TIMESTAMP_LEN_BYTES: usize = 8;
 
-/// A table that was ingested has its sequence number here, written over zeros after the block was summed.
+/// The property with the sequence number of an ingested table. Ingestion writes it over zeros after
+/// the block's checksum was computed.
 const GLOBAL_SEQUENCE: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 
-/// How the index of a table finds data blocks.
+/// The kind of index of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RocksDbIndexKind {
-    /// One block, searched by halves.
+    /// One block, searched by bisection.
     Binary,
-    /// The same block, and blocks with the hashes of prefixes, which are not read here.
+    /// The same block, plus blocks with hashes of prefixes. This reader ignores the hashes.
     Hash,
     /// An index of index blocks.
     TwoLevel,
@@ -31,45 +34,45 @@ pub enum RocksDbIndexKind {
     BinaryWithFirstKey,
 }
 
-/// The properties of a table that matter to its filters. Strings are as the file has them.
+/// The properties of a table that matter to its filters. Strings are as in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RocksDbProperties {
-    /// The name of the order of keys.
+    /// The name of the comparator.
     pub comparator: String,
-    /// The name of the filter policy; empty when there is none.
+    /// The name of the filter policy. It is empty if there is none.
     pub filter_policy: String,
-    /// The name of the prefix extractor; empty or `nullptr` when there is none.
+    /// The name of the prefix extractor. It is empty or `nullptr` if there is none.
     pub prefix_extractor: String,
     /// The name of the compression of data blocks.
     pub compression: String,
-    /// Entries, each version of a key counted.
+    /// The number of entries. Each version of a key counts.
     pub num_entries: u64,
-    /// What was added to the filters, keys and prefixes; 0 where the writer did not count.
+    /// The number of keys and prefixes in the filters, or 0 if the writer did not count them.
     pub num_filter_entries: u64,
-    /// Data blocks.
+    /// The number of data blocks.
     pub num_data_blocks: u64,
-    /// The length of all filters.
+    /// The total length of all filters.
     pub filter_len_bytes: u64,
-    /// How data blocks are found.
+    /// The kind of index.
     pub index_kind: RocksDbIndexKind,
-    /// Whether whole keys were added to the filters, so that reads of one key ask for it.
+    /// Whether the filters contain whole keys, so that a read of one key asks for it.
     pub whole_key_filtering: bool,
-    /// Whether prefixes were added to the filters, if there is an extractor.
+    /// Whether the filters contain prefixes, if there is an extractor.
     pub prefix_filtering: bool,
     pub(super) index_keys: KeyForm,
     pub(super) has_index_deltas: bool,
-    /// Whether another index than RocksDB's own is what finds the data blocks.
+    /// Whether RocksDB's own index finds the data blocks. It is false if a user-defined index does.
     pub(super) has_own_index: bool,
     pub(super) has_timestamps: bool,
 }
 
 impl RocksDbProperties {
-    /// The properties in the block at `handle`.
+    /// Reads the properties in the block at `handle`.
     ///
     /// # Errors
-    /// `Corrupt` or `ChecksumMismatch` for a block that does not hold or lacks the index's kind, `Unsupported` for a kind
-    /// that is not known.
+    /// Returns `Corrupt` or `ChecksumMismatch` if the block is damaged or lacks the kind of index,
+    /// and `Unsupported` if that kind is unknown.
     pub(super) fn read(blocks: &Blocks<'_>, handle: BlockHandle) -> Result<Self> {
         match blocks.read(handle, Field::Properties) {
             Ok(stored) => {
@@ -80,9 +83,9 @@ impl RocksDbProperties {
         }
     }
 
-    /// The properties of a table that was given a sequence number after it was written.
+    /// Reads the properties of a table that got a sequence number after it was written.
     fn read_ingested(blocks: &Blocks<'_>, handle: BlockHandle) -> Option<Result<Self>> {
-        let (stored, covered, sum) = blocks.split(handle).ok()?;
+        let (stored, covered, checksum) = blocks.split(handle).ok()?;
         let mut place = None;
         let block = Block::rocksdb(stored.content, Values::WithLength, handle.offset).ok()?;
         block
@@ -96,7 +99,7 @@ impl RocksDbProperties {
         let place = place.filter(|place| place.len() == 8)?;
         let mut as_written = covered.to_vec();
         as_written.get_mut(place)?.fill(0);
-        (stored.compression == 0 && blocks.sum(&as_written, handle) == sum)
+        (stored.compression == 0 && blocks.checksum_of(&as_written, handle) == checksum)
             .then(|| Self::parse(stored.content, handle.offset))
     }
 
@@ -155,13 +158,15 @@ impl RocksDbProperties {
         Ok(found)
     }
 
-    /// The prefix extractor whose prefixes are in the filters; `None` when there is none, or one that is not known.
+    /// Returns the prefix extractor whose prefixes are in the filters, or `None` if there is none
+    /// or it is unknown.
     #[must_use]
     pub fn extractor(&self) -> Option<RocksDbPrefixExtractor> {
         RocksDbPrefixExtractor::from_name(&self.prefix_extractor).filter(|_| self.prefix_filtering)
     }
 
-    /// Whether the filters cannot be asked: they hold prefixes alone, and how those are made is not known.
+    /// Whether no query can use the filters: they contain prefixes only, and the extractor is
+    /// unknown.
     #[must_use]
     pub fn knows_no_entry(&self) -> bool {
         !self.whole_key_filtering && self.extractor().is_none()
@@ -171,12 +176,14 @@ impl RocksDbProperties {
         self.comparator == BYTEWISE
     }
 
-    /// The values of index blocks, and of the index of filter partitions; the latter have no first keys.
+    /// Returns the form of values in index blocks and in the index of filter partitions. The latter
+    /// has no first keys.
     pub(super) fn index_values(&self, first_key: bool) -> Values {
         if self.has_index_deltas { Values::Handles { first_key } } else { Values::WithLength }
     }
 
-    /// The user's part of a key in a data block, without timestamp; `None` for a key that is too short to have one.
+    /// Returns the user's part of a key in a data block, without timestamp, or `None` if the key is
+    /// too short.
     pub(super) fn user_key<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         let key = KeyForm::Internal.user_key(key)?;
         let timestamp_len = if self.has_timestamps { TIMESTAMP_LEN_BYTES } else { 0 };

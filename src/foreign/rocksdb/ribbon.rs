@@ -1,7 +1,9 @@
-//! RocksDB's ribbon filter, `Standard128Ribbon`: the layout of [`FilterKind::Ribbon`](crate::FilterKind), with other rows.
+//! RocksDB's ribbon filter, `Standard128Ribbon`. Its layout is that of
+//! [`FilterKind::Ribbon`](crate::FilterKind), with other rows.
 //!
-//! Blocks of 128 slots have a word of 128 bits for each column; the first blocks have one column less. Behind them lie the
-//! number of the seed and that of the blocks; the columns follow from the length.
+//! Each block of 128 slots has a word of 128 bits for each column. The first blocks have one column
+//! less. The trailer has the seed number and the number of blocks. The number of columns follows
+//! from the length.
 
 mod build;
 
@@ -14,22 +16,22 @@ use crate::simd::{Isa, kernels, prefetch};
 
 pub(super) use build::RibbonSizes;
 
-/// Slots of a block, and coefficients of a row.
+/// The number of slots in a block, which is also the number of coefficients in a row.
 const BLOCK_SLOTS: u64 = 128;
 const WORD_LEN_BYTES: usize = 16;
-/// Most columns, of which a row has a bit each.
+/// The largest number of columns. A row's fingerprint has one bit per column.
 const MAX_COLUMNS: u64 = 32;
 
-/// What numbers of seeds are multiplied by, to spread their bits.
+/// The factor that spreads the bits of a seed number.
 const SEED_MIX: u64 = 0xc782_19a2_3eea_dd03;
-/// What the hash is multiplied by under a seed.
+/// The factor for the hash under a seed.
 const HASH_MIX: u64 = 0x6193_d459_236a_3a0d;
-/// What that is multiplied by for coefficients and result.
+/// The factor for the mixed hash that gives coefficients and fingerprint.
 const ROW_MIX: u64 = 0xc28f_8282_2b65_0bed;
-/// What tells the lower half of the coefficients from the upper.
+/// The constant that makes the lower half of the coefficients differ from the upper half.
 const LOW_HALF: u64 = 0xc367_844a_6e52_731d;
 
-/// The rows of a seed: equations of keys over so many starts.
+/// Computes the rows, the equations of keys, under one seed. A row starts at one of `starts` slots.
 #[derive(Debug, Clone, Copy)]
 struct Rows {
     seed: u64,
@@ -37,7 +39,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Of the seed of this number.
+    /// Returns the rows under the seed with this number.
     fn new(seed: u8, starts: u64) -> Self {
         let mixed = u64::from(seed).wrapping_mul(SEED_MIX);
         let mixed = mixed ^ (mixed & 0xf0f0_f0f0_f0f0_f0f0) >> 4;
@@ -55,7 +57,7 @@ impl Rows {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "only the low half is used")]
     fn of(self, hash: u64) -> RibbonRow {
         let mixed = self.mixed(hash).wrapping_mul(ROW_MIX);
         RibbonRow {
@@ -70,7 +72,7 @@ kernels! {
     struct Kernel[];
     |simd|
 
-    /// Whether a row gives its fingerprint.
+    /// Whether the payload gives the row's fingerprint.
     fn holds(layout: &RibbonLayout, payload: &[u8], row: &RibbonRow) -> bool {
         layout.holds(simd, payload, row)
     }
@@ -89,9 +91,10 @@ pub(super) struct Ribbon<'a> {
 }
 
 impl<'a> Ribbon<'a> {
-    /// `None` for fewer than two blocks, which are reserved.
+    /// Returns `None` for fewer than two blocks, which are reserved.
     ///
-    /// The columns are as many as the words of the payload fill, rounded up, and words beyond 32 columns are passed over.
+    /// The number of columns is the number of words in the payload divided by the blocks, rounded
+    /// up. Words beyond 32 columns are ignored.
     #[expect(clippy::cast_possible_truncation, reason = "at most 32 columns")]
     pub(super) fn new(payload: &'a [u8], seed: u8, blocks: [u8; 3]) -> Option<Self> {
         let [low, middle, high] = blocks;
@@ -111,14 +114,16 @@ impl<'a> Ribbon<'a> {
     pub(super) fn prefetch(&self, hash: u64) {
         let (offset, _) = self.layout.block(self.rows.start(hash) / BLOCK_SLOTS);
         prefetch(self.payload, offset);
-        // Of two blocks of seven columns a query reads four lines: the one behind the first comes by itself.
+        // A query of two blocks with seven columns each reads four cache lines. The processor
+        // fetches the line after the first by itself.
         prefetch(self.payload, offset + 2 * 64);
     }
 
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let row = self.rows.of(hash);
-        // A block without columns holds all keys. Only damaged filters and such of 1 bit a key have any.
+        // A block without columns holds all keys. Only damaged filters and filters of 1 bit per key
+        // have such blocks.
         if self.columns < 2 && self.layout.block(row.start / BLOCK_SLOTS).1 == 0 {
             return true;
         }
@@ -129,7 +134,7 @@ impl<'a> Ribbon<'a> {
         let Self { blocks, columns, narrow, .. } = *self;
         let starts = self.layout.starts() as f64;
         let in_narrow = ((narrow * BLOCK_SLOTS) as f64).min(starts) / starts;
-        // A column halves the rate.
+        // Each column halves the false-positive rate.
         let rate = |columns: f64| (-columns).exp2();
         let (wide, less) = (rate(columns as f64), rate(columns.saturating_sub(1) as f64));
         ForeignFilterInfo {
@@ -147,8 +152,8 @@ impl<'a> Ribbon<'a> {
     }
 }
 
-/// The trailer of a ribbon filter.
-#[expect(clippy::cast_possible_truncation, reason = "the bytes of a number are meant")]
+/// Returns the trailer of a ribbon filter.
+#[expect(clippy::cast_possible_truncation, reason = "splits a number into bytes")]
 fn trailer(seed: u8, blocks: u32) -> [u8; 5] {
     [RIBBON, seed, blocks as u8, (blocks >> 8) as u8, (blocks >> 16) as u8]
 }

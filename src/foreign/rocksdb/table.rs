@@ -1,11 +1,12 @@
-//! RocksDB's block-based tables (`.sst`), format versions 2 to 7: where the filters lie, and what they are asked.
+//! RocksDB's block-based tables (`.sst`), format versions 2 to 7: finds the filters and asks them
+//! for keys and prefixes.
 //!
 //! ```text
 //! data block*  filter | (filter partition* partition index)  index  dictionary  range deletions  properties
 //! metaindex  footer
 //! ```
-//! Not every table has every part. The metaindex names them; the properties say whether filters hold whole keys, prefixes
-//! or both.
+//! Not every table has every part. The metaindex names the parts. The properties say whether
+//! filters hold whole keys, prefixes or both.
 
 use std::ops::Range;
 
@@ -22,15 +23,17 @@ use super::footer::Footer;
 use super::partitioned::PartitionIndex;
 use super::properties::{RocksDbIndexKind, RocksDbProperties};
 
-/// The name of RocksDB's own filters, Bloom and Ribbon; how they are laid out is for their last bytes to say.
+/// The name of RocksDB's own filters, Bloom and Ribbon. The trailer of a filter tells its layout.
 const POLICY: &str = "rocksdb.BuiltinBloomFilter";
 const FULL_PREFIX: &str = "fullfilter.";
 const PARTITIONED_PREFIX: &str = "partitionedfilter.";
 const BLOCK_BASED_PREFIX: &str = "filter.";
 
-/// A block-based table of RocksDB over `bytes`, which may be a memory map; filters are read in place.
+/// A block-based table of RocksDB over `bytes`, which may be a memory map. Filters are read in
+/// place.
 ///
-/// Footer, metaindex, properties and all filters are checked when it is opened, the rest by [`Self::verify`] only.
+/// Opening checks footer, metaindex, properties and all filters. Only [`Self::verify`] checks the
+/// rest.
 #[derive(Debug, Clone)]
 pub struct RocksDbTable<D> {
     bytes: D,
@@ -48,18 +51,19 @@ enum Place {
     Partitioned(PartitionIndex),
 }
 
-/// How a table keeps its filters.
+/// The filters of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RocksDbFilterLayout {
-    /// It has none.
+    /// The table has no filter.
     None,
-    /// One of all keys.
+    /// One filter holds all keys.
     Full,
-    /// So many partitions.
+    /// The filter has this many partitions.
     Partitioned(u64),
-    /// A filter for each data block, which RocksDB itself no longer reads: all keys are "maybe".
+    /// Each data block has a filter. RocksDB no longer reads these: all keys are "maybe".
     BlockBased,
-    /// By a policy of the application's, of this name in the metaindex: all keys are "maybe".
+    /// The filter has an application's policy, with this name in the metaindex: all keys are
+    /// "maybe".
     Unknown(String),
 }
 
@@ -67,12 +71,12 @@ pub enum RocksDbFilterLayout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RocksDbFilterRange<'a> {
-    /// Where it begins in the file.
+    /// The offset of the filter in the file.
     pub offset: u64,
-    /// Its length.
+    /// The length of the filter.
     pub len_bytes: u64,
-    /// The user key up to which a partition reaches; `None` for a filter of the whole table. A key behind the last
-    /// partition's is asked of that.
+    /// The last user key that a partition covers, or `None` for a filter of the whole table. The
+    /// last partition also answers for keys behind it.
     pub up_to: Option<&'a [u8]>,
 }
 
@@ -82,7 +86,7 @@ impl<'a> RocksDbFilterRange<'a> {
     }
 }
 
-/// What the metaindex names.
+/// The parts that the metaindex names.
 #[derive(Debug, Default)]
 struct Metaindex {
     properties: Option<BlockHandle>,
@@ -95,8 +99,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     /// Opens a table.
     ///
     /// # Errors
-    /// `Corrupt` or `ChecksumMismatch` when footer, metaindex, properties or a filter do not hold, `Unsupported` for a
-    /// version, a checksum or a layout that is not known.
+    /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, properties or a filter are
+    /// damaged, and `Unsupported` for an unknown version, checksum type or layout.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let footer = Footer::read(file)?;
@@ -112,14 +116,16 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(Self { footer, properties, index, has_dictionary, filter, bytes })
     }
 
-    /// Whether the table may contain `user_key`, as a read of one key finds out: by the whole key where the filters have
-    /// it, else by its prefix. Key without timestamp. No error becomes "no".
+    /// Whether the table may contain `user_key` (without timestamp), as a read of one key in
+    /// RocksDB answers: by the whole key if the filters have whole keys, else by its prefix. An
+    /// error is never "absent".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         if self.properties.whole_key_filtering { self.ask(user_key, user_key) } else { self.prefix_may_match(user_key) }
     }
 
-    /// Answers for many keys as [`Self::may_contain`] does, in their order, as many as there are of both.
+    /// Answers for many keys as [`Self::may_contain`] does, in their order. It stops at the end of
+    /// the shorter slice.
     pub fn may_contain_batch(&self, user_keys: &[&[u8]], answers: &mut [bool]) {
         if let (Place::Full(place), true) = (&self.filter, self.properties.whole_key_filtering)
             && let Some(filter) = self.bytes.as_ref().get(place.clone())
@@ -131,8 +137,9 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// Whether the table may contain a key with the prefix of `seek_key`, as an iterator that keeps to the prefix finds
-    /// out; "maybe" where the key has none or the filters have no prefixes.
+    /// Whether the table may contain a key with the prefix of `seek_key`, as RocksDB's iterator
+    /// answers that keeps to the prefix. The answer is "maybe" if the key has no prefix or the
+    /// filters have no prefixes.
     #[must_use]
     pub fn prefix_may_match(&self, seek_key: &[u8]) -> bool {
         let prefix = self.properties.extractor().and_then(|extractor| extractor.prefix(seek_key));
@@ -150,7 +157,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// The filter at a place that [`Self::for_each_filter`] gives; `None` for a place outside the file.
+    /// Returns the filter at a location from [`Self::for_each_filter`], or `None` if it is outside
+    /// the file.
     #[must_use]
     pub fn filter(&self, place: &RocksDbFilterRange<'_>) -> Option<RocksDbFilter<'_>> {
         let start = usize::try_from(place.offset).ok()?;
@@ -158,15 +166,16 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         self.bytes.as_ref().get(start..end).map(RocksDbFilter::new)
     }
 
-    /// Hands each filter's place to `each`, in the order of keys, until that gives `false`. The places are not collected: an
-    /// index of a few bytes a partition may spell keys of many.
+    /// Calls `each` with each filter's location, in key order, until it returns `false`. The
+    /// locations are not collected: a hostile index of a few bytes per partition may expand to very
+    /// long keys.
     pub fn for_each_filter(&self, mut each: impl FnMut(RocksDbFilterRange<'_>) -> bool) {
         match &self.filter {
             Place::Nowhere(_) => {}
             Place::Full(place) => {
                 each(RocksDbFilterRange::new(place, None));
             }
-            // What was walked through when the table was opened.
+            // Opening the table walked through this index, so no error can occur.
             Place::Partitioned(index) => {
                 index
                     .for_each(self.bytes.as_ref(), |place, key| each(RocksDbFilterRange::new(&place, Some(key))))
@@ -175,7 +184,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// How the table keeps its filters.
+    /// Returns the layout of the filters.
     #[must_use]
     pub fn filter_layout(&self) -> RocksDbFilterLayout {
         match &self.filter {
@@ -185,25 +194,25 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// What the table says of itself.
+    /// Returns the table's properties.
     #[must_use]
     pub fn properties(&self) -> &RocksDbProperties {
         &self.properties
     }
 
-    /// The version of the format, 2 to 7.
+    /// Returns the format version, 2 to 7.
     #[must_use]
     pub fn format_version(&self) -> u32 {
         self.footer.version
     }
 
-    /// How blocks are summed.
+    /// Returns the checksum function of the blocks.
     #[must_use]
     pub fn checksum_kind(&self) -> ChecksumKind {
         self.footer.checksum.kind
     }
 
-    /// The file.
+    /// Returns the bytes of the file.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.as_ref()
@@ -213,17 +222,18 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Blocks::new(self.bytes.as_ref(), self.footer.offset, self.footer.checksum)
     }
 
-    /// Calls `each` with every user key of the table, without timestamp, in its order; versions of one key that follow
-    /// each other count once.
+    /// Calls `each` with every user key of the table, without timestamp, in order. Adjacent
+    /// versions of one key count once.
     ///
     /// # Errors
-    /// When the index or a data block does not hold or is laid out or compressed in a way that is not read, and what
-    /// `each` returns.
+    /// Returns an error if the index or a data block is damaged or has an unsupported layout or
+    /// compression, and any error that `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.for_each_version(once(each)).map(|_| ())
     }
 
-    /// Calls `each` with every user key, as often as it is stored; gives the number of data blocks and index partitions.
+    /// Calls `each` with every user key, once per stored version. Returns the number of data blocks
+    /// and index partitions.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let (blocks, mut data_blocks) = (self.blocks(), 0);
         let partitions = self.for_each_data_block(|handle| {
@@ -236,7 +246,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(partitions + data_blocks)
     }
 
-    /// Calls `each` with every data block that the index names; gives the number of index partitions.
+    /// Calls `each` with every data block of the index. Returns the number of index partitions.
     fn for_each_data_block(&self, mut each: impl FnMut(BlockHandle) -> Result<()>) -> Result<u64> {
         let (blocks, kind) = (self.blocks(), self.properties.index_kind);
         if !self.properties.has_own_index {
@@ -263,10 +273,11 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(found.len)
     }
 
-    /// Reads every block and asks the table for every key in it.
+    /// Reads every block, and asks the table for every key in it.
     ///
     /// # Errors
-    /// For the first block that does not hold, or is laid out or compressed in a way that is not read.
+    /// Returns the error of the first block that is damaged or has an unsupported layout or
+    /// compression.
     pub fn verify(&self) -> Result<Verified> {
         let (mut keys, mut denied_keys) = (0, 0);
         let walked = self.for_each_version(|key| {
@@ -278,14 +289,15 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(Verified { blocks: self.verify_named_blocks()? + walked + partitions, keys, denied_keys })
     }
 
-    /// Compares the checksums of the metaindex and of all blocks that it names, and of the index; gives their number.
+    /// Verifies the checksums of the metaindex, of all blocks that it names, and of the index.
+    /// Returns their number.
     fn verify_named_blocks(&self) -> Result<u64> {
         let blocks = self.blocks();
         let mut handles = vec![self.footer.metaindex];
         handles.extend(self.footer.index);
         let mut properties = None;
         Metaindex::for_each(&blocks, self.footer.metaindex, |name, handle| {
-            // Already read, and summed in its own way.
+            // The properties are already verified, by a rule of their own.
             if name == b"rocksdb.properties" {
                 properties = Some(handle);
             }
@@ -295,7 +307,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         handles.sort_by_key(|handle| handle.offset);
         let mut end = 0;
         for &handle in &handles {
-            // Blocks that overlap would be summed more than once, any number of times.
+            // Overlapping blocks would make this read the same bytes any number of times.
             if handle.offset < end {
                 return Err(Error::Corrupt { field: Field::Handle, offset: handle.offset });
             }
@@ -357,12 +369,12 @@ impl Metaindex {
     }
 }
 
-/// The block's content; data blocks may be packed with a dictionary, which is not read.
+/// Returns the uncompressed content of a block. A dictionary is not supported.
 fn unpack(stored: StoredBlock<'_>, has_dictionary: bool) -> Result<Content> {
     let unsupported = || Error::Unsupported { field: Field::Compression, found: u64::from(stored.compression) };
     let codec = match stored.compression {
         0 => return stored.plain_range().map(Content::InFile),
-        // Snappy has the length itself, and no dictionary.
+        // Snappy stores the length itself, and uses no dictionary.
         1 => return Codec::Snappy.unpack(stored.content, None, stored.offset).map(Content::Unpacked),
         4 | 5 => Codec::Lz4,
         7 => Codec::Zstd,
@@ -402,7 +414,7 @@ mod tests {
                 for (at, turn) in (0..content.len()).flat_map(|at| [1, 0x80, 0xff].map(|turn| (at, turn))) {
                     content[at] ^= turn;
                     if let Ok(Content::Unpacked(other)) = unpack(StoredBlock { content: &content, ..stored }, false) {
-                        // The length is in the first bytes.
+                        // The first bytes store the length.
                         assert!(at < 3 || other.len() == sound.len(), "{name}: {} bytes", other.len());
                     }
                     content[at] ^= turn;

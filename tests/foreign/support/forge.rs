@@ -1,7 +1,8 @@
-//! Tables of LevelDB and RocksDB, and Parquet files, put together from any parts, with right checksums: what damage alone never reaches.
-#![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "every user takes its own part")]
+//! Builds tables of LevelDB and RocksDB, and Parquet files, from any parts with valid checksums.
+//! Random damage alone never reaches these states.
+#![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each user needs only a part")]
 
-/// Where a block lies.
+/// The location of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle {
     pub offset: u64,
@@ -24,7 +25,7 @@ pub fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// CRC-32C bit by bit, apart from the crate that the readers use, and masked.
+/// Returns the masked CRC-32C, computed bit by bit and without the crate that the readers use.
 fn masked_crc32c(bytes: &[u8]) -> u32 {
     let crc = bytes
         .iter()
@@ -32,7 +33,7 @@ fn masked_crc32c(bytes: &[u8]) -> u32 {
     (!crc).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// A block of entries, each with a restart point.
+/// Returns a block of entries with a restart point at each entry.
 pub fn block<K: AsRef<[u8]>, V: AsRef<[u8]>>(entries: &[(K, V)]) -> Vec<u8> {
     let (mut bytes, mut restarts) = (Vec::new(), Vec::new());
     for (key, value) in entries {
@@ -50,12 +51,12 @@ pub fn block<K: AsRef<[u8]>, V: AsRef<[u8]>>(entries: &[(K, V)]) -> Vec<u8> {
     bytes
 }
 
-/// A user's key as a database stores it: a value of sequence number `number`.
+/// Returns a user key as a database stores it, for a value with sequence number `number`.
 pub fn internal(user_key: &[u8], number: u64) -> Vec<u8> {
     [user_key, &(number << 8 | 1).to_le_bytes()].concat()
 }
 
-/// Block after block; the end makes a table of one engine or the other of it.
+/// Writes blocks one after another. The footer makes the bytes a table of LevelDB or of RocksDB.
 #[derive(Debug, Default, Clone)]
 pub struct Forge {
     pub bytes: Vec<u8>,
@@ -84,7 +85,7 @@ impl Forge {
     }
 
     pub fn rocksdb(mut self, version: u32, metaindex: Handle, index: Handle) -> Vec<u8> {
-        // CRC-32C.
+        // The checksum type: CRC-32C.
         self.bytes.push(1);
         self.handles(metaindex, index);
         self.bytes.extend(version.to_le_bytes());
@@ -92,7 +93,8 @@ impl Forge {
         self.bytes
     }
 
-    /// The metaindex and properties of RocksDB: plain values, user keys in the index, kind `index_kind`.
+    /// Writes the properties and the metaindex of RocksDB: plain values, user keys in the index,
+    /// and the index type `index_kind`.
     pub fn rocksdb_metaindex(&mut self, index_kind: u32, filter: Option<(&str, Handle)>) -> Handle {
         let kind = index_kind.to_le_bytes();
         let properties: [(&str, &[u8]); 4] = [
@@ -112,21 +114,21 @@ pub const LEVELDB_FILTER: &str = "filter.leveldb.BuiltinBloomFilter2";
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
 
-/// A Parquet file of one row group and columns of byte arrays: each has the names of its path and a filter, and may be said to be
-/// encrypted.
+/// Returns a Parquet file with one row group and columns of byte arrays. Each column has the names
+/// of its path, a filter, and a flag for encryption.
 pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
     let (mut bytes, mut chunks) = (b"PAR1".to_vec(), Vec::new());
     for (names, filter, is_encrypted) in columns {
         let offset = bytes.len() as u64;
         bytes.extend(filter);
-        // Field 3: type (1), encodings (2), path (3), codec (4), values (5), lengths (6, 7), pages (9), filter (14); field 8: how
-        // it is encrypted.
+        // Field 3: type (1), encodings (2), path (3), codec (4), values (5), lengths (6, 7), pages
+        // (9), filter (14). Field 8: the encryption.
         chunks.extend([0x3c, 0x15, 12, 0x19, 0x15, 0, 0x19, (names.len() as u8) << 4 | 8]);
         names.iter().for_each(|name| chunks.extend([&varint(name.len() as u64)[..], name.as_bytes()].concat()));
         chunks.extend([&[0x15, 0, 0x16, 2, 0x16, 2, 0x16, 2, 0x26, 8, 0x56][..], &varint(offset * 2), &[0]].concat());
         chunks.extend(if *is_encrypted { &[0x5c, 0x1c, 0, 0, 0][..] } else { &[0] });
     }
-    // Field 4, a list of one row group; its field 1, a list of column chunks.
+    // Field 4 is a list of one row group. Its field 1 is a list of column chunks.
     let metadata = [&[0x49, 0x1c, 0x19, (columns.len() as u8) << 4 | 12][..], &chunks, &[0, 0]].concat();
     bytes.extend(&metadata);
     bytes.extend((metadata.len() as u32).to_le_bytes());
@@ -134,7 +136,8 @@ pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
     bytes
 }
 
-/// A key of 100 kB, and partitions whose entries each repeat it, as a table of RocksDB and as the blocks of LevelDB's.
+/// Returns a table of RocksDB and one of LevelDB whose index has a key of 100 kB, then entries that
+/// each repeat it.
 pub fn repeating(partitions: u64) -> [Vec<u8>; 2] {
     let key = vec![b'k'; 100_000];
     let mut forge = Forge::default();

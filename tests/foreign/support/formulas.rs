@@ -1,14 +1,14 @@
-//! Filters of other engines by the letter of their formulas, bit by bit, for keys of eight bytes: what the readers, kernels
-//! and writers of the crate are compared with. Nothing here is the crate's.
-#![allow(dead_code, reason = "every test file uses its own part")]
-#![allow(clippy::cast_possible_truncation, reason = "hashes are cut, as the formulas say")]
+//! The formulas of other engines' filters, bit by bit, for keys of eight bytes. The tests compare
+//! the readers, kernels and writers of the crate with them. Nothing here uses the crate.
+#![allow(dead_code, reason = "each test file needs only a part")]
+#![allow(clippy::cast_possible_truncation, reason = "the formulas truncate hashes")]
 
 const P64_1: u64 = 0x9e37_79b1_85eb_ca87;
 const P64_2: u64 = 0xc2b2_ae3d_27d4_eb4f;
 const P64_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const P64_5: u64 = 0x27d4_eb2f_1656_67c5;
 
-/// LevelDB's hash and RocksDB's: of eight bytes they are one.
+/// Returns the 32-bit hash of LevelDB and RocksDB, which are equal for eight bytes.
 pub fn hash32(key: u64) -> u32 {
     let m = 0xc6a4_a793u32;
     let mut h = 0xbc9f_1d34 ^ m.wrapping_mul(8);
@@ -19,7 +19,7 @@ pub fn hash32(key: u64) -> u32 {
     h
 }
 
-/// RocksDB's preview of XXH3.
+/// Returns RocksDB's preview of XXH3.
 pub fn xxph3(key: u64) -> u64 {
     let k = key ^ 0xbe4b_a423_396c_feb8;
     let m = (k ^ k >> 51).wrapping_mul(0x9e37_79b1).wrapping_add(8);
@@ -28,7 +28,7 @@ pub fn xxph3(key: u64) -> u64 {
     h ^ h >> 32
 }
 
-/// XXH64 with seed 0.
+/// Returns XXH64 with seed 0.
 pub fn xxh64(key: u64) -> u64 {
     let lane = key.wrapping_mul(P64_2).rotate_left(31).wrapping_mul(P64_1);
     let h = (P64_5.wrapping_add(8) ^ lane).rotate_left(27).wrapping_mul(P64_1).wrapping_add(P64_4);
@@ -37,7 +37,7 @@ pub fn xxh64(key: u64) -> u64 {
     h ^ h >> 32
 }
 
-/// Bit `i` of bytes, the lowest of each first.
+/// Returns bit `i`, counted from the lowest bit of each byte.
 fn bit(bytes: &[u8], i: u64) -> bool {
     bytes[(i / 8) as usize] >> (i % 8) & 1 == 1
 }
@@ -104,7 +104,7 @@ fn fast_local_bloom(payload: &[u8], trailer: &[u8], h: u64) -> bool {
     })
 }
 
-/// A seed's number, spread.
+/// Returns the seed with this number.
 fn ribbon_seed(number: u8) -> u64 {
     let t = u64::from(number).wrapping_mul(0xc782_19a2_3eea_dd03);
     (t ^ (t & 0xf0f0_f0f0_f0f0_f0f0) >> 4) & 0xffff_ffff

@@ -1,6 +1,7 @@
-//! What other engines wrote and answered: the cases of tests/golden/foreign with their keys, answers and vectors.
-#![allow(dead_code, reason = "every test file uses its own part")]
-#![allow(clippy::cast_possible_truncation, reason = "bytes of numbers are cut, as the schemes say")]
+//! Reads tests/golden/foreign: the files that other engines wrote, with their keys, answers and
+//! vectors.
+#![allow(dead_code, reason = "each test file needs only a part")]
+#![allow(clippy::cast_possible_truncation, reason = "the key schemes truncate numbers")]
 
 pub mod forge;
 pub mod formulas;
@@ -12,14 +13,14 @@ use serde_json::Value;
 
 pub const FOLDERS: [&str; 5] = ["leveldb", "rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1", "parquet"];
 
-/// A file of the golden data.
+/// Returns a file of the golden data.
 pub fn file(folder: &str, name: &str) -> Vec<u8> {
     let path = path(folder, name);
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 pub fn path(folder: &str, name: &str) -> PathBuf {
-    // The tests of the command, in a crate below the root, use this file too.
+    // The tests of the command use this file too, from a crate below the root.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|dir| dir.join("tests/golden").is_dir());
     root.unwrap().join("tests/golden/foreign").join(folder).join(name)
 }
@@ -30,20 +31,20 @@ pub struct Case {
     pub fields: Value,
 }
 
-/// All cases of a folder.
+/// Returns all cases of a folder.
 pub fn cases(folder: &'static str) -> Vec<Case> {
     let list: Value = serde_json::from_slice(&file(folder, "cases.json")).unwrap();
-    let Value::Array(list) = list else { panic!("{folder}: cases are a list") };
+    let Value::Array(list) = list else { panic!("{folder}: cases.json is not a list") };
     list.into_iter().map(|fields| Case { folder, fields }).collect()
 }
 
-/// The cases of a folder of one `type`: `raw_filter`, `table`, `db_table`.
+/// Returns the cases of a folder with this `type`: `raw_filter`, `table` or `db_table`.
 pub fn cases_of_type(folder: &'static str, wanted: &str) -> Vec<Case> {
     cases(folder).into_iter().filter(|case| case.fields["type"] == wanted).collect()
 }
 
 impl Case {
-    /// Folder and name, for messages.
+    /// Returns folder and name, for messages.
     pub fn name(&self) -> String {
         format!("{}/{}", self.folder, self.text("name"))
     }
@@ -64,7 +65,7 @@ impl Case {
         self.fields[field].as_bool().unwrap_or_else(|| panic!("{} has no flag {field}", self.name()))
     }
 
-    /// The bytes of the case's `file`.
+    /// Returns the bytes of the case's `file`.
     pub fn bytes(&self) -> Vec<u8> {
         file(self.folder, self.text("file"))
     }
@@ -73,12 +74,12 @@ impl Case {
         self.fields["keys"][field].as_u64().unwrap()
     }
 
-    /// The number that key `i` is made of.
+    /// Returns the number from which key `i` is made.
     pub fn v(&self, i: u64) -> u64 {
         self.scheme("start").wrapping_add(self.scheme("step").wrapping_mul(i))
     }
 
-    /// The key of `v`; `i` counts for keys of varying length only.
+    /// Returns the key of `v`. Only keys of varying length depend on `i`.
     fn key_of(&self, v: u64, i: u64) -> Vec<u8> {
         match self.fields["keys"]["kind"].as_str().unwrap() {
             "dec" => format!("{}{v:08}", self.fields["keys"]["prefix"].as_str().unwrap()).into_bytes(),
@@ -95,24 +96,25 @@ impl Case {
         }
     }
 
-    /// Key `i`, before sorting.
+    /// Returns key `i`, before sorting.
     pub fn key(&self, i: u64) -> Vec<u8> {
         self.key_of(self.v(i), i)
     }
 
-    /// The present keys with their indices before sorting, in the order of a table.
+    /// Returns the present keys in the order of a table, with their indices before sorting.
     pub fn keys_and_indices(&self) -> Vec<(Vec<u8>, u64)> {
         let mut keys: Vec<_> = (0..self.number("n")).map(|i| (self.key(i), i)).collect();
         keys.sort();
         keys
     }
 
-    /// The present keys in the order of a table.
+    /// Returns the present keys in the order of a table.
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.keys_and_indices().into_iter().map(|(key, _)| key).collect()
     }
 
-    /// The index and number that absent key `j` is made of; the number is `None` where it is made of a present key.
+    /// Returns the index and the number from which absent key `j` is made. The number is `None` if
+    /// the key is made from a present key.
     fn absent_parts(&self, j: u64) -> (u64, Option<u64>) {
         let base = j * self.number("n") / self.number("absent_count");
         match self.text("absent") {
@@ -121,7 +123,7 @@ impl Case {
         }
     }
 
-    /// The absent keys, as many as there are answers.
+    /// Returns the absent keys, one for each answer.
     pub fn absent_keys(&self) -> Vec<Vec<u8>> {
         let absent = |j| match self.absent_parts(j) {
             (base, Some(v)) => self.key_of(v, base),
@@ -130,18 +132,18 @@ impl Case {
         (0..self.number("absent_count")).map(absent).collect()
     }
 
-    /// The plain encodings of the present values of a Parquet column.
+    /// Returns the plain encodings of a Parquet column's present values.
     pub fn plain_values(&self) -> Vec<Vec<u8>> {
         (0..self.number("n")).map(|i| self.plain(self.v(i)).unwrap_or_else(|| self.key(i))).collect()
     }
 
-    /// The plain encodings of the absent values of a Parquet column.
+    /// Returns the plain encodings of a Parquet column's absent values.
     pub fn absent_plain_values(&self) -> Vec<Vec<u8>> {
         let absent = |(j, key)| self.absent_parts(j).1.and_then(|v| self.plain(v)).unwrap_or(key);
         (0..).zip(self.absent_keys()).map(absent).collect()
     }
 
-    /// A number as its column stores it; `None` for a column of bytes.
+    /// Returns a number as its column stores it, or `None` for a column of bytes.
     fn plain(&self, v: u64) -> Option<Vec<u8>> {
         match self.text("column") {
             "i64" => Some(v.to_le_bytes().to_vec()),
@@ -152,12 +154,12 @@ impl Case {
         }
     }
 
-    /// The answers for the absent keys: `1`, `0` or `-`.
+    /// Returns the answers for the absent keys: `1`, `0`, or `-` if the engine asked no filter.
     pub fn answers(&self) -> Vec<u8> {
         self.answers_in("absent")
     }
 
-    /// The answers for seeks under a prefix.
+    /// Returns the answers for seeks under a prefix.
     pub fn prefix_answers(&self) -> Vec<u8> {
         self.answers_in("prefix")
     }
@@ -171,25 +173,25 @@ impl Case {
     }
 }
 
-/// The value of key `i`: `len` bytes.
+/// Returns the value of key `i`, `len` bytes long.
 pub fn value(i: u64, len: usize) -> Vec<u8> {
     format!("v{i:08}-").into_bytes().into_iter().cycle().take(len).collect()
 }
 
-/// The rows of a file of vectors, with columns as text.
+/// Returns the rows of a file of vectors, with columns as text.
 pub fn rows(folder: &str, name: &str) -> Vec<Vec<String>> {
     let text = String::from_utf8(file(folder, name)).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// The bytes that pairs of hexadecimal digits stand for.
+/// Parses pairs of hexadecimal digits into bytes.
 pub fn from_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// A number in hexadecimal digits.
+/// Parses a number in hexadecimal digits.
 pub fn hex_number(text: &str) -> u64 {
     u64::from_str_radix(text, 16).unwrap()
 }

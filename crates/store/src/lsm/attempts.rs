@@ -1,28 +1,29 @@
-//! Work in the background that fails for a reason that may pass, and when it is tried again.
+//! Schedules retries of background work that failed for a temporary reason.
 //!
-//! A table that cannot be made (no space, no descriptors, a file that cannot be synced) puts nothing in doubt: what was to
-//! be in it is in the log, or in the tables that were to be merged. So the store goes on, and the work is done later.
+//! If an SST file cannot be written (no space, no descriptors, a failed sync), no data is in doubt.
+//! Its entries are still in the log, or in the SSTs that were to be merged. The store therefore
+//! continues and retries later.
 
 use std::time::{Duration, Instant};
 
 use super::stats::{Retry, Task};
 use crate::error::Error;
 
-/// From the first failure to the second attempt.
-const FIRST_REST: Duration = Duration::from_millis(100);
+/// The delay between the first failure and the second attempt.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
 
-/// However often it has failed.
-const LONGEST_REST: Duration = Duration::from_secs(30);
+/// The upper bound of the delay.
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// The attempts at one task.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// How many have failed since the store was opened.
+    /// Number of failures since the store was opened.
     pub(super) num_failed: u64,
     trouble: Option<Trouble>,
 }
 
-/// Failures of which none was followed by a success.
+/// The failures since the last success.
 #[derive(Debug)]
 struct Trouble {
     reason: String,
@@ -37,16 +38,16 @@ impl Attempts {
         let now = Instant::now();
         self.num_failed += 1;
         let (since, before) = self.trouble.take().map_or((now, 0), |trouble| (trouble.since, trouble.num_failed));
-        // Doubled each time; nine times are more than the longest.
-        let rest = FIRST_REST.saturating_mul(1 << before.min(9)).min(LONGEST_REST);
-        self.trouble = Some(Trouble { reason: error.to_string(), num_failed: before + 1, since, due: now + rest });
+        // The delay doubles with each failure. After nine doublings it exceeds `MAX_DELAY`.
+        let delay = FIRST_DELAY.saturating_mul(1 << before.min(9)).min(MAX_DELAY);
+        self.trouble = Some(Trouble { reason: error.to_string(), num_failed: before + 1, since, due: now + delay });
     }
 
     pub(super) fn succeed(&mut self) {
         self.trouble = None;
     }
 
-    /// Makes the next attempt due. Gives what [`Self::has_failed_since`] wants.
+    /// Makes the next attempt due now. Returns the number of failures, for [`Self::failure_since`].
     pub(super) fn hurry(&mut self) -> u64 {
         if let Some(trouble) = &mut self.trouble {
             trouble.due = Instant::now();
@@ -54,19 +55,20 @@ impl Attempts {
         self.num_failed
     }
 
-    /// Whether the last attempt failed.
+    /// Returns whether the last attempt failed.
     pub(super) fn is_failing(&self) -> bool {
         self.trouble.is_some()
     }
 
-    /// The error of whoever waits for an attempt, if one has failed since `seen` and none has succeeded.
+    /// Returns the error for a caller that waits for an attempt: one has failed since `seen`, and
+    /// none has succeeded.
     pub(super) fn failure_since(&self, seen: u64) -> Option<Error> {
         let trouble = self.trouble.as_ref().filter(|_| self.num_failed > seen)?;
         Some(Error::BackgroundFails { reason: trouble.reason.clone() })
     }
 
-    /// How long to wait for the next attempt.
-    pub(super) fn rest(&self) -> Duration {
+    /// Returns the time until the next attempt.
+    pub(super) fn delay(&self) -> Duration {
         self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
     }
 
@@ -82,28 +84,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_double_up_to_the_longest_and_restart_after_a_success() {
+    fn retry_delays_double_up_to_a_limit_and_reset_after_success() {
         let mut attempts = Attempts::default();
-        assert!(attempts.rest().is_zero() && !attempts.is_failing());
-        let rests = |attempts: &mut Attempts| -> Vec<u128> {
-            let rest = |_| {
+        assert!(attempts.delay().is_zero() && !attempts.is_failing());
+        let delays = |attempts: &mut Attempts| -> Vec<u128> {
+            let delay = |_| {
                 attempts.fail(&Error::OutOfOrder);
                 let trouble = attempts.trouble.as_ref().unwrap();
                 (trouble.due - trouble.since).as_millis()
             };
-            // From the first failure on, which was just now.
-            (0..12).map(rest).collect()
+            // Each delay counts from `since`, which is only microseconds old.
+            (0..12).map(delay).collect()
         };
-        let first = rests(&mut attempts);
+        let first = delays(&mut attempts);
         let wanted = [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000, 30_000];
-        assert!(first.iter().zip(wanted).all(|(&rest, wanted)| (wanted..wanted + 90).contains(&rest)), "{first:?}");
+        assert!(first.iter().zip(wanted).all(|(&delay, wanted)| (wanted..wanted + 90).contains(&delay)), "{first:?}");
         assert_eq!(attempts.hurry(), 12);
-        assert!(attempts.rest().is_zero() && attempts.is_failing());
+        assert!(attempts.delay().is_zero() && attempts.is_failing());
         assert!(attempts.failure_since(11).is_some() && attempts.failure_since(12).is_none());
         attempts.succeed();
         assert!(!attempts.is_failing() && attempts.failure_since(0).is_none());
         attempts.fail(&Error::OutOfOrder);
-        assert!(attempts.rest() <= FIRST_REST && !attempts.rest().is_zero());
+        assert!(attempts.delay() <= FIRST_DELAY && !attempts.delay().is_zero());
         assert_eq!(attempts.num_failed, 13);
     }
 }

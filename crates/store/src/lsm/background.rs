@@ -1,4 +1,4 @@
-//! What the threads of a store tell each other about work in the background, and the files that work leaves behind.
+//! Shared state of the background threads, and the deletion of obsolete files.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -21,7 +21,7 @@ impl Work {
 }
 
 impl Shared {
-    /// Notes how an attempt of the background ended.
+    /// Records the result of a background attempt.
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         self.files.reclaimer.reclaim();
         let Err(error) = result else {
@@ -34,17 +34,19 @@ impl Shared {
         self.judge(error);
         let mut work = lock(&self.background.work);
         if work.failure.is_none() {
-            log::warn!("{task:?} in the background fails, and is tried again: {error}");
+            log::warn!("background {task:?} failed and will be retried: {error}");
             work.attempts(task).fail(error);
         }
         drop(work);
         self.background.changed.notify_all();
     }
 
-    /// Fails the store where a file that could not be made puts more in doubt than itself: when its directory could not
-    /// be synced, the names that other threads have just made there may be lost as well, and no later sync tells so.
+    /// Fails the store if an error puts more than one file in doubt. If a directory sync fails,
+    /// names that other threads have just created there may be lost, too. No later sync reports
+    /// this.
     pub(super) fn judge(&self, error: &Error) {
-        // Where the directory could not even be opened, nothing was synced, and nothing was lost: ENFILE and EMFILE.
+        // With ENFILE or EMFILE, the directory could not be opened. Nothing was synced then, and
+        // nothing was lost.
         let is_tried = |source: &Error| matches!(source, Error::Io(error) if !cfg!(unix) || !matches!(error.raw_os_error(), Some(23 | 24)));
         if matches!(error, Error::InFile { path, source } if *path == self.identity.dir && is_tried(source)) {
             self.background.fail(error);
@@ -53,19 +55,20 @@ impl Shared {
 }
 
 impl Background {
-    /// Makes the next attempt of a task due, and gives how many have failed before it.
+    /// Makes the next attempt of a task due now. Returns how many attempts have failed before.
     pub(super) fn hurry(&self, task: Task) -> u64 {
         let num_failed = lock(&self.work).attempts(task).hurry();
         self.changed.notify_all();
         num_failed
     }
 
-    /// Waits for a change, and for `rest` at most.
-    pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, rest: Duration) -> MutexGuard<'w, Work> {
-        self.changed.wait_timeout(work, rest).unwrap_or_else(PoisonError::into_inner).0
+    /// Waits for a change, at most for `timeout`.
+    pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, timeout: Duration) -> MutexGuard<'w, Work> {
+        self.changed.wait_timeout(work, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// How many attempts have failed since the store was opened, and the tasks that fail at present.
+    /// Returns the number of failed attempts since the store was opened, and the tasks that
+    /// currently fail.
     pub(super) fn retries(&self) -> (u64, Vec<Retry>) {
         let work = lock(&self.work);
         let all = [(Task::Flush, &work.flushes), (Task::Compaction, &work.compactions)];
@@ -75,13 +78,16 @@ impl Background {
 }
 
 impl Shared {
-    /// Removes files that nobody needs and that may not be there. Only for whoever keeps the store open: the lock is not
-    /// held meanwhile, since a removal may take long and a reader that lets go of a table needs it.
+    /// Removes unneeded files, which may be missing. The caller must keep the store open. The lock
+    /// is not held while a file is deleted: this may take long, and a reader that releases an SST
+    /// needs the lock.
     pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
         let storage = self.options.storage.as_ref();
         let stays = |path: &PathBuf| {
             let result = removed(storage.remove(path));
-            result.inspect_err(|error| log::warn!("a file that nobody needs stays for now: {error}")).is_err()
+            result
+                .inspect_err(|error| log::warn!("an unneeded file could not be removed and is retried later: {error}"))
+                .is_err()
         };
         let left: Vec<PathBuf> = paths.into_iter().filter(stays).collect();
         if !left.is_empty() {
@@ -89,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Tries again to remove what could not be removed; as [`Self::discard`].
+    /// Tries again to remove files that could not be removed. The caller must keep the store open.
     pub(super) fn remove_left(&self) {
         let left = std::mem::take(&mut lock(&self.files.closed).left);
         self.discard(left);

@@ -1,21 +1,23 @@
-//! Writes that take effect together, encoded as they are collected: the payload of a log record is a batch as it is.
+//! Batches of writes that take effect together. A batch is encoded as it is filled, and its bytes
+//! are the payload of a log record.
 
 use crate::codec::{Cursor, MAX_VARINT_LEN_BYTES, put_bytes};
 use crate::error::{Error, Field, Result};
 
-/// Longest key.
+/// Maximum length of a key.
 pub const MAX_KEY_LEN_BYTES: usize = 65_536;
 
-/// Longest value: 1 GiB.
+/// Maximum length of a value: 1 GiB.
 pub const MAX_VALUE_LEN_BYTES: usize = 1 << 30;
 
-/// Longest batch: what the record of a log can hold, with room to spare.
+/// Maximum length of a batch. It fits into a log record with room to spare.
 pub(super) const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
 
 const OP_PUT: u8 = 1;
 const OP_DELETE: u8 = 2;
 
-/// Writes that take effect together or not at all; of several to one key, the last counts.
+/// Writes that take effect together or not at all. Of several writes to one key, the last one
+/// counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WriteBatch {
     encoded: Vec<u8>,
@@ -23,24 +25,25 @@ pub struct WriteBatch {
 }
 
 impl WriteBatch {
-    /// A batch without writes.
+    /// Creates a batch without writes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives `key` a value.
+    /// Sets the value of `key`.
     ///
     /// # Errors
-    /// `KeyTooLong` above 65,536 bytes, `InvalidArgument` when the value has more than 1 GiB or the batch would have
-    /// more than 3 GiB; the batch stays as it was.
+    /// Returns [`Error::KeyTooLong`] if the key exceeds 65,536 bytes. Returns
+    /// [`Error::InvalidArgument`] if the value exceeds 1 GiB or the batch would exceed 3 GiB. After
+    /// an error the batch is unchanged.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if value.len() > MAX_VALUE_LEN_BYTES {
-            let reason = format!("{} bytes are more than the {MAX_VALUE_LEN_BYTES} allowed; split it", value.len());
+            let reason = format!("{} bytes exceed the limit of {MAX_VALUE_LEN_BYTES}; split the value", value.len());
             return Err(Error::InvalidArgument { what: "value", reason });
         }
         self.check(key, value.len())?;
-        // At once, not in the three steps that follow: most batches are one write.
+        // Reserve once instead of in the three steps below: most batches contain one write.
         self.encoded.reserve(key.len() + value.len() + 2 * MAX_VARINT_LEN_BYTES);
         self.encoded.push(OP_PUT);
         put_bytes(&mut self.encoded, key);
@@ -49,10 +52,10 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Removes `key`, whether it exists or not.
+    /// Deletes `key`, whether or not it exists.
     ///
     /// # Errors
-    /// As [`Self::put`].
+    /// Returns [`Error::KeyTooLong`] or [`Error::InvalidArgument`] as [`Self::put`] does.
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.check(key, 0)?;
         self.encoded.push(OP_DELETE);
@@ -66,43 +69,43 @@ impl WriteBatch {
             return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_KEY_LEN_BYTES });
         }
         if self.encoded.len() + key.len() + value_len > MAX_BATCH_LEN_BYTES {
-            let reason = format!("it would have more than {MAX_BATCH_LEN_BYTES} bytes; write it, and begin another");
+            let reason = format!("it would exceed {MAX_BATCH_LEN_BYTES} bytes; write it and start another one");
             return Err(Error::InvalidArgument { what: "batch", reason });
         }
         Ok(())
     }
 
-    /// Number of writes.
+    /// Returns the number of writes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds no writes.
+    /// Returns whether the batch holds no writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the encoded writes.
+    /// Returns the length of the encoded writes in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.encoded.len()
     }
 
-    /// Forgets the writes and keeps the memory.
+    /// Removes all writes and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.encoded.clear();
         self.len = 0;
     }
 
-    /// The encoded writes, as [`BatchOps`] reads them.
+    /// Returns the encoded writes, in the format that [`BatchOps`] reads.
     #[must_use]
     pub fn encoded(&self) -> &[u8] {
         &self.encoded
     }
 
-    /// The writes, in the order in which they were made.
+    /// Iterates over the writes in insertion order.
     #[must_use]
     pub fn iter(&self) -> BatchOps<'_> {
         BatchOps::new(&self.encoded, 0)
@@ -112,14 +115,14 @@ impl WriteBatch {
 /// One write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchOp<'a> {
-    /// `key` has `value`.
+    /// Sets the value of `key`.
     Put {
         /// The key.
         key: &'a [u8],
         /// Its value.
         value: &'a [u8],
     },
-    /// `key` has no value.
+    /// Deletes `key`.
     Delete {
         /// The key.
         key: &'a [u8],
@@ -127,7 +130,7 @@ pub enum BatchOp<'a> {
 }
 
 impl<'a> BatchOp<'a> {
-    /// The key written.
+    /// Returns the key.
     #[must_use]
     pub fn key(self) -> &'a [u8] {
         match self {
@@ -135,7 +138,7 @@ impl<'a> BatchOp<'a> {
         }
     }
 
-    /// The value; `None` for a removal.
+    /// Returns the value; `None` for a deletion.
     #[must_use]
     pub fn value(self) -> Option<&'a [u8]> {
         match self {
@@ -145,20 +148,20 @@ impl<'a> BatchOp<'a> {
     }
 }
 
-/// Decodes writes; after an error there are no more.
+/// Decodes writes. The iteration ends after the first error.
 #[derive(Debug, Clone)]
 pub struct BatchOps<'a> {
     cursor: Cursor<'a>,
 }
 
 impl<'a> BatchOps<'a> {
-    /// The writes encoded in `bytes`, which lie at `offset` in their file.
+    /// Creates a decoder for the writes in `bytes`, which lie at `offset` in their file.
     #[must_use]
     pub fn new(bytes: &'a [u8], offset: u64) -> Self {
         Self { cursor: Cursor::new(bytes, offset) }
     }
 
-    /// Where the next write lies.
+    /// Returns the offset of the next write in the file.
     pub(super) fn offset(&self) -> u64 {
         self.cursor.offset()
     }
@@ -183,7 +186,7 @@ impl<'a> BatchOps<'a> {
 }
 
 impl<'a> Iterator for BatchOps<'a> {
-    /// `Err(Corrupt { field: Batch, .. })` for bytes that no batch encodes.
+    /// `Err(Corrupt { field: Batch, .. })` for bytes that are not an encoded batch.
     type Item = Result<BatchOp<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -240,7 +243,7 @@ mod tests {
         for error in [batch.put(&key, b"").unwrap_err(), batch.delete(&key).unwrap_err()] {
             assert!(matches!(error, Error::KeyTooLong { len_bytes: 65_537, max_bytes: 65_536 }), "{error}");
         }
-        // Never touched, so the system allots no memory for it.
+        // The test never touches these pages, so the system allocates no memory for them.
         let value = vec![0; MAX_VALUE_LEN_BYTES + 1];
         assert!(matches!(batch.put(b"", &value).unwrap_err(), Error::InvalidArgument { what: "value", .. }));
         assert_eq!(batch, before);
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_foreign_bytes_give_the_writes_before_and_one_error() {
+    fn truncated_or_foreign_bytes_end_in_exactly_one_error() {
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value").unwrap();
         batch.delete(b"gone").unwrap();

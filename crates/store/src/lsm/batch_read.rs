@@ -1,12 +1,13 @@
-//! Keys on their way through the tables: one, or many side by side.
+//! The keys of a read on their way through the SSTs: one key, or a batch.
 
 use crate::codec::order_prefix;
 use filterblock::{KeyHash, KeyHasher};
 
-/// Keys of one `multi_get` that are under way at once: a bit of a word for each, and enough to hide a cache miss.
+/// Number of keys of one `multi_get` that are processed together: one bit per key in a word, and
+/// enough keys to hide cache misses.
 pub(super) const BATCH: usize = 32;
 
-/// A key that is read: hashed once.
+/// A key to read, with its hash.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe<'a> {
     pub(super) key: &'a [u8],
@@ -21,24 +22,25 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Up to [`BATCH`] keys, each part in an array of its own.
+/// Up to [`BATCH`] keys, as a structure of arrays.
 #[derive(Debug, Clone)]
 pub(super) struct Batch<'a> {
     keys: [&'a [u8]; BATCH],
     prefixes: [u64; BATCH],
     hashes: [KeyHash; BATCH],
-    /// The least and the greatest prefix: most tables of level 0 hold all or none of a batch, which these decide.
+    /// The least and the greatest prefix. Most SSTs of level 0 cover all keys of a batch or none,
+    /// which these two decide.
     least: u64,
     greatest: u64,
-    /// A bit for each key of which nothing was found yet.
+    /// One bit for each key without a result so far.
     pub(super) open: u32,
 }
 
-/// The keys of a batch that one table may hold, side by side.
+/// The keys of a batch that one SST may hold, in contiguous memory.
 #[derive(Debug)]
 pub(super) struct Group<'b> {
     gathered: Option<Gathered>,
-    /// The keys in front of the batch, where those are the ones.
+    /// Borrowed hashes, if the keys are the first ones of the batch.
     front: &'b [KeyHash],
 }
 
@@ -46,7 +48,7 @@ pub(super) struct Group<'b> {
 struct Gathered {
     len: usize,
     hashes: [KeyHash; BATCH],
-    /// Which of the batch's keys each is.
+    /// The position in the batch of each key.
     places: [u8; BATCH],
 }
 
@@ -59,7 +61,7 @@ impl Group<'_> {
         }
     }
 
-    /// Which of the batch's keys the `i`-th of the group is.
+    /// Returns the position in the batch of the `i`-th key of the group.
     #[inline]
     pub(super) fn place(&self, i: usize) -> Option<u32> {
         match &self.gathered {
@@ -70,7 +72,7 @@ impl Group<'_> {
 }
 
 impl<'a> Batch<'a> {
-    /// The first [`BATCH`] of `keys`.
+    /// Creates a batch of the first [`BATCH`] of `keys`.
     pub(super) fn new<K: AsRef<[u8]>>(keys: &'a [K], hasher: &KeyHasher) -> Self {
         let mut batch = Self {
             keys: [&[]; BATCH],
@@ -91,15 +93,15 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// One of the keys.
+    /// Returns the key at a position.
     #[inline]
     pub(super) fn probe(&self, place: u32) -> Option<Probe<'a>> {
         let place = place as usize;
         Some(Probe { key: self.keys.get(place)?, prefix: *self.prefixes.get(place)?, hash: *self.hashes.get(place)? })
     }
 
-    /// Which keys, of those with a bit in `of`, a table may hold whose first and last key have these prefixes; `covers`
-    /// decides for a key with one of them.
+    /// Returns the bits of those keys in `of` that an SST may hold. The pair holds the prefixes of
+    /// the SST's first and last key. `covers` decides for a key whose prefix equals one of them.
     #[inline]
     pub(super) fn within(&self, (smallest, largest): (u64, u64), of: u32, covers: impl Fn(&Probe<'_>) -> bool) -> u32 {
         if smallest < self.least && self.greatest < largest {
@@ -121,7 +123,7 @@ impl<'a> Batch<'a> {
         inside & of
     }
 
-    /// The keys with a bit in `mask`.
+    /// Gathers the keys with a bit in `mask`.
     #[inline]
     pub(super) fn gather(&self, mask: u32) -> Group<'_> {
         if mask & mask.wrapping_add(1) == 0 {
@@ -129,7 +131,8 @@ impl<'a> Batch<'a> {
             return Group { gathered: None, front };
         }
         let mut gathered = Gathered { len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] };
-        // Written each time and kept if wanted: which keys a table holds is chance, and a branch on chance is slow.
+        // Write each key and advance only for a wanted one. Which keys an SST covers is random, and
+        // a mispredicted branch is slow.
         for (i, &hash) in (0u8..).zip(&self.hashes) {
             if let (Some(to), Some(place)) =
                 (gathered.hashes.get_mut(gathered.len), gathered.places.get_mut(gathered.len))

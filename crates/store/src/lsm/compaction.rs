@@ -1,4 +1,5 @@
-//! Levelled compaction: merges tables downwards, so that each level below 0 stays one sorted run and reads ask few.
+//! Leveled compaction. It merges SSTs downwards, so that each level below 0 stays one sorted run
+//! and reads query few SSTs.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -20,25 +21,25 @@ use crate::sync::lock;
 use filterblock::FilterSpec;
 use filterblock::TableShape;
 
-/// A [`Pick`] with its tables.
+/// A [`Pick`] with its SSTs.
 #[derive(Debug)]
 pub(super) struct Compaction {
     level: usize,
     to: usize,
-    /// Tables of `level`, in the order of reading.
+    /// The SSTs of `level`, in the order of reading.
     upper: Vec<Arc<StoredTable>>,
-    /// Tables of `to` that overlap them, in key order.
+    /// The SSTs of `to` that overlap `upper`, in key order.
     lower: Vec<Arc<StoredTable>>,
     bottommost: bool,
 }
 
-/// What picking is told of a version.
+/// Describes the SSTs of a version for picking.
 fn levels_of(version: &Version) -> Levels<'_> {
     let facts = |level| version.tables(level).map(|table| TableFacts::from(&table.meta)).collect();
     Levels((0..NUM_LEVELS).map(facts).collect())
 }
 
-/// What picks the compactions of a store that is opened with these options.
+/// Creates the picker of a store with these options.
 pub(super) fn picker(options: &Options) -> Picker {
     Picker::new(Limits {
         l0_trigger: options.l0_compaction_trigger,
@@ -48,7 +49,7 @@ pub(super) fn picker(options: &Options) -> Picker {
 }
 
 impl Compaction {
-    /// The tables of a pick; `None` if the version has not all of them.
+    /// Returns the compaction of a pick; `None` if the version lacks one of its SSTs.
     fn of(version: &Version, pick: &Pick) -> Option<Self> {
         let tables = |level: usize, numbers: &[u64]| {
             let by_number: HashMap<u64, _> = version.tables(level).map(|table| (table.meta.number, table)).collect();
@@ -69,13 +70,15 @@ impl Compaction {
         self.upper.iter().chain(&self.lower)
     }
 
-    /// A table that meets nothing below can just change its level, unless it has removals that nobody needs there.
+    /// Returns whether the SST can change its level without a rewrite. It must overlap nothing
+    /// below, and must not hold tombstones that the bottommost level can drop.
     fn is_move(&self) -> bool {
         let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
         self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
     }
 
-    /// Newest first: each table of level 0 by itself, a deeper level as one run.
+    /// Returns the inputs of the merge, newest first: each SST of level 0 by itself, a deeper level
+    /// as one run.
     fn sources(&self) -> Vec<Source> {
         let run = |tables: Vec<Arc<StoredTable>>| Source::Run(RunCursor::new(tables, None));
         let mut sources: Vec<Source> = match self.level {
@@ -87,7 +90,7 @@ impl Compaction {
     }
 }
 
-/// The right to compact, which one thread has at a time. It ends also when that thread panics.
+/// The right to compact. One thread has it at a time. Its drop ends the right, also after a panic.
 struct Turn<'a>(&'a Background);
 
 impl Drop for Turn<'_> {
@@ -107,26 +110,27 @@ pub(super) fn run_compactions(shared: &Shared) {
         let result = shared.compact(&compaction);
         lock(&shared.background.picker).note_end(compaction.level, result.is_err());
         match &result {
-            // Nothing has changed, and what is sound can be read and written as before; trying again would not help.
+            // Nothing has changed, and sound SSTs are still usable. A retry would find the same
+            // damage.
             Err(error) if error.is_damage() || error.is_unsupported() => shared.leave_out(&compaction, error),
             result => shared.note_attempt(Task::Compaction, result),
         }
-        // The tables that it replaced go now, not when the next compaction begins.
+        // Release the replaced SSTs now, not when the next compaction begins.
         drop(compaction);
         drop(turn);
     }
 }
 
-/// The compaction that is due; `None` when the store closes or has failed.
+/// Waits for the next due compaction. Returns `None` when the store closes or has failed.
 fn next_compaction(shared: &Shared) -> Option<Compaction> {
     let mut work = lock(&shared.background.work);
     loop {
         if work.closing || work.failure.is_some() {
             return None;
         }
-        let rest = work.compactions.rest();
-        if !rest.is_zero() {
-            work = shared.background.wait_at_most(work, rest);
+        let delay = work.compactions.delay();
+        if !delay.is_zero() {
+            work = shared.background.wait_at_most(work, delay);
             continue;
         }
         if !work.compacting && work.callers_waiting == 0 {
@@ -134,7 +138,7 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
                 work.compacting = true;
                 return Some(compaction);
             }
-            // What failed is not needed any more.
+            // The compaction that failed is not needed any more.
             work.compactions.succeed();
         }
         work = shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
@@ -142,26 +146,27 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
 }
 
 impl Shared {
-    /// Whether level sizes call for a compaction.
+    /// Returns whether the sizes of the levels require a compaction.
     pub(super) fn needs_compaction(&self) -> bool {
         self.pick_compaction().is_some()
     }
 
-    /// Keeps the table that an error names out of compactions in the background.
+    /// Keeps the SST that an error names out of background compactions.
     fn leave_out(&self, compaction: &Compaction, error: &Error) {
         let is_named = |table: &Arc<StoredTable>| matches!(error, Error::InFile { path, .. } if *path == table.path);
         let is_any_named = compaction.inputs().any(is_named);
-        // Where it names none of them, what was written is damaged. Whatever it came from, the next attempt would fail.
+        // If the error names no input, the output is damaged. The next attempt would fail the same
+        // way, so leave out all inputs.
         let numbers =
             compaction.inputs().filter(|table| !is_any_named || is_named(table)).map(|table| table.meta.number);
         lock(&self.background.picker).leave_out(numbers);
         self.reading
             .reports
-            .add(format!("{error}; left out of compactions in the background until the store is reopened"));
+            .add(format!("{error}; background compactions skip the damaged SSTs until the store is reopened"));
     }
 
-    /// Whether the background is to compact level 0, when it is full. Not while it fails to: writers would wait for
-    /// room that only their deletions make.
+    /// Returns whether the background will compact level 0 when it is full. It will not while
+    /// compactions fail: writers would then wait for space that only their deletions release.
     pub(super) fn compacts_level_0(&self, version: &Version, work: &Work) -> bool {
         if !self.options.auto_compaction || work.compactions.is_failing() {
             return false;
@@ -170,7 +175,7 @@ impl Shared {
         picker.leaves_nothing_out() || picker.pick_level_0(&levels_of(version)).is_some()
     }
 
-    /// The compaction that is needed most, if any.
+    /// Returns the most urgent compaction, if any.
     fn pick_compaction(&self) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
@@ -180,10 +185,10 @@ impl Shared {
         Compaction::of(&version, &pick)
     }
 
-    /// Waits until no compaction is under way, and gives the caller the next turn.
+    /// Waits until no compaction is running, and reserves the next turn for the caller.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] after a failure.
+    /// Returns [`Error::Poisoned`] after a failure.
     fn begin_compaction(&self) -> Result<Turn<'_>> {
         let mut work = lock(&self.background.work);
         work.callers_waiting += 1;
@@ -198,18 +203,20 @@ impl Shared {
         Ok(Turn(&self.background))
     }
 
-    /// Merges all tables with keys of a range down to the lowest level that holds any, one level after the other.
+    /// Merges all SSTs that hold keys of a range down to the lowest level that holds any, one level
+    /// after the other.
     ///
     /// # Errors
-    /// Damage of the tables, I/O errors, [`Error::Poisoned`] after an earlier failure.
+    /// Returns errors for damaged SSTs, I/O errors, and [`Error::Poisoned`] after an earlier
+    /// failure.
     pub(super) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
         for level in 0..NUM_LEVELS {
             let turn = self.begin_compaction()?;
             let version = Arc::clone(&self.reading.state.load().version);
             let RangePicks { picks, goes_on } = pick_range(&levels_of(&version), level, from, to);
             let mut compactions: Vec<_> = picks.iter().filter_map(|pick| Compaction::of(&version, pick)).collect();
-            // The lowest level may hold tombstones of what lay below once, and filters that were chosen for another store
-            // than it is now.
+            // The lowest level may hold tombstones for entries that are gone, and filters that were
+            // chosen for an earlier shape of the store.
             let is_needed = |one: &Compaction| {
                 one.to != one.level || one.has_tombstones() || self.has_outdated_filter(&version, one)
             };
@@ -217,7 +224,8 @@ impl Shared {
             drop(version);
             for compaction in compactions {
                 self.compact(&compaction)?;
-                // There is room again, or whatever else was missing.
+                // The missing space, or another missing resource, may be available again: retry the
+                // background work.
                 lock(&self.background.work).compactions.hurry();
             }
             drop(turn);
@@ -231,7 +239,8 @@ impl Shared {
     fn compact(&self, compaction: &Compaction) -> Result<()> {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
-        // A filter for a small level would be too large a one for the level below.
+        // Do not move a filter that was chosen for a small level: it would be too large for the
+        // level below.
         let is_move = compaction.is_move() && !self.has_outdated_filter(&self.reading.state.load().version, compaction);
         let added = if is_move { compaction.upper.clone() } else { self.merge(compaction)? };
         let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
@@ -247,7 +256,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What a policy is told of the tables that a compaction writes.
+    /// Returns the shape of the SSTs that a compaction writes, for the filter policy.
     fn result_shape(&self, version: &Version, compaction: &Compaction) -> TableShape {
         let sum =
             |of: fn(&StoredTable) -> u64| compaction.inputs().fold(0u64, |sum, table| sum.saturating_add(of(table)));
@@ -258,8 +267,8 @@ impl Shared {
             level.num_keys = level.num_keys.saturating_add(num_keys);
             level.num_tables = level.num_tables.saturating_add(num_tables);
             if compaction.to == compaction.level {
-                // The tables of the level are written anew one after the other: what one of them has too much of memory
-                // must not be taken from the next.
+                // The SSTs of the level are rewritten one after the other. Excess filter memory of
+                // one SST must not reduce the share of the next.
                 level.filter_bytes = 0;
             }
         }
@@ -267,8 +276,10 @@ impl Shared {
         shape.with_size_ratio(self.options.size_ratio())
     }
 
-    /// Whether the policy would now choose another filter for a table: of another kind, a larger one by a quarter, or one
-    /// smaller by a hundredth, since there may be a bound to memory. Less is not worth the writing.
+    /// Returns whether the policy would now choose a different filter for an SST: another kind, one
+    /// more than 25 % larger, or one more than 1 % smaller. The limit for smaller filters is
+    /// strict, because the policy may have a memory budget. Smaller differences are not worth a
+    /// rewrite.
     fn has_outdated_filter(&self, version: &Version, compaction: &Compaction) -> bool {
         let Some(policy) = &self.options.filter else { return false };
         let Some(chosen) = policy.choose(&self.result_shape(version, compaction)) else { return false };
@@ -281,7 +292,8 @@ impl Shared {
         })
     }
 
-    /// Writes the merged entries to new tables of the level below; none of them stays after an error.
+    /// Writes the merged entries to new SSTs in the target level. Removes all of them after an
+    /// error.
     fn merge(&self, compaction: &Compaction) -> Result<Vec<Arc<StoredTable>>> {
         let mut written: Vec<Arc<StoredTable>> = Vec::new();
         let result = self.merge_into(compaction, &mut written);
@@ -314,7 +326,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes one table's worth of a merge; `None` if nothing but removals was left that nobody needs.
+    /// Writes entries of the merge to one SST file. Returns `None` if only droppable tombstones
+    /// were left.
     fn write_one_table(
         &self,
         merge: &mut Merge,

@@ -1,4 +1,4 @@
-//! The store's handle.
+//! The handle of an open store.
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -25,8 +25,9 @@ use crate::sstable::TableFilter;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A log-structured store in one directory. Any number of threads may read and write through one handle; dropping it
-/// closes the store, and [`Db::close`] does that with a result.
+/// A log-structured store in one directory. Any number of threads may read and write through one
+/// handle. Dropping the handle closes the store; [`Db::close`] does the same and returns the
+/// result.
 ///
 /// ```
 /// # fn main() -> filterblock_store::Result<()> {
@@ -45,11 +46,11 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub struct Db {
     pub(super) shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Freed last, after the threads have ended.
+    /// Dropped last, after the threads have ended.
     _lock: StoreLock,
 }
 
-/// Keeps others out of the directory while it lives.
+/// Keeps other processes out of the directory while it exists.
 struct StoreLock(#[expect(dead_code, reason = "held, not used")] Box<dyn Send + Sync>);
 
 impl std::fmt::Debug for StoreLock {
@@ -61,20 +62,28 @@ impl std::fmt::Debug for StoreLock {
 impl Db {
     /// Opens the store in a directory, or creates it there.
     ///
-    /// Writes that were acknowledged and are only in logs become tables first; what a crash left over is removed. The store
-    /// works in this very directory until it is closed, also if the directory is renamed. Where this fails for a store that
-    /// exists, the directory is as it was.
+    /// An open flushes acknowledged writes that are only in logs to SST files, and removes the
+    /// leftovers of a crash. The store keeps working in this directory until it is closed, even if
+    /// the directory is renamed. If opening an existing store fails, the directory is unchanged.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] for a directory with files of others, [`Error::ForeignFile`] where such a file has the name of a
-    /// store's, [`Error::Locked`] if the store is open elsewhere or another engine holds its lock,
-    /// [`Error::Unsupported`] for a newer format, damage of manifest, log or table with file, field and offset named,
-    /// and I/O errors. A damaged filter is no error unless [`Options::strict_filters`] is set.
+    /// Errors that concern the directory:
     ///
-    /// Before anything but the manifest is read: [`filterblock::Error::Secret`] where
-    /// [`Options::secret`] is missing or another one,
-    /// [`filterblock::Error::Unexpected`] where [`Options::hash`] is not the store's function, and
-    /// [`filterblock::Error::Invalid`] for a secret where none was used.
+    /// * [`Error::NotAStore`]: it holds files of other programs.
+    /// * [`Error::ForeignFile`]: a file of another program has the name of a store's file.
+    /// * [`Error::Locked`]: the store is open elsewhere, or another engine holds its lock.
+    /// * [`Error::Unsupported`]: the store has a newer format.
+    /// * Damage of the manifest, a log or an SST: the error names the file, the field and the
+    ///   offset.
+    ///
+    /// A damaged filter is an error only if [`Options::strict_filters`] is set. I/O errors pass
+    /// through.
+    ///
+    /// Errors that concern the options, reported before anything but the manifest is read:
+    ///
+    /// * [`filterblock::Error::Secret`]: [`Options::secret`] is missing or wrong.
+    /// * [`filterblock::Error::Unexpected`]: [`Options::hash`] is not the store's hash kind.
+    /// * [`filterblock::Error::Invalid`]: [`Options::secret`] is set, but the store uses none.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let dir = open::named(path.as_ref());
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
@@ -96,75 +105,83 @@ impl Db {
         Ok(())
     }
 
-    /// Gives `key` the value `value`.
+    /// Sets the value of `key`.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] over [`super::MAX_KEY_LEN_BYTES`]; those of [`Db::write`].
+    /// Returns [`Error::KeyTooLong`] for a key over [`super::MAX_KEY_LEN_BYTES`], and the errors of
+    /// [`WriteBatch::put`] and [`Db::write`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.put(key, value)?;
         self.write(batch)
     }
 
-    /// Removes `key`; it is no error if there is none.
+    /// Deletes `key`, whether or not it exists.
     ///
     /// # Errors
-    /// As [`Db::put`].
+    /// Returns [`Error::KeyTooLong`] for a key over [`super::MAX_KEY_LEN_BYTES`], and the errors of
+    /// [`Db::write`].
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete(key)?;
         self.write(batch)
     }
 
-    /// Writes a batch: readers and crashes see all of it or nothing.
+    /// Writes a batch. Readers and crashes see all of it or nothing.
     ///
     /// # Errors
-    /// I/O errors of the log, after which the store takes no more writes until it is reopened
-    /// ([`Error::Poisoned`]): what became of the failed write is then known again. [`Error::OutOfNumbers`] after some
-    /// 4.6 * 10^18 writes, or from a manifest that claims as many.
+    /// After an I/O error of the log, the store refuses writes with [`Error::Poisoned`] until it is
+    /// reopened. Reopening finds out whether the failed write was kept. Returns
+    /// [`Error::OutOfNumbers`] after about 4.6 * 10^18 writes, or if the manifest claims as many.
     ///
-    /// These pass, and nothing was written: [`Error::NoSpace`] for a batch that puts, while less is free on the disk than
-    /// [`Options::reserve_bytes`]; [`Error::BackgroundFails`] while memory is full of writes that cannot be flushed; I/O
-    /// errors of making a new log, which name another file than the log of an earlier write.
+    /// These errors are temporary, and nothing was written:
+    ///
+    /// * [`Error::NoSpace`]: the batch contains a put, and less than [`Options::reserve_bytes`] is
+    ///   free on the disk.
+    /// * [`Error::BackgroundFails`]: memory is full of writes that cannot be flushed.
+    /// * An I/O error of creating a new log: it names a file other than the log of earlier writes.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.shared.write(batch, self.shared.options.durability)
     }
 
-    /// Like [`Db::write`], with a durability of its own.
+    /// Writes a batch as [`Db::write`] does, with the given durability.
     ///
     /// # Errors
-    /// As [`Db::write`].
+    /// Returns the errors of [`Db::write`].
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         self.shared.write(batch, durability)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, or `None` if `key` does not exist.
     ///
     /// # Errors
-    /// Damage of a data or index block that had to be read, and I/O errors.
+    /// Returns an error if a data or index block that must be read is damaged. I/O errors pass
+    /// through.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.shared.reading.state.moment();
         self.shared.get(&state, key, sequence)
     }
 
-    /// The values of many keys, in their order; faster than one by one, because the filters' cache misses overlap.
+    /// Returns the values of many keys, in the order of `keys`. This is faster than single reads,
+    /// because the cache misses in the filters overlap.
     ///
     /// # Errors
-    /// As [`Db::get`].
+    /// Returns the errors of [`Db::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let (state, sequence) = self.shared.reading.state.moment();
         self.shared.multi_get(&state, keys, sequence)
     }
 
-    /// The store as it is now. Reads of it neither see later writes nor wait for anything; its files and memory stay
-    /// until it is dropped.
+    /// Returns a snapshot of the current content. Its reads see no later writes and never wait. The
+    /// snapshot keeps its files and memory until it is dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let (state, sequence) = self.shared.reading.state.lasting_moment();
         Snapshot { shared: Arc::clone(&self.shared), state, sequence }
     }
 
-    /// The entries of a range in key order, as they are now; [`Iterator::rev`] gives them backwards.
+    /// Iterates over the current entries of a range in key order. [`Iterator::rev`] reverses the
+    /// order.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -179,25 +196,29 @@ impl Db {
         self.snapshot().scan(range)
     }
 
-    /// Writes what is in memory to a table, and waits for that.
+    /// Writes the memtables to SST files and waits for the result.
     ///
     /// # Errors
-    /// I/O errors, [`Error::Poisoned`] after an earlier failure, [`Error::BackgroundFails`] where the table cannot be
-    /// made: the writes stay in memory and in the log then, and the background tries again.
+    /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
+    /// the SST file cannot be written: the writes then stay in memory and in the log, and the
+    /// background retries. I/O errors pass through.
     pub fn flush(&self) -> Result<()> {
         self.shared.flush()
     }
 
-    /// Merges all tables with keys of a range into one sorted run, removing what nobody can see any more, and gives
-    /// tables another filter where the policy has come to choose otherwise (more than a hundredth smaller, or a quarter
-    /// larger, or of another kind).
+    /// Merges all SSTs that hold keys of a range into one sorted run, and drops entries that no
+    /// read can see.
+    ///
+    /// It also rebuilds SSTs whose filter the policy would now choose differently: more than 1 %
+    /// smaller, more than 25 % larger, or of another kind.
     ///
     /// # Errors
-    /// As [`Db::flush`], and damage of the tables. [`Error::NoSpace`] where the result would leave no room for the log.
+    /// Returns the errors of [`Db::flush`], and errors for damaged SSTs. Returns [`Error::NoSpace`]
+    /// if the result would leave no space for the log.
     pub fn compact_range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
         let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
         match self.flush() {
-            // What is in tables already may hold deletions that make the room that was missing.
+            // The SSTs may hold deletions whose compaction releases the missing space.
             Err(Error::BackgroundFails { .. }) => {
                 self.shared.compact_range(from, to)?;
                 self.flush()?;
@@ -210,12 +231,12 @@ impl Db {
     /// Waits until nothing is left to flush or to compact.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] after a failure in the background; [`Error::BackgroundFails`] after one that may pass, and that
-    /// happened again when this was called.
+    /// Returns [`Error::Poisoned`] after a failure in the background. Returns
+    /// [`Error::BackgroundFails`] for a temporary failure that happened again during this call.
     pub fn wait_idle(&self) -> Result<()> {
         let num_failed = self.shared.background.hurry(Task::Compaction);
         loop {
-            self.shared.wait_for_flushes(|state| state.waiting.is_empty())?;
+            self.shared.wait_for_flushes(|state| state.immutable.is_empty())?;
             let mut work = lock(&self.shared.background.work);
             while work.compacting && work.failure.is_none() {
                 work = self.shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
@@ -226,23 +247,25 @@ impl Db {
             if let Some(error) = failure {
                 return Err(error);
             }
-            if !self.shared.needs_compaction() && self.shared.reading.state.load().waiting.is_empty() {
+            if !self.shared.needs_compaction() && self.shared.reading.state.load().immutable.is_empty() {
                 return Ok(());
             }
-            // The compaction that is needed has been seen but has not begun.
+            // The compaction is due but has not begun.
             std::thread::yield_now();
         }
     }
 
-    /// Makes a second store of the present content in a new directory, by hard links where the file system has them.
+    /// Creates a second store with the current content in a new directory. It uses hard links if
+    /// the file system supports them.
     ///
-    /// It keeps the store's id and hash seed, and its tables keep their numbers, because both are part of each table. The
-    /// numbers of its new files begin at a random place far ahead, so that no new file of the one store passes for a file
-    /// of the other.
+    /// The copy keeps the store's id, its hash seed and the numbers of its SSTs, because every SST
+    /// file contains them. The numbers of its new files begin at a random offset far ahead. No new
+    /// file of one store can thus pass for a file of the other.
     ///
     /// # Errors
-    /// When `dir` exists and holds anything but a free lock, as [`Db::flush`], I/O errors, and [`Error::OutOfNumbers`] as for [`Db::write`];
-    /// an unfinished checkpoint is no store.
+    /// Returns [`Error::NotAStore`] if `dir` holds anything but a free lock file. Returns
+    /// [`Error::OutOfNumbers`] as [`Db::write`] does, and the errors of [`Db::flush`]. I/O errors
+    /// pass through. An unfinished checkpoint does not open as a store.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
         let (source, outside) = (self.shared.options.storage.as_ref(), self.shared.files.outside.as_ref());
@@ -255,12 +278,12 @@ impl Db {
         open::create_dir_durably(outside, dir)?;
         let held = source.hold(dir)?;
         let storage = held.as_deref().unwrap_or(outside);
-        // Until the copy is a store, nobody makes another in its directory.
+        // The lock keeps other processes from creating a store in this directory meanwhile.
         let _lock = storage.lock(&dir.join(LOCK))?;
         if !is_empty(storage)? {
             return Err(Error::NotAStore.in_file(dir));
         }
-        // The registry first, so that no table it names can go away while it is linked: the version pins them.
+        // Lock the registry first: the version then pins every SST that the registry's state names.
         let (mut state, version) = {
             let registry = lock(&self.shared.catalogue.registry);
             (registry.state.clone(), Arc::clone(&self.shared.reading.state.load().version))
@@ -274,13 +297,15 @@ impl Db {
             storage.link_or_copy(&table.path, &dir.join(table_name(table.meta.number)))?;
         }
         storage.sync_dir(dir)?;
-        // The source's logs stay there. Forty bits: more than any store's files, far from the end of the numbers.
+        // The source's logs stay behind. A random offset of 40 bits exceeds the number of files of
+        // any store and stays far below the limit of file numbers.
         state.log_number = 0;
         state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 
-    /// What the store holds and did since it was opened or [`Db::reset_stats`] was called.
+    /// Returns the content of the store, and its counters since it was opened or
+    /// [`Db::reset_stats`] was called.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let state = self.shared.reading.state.load_full();
@@ -312,7 +337,7 @@ impl Db {
             gets,
             memory_hits,
             memory_entries: state.memtable.num_entries()
-                + state.waiting.iter().map(|memtable| memtable.num_entries()).sum::<u64>(),
+                + state.immutable.iter().map(|memtable| memtable.num_entries()).sum::<u64>(),
             write_stalls: read(&counters.write_stalls),
             write_stall_nanos: read(&counters.write_stall_nanos),
             flushes: read(&counters.flushes),
@@ -324,16 +349,18 @@ impl Db {
         }
     }
 
-    /// Starts the counts of [`Db::stats`] anew; sizes and reports stay.
+    /// Resets the counters of [`Db::stats`]. Sizes and reports stay.
     pub fn reset_stats(&self) {
         self.shared.reading.counters.reset();
     }
 
-    /// Closes the store: what is in memory becomes a table, so that the next open has no log to read.
+    /// Closes the store. It flushes the memtable to an SST file, so that the next open has no log
+    /// to read.
     ///
     /// # Errors
-    /// Those of the last flush, or [`Error::Poisoned`] after an earlier failure; the store is closed all the same, without
-    /// waiting for what fails to succeed, and acknowledged writes that are in the log are there at the next open.
+    /// Returns the error of the last flush, or [`Error::Poisoned`] after an earlier failure. The
+    /// store is closed in either case and does not wait for retries. Acknowledged writes in the log
+    /// are there at the next open.
     pub fn close(mut self) -> Result<()> {
         self.shut_down()
     }
@@ -343,7 +370,7 @@ impl Db {
             return Ok(());
         }
         let flushed = self.flush();
-        // Also after a failure: acknowledged writes may still be in the buffer.
+        // Flush the log even after a failure: its buffer may hold acknowledged writes.
         let logged = lock(&self.shared.writing.log).log.flush();
         self.shared.remove_left();
         lock(&self.shared.background.work).closing = true;
@@ -360,14 +387,15 @@ impl Db {
 impl Drop for Db {
     fn drop(&mut self) {
         if let Err(error) = self.shut_down() {
-            log::error!("closing the store: {error}");
+            log::error!("the store was not closed cleanly: {error}");
         }
-        // While the directory's lock is still held: from then on its files may be another store's.
+        // Set this while the directory's lock is still held. Afterwards the files may belong to
+        // another store.
         lock(&self.shared.files.closed).is_closed = true;
     }
 }
 
-/// A store as it was at one moment ([`Db::snapshot`]).
+/// The content of a store at one moment, made by [`Db::snapshot`].
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
@@ -376,23 +404,23 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The value that `key` had.
+    /// Returns the value of `key` at the moment of the snapshot.
     ///
     /// # Errors
-    /// As [`Db::get`].
+    /// Returns the errors of [`Db::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.shared.get(&self.state, key, self.sequence)
     }
 
-    /// The values that many keys had, in their order.
+    /// Returns the values of many keys at the moment of the snapshot, in the order of `keys`.
     ///
     /// # Errors
-    /// As [`Db::get`].
+    /// Returns the errors of [`Db::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         self.shared.multi_get(&self.state, keys, self.sequence)
     }
 
-    /// The entries of a range in key order; [`Iterator::rev`] gives them backwards.
+    /// Iterates over the entries of a range in key order. [`Iterator::rev`] reverses the order.
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         let (state, sequence, cache) = (Arc::clone(&self.state), self.sequence, self.shared.reading.cache.clone());
         let make_sources = move || state.sources(sequence, &cache);
@@ -402,9 +430,9 @@ impl Snapshot {
 }
 
 impl ReadState {
-    /// Everything to be merged, newest first.
+    /// Returns all sources of a scan, newest first.
     fn sources(&self, sequence: u64, cache: &Option<Arc<crate::sstable::BlockCache>>) -> Vec<Source> {
-        let memtables = std::iter::once(&self.memtable).chain(&self.waiting);
+        let memtables = std::iter::once(&self.memtable).chain(&self.immutable);
         let mut sources: Vec<Source> =
             memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table), sequence))).collect();
         let run = |tables: Vec<_>| Source::Run(RunCursor::new(tables, cache.clone()));

@@ -1,4 +1,5 @@
-//! docs/STORE_FORMAT.md against the code: the directory, the limits, logs and manifests. (Sorted files: tests/.)
+//! Compares docs/STORE_FORMAT.md with the code: the directory, the limits, logs and manifests.
+//! (tests/ compares SST files.)
 
 use std::path::Path;
 
@@ -12,9 +13,11 @@ use filterblock::{Fingerprint, HashKind};
 
 const DOCUMENT: &str = include_str!("../../../../docs/STORE_FORMAT.md");
 
-/// The rows, without the head, of the table with this head under the heading `section`.
+/// Returns the rows, without the heading row, of the table with the heading row `head` in
+/// `section`.
 fn table(section: &str, head: &str) -> Vec<Vec<&'static str>> {
-    let start = DOCUMENT.find(&format!("# {section}\n")).unwrap_or_else(|| panic!("no section {section}"));
+    let start =
+        DOCUMENT.find(&format!("# {section}\n")).unwrap_or_else(|| panic!("the document has no section {section}"));
     let lines = DOCUMENT[start..].lines().skip_while(|line| *line != head).skip(2);
     let rows = lines.take_while(|line| line.starts_with('|'));
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
@@ -28,7 +31,7 @@ fn u32_bytes(number: u32) -> Vec<u8> {
 
 const LAYOUT: &str = "| Offset | Size | Field | Meaning |";
 
-/// Checks that the documented fields follow one another without a gap and hold `expected`, name by name.
+/// Checks that the documented fields are contiguous and hold `expected`, name by name.
 fn assert_layout(section: &str, bytes: &[u8], expected: &[(&str, Vec<u8>)]) {
     let rows = table(section, LAYOUT);
     assert_eq!(rows.len(), expected.len(), "{section}");
@@ -47,7 +50,7 @@ fn assert_layout(section: &str, bytes: &[u8], expected: &[(&str, Vec<u8>)]) {
 fn log_of(id: LogId) -> Vec<u8> {
     let (memory, path) = (Memory::new(), Path::new("log"));
     let mut log = LogWriter::create(&memory, path, id, 0x1112_1314_1516_1718).unwrap();
-    // Syncs first, so that the record has a synced length.
+    // Sync first, so that the record has a synced length.
     log.sync().unwrap();
     log.append(0x1112_1314_1516_1718, &[b"payload"]).unwrap();
     log.flush().unwrap();
@@ -55,20 +58,20 @@ fn log_of(id: LogId) -> Vec<u8> {
 }
 
 #[test]
-fn logs_are_as_the_document_has_them() {
+fn logs_match_the_document() {
     for kind in [LogKind::WriteAhead, LogKind::Manifest] {
         let id = LogId { kind, store_id: *b"0123456789abcdef", number: 0x0102_0304_0506_0708 };
         let log = log_of(id);
         let (header, record) = log.split_at(HEADER_LEN_BYTES);
         let sequence = u64_bytes(0x1112_1314_1516_1718).to_vec();
-        let sum = |parts: &[&[u8]]| u32_bytes(crc32fast::hash(&parts.concat()));
+        let checksum = |parts: &[&[u8]]| u32_bytes(crc32fast::hash(&parts.concat()));
         let fields = [
             ("magic", kind.magic().to_vec()),
             ("format version", u32_bytes(1)),
             ("file number", u64_bytes(id.number).to_vec()),
             ("store id", id.store_id.to_vec()),
             ("first sequence number", sequence.clone()),
-            ("checksum", sum(&[&header[..44]])),
+            ("checksum", checksum(&[&header[..44]])),
         ];
         assert_layout("Log header", header, &fields);
         let magic = String::from_utf8(kind.magic().to_vec()).unwrap().escape_default().to_string();
@@ -78,7 +81,7 @@ fn logs_are_as_the_document_has_them() {
             ("payload length", u32_bytes(7)),
             ("sequence number", sequence),
             ("synced length", u64_bytes(48).to_vec()),
-            ("checksum", sum(&[&header[..36], &record[..20], b"payload"])),
+            ("checksum", checksum(&[&header[..36], &record[..20], b"payload"])),
             ("payload", b"payload".to_vec()),
         ];
         assert_layout("Log record", record, &fields);
@@ -88,7 +91,7 @@ fn logs_are_as_the_document_has_them() {
 }
 
 #[test]
-fn batches_are_as_the_document_has_them() {
+fn batches_match_the_document() {
     let fields: Vec<_> =
         table("Write batch", "| Field | Size | Meaning |").iter().map(|row| (row[0], row[1])).collect();
     let documented = [
@@ -108,7 +111,7 @@ fn batches_are_as_the_document_has_them() {
 }
 
 #[test]
-fn version_edits_are_as_the_document_has_them() {
+fn version_edits_match_the_document() {
     let meta = TableMeta {
         number: 301,
         len_bytes: 302,
@@ -165,7 +168,7 @@ fn version_edits_are_as_the_document_has_them() {
 }
 
 #[test]
-fn file_names_are_as_the_document_has_them() {
+fn file_names_match_the_document() {
     let documented: Vec<&str> = table("Directory", "| Name | Holds |").iter().map(|row| row[0]).collect();
     let files = [
         ("`NNNNNN.sst`", FileName::Table(42)),
@@ -181,13 +184,13 @@ fn file_names_are_as_the_document_has_them() {
             assert_eq!(parse(&name.trim_matches('`').replace("NNNNNN", "000042")), Some(file), "{name}");
         }
     }
-    // What is set aside is no file of the store any more.
+    // An SST that was set aside is not a file of the store any more.
     assert!(DOCUMENT.contains("`unnamed-NNNNNN.sst`"));
     assert_eq!(parse("unnamed-000042.sst"), None);
 }
 
 #[test]
-fn limits_are_as_the_document_has_them() {
+fn limits_match_the_document() {
     let rows = table("Limits", "| What | Limit |");
     let number = |text: &str| text.trim_end_matches(" bytes").replace(',', "").parse::<u64>().unwrap();
     let documented: Vec<_> = rows.iter().map(|row| (row[0], number(row[1]))).collect();

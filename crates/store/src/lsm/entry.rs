@@ -1,4 +1,4 @@
-//! One version of one key as a memtable holds it, and how versions are ordered: by key, then newest first.
+//! One version of one key in a memtable. Versions are ordered by key, then newest first.
 
 use std::cmp::Ordering;
 
@@ -6,16 +6,16 @@ use crate::codec::{order_prefix, put_u32, put_u64, u32_at, u64_from};
 
 const HEADER_LEN_BYTES: usize = 12;
 
-/// The bit of a key's length that says that there is a value and not a removal.
+/// The bit of the key length that marks a value. A tombstone has it clear.
 const IS_VALUE: u32 = 1 << 31;
 
-/// A key with what was written to it, in one allocation: sequence number (8 bytes), key length with [`IS_VALUE`]
+/// One version of a key in one allocation: sequence number (8 bytes), key length with [`IS_VALUE`]
 /// (4 bytes), key, value.
 #[derive(Debug)]
 pub(super) struct Entry(Box<[u8]>);
 
 impl Entry {
-    /// `value` is `None` for a removal.
+    /// Creates an entry. `value` is `None` for a tombstone.
     pub(super) fn new(key: &[u8], value: Option<&[u8]>, sequence: u64) -> Self {
         let mut bytes = Vec::with_capacity(HEADER_LEN_BYTES + key.len() + value.map_or(0, <[u8]>::len));
         put_u64(&mut bytes, sequence);
@@ -60,7 +60,7 @@ impl Entry {
     }
 }
 
-/// Where a version of a key lies, or would.
+/// The position of a version in the sort order, whether or not the version exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     pub(super) prefix: u64,
@@ -76,7 +76,7 @@ impl<'a> Place<'a> {
 
 impl Ord for Place<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Newest first: the greater number comes before.
+        // Newest first: the greater sequence number sorts first.
         self.prefix
             .cmp(&other.prefix)
             .then_with(|| self.key.cmp(other.key))

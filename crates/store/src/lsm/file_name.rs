@@ -3,48 +3,49 @@
 /// The file that names the manifest in force.
 pub const CURRENT: &str = "CURRENT";
 
-/// What becomes [`CURRENT`] by a rename.
+/// The temporary file that is renamed to [`CURRENT`].
 pub const CURRENT_TEMPORARY: &str = "CURRENT.tmp";
 
-/// The file whose lock keeps a second process out.
+/// The file whose lock keeps other processes out.
 pub const LOCK: &str = "LOCK";
 
-/// What a file of a store is, by its name.
+/// The kind of a store's file, derived from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileName {
-    /// A sorted file.
+    /// An SST file.
     Table(u64),
     /// A write-ahead log.
     Log(u64),
     /// A manifest.
     Manifest(u64),
-    /// The name of the manifest in force.
+    /// The file `CURRENT`, which names the manifest in force.
     Current,
-    /// The lock.
+    /// The lock file.
     Lock,
-    /// What a crash left of a file that was not published yet.
+    /// A file that a crash left before it got its final name.
     Temporary,
 }
 
-/// The name of a sorted file: `000123.sst`.
+/// Returns the name of an SST file: `000123.sst`.
 #[must_use]
 pub fn table_name(number: u64) -> String {
     format!("{number:06}.sst")
 }
 
-/// The name of a write-ahead log: `000123.log`.
+/// Returns the name of a write-ahead log: `000123.log`.
 #[must_use]
 pub fn log_name(number: u64) -> String {
     format!("{number:06}.log")
 }
 
-/// The name of a manifest: `MANIFEST-000123`.
+/// Returns the name of a manifest: `MANIFEST-000123`.
 #[must_use]
 pub fn manifest_name(number: u64) -> String {
     format!("MANIFEST-{number:06}")
 }
 
-/// The name of a table that was set aside (`unnamed-000123.sst`, `unnamed-000123.sst.2`), as it was before.
+/// Returns the original name of an SST that was set aside (`unnamed-000123.sst`,
+/// `unnamed-000123.sst.2`).
 #[must_use]
 pub fn set_aside_name(name: &str) -> Option<&str> {
     let name = name.strip_prefix("unnamed-")?;
@@ -54,7 +55,8 @@ pub fn set_aside_name(name: &str) -> Option<&str> {
     })
 }
 
-/// The number in the name of a table, log or manifest, or of a table that was not finished or was set aside.
+/// Returns the number in the name of an SST, log or manifest. Also accepts the name of an
+/// unfinished SST and of one that was set aside.
 #[must_use]
 pub fn number_in(name: &str) -> Option<u64> {
     let name = set_aside_name(name).unwrap_or(name);
@@ -64,7 +66,7 @@ pub fn number_in(name: &str) -> Option<u64> {
     }
 }
 
-/// What the file called `name` is; `None` for one that no store writes.
+/// Returns the kind of the file called `name`. `None` if no store writes such a name.
 #[must_use]
 pub fn parse(name: &str) -> Option<FileName> {
     match name {
@@ -85,7 +87,8 @@ pub fn parse(name: &str) -> Option<FileName> {
             _ => return None,
         }
     };
-    // One number has one name: `+1.sst` and `1.sst` are files of somebody else, not to be touched.
+    // Each number has exactly one name. `+1.sst` and `1.sst` belong to other programs and must not
+    // be touched.
     let canonical = match found {
         FileName::Table(number) => table_name(number),
         FileName::Log(number) => log_name(number),
@@ -100,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_belong_together() {
+    fn names_and_numbers_convert_both_ways() {
         assert_eq!(table_name(123), "000123.sst");
         assert_eq!(log_name(0), "000000.log");
         assert_eq!(manifest_name(12_345_678), "MANIFEST-12345678");
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_found_also_in_what_was_not_finished() {
+    fn the_number_of_an_unfinished_file_is_found() {
         for name in ["000007.sst", "000007.sst.tmp", "000007.log", "MANIFEST-000007"] {
             assert_eq!(number_in(name), Some(7), "{name}");
         }
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_are_not_recognised() {
+    fn foreign_file_names_are_not_recognized() {
         let foreign = [
             "",
             ".",

@@ -1,4 +1,4 @@
-//! From memory to level 0, and the threads that work in the background.
+//! Flushes memtables to level 0, and runs the background threads for SSTs and for the log.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -19,10 +19,10 @@ use crate::sync::lock;
 use filterblock::SelfCheck;
 use filterblock::TableShape;
 
-/// How long a buffered write stays in the process at most.
+/// The longest time that a buffered write stays in the process.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Writes memtables to tables until the store closes.
+/// Writes memtables to SST files until the store closes.
 pub(super) fn run_flushes(shared: &Shared) {
     while let Some(memtable) = next_full_memtable(shared) {
         let flushed = shared.flush_memtable(&memtable);
@@ -30,20 +30,21 @@ pub(super) fn run_flushes(shared: &Shared) {
     }
 }
 
-/// The oldest full memtable; `None` when the store closes, and nothing is left or can be brought to the disk.
+/// Waits for the oldest immutable memtable and returns it. Returns `None` when the store closes and
+/// no memtable is left or can be flushed.
 fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
     let mut work = lock(&shared.background.work);
     loop {
-        // What cannot be flushed is in the log: closing does not wait until it can.
+        // Writes that cannot be flushed are in the log, so a close does not wait for them.
         let is_given_up = work.failure.is_some() || work.closing && work.flushes.is_failing();
-        let oldest = if is_given_up { None } else { shared.reading.state.load().waiting.last().cloned() };
+        let oldest = if is_given_up { None } else { shared.reading.state.load().immutable.last().cloned() };
         if let Some(memtable) = oldest {
-            let rest = work.flushes.rest();
-            if rest.is_zero() {
+            let delay = work.flushes.delay();
+            if delay.is_zero() {
                 return Some(memtable);
             }
             drop(memtable);
-            work = shared.background.wait_at_most(work, rest);
+            work = shared.background.wait_at_most(work, delay);
             continue;
         }
         if work.closing {
@@ -53,13 +54,14 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
     }
 }
 
-/// Hands the log's buffer to the operating system from time to time, until the store closes. On a thread of its own: a
-/// table, or a sync of the log, may take longer than a write may stay in the process.
+/// Passes the log's buffer to the operating system periodically until the store closes. It has its
+/// own thread, because writing an SST or syncing the log may take longer than a write may stay in
+/// the process.
 pub(super) fn run_log_flushes(shared: &Shared) {
     let mut flushed = Instant::now();
     let mut work = lock(&shared.background.work);
     while !work.closing {
-        // By the clock: where much changes, no wait ever times out.
+        // Measure by the clock: with frequent changes, the wait never times out.
         let rest = LOG_FLUSH_INTERVAL.saturating_sub(flushed.elapsed());
         if !rest.is_zero() {
             work = shared.background.wait_at_most(work, rest);
@@ -73,16 +75,18 @@ pub(super) fn run_log_flushes(shared: &Shared) {
 }
 
 impl Shared {
-    /// Writes what is in memory to a table, and waits for that.
+    /// Writes the memtables to SST files and waits for the result.
     ///
     /// # Errors
-    /// As [`super::Db::flush`].
+    /// Returns the errors of [`super::Db::flush`].
     pub(super) fn flush(&self) -> Result<()> {
         self.background.check_writable()?;
-        let max_waiting = self.options.max_waiting_buffers.max(1);
-        if lock(&self.background.work).flushes.is_failing() && self.reading.state.load().waiting.len() >= max_waiting {
-            // Memory has its bound here, too.
-            self.wait_for_flushes(|state| state.waiting.len() < max_waiting)?;
+        let max_immutable = self.options.max_waiting_buffers.max(1);
+        if lock(&self.background.work).flushes.is_failing()
+            && self.reading.state.load().immutable.len() >= max_immutable
+        {
+            // The limit on memory applies here, too.
+            self.wait_for_flushes(|state| state.immutable.len() < max_immutable)?;
         }
         let log_number = {
             let mut log = lock(&self.writing.log);
@@ -91,14 +95,14 @@ impl Shared {
             }
             self.reading.state.load().memtable.log_number
         };
-        // What fills up meanwhile is not waited for: under load that would have no end.
-        self.wait_for_flushes(|state| state.waiting.iter().all(|memtable| memtable.log_number >= log_number))
+        // Do not wait for memtables that fill up meanwhile: under load, that wait would not end.
+        self.wait_for_flushes(|state| state.immutable.iter().all(|memtable| memtable.log_number >= log_number))
     }
 
-    /// Waits until flushes have come so far, or one fails.
+    /// Waits until `is_reached` holds for the state, or until a flush fails.
     ///
     /// # Errors
-    /// [`crate::Error::BackgroundFails`], [`crate::Error::Poisoned`].
+    /// Returns [`crate::Error::BackgroundFails`] or [`crate::Error::Poisoned`].
     pub(super) fn wait_for_flushes(&self, is_reached: impl Fn(&ReadState) -> bool) -> Result<()> {
         let num_failed = self.background.hurry(Task::Flush);
         let mut work = lock(&self.background.work);
@@ -112,7 +116,8 @@ impl Shared {
         self.background.check_writable()
     }
 
-    /// After a failure elsewhere too, for the sake of what was acknowledged before.
+    /// Passes the log's buffer to the operating system. Also after a failure elsewhere, because the
+    /// buffer holds acknowledged writes.
     fn flush_log(&self) {
         let flushed = lock(&self.writing.log).log.flush();
         if let Err(error) = flushed
@@ -122,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// The settings for a new table.
+    /// Returns the options for writing a new SST.
     pub(super) fn table_options(&self, number: u64, shape: &TableShape, sequences: (u64, u64)) -> TableOptions {
         TableOptions {
             origin: origin(shape.level, sequences),
@@ -136,10 +141,10 @@ impl Shared {
         }
     }
 
-    /// Writes the newest version of each key of a memtable to a new file.
+    /// Writes the newest version of each key of a memtable to a new SST file.
     ///
     /// # Errors
-    /// That of the writer, which leaves nothing behind.
+    /// Returns the error of the writer, and leaves no file behind.
     fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
         let allowance = self.table_allowance();
         self.write_level_0(memtable.num_entries(), memtable.sequences(), true, &[], |writer| {
@@ -150,10 +155,12 @@ impl Shared {
         })
     }
 
-    /// Writes a new file for level 0, of at most `num_keys` keys, which `add_all` adds; `others` are to be installed with it.
+    /// Writes a new SST file for level 0 with at most `num_keys` keys, which `add_all` adds.
+    /// `others` are the SSTs that will be installed together with it.
     ///
     /// # Errors
-    /// That of the writer, of `add_all` or of opening the file, which leave nothing behind.
+    /// Returns the error of the writer, of `add_all` or of opening the file, and leaves no file
+    /// behind.
     pub(super) fn write_level_0(
         &self,
         num_keys: u64,
@@ -182,12 +189,13 @@ impl Shared {
         })
     }
 
-    /// Leaves nothing of a table that could not be made: a task that fails again and again would fill the disk.
+    /// Runs `make` and removes the files of the SST if it fails. Otherwise a task that fails
+    /// repeatedly would fill the disk.
     pub(super) fn make_table<T>(&self, number: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let name = table_name(number);
         let path = self.identity.dir.join(&name);
         if self.options.storage.exists(&path)? {
-            // The rename at the end would replace it.
+            // The rename at the end would replace this file.
             return Err(Error::Io(std::io::ErrorKind::AlreadyExists.into()).in_file(&path));
         }
         make().inspect_err(|error| {
@@ -199,11 +207,12 @@ impl Shared {
 
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
         let stored = self.write_memtable(memtable)?;
-        // The next younger memtable's log is the oldest that is still needed. Let go of at once: a state held while the log
-        // is removed would keep tables that were compacted away meanwhile.
+        // The log of the next younger memtable is the oldest log that is still needed. Release the
+        // state before the log is removed: a held state would keep SSTs alive that a compaction has
+        // replaced.
         let log_number = {
             let state = self.reading.state.load();
-            let younger = state.waiting.iter().rev().find(|waiting| waiting.log_number > memtable.log_number);
+            let younger = state.immutable.iter().rev().find(|other| other.log_number > memtable.log_number);
             younger.unwrap_or(&state.memtable).log_number
         };
         let edit = VersionEdit {
@@ -213,7 +222,7 @@ impl Shared {
             ..VersionEdit::default()
         };
         self.install(edit, vec![(0, stored)], |state| {
-            state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, memtable));
+            state.immutable.retain(|other| !Arc::ptr_eq(other, memtable));
         })?;
         self.reading.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.discard([self.identity.dir.join(log_name(memtable.log_number))]);
@@ -221,7 +230,7 @@ impl Shared {
     }
 }
 
-/// What a table says of where it comes from.
+/// Returns the origin that an SST file stores in its properties.
 pub(crate) fn origin(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<TableOrigin> {
     Some(TableOrigin { level: u8::try_from(level).ok()?, smallest_sequence, largest_sequence })
 }

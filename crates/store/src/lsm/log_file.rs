@@ -1,13 +1,15 @@
-//! Checksummed records in a file that only grows: the form of the write-ahead log and of the manifest.
+//! Checksummed records in an append-only file. The write-ahead log and the manifest use this
+//! format.
 //!
 //! ```text
 //! header (48)  magic 8 | version 4 | number 8 | store id 16 | first sequence 8 | CRC 4
 //! record       payload length 4 | sequence 8 | synced length 8 | CRC 4 | payload
 //! ```
 //!
-//! A record's CRC begins with the header's first 36 bytes, so a record of another log never passes for one of this.
-//! Each record says how much of the file was durable when it was appended. That tells a crash, which may lose any
-//! sectors that were never synced, from the loss of bytes that had been promised (see [`super::log_reader`]).
+//! A record's CRC starts with the first 36 bytes of the header, so a record of another log never
+//! passes for one of this log. Each record says how much of the file was durable when the record
+//! was appended. The reader uses this to distinguish a crash from damage: a crash may lose any
+//! sectors that were never synced, but no others (see [`super::log_reader`]).
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -20,16 +22,17 @@ use crate::storage::{Storage, WriteFile};
 /// Length of the header of a file.
 pub const HEADER_LEN_BYTES: usize = 48;
 
-/// Length of what precedes each payload.
+/// Length of the header of a record.
 pub const RECORD_HEADER_LEN_BYTES: usize = 24;
 
-/// The format that this code writes, and the only one it reads.
+/// The format version that this code writes, and the only one that it reads.
 pub const LOG_VERSION: u32 = 1;
 
-/// Records gather here before they go to the operating system; longer ones pass by.
+/// Records are collected in a buffer of this size before they go to the operating system. Longer
+/// records bypass the buffer.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
 
-/// What the records of a file are.
+/// The content of a file's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogKind {
     /// Write batches.
@@ -39,7 +42,8 @@ pub enum LogKind {
 }
 
 impl LogKind {
-    /// The first eight bytes of the file. The line ending notices a transfer in text mode.
+    /// Returns the first eight bytes of the file. The line ending in them detects a transfer in
+    /// text mode.
     #[must_use]
     pub fn magic(self) -> &'static [u8; 8] {
         match self {
@@ -49,19 +53,20 @@ impl LogKind {
     }
 }
 
-/// Which log of which store: part of every checksum in it.
+/// Identifies one log of one store. Every checksum in the log covers this identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LogId {
-    /// What its records are.
+    /// The content of the log's records.
     pub kind: LogKind,
-    /// The store it belongs to; zeros in a manifest, whose first edit names the store.
+    /// The store that the log belongs to. Zeros in a manifest: the first edit of a manifest names
+    /// the store.
     pub store_id: [u8; 16],
-    /// The number in its name.
+    /// The number in the file name.
     pub number: u64,
 }
 
 impl LogId {
-    /// The first 36 bytes of the file.
+    /// Returns the first 36 bytes of the file.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_LEN_BYTES);
         bytes.extend_from_slice(self.kind.magic());
@@ -71,8 +76,8 @@ impl LogId {
         bytes
     }
 
-    /// The sum that every record's sum begins with.
-    pub(super) fn sum(&self) -> Crc32 {
+    /// Returns the checksum state that the checksum of every record starts from.
+    pub(super) fn checksum(&self) -> Crc32 {
         Crc32::new().with(&self.encode())
     }
 }
@@ -82,42 +87,42 @@ impl LogId {
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
-    id_sum: Crc32,
+    id_checksum: Crc32,
     buffer: Vec<u8>,
-    /// How much of the file is durable.
+    /// Length of the durable part of the file.
     synced_len_bytes: u64,
-    /// The sequence number below which no record may begin.
+    /// The lowest sequence number that the next record may have.
     next_sequence: u64,
-    /// The first failure: since then the end of the file is unknown.
+    /// The reason of the first failure. After a failure, the end of the file is unknown.
     failure: Option<Cow<'static, str>>,
 }
 
 impl LogWriter {
-    /// Creates the file; its header waits in the buffer until the first flush. The first record must begin at
-    /// `first_sequence`.
+    /// Creates the file. Its header stays in the buffer until the first flush. The first record
+    /// must begin at `first_sequence`.
     ///
     /// # Errors
-    /// When the file exists or cannot be created.
+    /// Returns an I/O error if the file exists or cannot be created.
     pub fn create(storage: &dyn Storage, path: &Path, id: LogId, first_sequence: u64) -> Result<Self> {
         let file = storage.create(path).inspect_err(|error| remove_unless_found(storage, path, error))?;
         let mut buffer = Vec::with_capacity(BUFFER_LEN_BYTES);
         buffer.extend_from_slice(&id.encode());
         put_u64(&mut buffer, first_sequence);
-        let sum = Crc32::new().with(&buffer).finish();
-        put_u32(&mut buffer, sum);
+        let checksum = Crc32::new().with(&buffer).finish();
+        put_u32(&mut buffer, checksum);
         let path = path.to_path_buf();
         let next_sequence = first_sequence;
-        Ok(Self { file, path, id_sum: id.sum(), buffer, synced_len_bytes: 0, next_sequence, failure: None })
+        Ok(Self { file, path, id_checksum: id.checksum(), buffer, synced_len_bytes: 0, next_sequence, failure: None })
     }
 
-    /// No log: every call is refused. It stands where a log is yet to be created.
+    /// Returns a placeholder that refuses every call. It stands in until the log is created.
     pub(super) fn none() -> Self {
-        let id_sum = Crc32::new();
+        let id_checksum = Crc32::new();
         let (path, failure) = (PathBuf::new(), Some(Cow::Borrowed("the log is not created yet")));
         Self {
             file: Box::new(NoFile),
             path,
-            id_sum,
+            id_checksum,
             buffer: Vec::new(),
             synced_len_bytes: 0,
             next_sequence: 0,
@@ -125,25 +130,28 @@ impl LogWriter {
         }
     }
 
-    /// Appends one record, whose payload is `parts` put together; it is in the process's memory until [`Self::flush`].
+    /// Appends one record whose payload is the concatenation of `parts`. The record is only in the
+    /// memory of the process until [`Self::flush`].
     ///
-    /// `sequence` must be the number that the reader's visitor returns for the record before: numbers have no gaps.
+    /// `sequence` must be the number that the reader's visitor returns for the record before.
+    /// Sequence numbers have no gaps.
     ///
     /// # Errors
-    /// `InvalidArgument`, before anything is written, for an empty payload, one of 4 GiB or more, or a number already
-    /// passed; `Poisoned` after an earlier failure; that of the storage.
+    /// Returns [`Error::InvalidArgument`], before anything is written, for an empty payload, for a
+    /// payload of 4 GiB or more, and for a sequence number that is too low. Returns
+    /// [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
     pub fn append(&mut self, sequence: u64, parts: &[&[u8]]) -> Result<()> {
         self.check_usable()?;
         let invalid = |what, reason: &str| Err(Error::InvalidArgument { what, reason: reason.to_owned() });
         let payload_len = parts.iter().map(|part| part.len()).sum::<usize>();
         let Ok(payload_len_u32) = u32::try_from(payload_len) else {
-            return invalid("log record", "its payload has 4 GiB or more; write several");
+            return invalid("log record", "its payload has 4 GiB or more; write several records");
         };
         if payload_len == 0 {
-            return invalid("log record", "its payload is empty; write one entry or more");
+            return invalid("log record", "its payload is empty; write at least one entry");
         }
         if sequence < self.next_sequence {
-            return invalid("sequence number", "it has been passed already; take the next one");
+            return invalid("sequence number", "it is used already; take the next one");
         }
         self.attempt(|log| {
             if log.buffer.len() + RECORD_HEADER_LEN_BYTES + payload_len > BUFFER_LEN_BYTES {
@@ -153,9 +161,9 @@ impl LogWriter {
             put_u32(&mut log.buffer, payload_len_u32);
             put_u64(&mut log.buffer, sequence);
             put_u64(&mut log.buffer, log.synced_len_bytes);
-            let mut sum = log.id_sum.clone().with(log.buffer.get(start..).unwrap_or_default());
-            parts.iter().for_each(|part| sum.update(part));
-            put_u32(&mut log.buffer, sum.finish());
+            let mut checksum = log.id_checksum.clone().with(log.buffer.get(start..).unwrap_or_default());
+            parts.iter().for_each(|part| checksum.update(part));
+            put_u32(&mut log.buffer, checksum.finish());
             for part in parts {
                 if log.buffer.len() + part.len() > BUFFER_LEN_BYTES {
                     log.write_buffer()?;
@@ -171,18 +179,19 @@ impl LogWriter {
         })
     }
 
-    /// Hands everything to the operating system: it survives the end of the process, not that of the machine.
+    /// Passes the buffer to the operating system. The records then survive a crash of the process,
+    /// but not of the machine.
     ///
     /// # Errors
-    /// `Poisoned` after an earlier failure; that of the storage.
+    /// Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
     pub fn flush(&mut self) -> Result<()> {
         self.attempt(Self::write_buffer)
     }
 
-    /// Makes everything durable.
+    /// Makes all records durable.
     ///
     /// # Errors
-    /// `Poisoned` after an earlier failure; that of the storage.
+    /// Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
     pub fn sync(&mut self) -> Result<()> {
         self.attempt(|log| {
             log.write_buffer()?;
@@ -192,7 +201,7 @@ impl LogWriter {
         })
     }
 
-    /// Bytes appended, those in the buffer included.
+    /// Returns the number of appended bytes, including those in the buffer.
     pub(super) fn len_bytes(&self) -> u64 {
         self.file.len() + self.buffer.len() as u64
     }
@@ -212,12 +221,13 @@ impl LogWriter {
         }
     }
 
-    /// Does something that no later attempt may follow if it fails: a record that may or may not be in the file must
-    /// stay the last, and a sync that failed says nothing when it is repeated.
+    /// Runs an operation and refuses every later operation if it fails. After a failed write, the
+    /// last record may or may not be in the file, so no record may follow. After a failed sync, a
+    /// later successful sync proves nothing.
     fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.check_usable()?;
-        // Stays if the storage panics.
-        self.failure = Some(Cow::Borrowed("a write did not return"));
+        // This reason stays if the storage panics.
+        self.failure = Some(Cow::Borrowed("a write panicked"));
         match act(self) {
             Ok(()) => {
                 self.failure = None;
@@ -231,7 +241,7 @@ impl LogWriter {
     }
 }
 
-/// The file of no log. No call gets here.
+/// The file of [`LogWriter::none`]. No call reaches it.
 #[derive(Debug)]
 struct NoFile;
 
@@ -249,11 +259,12 @@ impl WriteFile for NoFile {
     }
 }
 
-/// After a creation that failed: the file may be there all the same, unless the error says that another was there before.
+/// Removes a file whose creation failed. The file may exist all the same. It stays if the error
+/// says that it existed before.
 fn remove_unless_found(storage: &dyn Storage, path: &Path, error: &Error) {
     let is_found = matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists);
     if !is_found {
-        // Most often there is none to remove.
+        // Usually there is no file to remove.
         let _ = storage.remove(path);
     }
 }
@@ -263,7 +274,7 @@ mod tests {
     use super::*;
     use crate::storage::faulty::{Fault, FaultKind, Faulty, Operation};
 
-    /// The log, of which what is asked of the storage from now on fails once.
+    /// Returns a writer with one record in its buffer, and its storage.
     fn writer() -> (Faulty, LogWriter) {
         let (storage, path) = (Faulty::new(), Path::new("1.log"));
         let id = LogId { kind: LogKind::WriteAhead, store_id: [0; 16], number: 1 };

@@ -1,12 +1,13 @@
-//! Reads a log back, and tells a crash from damage.
+//! Reads a log back, and distinguishes a crash from damage.
 //!
-//! At the first record that does not hold, the rest of the file is searched for one that does:
+//! After the first unsound record, the reader searches the rest of the file for a sound one:
 //!
-//! * None: the tail was torn by a crash. It is cut and reported.
-//! * One, but sectors between are blank and no record found says that they had been synced: a crash again, which may
-//!   keep later sectors and lose earlier ones. Cut and reported.
-//! * One, otherwise: bytes were lost that nobody may lose. An error, or under [`LogRecovery::Salvage`] skipped and
-//!   reported.
+//! * There is none: a crash tore the tail. The tail is cut off and reported.
+//! * There is one, but a sector before it is blank and no found record says that this sector was
+//!   synced. This is a crash, too: a crash may keep later sectors and lose earlier ones. The tail
+//!   is cut off and reported.
+//! * There is one, otherwise: bytes are lost that had been durable. This is an error. Under
+//!   [`LogRecovery::Salvage`] the damage is skipped and reported.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,84 +20,90 @@ use crate::storage::Storage;
 
 use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, RECORD_HEADER_LEN_BYTES};
 
-/// What devices write as a whole.
+/// The unit that devices write atomically.
 const SECTOR_LEN_BYTES: usize = 512;
 
-/// Sequence numbers further ahead than this are taken for chance in the search for the next record.
+/// In the search for the next record, a larger step in sequence numbers counts as a random match.
 const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 
-/// Bytes summed in search of sound records, beyond four times the file: only a hostile file asks for more, and
-/// without a bound it would cost the square of its length.
+/// The search for sound records may checksum this many bytes beyond four times the file's length.
+/// Only a hostile file needs more. Without a bound, the search would cost the square of the file's
+/// length.
 const SEARCH_BUDGET_BYTES: u64 = 16 << 20;
 
 /// What to do about damage in the middle of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LogRecovery {
-    /// It is an error.
+    /// Damage is an error.
     #[default]
     Strict,
-    /// What is damaged is skipped and reported.
+    /// Damage is skipped and reported.
     Salvage,
 }
 
-/// A record as it lies in a file.
+/// A record in a log file.
 #[derive(Debug, Clone, Copy)]
 pub struct LogRecord<'a> {
-    /// Its first sequence number.
+    /// The sequence number of the record's first write.
     pub sequence: u64,
-    /// Its bytes.
+    /// The payload.
     pub payload: &'a [u8],
-    /// Where the payload begins in the file.
+    /// The offset of the payload in the file.
     pub payload_offset: u64,
     synced_len_bytes: u64,
 }
 
-/// How a log ended.
+/// The end of a log, as the reader found it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogEnd {
-    /// Length of the file up to the end of the last record that was delivered.
+    /// Length of the file up to the end of the last delivered record.
     pub valid_len_bytes: u64,
-    /// Bytes after that: left by a crash, or without a sound record to the end of the file.
+    /// Number of bytes after the last delivered record. A crash left them, or no sound record
+    /// follows.
     pub torn_tail_bytes: u64,
-    /// Whether these lack something: bytes at the end, or sectors that were never written.
+    /// Whether the tail lacks bytes at its end, or contains sectors that were never written.
     pub is_tail_cut: bool,
-    /// Offset and length of what was skipped (never any under [`LogRecovery::Strict`]); a length of 0 stands for
-    /// sequence numbers that are missing though no bytes are in their place.
+    /// Offset and length of each skipped range; always empty under [`LogRecovery::Strict`]. A
+    /// length of 0 means that sequence numbers are missing although no bytes are.
     pub skipped: Vec<(u64, u64)>,
-    /// Records delivered.
+    /// Number of delivered records.
     pub num_records: u64,
-    /// The sequence number that the next record must have; `None` when not even the header is there.
+    /// The sequence number that the next record must have. `None` if the header is missing.
     pub next_sequence: Option<u64>,
 }
 
 impl LogEnd {
-    /// Whether the whole file was delivered.
+    /// Returns whether the whole file was delivered.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.torn_tail_bytes == 0 && self.skipped.is_empty() && self.next_sequence.is_some()
     }
 
-    /// What is at the end of the file at `path` and is no record.
+    /// Returns the bytes at the end of the file at `path` that are not a record.
     pub(crate) fn tail(&self, path: &Path) -> Option<LogTail> {
         let (offset, len_bytes) = (self.valid_len_bytes, self.torn_tail_bytes);
         (len_bytes > 0).then(|| LogTail { path: path.to_path_buf(), offset, len_bytes, is_cut: self.is_tail_cut })
     }
 }
 
-/// Bytes at the end of a log or manifest that are no record. Opening a store cuts them off.
+/// Bytes at the end of a log or manifest that are not a complete record. Opening the store cuts
+/// them off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogTail {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Where they begin.
+    /// The offset where these bytes begin.
     pub offset: u64,
-    /// How many they are.
+    /// The number of bytes.
     pub len_bytes: u64,
-    /// Whether bytes are missing at the end, or sectors were never written: what a crash leaves of a write that nobody was
-    /// told was durable. Otherwise a record is there in its full length and does not hold: a write that the device was in
-    /// the middle of, or damage to one that may have been acknowledged. Nothing tells which, for only the next record says
-    /// what was synced. Nor does anything tell a cut by a crash from another that removed whole records.
+    /// Whether bytes are missing at the end, or sectors were never written.
+    ///
+    /// `true` is the torn tail of an unacknowledged write. `false` means that the last record has
+    /// its full length and fails its checksum. Either a crash interrupted the device in a write, or
+    /// a write that may have been acknowledged is damaged. The file cannot tell these cases apart,
+    /// because only the next record says what was synced. The file also cannot tell whether a cut
+    /// removed whole records.
     pub is_cut: bool,
 }
 
@@ -105,23 +112,24 @@ impl fmt::Display for LogTail {
         let Self { path, offset, len_bytes, is_cut } = self;
         write!(
             f,
-            "{}: the last {len_bytes} bytes, at offset {offset}, are no whole record and were cut off: ",
+            "{}: the last {len_bytes} bytes, from offset {offset}, are not a complete record and were cut off: ",
             path.display()
         )?;
         f.write_str(match is_cut {
-            true => "a write that a crash cut",
-            false => "nothing is missing of them, so this is damage, or a write that a crash left half done",
+            true => "a crash cut this write short",
+            false => "no byte is missing, so they are damaged, or a crash interrupted the device while it wrote them",
         })
     }
 }
 
-/// Reads the log at `path` from its start, and hands each record to `visit`, which returns the sequence number that the
-/// next one must have.
+/// Reads the log at `path` from its start and passes each record to `visit`. `visit` returns the
+/// sequence number that the next record must have.
 ///
 /// # Errors
-/// `ChecksumMismatch` or `Corrupt` that names file and offset when the middle is damaged, under [`LogRecovery::Strict`];
-/// `Corrupt { field: FileNumber | StoreId | Magic, .. }` for a sound log that is another than `id` says, and
-/// `Unsupported` for one of a newer format, always; errors of `visit` and of the storage.
+/// Under [`LogRecovery::Strict`], damage in the middle returns [`Error::ChecksumMismatch`] or
+/// [`Error::Corrupt`] with the file and the offset. A sound log with an identity other than `id`
+/// returns [`Error::Corrupt`] with `FileNumber`, `StoreId` or `Magic`. A newer format returns
+/// [`Error::Unsupported`]. Errors of `visit` and of the storage pass through.
 pub fn read_log(
     storage: &dyn Storage,
     path: &Path,
@@ -132,10 +140,11 @@ pub fn read_log(
     read_log_in(&storage.read(path)?, path, id, recovery, visit)
 }
 
-/// [`read_log`] of the bytes of the file at `path`, which the records borrow.
+/// Reads a log as [`read_log`] does, from the bytes of the file at `path`. The records borrow these
+/// bytes.
 ///
 /// # Errors
-/// As there.
+/// Returns the errors of [`read_log`], except those of the storage.
 pub fn read_log_in<'a>(
     bytes: &'a [u8],
     path: &Path,
@@ -144,19 +153,19 @@ pub fn read_log_in<'a>(
     visit: &mut dyn FnMut(LogRecord<'a>) -> Result<u64>,
 ) -> Result<LogEnd> {
     let budget = SEARCH_BUDGET_BYTES + 4 * bytes.len() as u64;
-    let mut reader = Reader { bytes, id, id_sum: id.sum(), recovery, budget };
+    let mut reader = Reader { bytes, id, id_checksum: id.checksum(), recovery, budget };
     reader.run(visit).map_err(|error| error.in_file(path))
 }
 
 struct Reader<'a> {
     bytes: &'a [u8],
     id: LogId,
-    id_sum: Crc32,
+    id_checksum: Crc32,
     recovery: LogRecovery,
     budget: u64,
 }
 
-/// The search was given up.
+/// The search for a sound record exceeded its budget.
 struct OverBudget;
 
 impl<'a> Reader<'a> {
@@ -171,7 +180,8 @@ impl<'a> Reader<'a> {
                         offset = HEADER_LEN_BYTES;
                         continue;
                     }
-                    // The sum holds, so these are no accident of this file.
+                    // The header's checksum is right, so the file is sound and belongs to another
+                    // log.
                     Err(error) if !is_unsound(&error) => return Err(error),
                     Err(error) => error,
                 }
@@ -196,7 +206,7 @@ impl<'a> Reader<'a> {
         Ok(end)
     }
 
-    /// The first sequence number.
+    /// Checks the header and returns the first sequence number.
     fn header(&self) -> Result<u64> {
         let mut cursor = Cursor::new(self.bytes, 0);
         let covered = self.bytes.get(..HEADER_LEN_BYTES - 4).unwrap_or_default();
@@ -225,7 +235,7 @@ impl<'a> Reader<'a> {
         Ok(first_sequence)
     }
 
-    /// The record at `offset`, if it is sound and in sequence.
+    /// Returns the record at `offset` if it is sound and in sequence.
     fn expected_record_at(&self, offset: usize, end: &mut LogEnd) -> Result<LogRecord<'a>> {
         let record = self.record_at(offset)?;
         let Some(expected) = end.next_sequence else { return Ok(record) };
@@ -242,21 +252,22 @@ impl<'a> Reader<'a> {
         Ok(record)
     }
 
-    /// The record at `offset`, if it is sound.
+    /// Returns the record at `offset` if it is sound.
     fn record_at(&self, offset: usize) -> Result<LogRecord<'a>> {
         let unsound = Error::Corrupt { field: Field::LogRecord, offset: offset as u64 };
         let Some(record) = self.plausible_record_at(offset) else { return Err(unsound) };
         let header = self.bytes.get(offset..offset + RECORD_HEADER_LEN_BYTES).unwrap_or_default();
         let Some((covered, stored)) = header.split_last_chunk() else { return Err(unsound) };
         let stored = crate::codec::u32_from(stored);
-        let computed = self.id_sum.clone().with(covered).with(record.payload).finish();
+        let computed = self.id_checksum.clone().with(covered).with(record.payload).finish();
         if stored != computed {
             return Err(Error::ChecksumMismatch { field: Field::LogRecord, offset: offset as u64, stored, computed });
         }
         Ok(record)
     }
 
-    /// What lies at `offset`, if its lengths fit; they are not proven yet. An empty payload is none: zeros are no record.
+    /// Returns the record at `offset` if its lengths fit. Nothing is verified yet. An empty payload
+    /// is refused, so that zeros are not a record.
     fn plausible_record_at(&self, offset: usize) -> Option<LogRecord<'a>> {
         let mut cursor = Cursor::new(self.bytes.get(offset..)?, offset as u64);
         let payload_len = usize::try_from(cursor.take_u32(Field::LogRecord).ok()?).ok()?;
@@ -269,15 +280,16 @@ impl<'a> Reader<'a> {
         plausible.then_some(LogRecord { sequence, payload, payload_offset, synced_len_bytes })
     }
 
-    /// Where to go on after the unsound bytes at `offset`; `None` when the tail is torn from there.
+    /// Returns where to continue after the unsound bytes at `offset`. `None` means that the tail is
+    /// torn from there.
     fn resume_after(&mut self, offset: usize, expected: Option<u64>, failed: Error) -> Result<Option<usize>> {
         let strict = self.recovery == LogRecovery::Strict;
-        // The record itself is sound: records before it are missing, or it is there twice.
+        // The record itself is sound: records before it are missing, or the record is a duplicate.
         if strict && matches!(failed, Error::Corrupt { field: Field::LogSequence, .. }) {
             return Err(failed);
         }
         match self.next_sound_record(offset + 1, expected) {
-            // A header is written whole or not at all: one that is there and is wrong was not torn.
+            // A header is written whole or not at all. A wrong header is damage, not a torn write.
             Ok(None) if strict && offset == 0 && self.has_other_header() => Err(failed),
             Ok(None) => Ok(None),
             Ok(Some(next)) if !strict => Ok(Some(next)),
@@ -310,8 +322,9 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Whether a sector between is as blank as one that was allotted and never written. The first counts from the start
-    /// of the range: what lies before may be an older state of the same sector.
+    /// Returns whether the range contains a sector of zeros, as an allocated and never written
+    /// sector has. The first sector is only checked from the start of the range: the bytes before
+    /// may be an older state of the same sector.
     fn has_blank_sector(&self, range: Range<usize>) -> bool {
         let mut start = range.start;
         while start < range.end {
@@ -324,7 +337,7 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Whether what lies from `offset` on, which does not hold, lacks bytes at its end or sectors in between.
+    /// Returns whether the unsound tail from `offset` lacks bytes at its end or sectors in between.
     fn is_cut_at(&self, offset: usize, expected: Option<u64>) -> bool {
         let tail = self.bytes.get(offset..).unwrap_or_default();
         if Self::is_short(tail, offset as u64, expected).unwrap_or(true) {
@@ -334,7 +347,7 @@ impl<'a> Reader<'a> {
         while start < self.bytes.len() {
             let end = (start + 1).next_multiple_of(SECTOR_LEN_BYTES).min(self.bytes.len());
             let sector = self.bytes.get(start..end).unwrap_or_default();
-            // Of a sector in which the file ends, a few zeros may well be those of a value.
+            // In a file's short last sector, a few zeros may belong to a value.
             let counts = start == offset || sector.len() >= RECORD_HEADER_LEN_BYTES;
             if counts && sector.iter().all(|&byte| byte == 0) {
                 return true;
@@ -344,7 +357,8 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Whether the file ends before the record does that begins at `offset`; an error where it ends in its header.
+    /// Returns whether the file ends before the end of the record at `offset`. Returns an error if
+    /// the file ends within the record's header.
     fn is_short(tail: &[u8], offset: u64, expected: Option<u64>) -> Result<bool> {
         let mut cursor = Cursor::new(tail, offset);
         if offset == 0 {
@@ -354,12 +368,13 @@ impl<'a> Reader<'a> {
         let sequence = cursor.take_u64(Field::LogRecord)?;
         let synced_len_bytes = cursor.take_u64(Field::LogRecord)?;
         cursor.take_u32(Field::LogRecord)?;
-        // Noise may claim any length, but not this place among the writes.
+        // Random bytes may contain any length, but not the expected sequence number as well.
         let is_next = Some(sequence) == expected && synced_len_bytes <= offset;
         Ok(is_next && payload_len > cursor.rest().len() as u64)
     }
 
-    /// Whether a record from `next` on says that the bytes at `offset` were durable before it was written.
+    /// Returns whether a record at or after `next` says that the bytes at `offset` were durable
+    /// before it was written.
     fn was_synced(&mut self, offset: usize, mut next: usize, expected: Option<u64>) -> bool {
         loop {
             if let Ok(record) = self.record_at(next) {
@@ -372,14 +387,14 @@ impl<'a> Reader<'a> {
             match self.next_sound_record(next + 1, expected) {
                 Ok(Some(found)) => next = found,
                 Ok(None) => return false,
-                // Doubt is an error, never a silent cut.
+                // In doubt, report an error. Never cut silently.
                 Err(OverBudget) => return true,
             }
         }
     }
 }
 
-/// Whether the bytes of a header do not hold, as opposed to holding for another file.
+/// Returns whether the header is damaged, as opposed to the sound header of another file.
 fn is_unsound(error: &Error) -> bool {
     matches!(error, Error::ChecksumMismatch { .. } | Error::Corrupt { field: Field::Length, .. })
 }

@@ -1,4 +1,4 @@
-//! Tests of writing and reading logs.
+//! Tests for writing and reading logs.
 
 use super::super::log_file::{LogKind, LogWriter};
 use super::*;
@@ -11,7 +11,7 @@ fn path() -> &'static Path {
     Path::new("000012.log")
 }
 
-/// A file of records, each with one sequence number, in which the position of each record is known.
+/// Returns a log whose records have one sequence number each, and the byte range of each record.
 fn log_of(id: LogId, payloads: &[&[u8]], sync_each: bool) -> (Vec<u8>, Vec<Range<usize>>) {
     let memory = Memory::new();
     let mut writer = LogWriter::create(&memory, path(), id, FIRST).unwrap();
@@ -161,7 +161,7 @@ fn a_flipped_bit_in_a_header_without_records_is_an_error() {
 }
 
 #[test]
-fn another_log_is_refused_and_its_records_do_not_pass() {
+fn another_log_is_refused_and_its_records_are_not_accepted() {
     let (own, ranges) = log_of(ID, &PAYLOADS, true);
     let others = [
         (LogId { number: 13, ..ID }, Field::FileNumber),
@@ -177,7 +177,8 @@ fn another_log_is_refused_and_its_records_do_not_pass() {
         let mut mixed = own.clone();
         mixed[ranges[1].clone()].copy_from_slice(&other[ranges[1].clone()]);
         assert_damage_at(&strict(&mixed), ranges[1].start as u64);
-        // A file of an older log under a new header: as after a file system reused its blocks.
+        // A new log whose later blocks still hold an older log, because the file system reused
+        // them.
         let reused = [&own[..ranges[2].start], &other[ranges[2].start..]].concat();
         let read = strict(&reused);
         assert_eq!(read.1, numbered(&PAYLOADS[..2]));
@@ -189,9 +190,9 @@ fn another_log_is_refused_and_its_records_do_not_pass() {
 fn a_newer_format_is_unsupported_and_not_damaged() {
     let (mut bytes, _) = log_of(ID, &PAYLOADS, false);
     bytes[8] = 2;
-    let mut sum = Vec::new();
-    crate::codec::put_u32(&mut sum, Crc32::new().with(&bytes[..44]).finish());
-    bytes[44..48].copy_from_slice(&sum);
+    let mut checksum = Vec::new();
+    crate::codec::put_u32(&mut checksum, Crc32::new().with(&bytes[..44]).finish());
+    bytes[44..48].copy_from_slice(&checksum);
     for read in [strict(&bytes), salvage(&bytes)] {
         let error = read.0.unwrap_err();
         assert!(matches!(error.root(), Error::Unsupported { field: Field::Version, found: 2 }), "{error}");
@@ -199,7 +200,7 @@ fn a_newer_format_is_unsupported_and_not_damaged() {
 }
 
 #[test]
-fn a_tail_of_zeros_or_noise_is_cut() {
+fn a_tail_of_zeros_or_noise_is_cut_off() {
     let (sound, _) = log_of(ID, &PAYLOADS, true);
     let noise: Vec<u8> =
         (1..=5000u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).to_le_bytes()[0]).collect();
@@ -219,7 +220,7 @@ fn a_tail_of_zeros_or_noise_is_cut() {
 }
 
 #[test]
-fn a_tail_that_lacks_nothing_is_told_from_one_that_was_cut() {
+fn a_complete_tail_is_distinguished_from_a_cut_one() {
     let payloads: [&[u8]; 3] = [b"first", &[b'x'; 1_500], &[b'y'; 1_500]];
     let (sound, ranges) = log_of(ID, &payloads, true);
     let is_cut = |bytes: &[u8]| {
@@ -227,11 +228,11 @@ fn a_tail_that_lacks_nothing_is_told_from_one_that_was_cut() {
         assert!(end.torn_tail_bytes > 0 && end.tail(path()).unwrap().is_cut == end.is_tail_cut);
         end.is_tail_cut
     };
-    // Any length, but for where records end.
+    // Cut the file at any length that is not the end of a record.
     for len in (1..sound.len()).filter(|len| *len != HEADER_LEN_BYTES && ranges.iter().all(|range| range.end != *len)) {
         assert!(is_cut(&sound[..len]), "{len}");
     }
-    // Any bit of the last record but those of a length that claims more than there is.
+    // Flip any bit of the last record, except one that makes its length exceed the file.
     let last = ranges[2].clone();
     for bit in last.start * 8..last.end * 8 {
         let mut bytes = sound.clone();
@@ -244,7 +245,7 @@ fn a_tail_that_lacks_nothing_is_told_from_one_that_was_cut() {
         let mut bytes = sound.clone();
         bytes[last.start + 100..last.start + 110].fill(byte);
         assert!(!is_cut(&bytes));
-        // A whole sector of zeros is what a crash leaves of one that was never written.
+        // A sector of zeros looks like one that was never written before a crash.
         bytes[last.start..].fill(byte);
         assert_eq!(is_cut(&bytes), byte == 0);
         assert_eq!(is_cut(&[sound.as_slice(), &[byte; 300]].concat()), byte == 0);
@@ -256,7 +257,7 @@ fn a_tail_that_lacks_nothing_is_told_from_one_that_was_cut() {
 }
 
 #[test]
-fn blank_sectors_are_a_crash_unless_they_had_been_synced() {
+fn blank_sectors_count_as_a_crash_unless_they_were_synced() {
     let payloads: Vec<Vec<u8>> = (1..=40u8).map(|i| vec![i; 100]).collect();
     let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
     for sync_each in [false, true] {
@@ -281,7 +282,7 @@ fn blank_sectors_are_a_crash_unless_they_had_been_synced() {
 }
 
 #[test]
-fn a_late_sync_record_is_found_behind_others_and_more_damage() {
+fn a_sync_record_behind_other_records_and_damage_is_found() {
     let memory = Memory::new();
     let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
     let mut starts = Vec::new();
@@ -294,7 +295,8 @@ fn a_late_sync_record_is_found_behind_others_and_more_damage() {
     }
     writer.flush().unwrap();
     let sound = memory.read(path()).unwrap();
-    // Of the blank sector nothing could be told but for the last record, six sound or damaged ones behind.
+    // Only the last record says that the blank sector had been synced. Six records, sound or
+    // damaged, lie between them.
     for more_damage in [None, Some(3), Some(6)] {
         let mut bytes = sound.clone();
         bytes[512..1024].fill(0);
@@ -326,19 +328,19 @@ fn a_missing_or_repeated_record_is_damage() {
 }
 
 #[test]
-fn an_empty_payload_is_no_record_even_under_a_right_sum() {
+fn an_empty_payload_with_a_right_checksum_is_not_a_record() {
     let (mut bytes, _) = log_of(ID, &PAYLOADS, false);
     let len = bytes.len();
     crate::codec::put_u32(&mut bytes, 0);
     crate::codec::put_u64(&mut bytes, FIRST + 4);
     crate::codec::put_u64(&mut bytes, 0);
-    let sum = ID.sum().with(&bytes[len..]).finish();
-    crate::codec::put_u32(&mut bytes, sum);
+    let checksum = ID.checksum().with(&bytes[len..]).finish();
+    crate::codec::put_u32(&mut bytes, checksum);
     assert_eq!(strict(&bytes).0.unwrap().torn_tail_bytes, 24);
 }
 
 #[test]
-fn a_file_made_to_be_searched_for_ever_is_given_up() {
+fn a_file_that_would_be_searched_forever_is_given_up() {
     let (mut bytes, _) = log_of(ID, &[b"sound"], false);
     bytes.extend_from_slice(&[1; 24]);
     for i in 0..100_000u32 {
@@ -355,7 +357,7 @@ fn a_file_made_to_be_searched_for_ever_is_given_up() {
 }
 
 #[test]
-fn a_number_that_was_passed_is_refused_before_any_write() {
+fn a_used_sequence_number_is_refused_before_any_write() {
     let memory = Memory::new();
     let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
     writer.append(FIRST, &[b"one"]).unwrap();
@@ -381,7 +383,7 @@ fn an_error_of_the_visitor_names_the_file() {
     );
 }
 
-/// A small generator, so that every image can be made again from its seed.
+/// A small generator, so that every image can be reproduced from its seed.
 struct Random(u64);
 
 impl Random {
@@ -402,7 +404,8 @@ fn a_crash_that_keeps_any_unsynced_sectors_leaves_a_prefix() {
         let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
         let (mut payloads, mut synced) = (Vec::new(), (Vec::new(), 0));
         for sequence in FIRST..FIRST + random.below(40) as u64 {
-            // Zeros are the hardest payload: they look like a sector that was never written.
+            // Zeros are the hardest payload, because they look like a sector that was never
+            // written.
             let byte = random.below(3).to_le_bytes()[0];
             payloads.push(vec![byte; 1 + random.below(400)]);
             writer.append(sequence, &[payloads.last().unwrap()]).unwrap();

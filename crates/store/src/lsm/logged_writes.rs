@@ -1,7 +1,8 @@
-//! The writes of a log in key order, as they become a table: places in the log are sorted, nothing is copied.
+//! Iterates over the writes of a log in key order, for writing them to an SST. It sorts positions
+//! in the log and copies no keys or values.
 //!
-//! What is sorted at a time has a bound, however many writes there are: with more keys than fit, the log is gone through
-//! again for those behind the last.
+//! The memory for sorting is bounded for any number of writes. If more keys exist than fit,
+//! each further pass over the log handles the keys after the last one.
 
 use std::ops::Range;
 
@@ -11,39 +12,41 @@ use super::log_reader::LogRecord;
 use crate::codec::{order_prefix, u32_at};
 use crate::error::{Error, Field, Result};
 
-/// Writes of sound records of one log, whose payloads decode.
+/// Writes from sound records of one log. Their payloads are known to decode.
 #[derive(Debug)]
 pub(super) struct LoggedWrites<'a> {
     log: &'a [u8],
-    /// Where their records lie, one behind the other.
+    /// The ranges of the records in the log. Adjacent records are merged into one range.
     stretches: Vec<Range<usize>>,
-    /// Where the first of them lies; those before it are in tables.
+    /// The offset of the first write; the writes before it are in SSTs.
     first: usize,
     len_bytes: usize,
     num_writes: u64,
     sequences: Option<(u64, u64)>,
 }
 
-/// Where a write lies in the log, with as much of its key as decides most comparisons.
+/// The position of a write in the log, with the key prefix that decides most comparisons.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     prefix: u64,
     offset: usize,
 }
 
-/// Memory that the place of a write takes while it is sorted.
+/// Memory per write while it is sorted.
 pub(super) const PLACE_LEN_BYTES: usize = size_of::<Place>();
 
 impl<'a> LoggedWrites<'a> {
-    /// None yet.
+    /// Creates an empty set of writes of `log`.
     pub(super) fn of(log: &'a [u8]) -> Self {
         Self { log, stretches: Vec::new(), first: 0, len_bytes: 0, num_writes: 0, sequences: None }
     }
 
-    /// Adds the writes of a record behind the last one, but for the first `num_known`. Gives how many it has with those.
+    /// Adds the writes of the next record, except the first `num_known`. Returns the number of
+    /// writes in the record, including those.
     ///
     /// # Errors
-    /// `Corrupt` for a payload that is no batch; none of its writes is added then.
+    /// Returns [`Error::Corrupt`] for a payload that is not a batch. None of its writes is added
+    /// then.
     pub(super) fn add(&mut self, record: &LogRecord<'a>, num_known: u64) -> Result<u64> {
         let mut ops = BatchOps::new(record.payload, record.payload_offset);
         let (mut num_writes, mut first) = (0, ops.offset());
@@ -57,7 +60,7 @@ impl<'a> LoggedWrites<'a> {
         if num_writes <= num_known {
             return Ok(num_writes);
         }
-        // Offsets in bytes that are in memory.
+        // The offsets refer to bytes in memory, so they fit.
         let place = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
         let payload = place(record.payload_offset);
         let lies_at = payload - RECORD_HEADER_LEN_BYTES..payload + record.payload.len();
@@ -83,21 +86,22 @@ impl<'a> LoggedWrites<'a> {
         self.num_writes == 0
     }
 
-    /// The number of the first write and that of the last; of no meaning where there are none.
+    /// Returns the numbers of the first and the last write. Meaningless if there are none.
     pub(super) fn sequences(&self) -> (u64, u64) {
         self.sequences.unwrap_or_default()
     }
 
-    /// The length of their records.
+    /// Returns the length of the records in bytes.
     pub(super) fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Hands the newest write of each key to `visit`, in key order. Takes memory for `max_places` writes, of two at least;
-    /// the log is gone through once for each half of them that it has keys.
+    /// Passes the newest write of each key to `visit`, in key order. It uses memory for
+    /// `max_places` writes, at least two. The number of passes over the log is the number of keys
+    /// divided by half of `max_places`.
     ///
     /// # Errors
-    /// The first error of `visit`.
+    /// Returns the first error of `visit`.
     pub(super) fn for_each_newest(
         &self,
         max_places: usize,
@@ -105,10 +109,10 @@ impl<'a> LoggedWrites<'a> {
     ) -> Result<()> {
         let max_places = max_places.max(2);
         let mut places = Vec::with_capacity(usize::try_from(self.num_writes).unwrap_or(max_places).min(max_places));
-        // Keys below were visited.
+        // Keys below `from` were visited.
         let mut from: &[u8] = &[];
         loop {
-            // Keys from here on are left for later.
+            // Keys from `to` on are left for a later pass.
             let mut to: Option<&[u8]> = None;
             self.for_each(|place, key| {
                 if places.len() == max_places {
@@ -134,7 +138,7 @@ impl<'a> LoggedWrites<'a> {
         }
     }
 
-    /// The writes, in the order of the log.
+    /// Visits the writes in the order of the log.
     fn for_each(&self, mut visit: impl FnMut(Place, &'a [u8])) -> Result<()> {
         for stretch in &self.stretches {
             let mut start = stretch.start;
@@ -156,7 +160,7 @@ impl<'a> LoggedWrites<'a> {
         Ok(())
     }
 
-    /// By key, and of each key only the newest.
+    /// Sorts by key and keeps only the newest write of each key.
     fn sort(&self, places: &mut Vec<Place>) {
         let key_order = |a: &Place, b: &Place| {
             a.prefix.cmp(&b.prefix).then_with(|| self.key_at(a.offset).cmp(self.key_at(b.offset)))
@@ -165,7 +169,7 @@ impl<'a> LoggedWrites<'a> {
         places.dedup_by(|older, newest| key_order(older, newest).is_eq());
     }
 
-    /// The write that was found to lie at `offset`.
+    /// Decodes the write at `offset`.
     fn op_at(&self, offset: usize) -> Result<BatchOp<'a>> {
         let rest = self.log.get(offset..).unwrap_or_default();
         let op = BatchOps::new(rest, offset as u64).next();
@@ -193,7 +197,8 @@ mod tests {
 
     const ID: LogId = LogId { kind: LogKind::WriteAhead, store_id: [3; 16], number: 7 };
 
-    /// A log of batches of all lengths whose first write is the 5th, and what each write of theirs was.
+    /// Returns a log of batches of various lengths that begins with sequence number 5, and its
+    /// writes.
     fn log(seed: u64, num_batches: u32, num_keys: u32) -> (Vec<u8>, Vec<Write>) {
         let (storage, path) = (Memory::new(), Path::new("7.log"));
         let mut writer = LogWriter::create(&storage, path, ID, 5).unwrap();
@@ -205,7 +210,7 @@ mod tests {
         for nth in 0..num_batches {
             let (mut batch, first) = (WriteBatch::new(), 5 + writes.len() as u64);
             for _ in 0..=below(nth % 7 + 1) {
-                // Keys that one prefix decides, keys that it does not, and the empty one.
+                // Keys that differ in their prefix, keys with equal prefixes, and the empty key.
                 let number = below(num_keys);
                 let key = match number % 3 {
                     0 => format!("{number}").into_bytes(),
@@ -225,7 +230,7 @@ mod tests {
         (storage.read(path).unwrap(), writes)
     }
 
-    /// The writes of the log from `known` on, of each record or of those that `is_sound`.
+    /// Collects the writes from number `known` on, of each record for which `is_sound` is true.
     fn collected<'a>(log: &'a [u8], known: u64, is_sound: impl Fn(u64) -> bool) -> LoggedWrites<'a> {
         let mut writes = LoggedWrites::of(log);
         let mut nth = 0;
@@ -272,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn records_with_others_between_that_are_not_added_are_found() {
+    fn records_around_a_skipped_record_are_all_found() {
         let (log, _) = log(9, 100, 60);
         let writes = collected(&log, 0, |nth| nth % 5 != 0);
         let (mut model, mut nth) = (Model::new(), 0);

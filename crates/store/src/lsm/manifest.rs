@@ -1,6 +1,8 @@
-//! The manifest: a log of version edits, the first of them a whole state, and `CURRENT`, which names the one in force.
+//! The manifest: a log of version edits that begins with a complete state. The file `CURRENT` names
+//! the manifest in force.
 //!
-//! `CURRENT` holds two lines: the manifest's name, and the CRC-32 of the first line as eight hexadecimal digits.
+//! `CURRENT` holds two lines: the name of the manifest, and the CRC-32 of the first line in eight
+//! hexadecimal digits.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,64 +19,68 @@ use super::version_edit::{NUM_LEVELS, Step, StoreState, TableRef, VersionEdit};
 /// A manifest open for appending.
 #[derive(Debug)]
 pub struct Manifest {
-    /// None before it is begun.
+    /// `None` until the file is created.
     log: Option<LogWriter>,
     number: u64,
     next_sequence: u64,
-    /// Length of the snapshot that it began with.
+    /// Length of the initial snapshot.
     first_len_bytes: u64,
-    /// Whether `CURRENT` may name it.
+    /// Whether `CURRENT` may name this manifest.
     may_be_in_force: bool,
 }
 
-/// A manifest longer than this, and than twice its first edit, is replaced by a snapshot of itself.
+/// A manifest longer than this, and longer than twice its first edit, is replaced by a snapshot of
+/// its state.
 const LIMIT_BYTES: u64 = 1 << 20;
 
-/// What a manifest held when it was read.
+/// The content of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecoveredManifest {
-    /// The number in its name.
+    /// The number in the file name.
     pub number: u64,
-    /// All its edits in one, but for tables without a file.
+    /// The state after all edits, without SSTs whose file is missing.
     pub state: StoreState,
-    /// The number of such a table.
+    /// The number of one SST whose file is missing.
     pub missing: Option<u64>,
-    /// How it ended. After a torn tail the last edit may be missing: an unknown table is then not surely garbage.
+    /// The end of the log. After a torn tail the last edit may be missing, so an unknown SST is not
+    /// certainly garbage.
     pub end: LogEnd,
 }
 
 impl Manifest {
-    /// Writes a new manifest that begins with `snapshot`, and puts it in force; all of it is durable on return.
+    /// Writes a new manifest that begins with `snapshot` and puts it in force. Everything is
+    /// durable on return.
     ///
     /// # Errors
-    /// When a manifest of that number exists, or that of the storage. After an error the manifest before is in force,
-    /// or this one: reopening the store finds out. Where the new one surely is not in force, its file is removed again.
+    /// Returns an I/O error, also if a manifest with this number exists. After an error, either the
+    /// previous manifest or this one is in force; reopening the store finds out. If the new
+    /// manifest is certainly not in force, its file is removed.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let mut manifest = Self::planned(number);
         manifest.begin(storage, dir, snapshot)?;
         Ok(manifest)
     }
 
-    /// A manifest that has a number and no file yet.
+    /// Returns a manifest that has a number but no file yet.
     pub(super) fn planned(number: u64) -> Self {
         Self { log: None, number, next_sequence: 0, first_len_bytes: 0, may_be_in_force: false }
     }
 
-    /// Does for a planned manifest what [`Self::create`] does.
+    /// Creates the file of a planned manifest and puts it in force, as [`Self::create`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`Self::create`].
     pub(super) fn begin(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         self.prepare(storage, dir, snapshot)?;
         self.put_in_force(storage, dir)
     }
 
-    /// Writes a planned manifest that begins with `snapshot`, and the file that is to become `CURRENT`; both are durable
-    /// on return.
+    /// Writes a planned manifest that begins with `snapshot`, and the temporary file that will
+    /// become `CURRENT`. Both are durable on return.
     ///
     /// # Errors
-    /// When a manifest of that number exists, or that of the storage. After an error the manifest before is in force, and
-    /// both files are removed again, as far as the storage lets them go.
+    /// Returns an I/O error, also if a manifest with this number exists. After an error, the
+    /// previous manifest is in force. Both files are removed if the storage allows it.
     pub(super) fn prepare(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         let name = manifest_name(self.number);
         let path = dir.join(&name);
@@ -89,15 +95,16 @@ impl Manifest {
         Ok(())
     }
 
-    /// Lets `CURRENT` name the manifest that was prepared last.
+    /// Makes `CURRENT` name the prepared manifest.
     ///
     /// # Errors
-    /// Those of the storage. After an error the manifest before is in force, or this one.
+    /// Returns errors of the storage. After an error, either the previous manifest or this one is
+    /// in force.
     pub(super) fn put_in_force(&mut self, storage: &dyn Storage, dir: &Path) -> Result<()> {
         let temporary = dir.join(CURRENT_TEMPORARY);
         self.may_be_in_force = true;
         if let Err(error) = storage.rename(&temporary, &dir.join(CURRENT)) {
-            // With the temporary name still there, nothing was renamed.
+            // If the temporary name still exists, nothing was renamed.
             if storage.exists(&temporary).unwrap_or(false) {
                 self.may_be_in_force = false;
                 clean(storage, dir, &dir.join(manifest_name(self.number)));
@@ -107,30 +114,33 @@ impl Manifest {
         storage.sync_dir(dir)
     }
 
-    /// Removes the files of a manifest that was prepared and is not put in force.
+    /// Removes the files of a prepared manifest that will not be put in force.
     pub(super) fn abandon(&self, storage: &dyn Storage, dir: &Path) {
         clean(storage, dir, &dir.join(manifest_name(self.number)));
     }
 
-    /// Whether `CURRENT` may name it: then no file that it names may be removed.
+    /// Returns whether `CURRENT` may name this manifest. If so, no file that the manifest names may
+    /// be removed.
     pub(super) fn may_be_in_force(&self) -> bool {
         self.may_be_in_force
     }
 
-    /// Reads the manifest that is in force. Of tables with another number than those of `files`, if that is given, it keeps
-    /// just the number: most are removed by later edits, and eleven hostile bytes name another.
+    /// Reads the manifest in force. If `files` is given, an SST that is not in `files` is reduced
+    /// to its number. Most of these SSTs are removed by later edits, and a hostile edit can name
+    /// one in eleven bytes.
     ///
     /// # Errors
-    /// `Io` of kind `NotFound`, naming the file, when `CURRENT` or the manifest is missing; damage of either, except for
-    /// a tail that a crash tore, with file, field and offset; `Unsupported` for edits of a newer version.
+    /// Returns an I/O error of kind `NotFound` with the path if `CURRENT` or the manifest is
+    /// missing. Damage of either file is an error with file, field and offset; a torn tail is not
+    /// an error. Returns [`Error::Unsupported`] for edits of a newer version.
     pub fn recover(storage: &dyn Storage, dir: &Path, files: Option<&BTreeSet<u64>>) -> Result<RecoveredManifest> {
         Self::read(storage, dir, read_current(storage, dir)?, files)
     }
 
-    /// Reads the manifest of that number.
+    /// Reads the manifest with this number.
     ///
     /// # Errors
-    /// As [`Self::recover`].
+    /// Returns the errors of [`Self::recover`].
     pub(crate) fn read(
         storage: &dyn Storage,
         dir: &Path,
@@ -146,7 +156,7 @@ impl Manifest {
             }
             Ok(record.sequence.saturating_add(1))
         })?;
-        // It came into force only after its first edit was durable.
+        // A manifest comes into force only after its first edit is durable.
         if end.num_records == 0 {
             return Err(Error::Corrupt { field: Field::ManifestRecord, offset: end.valid_len_bytes }.in_file(&path));
         }
@@ -157,11 +167,12 @@ impl Manifest {
     /// Appends an edit and makes it durable.
     ///
     /// # Errors
-    /// `InvalidArgument` for an edit that changes nothing; that of the storage, after which the edit may or may not be
-    /// in the file, and every later call is `Poisoned`.
+    /// Returns [`Error::InvalidArgument`] for an edit without changes. Errors of the storage pass
+    /// through: the edit may then be in the file or not, and every later call returns
+    /// [`Error::Poisoned`].
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
         let Some(log) = &mut self.log else {
-            return Err(Error::Poisoned { reason: "the manifest has no file".to_owned() });
+            return Err(Error::Poisoned { reason: "the manifest file is not created yet".to_owned() });
         };
         log.append(self.next_sequence, &[&edit.encode()])?;
         log.sync()?;
@@ -169,31 +180,32 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether it is time for a new one.
+    /// Returns whether the manifest should be replaced by a new one.
     #[must_use]
     pub fn is_long(&self) -> bool {
         let len_bytes = self.log.as_ref().map_or(0, LogWriter::len_bytes);
         len_bytes > LIMIT_BYTES.max(self.first_len_bytes.saturating_mul(2))
     }
 
-    /// The number in its name.
+    /// Returns the number in the file name.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 }
 
-/// A manifest on the way from its first edit to its last.
+/// The state of a manifest during replay.
 struct Replay<'f> {
     state: StoreState,
     files: Option<&'f BTreeSet<u64>>,
-    /// The numbers of tables without a file, of each level.
+    /// For each level, the numbers of SSTs whose file is missing.
     missing: [BTreeSet<u64>; NUM_LEVELS],
 }
 
 impl Replay<'_> {
-    /// Takes the step in the bytes of a record, as [`VersionEdit::decode`] and [`StoreState::apply`] would, and without holding
-    /// its tables twice, or those that have no file. Gives the step without them.
+    /// Applies the edit in a record's payload, as [`VersionEdit::decode`] and [`StoreState::apply`]
+    /// do. Unlike them, it does not keep a second copy of the edit's SSTs, and keeps none whose
+    /// file is missing. Returns the edit without its SSTs.
     fn apply(&mut self, bytes: &[u8], offset: u64) -> Result<VersionEdit> {
         let (mut any_removed, mut any_added) = (false, false);
         let edit = VersionEdit::decode_with(bytes, offset, &mut |step| {
@@ -204,7 +216,7 @@ impl Replay<'_> {
             Ok(())
         })?;
         self.state.apply(&edit, offset)?;
-        // Removals first, so that a table can change its level in one edit.
+        // Remove first, so that one edit can move an SST to another level.
         if any_removed {
             VersionEdit::decode_with(bytes, offset, &mut |step| match step {
                 Step::Removed(level, number) => self.remove(level, number, offset),
@@ -252,25 +264,26 @@ pub(crate) fn log_id(number: u64) -> LogId {
     LogId { kind: LogKind::Manifest, store_id: [0; 16], number }
 }
 
-/// Removes the files of a manifest that surely is not in force. Whoever reads the error has no use for another; what stays is
-/// cleaned away when the store is opened next.
+/// Removes the files of a manifest that is certainly not in force. It ignores errors: the caller
+/// already reports one, and the next open removes what stays.
 fn clean(storage: &dyn Storage, dir: &Path, path: &Path) {
     let _ = storage.remove(&dir.join(CURRENT_TEMPORARY));
     let _ = storage.remove(path);
 }
 
-/// Writes what is to become `CURRENT` by a rename.
+/// Writes the temporary file that is renamed to `CURRENT`.
 fn write_temporary_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
     let temporary = dir.join(CURRENT_TEMPORARY);
     if storage.exists(&temporary)? {
-        // A crash left it.
+        // A crash left this file.
         storage.remove(&temporary)?;
     }
     let mut file = storage.create(&temporary)?;
     file.write_all(current_content(manifest).as_bytes())?;
     file.sync()?;
     drop(file);
-    // A directory may lose earlier changes and keep later ones: the manifest's own name must not be lost behind this.
+    // A directory may lose earlier changes and keep later ones. The manifest's own name must be
+    // durable before the rename.
     storage.sync_dir(dir)
 }
 
@@ -279,7 +292,7 @@ fn current_content(manifest: &str) -> String {
     format!("{line}{:08x}\n", crc32(line.as_bytes()))
 }
 
-/// The number of the manifest in force.
+/// Returns the number of the manifest in force.
 pub(crate) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<u64> {
     let path = dir.join(CURRENT);
     let content = storage.read(&path)?;

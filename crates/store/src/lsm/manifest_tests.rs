@@ -1,4 +1,4 @@
-//! Tests of version edits and of the manifest.
+//! Tests for version edits and the manifest.
 
 use super::super::version_edit::TableMeta;
 use super::*;
@@ -58,7 +58,7 @@ fn written() -> (Memory, &'static Path) {
     (memory, dir)
 }
 
-/// The same, ready for more.
+/// Returns the same store with its manifest still open.
 fn open() -> (Memory, &'static Path, Manifest) {
     let (memory, dir) = store();
     let mut manifest = Manifest::create(&memory, dir, 1, &first_edit()).unwrap();
@@ -97,7 +97,7 @@ fn a_keyed_hash_function_is_never_taken_for_another() {
 }
 
 #[test]
-fn edits_survive_encoding_and_every_cut_is_noticed_or_a_prefix() {
+fn edits_survive_encoding_and_cuts_are_errors_or_prefixes() {
     for edit in edits() {
         let bytes = edit.encode();
         assert_eq!(VersionEdit::decode(&bytes, 0).unwrap(), edit);
@@ -117,7 +117,7 @@ fn edits_survive_encoding_and_every_cut_is_noticed_or_a_prefix() {
 }
 
 #[test]
-fn edits_add_up_and_a_snapshot_says_the_same_in_one() {
+fn a_snapshot_equals_the_sum_of_all_edits() {
     let state = state_after(&edits());
     assert_eq!((state.store_id, state.hash.seed, state.log_number), ([9; 16], HashSeed(42), 5));
     assert_eq!((state.next_file_number, state.last_sequence), (u64::MAX, 77));
@@ -169,9 +169,9 @@ fn a_new_manifest_takes_over_and_overwrites_no_existing_one() {
 }
 
 #[test]
-fn a_table_without_a_file_keeps_its_number_until_it_is_removed() {
+fn an_sst_without_a_file_keeps_its_number_until_it_is_removed() {
     let (memory, dir) = written();
-    // Of 3, 4 and 8, the second is gone in the end.
+    // Of the SSTs 3, 4 and 8, the edits remove 4 at the end.
     for (files, missing) in [(vec![3, 8], None), (vec![3, 4, 8, 9], None), (vec![3, 4], Some(8)), (vec![8], Some(3))] {
         let files = files.into_iter().collect();
         let recovered = Manifest::recover(&memory, dir, Some(&files)).unwrap();
@@ -202,7 +202,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn any_change_to_current_is_noticed() {
+fn every_change_to_current_is_detected() {
     let (memory, dir) = written();
     let path = dir.join(CURRENT);
     let sound = memory.read(&path).unwrap();
@@ -253,7 +253,7 @@ fn a_damaged_manifest_is_an_error_except_for_a_torn_tail() {
 }
 
 #[test]
-fn a_first_edit_that_is_no_snapshot_is_damage() {
+fn a_first_edit_that_is_not_a_snapshot_is_damage() {
     let (memory, dir) = store();
     Manifest::create(&memory, dir, 1, &VersionEdit { log_number: Some(1), ..VersionEdit::default() }).unwrap();
     let error = Manifest::recover(&memory, dir, None).unwrap_err();
@@ -261,14 +261,14 @@ fn a_first_edit_that_is_no_snapshot_is_damage() {
 }
 
 #[test]
-fn an_edit_that_changes_nothing_is_refused_and_harms_nothing() {
+fn an_edit_without_changes_is_refused_and_harms_nothing() {
     let (memory, dir, mut manifest) = open();
     assert!(matches!(manifest.append(&VersionEdit::default()).unwrap_err(), Error::InvalidArgument { .. }));
     manifest.append(&VersionEdit { log_number: Some(6), ..VersionEdit::default() }).unwrap();
     assert_eq!(Manifest::recover(&memory, dir, None).unwrap().state.log_number, 6);
 }
 
-/// A store with a manifest, and the number of the next operation on it.
+/// Returns a store with a manifest, and the number of its next operation.
 fn faulty() -> (Faulty, &'static Path, Manifest, u64) {
     let (storage, dir) = (Faulty::new(), Path::new("/db"));
     storage.create_dir_all(dir).unwrap();
@@ -280,7 +280,7 @@ fn faulty() -> (Faulty, &'static Path, Manifest, u64) {
 }
 
 #[test]
-fn a_failed_change_of_manifests_leaves_the_one_or_the_other() {
+fn a_failed_change_of_manifests_leaves_the_old_or_the_new_one() {
     let expected = state_after(&edits());
     for (kind, failures) in [(FaultKind::Io, 10), (FaultKind::NoSpace, 9), (FaultKind::Late, 10)] {
         let mut failed = 0;
@@ -300,14 +300,15 @@ fn a_failed_change_of_manifests_leaves_the_one_or_the_other() {
             }
             failed += 1;
         }
-        // Create, write and sync of both files, a look for what a crash left, the directory, the rename, the directory again.
+        // The operations are: create, write and sync of both files, a check for a leftover file, a
+        // sync of the directory, the rename, and a second sync of the directory.
         assert_eq!(failed, failures, "{kind:?}");
     }
 }
 
 #[test]
-fn a_manifest_refuses_more_after_a_failed_append_and_recovers() {
-    // A write that finds no space leaves half a record, a failed sync a whole one.
+fn a_manifest_refuses_edits_after_failure_but_recovers() {
+    // A write without space leaves half a record. A failed sync leaves a whole one.
     for (more, kind, expected) in [(0, FaultKind::NoSpace, 5), (1, FaultKind::Io, 66)] {
         let (storage, dir, mut manifest, next) = faulty();
         storage.fail(Fault { from: next + more, kind, is_lasting: false });
@@ -321,7 +322,7 @@ fn a_manifest_refuses_more_after_a_failed_append_and_recovers() {
 }
 
 #[test]
-fn tables_of_a_level_that_share_a_key_are_found_in_any_order() {
+fn overlapping_ssts_of_a_level_are_found_in_any_order() {
     use super::super::version_edit::{TableMeta, first_overlap};
     let table = |number, smallest: &[u8], largest: &[u8]| TableMeta {
         number,
@@ -336,7 +337,7 @@ fn tables_of_a_level_that_share_a_key_are_found_in_any_order() {
 }
 
 #[test]
-fn a_table_newer_than_all_writes_is_refused() {
+fn an_sst_newer_than_all_writes_is_refused() {
     let (memory, dir) = store();
     let add = VersionEdit { last_sequence: Some(77), added: vec![(0, table(3))], ..VersionEdit::default() };
     Manifest::create(&memory, dir, 1, &first_edit()).unwrap().append(&add).unwrap();

@@ -1,5 +1,5 @@
-//! The newest writes, in memory: a skip list in key order, newest version first, with a small filter before it, so that
-//! a miss does not pay for a search of the list.
+//! The memtable holds the newest writes in memory. It is a skip list in key order, newest version
+//! first. A small filter in front of the list saves most misses the search.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,20 +10,24 @@ use crate::error::Result;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use filterblock::KeyHash;
 
-/// What an entry costs besides its bytes: its node, the pointer to it, and the allocation's header.
+/// Memory per entry besides its bytes: the node, the pointer to the entry, and the allocator's
+/// header.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
-/// The filter has sixteen bits for each entry of so many bytes that fit the write buffer. Smaller entries make it
-/// fuller: more searches of the list, no wrong answer.
+/// The filter has 16 bits per entry if entries have this length. Shorter entries raise the fill
+/// ratio: the list is searched more often, but no answer is wrong.
 const ENTRY_LEN_BYTES: usize = 128;
 
-/// 16 MiB, enough for a write buffer of a gigabyte: "no limit" as its size must not ask for all memory there is.
+/// 16 MiB, enough for a write buffer of 1 GiB. The filter must not take all memory if the write
+/// buffer's size is set to "no limit".
 const MAX_FILTER_WORDS: usize = 1 << 21;
 
-/// A Bloom filter that grows while it is read: four bits of a key in one 64-bit word.
+/// A Bloom filter that can be read while keys are inserted. It sets four bits per key in one 64-bit
+/// word.
 ///
-/// Bits are set before their write is published with `Release` ordering and asked after that was seen with `Acquire`,
-/// so relaxed accesses suffice here; a reader that does not see a write yet may miss its bits too.
+/// Relaxed accesses suffice here. A writer sets the bits before it publishes the write with
+/// `Release`, and a reader sees the write with `Acquire` before it queries the bits. A reader that
+/// does not see a write yet may miss its bits, too.
 #[derive(Debug)]
 struct GrowingFilter(Box<[AtomicU64]>);
 
@@ -33,7 +37,7 @@ impl GrowingFilter {
         Self((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// High bits choose the word, low bits the four within it.
+    /// High bits choose the word, low bits the four bits in it.
     #[inline]
     fn word_and_mask(&self, hash: KeyHash) -> (Option<&AtomicU64>, u64) {
         let raw = hash.raw();
@@ -56,7 +60,7 @@ impl GrowingFilter {
     }
 }
 
-/// Writes that are not in a table yet.
+/// Writes that are not in an SST yet.
 pub(super) struct Memtable {
     list: SkipList,
     filter: GrowingFilter,
@@ -64,7 +68,7 @@ pub(super) struct Memtable {
     num_entries: AtomicU64,
     smallest_sequence: AtomicU64,
     largest_sequence: AtomicU64,
-    /// The log that holds its writes.
+    /// The number of the log that holds these writes.
     pub(super) log_number: u64,
 }
 
@@ -75,7 +79,8 @@ impl std::fmt::Debug for Memtable {
 }
 
 impl Memtable {
-    /// An empty one for the writes of log `log_number`, that is to grow to about `capacity_bytes`.
+    /// Creates an empty memtable for the writes of log `log_number`. It may grow to about
+    /// `capacity_bytes`.
     pub(super) fn new(log_number: u64, capacity_bytes: usize) -> Self {
         Self {
             list: SkipList::new(),
@@ -88,10 +93,12 @@ impl Memtable {
         }
     }
 
-    /// Adds one version; `None` is a removal. One thread at a time adds, with growing sequence numbers.
+    /// Adds one version; a `value` of `None` is a tombstone. Only one thread at a time may call
+    /// this, with increasing sequence numbers.
     ///
     /// # Errors
-    /// When so many versions are in it that it should have been replaced long before ([`Memtable::is_full`]).
+    /// Returns [`crate::Error::InvalidArgument`] if the memtable holds too many versions.
+    /// [`Memtable::is_full`] tells long before to replace it.
     pub(super) fn insert(&self, key: &[u8], value: Option<&[u8]>, hash: KeyHash, sequence: u64) -> Result<()> {
         let version = Entry::new(key, value, sequence);
         let len = version.len_bytes();
@@ -104,15 +111,16 @@ impl Memtable {
         Ok(())
     }
 
-    /// Whether it should be replaced whatever its size.
+    /// Returns whether the memtable should be replaced, regardless of its size.
     pub(super) fn is_full(&self) -> bool {
         self.list.is_full()
     }
 
-    /// The newest version of `key` up to `sequence`: outside `None` if there is none, inside `None` if it is a removal.
+    /// Returns the newest version of `key` up to `sequence`. The outer `None` means that there is
+    /// none; the inner `None` is a tombstone.
     #[inline]
     pub(super) fn get(&self, key: &[u8], hash: KeyHash, sequence: u64) -> Option<Option<Vec<u8>>> {
-        // An empty memtable, as after a flush, must not cost the cache line of its filter.
+        // An empty memtable, as after a flush, must not cost a cache miss in its filter.
         if !self.is_empty() && self.filter.may_contain(hash) { self.search(key, sequence) } else { None }
     }
 
@@ -121,12 +129,12 @@ impl Memtable {
         (version.key() == key).then(|| version.value().map(<[u8]>::to_vec))
     }
 
-    /// Memory in use, about.
+    /// Returns the approximate memory use.
     pub(super) fn len_bytes(&self) -> usize {
         self.len_bytes.load(Ordering::Relaxed)
     }
 
-    /// Versions of all keys.
+    /// Returns the number of versions of all keys.
     pub(super) fn num_entries(&self) -> u64 {
         self.num_entries.load(Ordering::Acquire)
     }
@@ -135,15 +143,15 @@ impl Memtable {
         self.num_entries() == 0
     }
 
-    /// The oldest and the newest sequence number in it; of no meaning when it is empty.
+    /// Returns the oldest and the newest sequence number. Meaningless if the memtable is empty.
     pub(super) fn sequences(&self) -> (u64, u64) {
         (self.smallest_sequence.load(Ordering::Relaxed), self.largest_sequence.load(Ordering::Relaxed))
     }
 
-    /// Hands the newest version of each key to `visit`, in key order.
+    /// Passes the newest version of each key to `visit`, in key order.
     ///
     /// # Errors
-    /// The first error of `visit`.
+    /// Returns the first error of `visit`.
     pub(super) fn for_each_newest(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<()>) -> Result<()> {
         let mut last: Option<&[u8]> = None;
         let mut node = self.list.first();
@@ -158,12 +166,12 @@ impl Memtable {
     }
 }
 
-/// Moves over the keys of a memtable as of one sequence number.
+/// Moves over the keys of a memtable as seen at one sequence number.
 #[derive(Debug)]
 pub(super) struct MemtableCursor {
     table: Arc<Memtable>,
     sequence: u64,
-    /// The key and the version at hand.
+    /// The current key and its visible version.
     current: Option<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
@@ -176,10 +184,11 @@ impl MemtableCursor {
         self.current.as_ref().map(|(key, value)| (key.as_slice(), value.as_deref()))
     }
 
-    /// To the first key that is not below `bound`.
+    /// Moves to the first key within `bound`.
     pub(super) fn seek_forward(&mut self, bound: Bound<&[u8]>) {
         let list = &self.table.list;
-        // The newest version of a key comes first; the place behind all its versions has number 0.
+        // The newest version of a key comes first. Sequence number 0 sorts behind all versions of a
+        // key.
         let node = match bound {
             Bound::Included(key) => list.first_from(&Place::new(key, u64::MAX)),
             Bound::Excluded(key) => list.first_from(&Place::new(key, 0)),
@@ -188,7 +197,7 @@ impl MemtableCursor {
         self.current = self.visible_from(node, |key| list.first_from(&Place::new(key, 0)));
     }
 
-    /// To the last key that is not above `bound`.
+    /// Moves to the last key within `bound`.
     pub(super) fn seek_backward(&mut self, bound: Bound<&[u8]>) {
         let list = &self.table.list;
         let node = match bound {
@@ -199,7 +208,8 @@ impl MemtableCursor {
         self.current = self.visible_from(node, |key| list.last_before(&Place::new(key, u64::MAX)));
     }
 
-    /// The key of `node` with its visible version, or else that of the next key that has one.
+    /// Returns the key of `node` and its visible version. If no version is visible, continues with
+    /// the next key.
     fn visible_from(
         &self,
         mut node: Option<Node>,
@@ -254,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_move_both_ways_over_what_a_sequence_number_sees() {
+    fn cursors_move_both_ways_over_the_visible_versions() {
         let table = Arc::new(filled());
         let mut cursor = MemtableCursor::new(Arc::clone(&table), 4);
         let mut seen = Vec::new();
@@ -278,10 +288,10 @@ mod tests {
         assert_eq!(cursor.entry().unwrap().0, b"a");
     }
 
-    /// The figures of docs/DESIGN.md.
+    /// Prints the figures of docs/DESIGN.md.
     #[test]
     #[ignore = "a measurement"]
-    fn what_the_filter_saves_of_a_miss() {
+    fn measure_what_the_filter_saves_per_miss() {
         for num_keys in [1_000u64, 10_000, 100_000, 500_000] {
             let table = Memtable::new(1, 64 << 20);
             let key = |i: u64| KeyHash::of(&i.to_le_bytes(), HashSeed(9)).raw().to_le_bytes();
@@ -302,7 +312,9 @@ mod tests {
             let passed = absent.iter().filter(|(_, hash)| table.filter.may_contain(*hash)).count();
             let [with, without] = times.map(|time| time.as_nanos() as f64 / absent.len() as f64);
             let rate = passed as f64 * 100.0 / absent.len() as f64;
-            println!("{num_keys} keys: {with:.1} ns a miss, {without:.0} without; {rate:.2} % pass the filter");
+            println!(
+                "{num_keys} keys: {with:.1} ns per miss, {without:.0} without the filter; {rate:.2} % pass the filter"
+            );
         }
     }
 
@@ -329,7 +341,8 @@ mod loom_tests {
         KeyHash::of(key, HashSeed(1))
     }
 
-    /// As a store does: a write goes into the memtable, and is then published by its number.
+    /// Writes as a store does: inserts the write into the memtable and then publishes its sequence
+    /// number.
     fn write(table: &Memtable, visible: &AtomicU64, key: &[u8], sequence: u64) {
         table.insert(key, Some(key), hash(key), sequence).unwrap();
         visible.store(sequence, Ordering::Release);
@@ -348,13 +361,13 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_walk_sees_whole_versions_and_every_write_it_knows_of() {
+    fn a_walk_sees_whole_versions_and_every_published_write() {
         model(|table, visible| {
             let sequence = visible.load(Ordering::Acquire);
             let mut seen = Vec::new();
             let mut node = table.list.first();
             while let Some(found) = node {
-                let version = table.list.version(found).expect("a node that is linked has its version");
+                let version = table.list.version(found).expect("a linked node must have its version");
                 assert_eq!(version.value(), Some(version.key()));
                 seen.push(version.key().to_vec());
                 node = table.list.after(found);
@@ -363,12 +376,12 @@ mod loom_tests {
         });
     }
 
-    /// One thread writes two keys, the other reads.
+    /// Runs one thread that writes two keys and one that reads.
     fn model(read: impl Fn(&Memtable, &AtomicU64) + Send + Sync + 'static) {
         let read = Arc::new(read);
         let mut builder = loom::model::Builder::new();
-        // Two switches between threads at any places find what is found at all, as those who measured it say (Musuvathi
-        // and Qadeer, "Iterative context bounding", 2007); without a bound it takes hours.
+        // Musuvathi and Qadeer ("Iterative context bounding", 2007) found all their bugs with at
+        // most two preemptions. Without a bound, this model takes hours.
         builder.preemption_bound = Some(3);
         builder.check(move || {
             let shared = loom::sync::Arc::new((Memtable::new(1, 0), AtomicU64::new(0)));

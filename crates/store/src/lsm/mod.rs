@@ -1,11 +1,14 @@
-//! A small log-structured store whose reads ask filter blocks before they touch data.
+//! A small log-structured merge (LSM) store. Its reads query filter blocks before they read data.
 //!
 //! ```text
-//! put ─▶ log, memtable ─(flush)─▶ level 0: tables that overlap ─(compaction)─▶ level 1.. : one sorted run each
-//! get ─▶ hash the key once ─▶ memtables ─▶ tables, newest first: range? filter? index, data block
+//! put ─▶ WAL, memtable ─(flush)─▶ level 0: SSTs may overlap ─(compaction)─▶ level 1..: sorted runs
+//! get ─▶ hash the key once ─▶ memtables ─▶ SSTs, newest first: range? filter? index, data block
 //! ```
-//! Newer writes lie above older ones, and a table holds a key once. A snapshot pins the tables and memtables of its
-//! moment, so compaction never has to keep old versions, and nobody waits for anybody but writers for the disk.
+//!
+//! * Newer writes always lie above older ones, and an SST holds at most one version of a key.
+//! * A snapshot keeps the SSTs and memtables of its moment alive. Compaction therefore never has to
+//!   keep old versions.
+//! * Readers never wait. Writers wait for the disk, and for nothing else.
 
 mod attempts;
 mod background;

@@ -1,4 +1,5 @@
-//! Stores whose numbers have come near to the last there are: what they acknowledge is there at the next open.
+//! Tests of stores whose file or sequence numbers are close to the limit. Acknowledged writes must
+//! be there at the next open.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::path::Path;
@@ -17,7 +18,7 @@ fn options(storage: &Memory) -> Options {
     Options { storage: Arc::new(storage.clone()), auto_compaction: false, ..Options::default() }
 }
 
-/// A store of the keys 0 to 9, of which the manifest says something else.
+/// Returns a store of the keys 0 to 9 whose manifest state was changed by `change`.
 fn store(change: impl FnOnce(&mut StoreState)) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
@@ -59,7 +60,7 @@ fn a_store_near_the_last_number_is_readable_and_takes_no_write() {
 }
 
 #[test]
-fn writes_acknowledged_up_to_the_limit_are_there() {
+fn acknowledged_writes_up_to_the_limit_survive() {
     for field in [Field::FileNumber, Field::LogSequence] {
         let storage = store(|state| match field {
             Field::FileNumber => state.next_file_number = MAX_WRITTEN_NUMBER - 20,

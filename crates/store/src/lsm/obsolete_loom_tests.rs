@@ -1,5 +1,5 @@
-//! The file of a table that a compaction replaced, in every order of its last readers, the compaction and the close of
-//! the store, under loom.
+//! Loom tests for the file of an SST that a compaction replaced. They run every order of its last
+//! readers, the compaction and the close of the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,11 +19,12 @@ use crate::sync::lock;
 
 const PATH: &str = "1.sst";
 
-/// Counts the removals of the one file. By loom's atomics, before which any other thread may go on.
+/// A storage that counts how often the one file is removed. It uses loom's atomics, so loom may
+/// switch threads before each count.
 #[derive(Debug)]
 struct Drive {
     removals: AtomicU32,
-    /// Whether the directory is another store's, with a file of the same name.
+    /// Whether the directory now belongs to another store, which has a file of the same name.
     is_of_the_next_store: AtomicBool,
 }
 
@@ -76,7 +77,7 @@ impl Storage for Drive {
     }
 }
 
-/// A table, the flag of its store that says "closed", and its drive.
+/// An SST, the file-deletion state of its store, and its storage.
 struct World {
     table: Counted<StoredTable>,
     closed: Arc<Mutex<Removals>>,
@@ -101,7 +102,7 @@ fn check(model: impl Fn(World) + Send + Sync + 'static) {
     loom::model(move || model(world(&files)));
 }
 
-/// Looks whether the file is there, and lets go of it.
+/// Starts a reader that checks that the file exists and then drops its reference.
 fn reader(table: Counted<StoredTable>, drive: Arc<Drive>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         assert_eq!(drive.removals.load(Ordering::Acquire), 0, "removed while it is read");
@@ -110,10 +111,10 @@ fn reader(table: Counted<StoredTable>, drive: Arc<Drive>) -> thread::JoinHandle<
 }
 
 #[test]
-fn the_file_goes_once_and_with_the_last_reader_whoever_that_is() {
+fn the_file_is_removed_once_by_the_last_reader() {
     check(|World { table, drive, .. }| {
         let readers = [reader(table.clone(), drive.clone()), reader(table.clone(), drive.clone())];
-        // As a compaction does, which holds the version that it replaces.
+        // A compaction holds a reference to the version that it replaces.
         table.mark_obsolete();
         drop(table);
         readers.into_iter().for_each(|reader| reader.join().unwrap());

@@ -1,4 +1,4 @@
-//! Opening a store: its lock, its manifest, its tables, its logs, and what a crash left over.
+//! Opens a store: takes its lock and reads its manifest, SSTs and write-ahead logs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,33 +30,37 @@ use crate::sync::{Condvar, Mutex};
 use filterblock::Reclaimer;
 use filterblock::{HashKind, HashSeed, KeyHasher};
 
-/// Opens or creates the store in `dir`; others are let in again when the second of what it gives is dropped.
+/// Opens or creates the store in `dir`. The second returned value holds the store's lock until it
+/// is dropped.
 ///
 /// # Errors
-/// `NotAStore`, `ForeignFile`, `Locked`, damage of manifest, logs or tables with the file named, and I/O errors.
+/// Returns [`Error::NotAStore`], [`Error::ForeignFile`] or [`Error::Locked`] if the directory
+/// cannot be used. Damage to the manifest, an SST or a log is an error that names the file. I/O
+/// errors pass through.
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
     if !check_dir(options.storage.as_ref(), dir, options.create_if_missing)? {
-        // A secret that is missing is told before anything is made.
+        // Report a missing secret before the directory is created.
         new_hasher(&options)?;
         create_dir_durably(options.storage.as_ref(), dir)?;
     }
     let (options, outside) = hold(dir, options)?;
     let storage = Arc::clone(&options.storage);
-    // Again, as the path may lead elsewhere by now.
+    // Check again: the path may lead to another directory by now.
     check_dir(storage.as_ref(), dir, options.create_if_missing)?;
     let lock = storage.lock(&dir.join(LOCK))?;
     Ok((open_locked(dir, options, outside)?, lock))
 }
 
-/// The directory that a path stands for: no path is the working directory.
+/// Returns the directory that a path stands for. The empty path stands for the working directory.
 pub(crate) fn named(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Refuses a directory of another program before it gets a lock file; whether there is a store.
+/// Refuses a directory of another program before it gets a lock file. Returns whether the directory
+/// holds a store.
 ///
 /// # Errors
-/// `NotAStore`, `ForeignFile`, and I/O errors.
+/// Returns [`Error::NotAStore`], [`Error::ForeignFile`] or an I/O error.
 fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<bool> {
     let is_there = storage.exists(&dir.join(CURRENT))?;
     if is_there {
@@ -67,29 +71,30 @@ fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Resu
     Ok(is_there)
 }
 
-/// Options whose storage holds the directory, and the storage as it was given.
+/// Returns options whose storage holds the directory open, and the original storage.
 ///
 /// # Errors
-/// When the directory is missing or unreadable.
+/// Returns an I/O error if the directory is missing or unreadable.
 pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
     let outside = Arc::clone(&options.storage);
     let storage = outside.hold(dir)?.unwrap_or_else(|| Arc::clone(&outside));
     Ok((Options { storage, ..options }, outside))
 }
 
-/// [`open`] for whoever has the lock, with what [`hold`] gave.
+/// Opens a store for a caller that has its lock. `options` and `outside` come from [`hold`].
 ///
-/// Nothing is created in a store that exists before its manifest, tables and logs are read and found to be sound. What is
-/// created then is removed again after a failure, unless the new manifest may be in force.
+/// In an existing store, this function creates no file before it has read and checked the manifest,
+/// the SSTs and the logs. After a failure it removes the new files again, unless the new manifest
+/// may be in force.
 ///
 /// # Errors
-/// As there.
+/// Returns the errors of [`open`], except [`Error::Locked`].
 pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Arc<Shared>> {
     let reports = Reports::default();
     let found = if options.storage.exists(&dir.join(CURRENT))? {
         recover_registry(&options, dir, &reports)?
     } else {
-        // Looked at again under the lock: whatever it was that the first look saw, no file of a store is made anew.
+        // Check again under the lock. A new store must never replace files of an existing one.
         check_may_create(options.storage.as_ref(), dir, options.create_if_missing)?;
         create_registry(&options, dir)?
     };
@@ -102,7 +107,7 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
     let logs = read_logs(&site, state.log_number)?;
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
-    // All is checked: from here on files are made.
+    // All files are checked. From here on, new files are created.
     sweep(&site);
     let shared = build(options, identity, files, found.registry, version, reports);
     bring_in(&shared, replayed, found.is_torn).inspect_err(|_| undo(&shared))?;
@@ -110,8 +115,8 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     Ok(shared)
 }
 
-/// Creates a directory; its name and those of its parents are durable on return. Also of one that exists: an attempt
-/// before may have created it and then failed to sync it.
+/// Creates a directory and makes its name and its parents' names durable. An existing directory is
+/// synced too: an earlier attempt may have created it and then failed to sync it.
 pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let is_path = |path: &&Path| !path.as_os_str().is_empty();
     let (mut created, mut found) = (Vec::new(), Vec::new());
@@ -125,7 +130,8 @@ pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()
     };
     created.into_iter().try_for_each(sync_name)?;
     found.into_iter().try_for_each(|path| match sync_name(path) {
-        // Who may not read a directory has not made names in it either, or can do nothing about them.
+        // If the process may not sync this directory, it created no names in it or cannot do
+        // anything about them.
         Err(error) if is_refused(&error) => Ok(()),
         result => result,
     })
@@ -137,21 +143,21 @@ fn is_refused(error: &Error) -> bool {
         if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | Unsupported | InvalidInput))
 }
 
-/// A directory that holds files of others becomes no store.
+/// Refuses to create a store in a directory that holds files of other programs.
 fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<()> {
     let missing = || {
-        let reason = "no store here, and it is not to be created";
+        let reason = "there is no store here; set create_if_missing to create one";
         Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(dir)
     };
     if !storage.exists(dir)? {
         return if create_if_missing { Ok(()) } else { Err(missing()) };
     }
-    // What a crash in the middle of the first creation leaves: nothing that could hold data.
+    // These files are left by a crash during the first creation. None of them can hold data.
     let is_ours =
         |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
     let judged = Ownership::judge(storage, dir)?;
     if !storage.list(dir)?.iter().all(is_ours) {
-        // The engine, if its files are known, says more than that there is no store.
+        // If the files belong to a known engine, its name is a better error than `NotAStore`.
         judged.require_store(dir)?;
         return Err(Error::NotAStore.in_file(dir));
     }
@@ -159,21 +165,21 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     if create_if_missing { Ok(()) } else { Err(missing()) }
 }
 
-/// Sixty-four bits of the operating system's entropy: nobody can guess them, also not from others drawn before.
+/// Draws 64 bits of entropy from the operating system. Earlier draws do not help to guess them.
 pub(crate) fn random_u64() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
     Ok(u64_from(&bytes))
 }
 
-/// What is to hash the keys of a new store.
+/// Returns the hasher for the keys of a new store.
 pub(crate) fn new_hasher(options: &Options) -> Result<KeyHasher> {
     let by_secret = if options.secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
     let seed = options.hash_seed.map_or_else(random_u64, Ok)?;
     Ok(KeyHasher::new(options.hash.unwrap_or(by_secret), HashSeed(seed), options.secret.as_ref())?)
 }
 
-/// What hashes the keys of a store that exists.
+/// Returns the hasher for the keys of an existing store.
 pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
     match options.hash {
         Some(wanted) if wanted != state.hash.kind => {
@@ -184,9 +190,9 @@ pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHas
     }
 }
 
-/// What the manifest says of a store that is being opened.
+/// The content of the manifest of a store that is being opened.
 struct Found {
-    /// The manifest is yet to be begun, but for a new store.
+    /// The manifest of an existing store is only planned, not created yet.
     registry: Registry,
     hasher: KeyHasher,
     /// Whether the last edits of the manifest may be lost.
@@ -195,7 +201,7 @@ struct Found {
 
 fn create_registry(options: &Options, dir: &Path) -> Result<Found> {
     let storage = options.storage.as_ref();
-    // Manifests that a crash left before the first one came into force.
+    // A crash left these manifests before the first one came into force.
     for name in storage.list(dir)? {
         if matches!(parse(&name), Some(FileName::Manifest(_) | FileName::Temporary)) {
             storage.remove(&dir.join(name))?;
@@ -215,14 +221,15 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
     if number <= MAX_NUMBER { Ok(()) } else { Err(Error::Corrupt { field, offset: 0 }.in_file(path)) }
 }
 
-/// Checks what the edits of the manifest at `path` add up to.
+/// Checks the state that results from all edits of the manifest at `path`.
 ///
 /// # Errors
-/// `Corrupt` for numbers out of range, tables newer than all writes, and tables that overlap below level 0.
+/// Returns [`Error::Corrupt`] for a number out of range, for an SST newer than all writes, and for
+/// SSTs that overlap below level 0.
 pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;
-    // Such a table would pass for newer than writes to come.
+    // Reads would treat such an SST as newer than future writes.
     if state.levels.iter().flatten().any(|table| table.largest_sequence > state.last_sequence) {
         return Err(Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(path));
     }
@@ -232,7 +239,7 @@ pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the manifest in force says, and the number of the one that is to follow it.
+/// Reads the manifest in force, and chooses the number of the next manifest.
 fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<Found> {
     let storage = options.storage.as_ref();
     let names = storage.list(dir)?;
@@ -242,10 +249,11 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     let recovered = Manifest::recover(storage, dir, Some(&tables.collect()))?;
     let path = dir.join(manifest_name(recovered.number));
     let mut state = recovered.state;
-    // Under another secret every filter would deny keys that are there. Nobody is to wonder about a slow store either.
+    // With another secret, every filter would deny present keys. With another hash kind, the
+    // caller's expectations of speed would be wrong. Both are errors.
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     in_order(&state, &path)?;
-    // Numbers given out since the last edit must not be given out again.
+    // File numbers assigned after the last edit must not be assigned again.
     for name in names {
         if let Some(number) = number_in(&name) {
             in_range(number, Field::FileNumber, &dir.join(&name))?;
@@ -260,14 +268,15 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     if is_torn {
         reports.add_tail(recovered.end.tail(&path));
     }
-    // A new one each time. The last sync of the old one may have failed: its end may be in the page cache alone, where no
-    // later sync takes notice of it, and what is appended behind it would be lost with it when the power fails.
+    // Every open starts a new manifest. The last sync of the old manifest may have failed. Its end
+    // may then exist only in the page cache, and later syncs do not write it. A power failure would
+    // lose that end and every edit appended after it.
     let manifest = Manifest::planned(state.next_file_number);
     state.next_file_number += 1;
     Ok(Found { registry: Registry { manifest, state }, hasher, is_torn })
 }
 
-/// The store without a log: [`bring_in`] creates it.
+/// Builds the store without a log. [`bring_in`] creates the log.
 fn build(
     options: Options,
     identity: Identity,
@@ -278,7 +287,7 @@ fn build(
 ) -> Arc<Shared> {
     let StoreState { last_sequence, next_file_number, .. } = registry.state;
     let memtable = Arc::new(Memtable::new(0, options.write_buffer_bytes));
-    let state = ReadState { memtable, waiting: Vec::new(), version: Arc::new(version) };
+    let state = ReadState { memtable, immutable: Vec::new(), version: Arc::new(version) };
     let log = LogState { log: LogWriter::none(), last_sequence };
     let picker = Mutex::new(picker(&options));
     let cache = (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes)));

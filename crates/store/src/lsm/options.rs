@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The options for opening a store.
 
 use std::sync::Arc;
 
@@ -12,91 +12,100 @@ use filterblock::{HashKind, Secret};
 /// When a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
-    /// When it is in memory and in the log's buffer, which goes to the operating system when 64 KiB have gathered and
-    /// every tenth of a second. A crash may lose the last writes, never one before a write that it kept.
+    /// A write is acknowledged when it is in the memtable and in the log's buffer. The buffer goes
+    /// to the operating system when it holds 64 KiB, and every 100 ms. A crash may lose the last
+    /// writes, but never a write before one that it keeps.
     #[default]
     Buffered,
-    /// When it is on the disk. Writers that wait together share one sync.
+    /// A write is acknowledged when it is durable. Writers that wait at the same time share one
+    /// sync.
     Sync,
 }
 
-/// Whether reads ask the filters.
+/// Whether reads query the filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FilterUse {
-    /// Yes.
+    /// Reads query the filters.
     #[default]
     Consult,
-    /// No: every table whose range holds the key is searched. For measuring what filters save.
+    /// Reads search every SST whose range covers the key. Use this to measure what filters save.
     Ignore,
 }
 
-/// How a store is opened. All fields have defaults: `Options { io: IoMode::Direct, ..Options::default() }`.
+/// The options for opening a store. All fields have defaults, so
+/// `Options { io: IoMode::Direct, ..Options::default() }` sets one field.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where files live.
+    /// The storage that holds the files.
     pub storage: Arc<dyn Storage>,
-    /// Create the store if the directory is missing or empty.
+    /// Whether to create the store if the directory is missing or empty.
     pub create_if_missing: bool,
-    /// Chooses the filter of each table written ([`filterblock::FilterSpec`], [`ByLevel`], [`filterblock::Monkey`],
-    /// [`filterblock::MemoryBudget`], or a function of your own); `None` writes tables without filters.
+    /// Chooses the filter of each new SST ([`filterblock::FilterSpec`], [`ByLevel`],
+    /// [`filterblock::Monkey`], [`filterblock::MemoryBudget`], or your own function). `None` writes
+    /// SSTs without filters.
     pub filter: Option<Arc<dyn FilterPolicy>>,
-    /// Whether reads ask the filters.
+    /// Whether reads query the filters.
     pub filter_use: FilterUse,
-    /// What hashes the keys of a new store; `None` is SipHash-1-3 if there is a secret, and XXH3 if not. An existing store
-    /// keeps its own, and does not open if another one is asked for here.
+    /// The hash kind for the keys of a new store. `None` is SipHash-1-3 with a secret and XXH3
+    /// without one. An existing store keeps its hash kind, and does not open if this field asks for
+    /// another one.
     pub hash: Option<HashKind>,
-    /// The secret under which keys are hashed. A store made with one opens with no other and not without, one made
-    /// without opens with none.
+    /// The secret for hashing keys. A store that was created with a secret opens only with the same
+    /// secret. A store that was created without a secret opens only without one.
     pub secret: Option<Secret>,
-    /// The seed of a new store's key hashes, for files that are to be the same each time; `None` draws it from the
-    /// operating system's entropy. An existing store keeps its own.
+    /// The hash seed of a new store; set it to get the same files each time. `None` draws the seed
+    /// from the operating system's entropy. An existing store keeps its seed.
     pub hash_seed: Option<u64>,
     /// When a write is acknowledged.
     pub durability: Durability,
-    /// Writes gather in memory up to about this size before they become a table.
+    /// The memtable becomes an SST file at about this size.
     pub write_buffer_bytes: usize,
-    /// Full write buffers that may wait for the disk before writers do. Where they cannot be written to it, further writes
-    /// are refused until they can ([`crate::Error::BackgroundFails`]).
+    /// Writers wait when this many immutable memtables wait for their flush. If flushes fail,
+    /// further writes are refused until a flush succeeds ([`crate::Error::BackgroundFails`]).
     pub max_waiting_buffers: usize,
-    /// Compaction starts a new table at this size.
+    /// Compaction starts a new SST file at this size.
     pub table_size_bytes: u64,
-    /// What is kept free on the disk, so that a full store can be emptied: while less is free, puts are refused
-    /// ([`crate::Error::NoSpace`]), deletions not. `None` keeps what a manifest and the largest merge take: all of
-    /// levels 0 and 1, or some `table_size_bytes * (level_size_ratio + 3)` where a deeper merge takes more. Without
-    /// `auto_compaction` it keeps the manifest's share alone. 0 keeps nothing and never looks at what is free.
+    /// The space to keep free on the disk, so that a full store can be emptied. While less is free,
+    /// puts are refused ([`crate::Error::NoSpace`]); deletions still work.
+    ///
+    /// `None` keeps enough for a manifest and the largest merge. That merge takes all of levels 0
+    /// and 1, or about `table_size_bytes * (level_size_ratio + 3)` if a deeper merge takes more.
+    /// Without `auto_compaction`, `None` keeps only the space for a manifest. 0 keeps nothing and
+    /// never checks the free space.
     pub reserve_bytes: Option<u64>,
-    /// Compact in the background. Without it, writers never wait for compaction either. When a compaction meets a damaged
-    /// table, that is reported, and the table, with whatever would have to be merged with it, is left out until the store
-    /// is reopened.
+    /// Whether to compact in the background. Without it, writers never wait for compaction. If a
+    /// compaction finds a damaged SST, it reports the damage. It then skips this SST, and every SST
+    /// that would have to be merged with it, until the store is reopened.
     pub auto_compaction: bool,
-    /// Tables in level 0 that start a compaction.
+    /// The number of SSTs in level 0 that starts a compaction.
     pub l0_compaction_trigger: usize,
-    /// Tables in level 0 from which on writers wait.
+    /// The number of SSTs in level 0 from which writers wait.
     pub l0_stall_trigger: usize,
     /// The size of level 1.
     pub level_base_bytes: u64,
-    /// Each further level may be so many times as large as the one above it; at least twice.
+    /// The size ratio between a level and the level above it; at least 2.
     pub level_size_ratio: u64,
     /// How data blocks are read.
     pub io: IoMode,
-    /// When pages of filters are compared with their checksums.
+    /// When the pages of filters are verified against their checksums.
     pub verify: Verify,
-    /// Where filters lie in memory.
+    /// Where filters are kept in memory.
     pub filter_memory: FilterMemory,
-    /// Make a damaged filter an error, instead of "maybe", a count and a report.
+    /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
+    /// is counted and reported.
     pub strict_filters: bool,
     /// How data blocks are compressed.
     pub compression: Compression,
-    /// Data blocks are about so large before compression.
+    /// The target size of a data block before compression.
     pub block_size_bytes: usize,
-    /// Data blocks kept in memory; 0 is no cache.
+    /// The size of the cache for data blocks; 0 disables the cache.
     pub block_cache_bytes: u64,
     /// What to do about damage in the middle of a write-ahead log.
     pub recovery: LogRecovery,
 }
 
 impl Options {
-    /// How many times as large as the level above it a level may be.
+    /// Returns the size ratio between a level and the level above it.
     pub(super) fn size_ratio(&self) -> u64 {
         self.level_size_ratio.max(2)
     }

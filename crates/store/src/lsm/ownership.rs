@@ -1,8 +1,10 @@
-//! Who wrote the files of a directory: each is judged by its content, never by its name alone.
+//! Determines who wrote the files of a directory. It judges each file by its content, never by its
+//! name alone.
 //!
-//! LevelDB, RocksDB and Pebble use the same names (`CURRENT`, `MANIFEST-000001`, `000002.log`, `000003.sst`), and so may a
-//! person. A directory is a store only if one of its files certainly is a file of this crate. A file that another program
-//! certainly wrote is never moved, removed or replaced.
+//! LevelDB, RocksDB and Pebble use the same names (`CURRENT`, `MANIFEST-000001`, `000002.log`,
+//! `000003.sst`), and people may use them, too. A directory is a store only if one of its files
+//! certainly is a file of this crate. A file that another program certainly wrote is never moved,
+//! removed or replaced.
 
 use std::path::Path;
 
@@ -17,10 +19,11 @@ use crate::error::{Error, Result};
 use crate::sstable::{FOOTER_LEN_BYTES, is_footer};
 use crate::storage::{IoMode, ReadAt, Storage};
 
-/// LevelDB and RocksDB cut their logs and manifests into blocks of this length, and a record never crosses a border.
+/// LevelDB and RocksDB cut their logs and manifests into blocks of this length, and a record never
+/// crosses a border.
 const ENGINE_BLOCK_LEN_BYTES: usize = 32 << 10;
 
-/// Added to a CRC-32C that LevelDB and RocksDB store.
+/// The value that LevelDB and RocksDB add to a rotated CRC-32C before they store it.
 const ENGINE_CRC_MASK: u32 = 0xa282_ead8;
 
 /// The last eight bytes of the SST files of other engines, as little-endian numbers.
@@ -40,7 +43,7 @@ const TEXT: &str = "a text file";
 const ENGINE_LOG: &str = "a log or manifest of LevelDB or RocksDB";
 const ENGINE_CURRENT: &str = "a CURRENT of LevelDB or RocksDB";
 const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB";
-const UNKNOWN: &str = "neither a file of a filterblock store nor of a program that it knows";
+const UNKNOWN: &str = "a file of neither filterblock nor a program that filterblock recognizes";
 
 /// Who wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +52,11 @@ enum Owner {
     Store,
     /// Another program; the text says what the file is.
     Other(&'static str),
-    /// A damaged file of a store, or a file of a program that is not known here; the text says what it looks like.
+    /// A damaged file of a store, or a file of a program that is not known here; the text says what
+    /// it looks like.
     Unknown(&'static str),
-    /// The file is empty, all zeros, or the beginning of a magic: what a crash leaves of a new file.
+    /// The file is empty, all zeros, or the beginning of a magic. A crash may leave a new file like
+    /// this.
     Blank,
 }
 
@@ -69,15 +74,16 @@ impl Ownership {
     /// Judges every file of `dir` that has the name of a store's file. It changes nothing.
     ///
     /// # Errors
-    /// I/O errors: a file that cannot be read is not judged.
+    /// Returns I/O errors. A file that cannot be read is not judged.
     pub(crate) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
         let mut judged = Self::default();
         let names: Vec<(FileName, String)> =
             storage.list(dir)?.into_iter().filter_map(|name| Some((parse(&name)?, name))).collect();
         let (locks, files): (Vec<_>, Vec<_>) = names.into_iter().partition(|(file, _)| *file == FileName::Lock);
         judged.look_at(storage, dir, files)?;
-        // The kernel drops the `fcntl` locks of an engine in this very process when the file is opened and closed. Where
-        // other files tell enough, nobody looks.
+        // An engine may be open in this process. Opening and closing its lock file would release
+        // its `fcntl` lock. The lock file is therefore read only if all other files are
+        // inconclusive.
         if !judged.has_store && judged.others.is_empty() && judged.unknown.is_none() {
             judged.look_at(storage, dir, locks)?;
         }
@@ -88,7 +94,8 @@ impl Ownership {
         let judged = self;
         for (file, name) in files {
             let owner = match owner_of(storage, &dir.join(&name), file) {
-                // A store that is open elsewhere has removed it meanwhile; its lock will tell.
+                // A store that is open in another process has removed the file meanwhile. Its lock
+                // will show that.
                 Err(error) if is_missing(&error) => continue,
                 owner => owner?,
             };
@@ -104,12 +111,14 @@ impl Ownership {
         Ok(())
     }
 
-    /// Refuses a directory in which no file certainly is a store's, or in which `CURRENT` certainly is another engine's.
+    /// Refuses a directory without a file that certainly belongs to a store, and a directory whose
+    /// `CURRENT` certainly belongs to another engine.
     ///
     /// # Errors
-    /// [`Error::ForeignFile`], with the first file that speaks against a store. None where there is no such file.
+    /// Returns [`Error::ForeignFile`] with the first file that speaks against a store, if there is
+    /// such a file.
     pub(crate) fn require_store(&self, dir: &Path) -> Result<()> {
-        // A store's new manifest would replace both.
+        // The store's new manifest would replace both files.
         let is_current = |(name, _): &&(String, &str)| [CURRENT, CURRENT_TEMPORARY].contains(&name.as_str());
         if let Some((name, what)) = self.others.iter().find(is_current) {
             return Err(foreign(dir, name, what));
@@ -121,10 +130,11 @@ impl Ownership {
         self.blank.as_ref().map_or(Ok(()), |name| Err(foreign(dir, name, UNKNOWN)))
     }
 
-    /// Refuses a directory with any file that is neither a store's nor what a crash leaves of a store's first moment.
+    /// Refuses a directory with any file that belongs neither to a store nor to a store's
+    /// interrupted creation.
     ///
     /// # Errors
-    /// [`Error::ForeignFile`].
+    /// Returns [`Error::ForeignFile`].
     pub(super) fn require_nothing_foreign(&self, dir: &Path) -> Result<()> {
         let first = self.others.first().or(self.unknown.as_ref());
         first.map_or(Ok(()), |(name, what)| Err(foreign(dir, name, what)))
@@ -139,17 +149,18 @@ fn foreign(dir: &Path, name: &str, what: &'static str) -> Error {
     Error::ForeignFile { what }.in_file(&dir.join(name))
 }
 
-/// Refuses a `CURRENT` that is not this crate's in a directory that is no store; a damaged one of a store passes.
+/// Refuses a foreign `CURRENT` in a directory that is not a store. A damaged `CURRENT` of a store
+/// passes.
 ///
 /// # Errors
-/// [`Error::ForeignFile`], and I/O errors.
+/// Returns [`Error::ForeignFile`] or an I/O error.
 pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
     match read_current(storage, dir) {
         Err(error) if error.is_damage() => return Ownership::judge(storage, dir)?.require_store(dir),
         Ok(_) => {}
         Err(error) => return Err(error),
     }
-    // The store's next manifest would replace it.
+    // The store's next manifest would replace this file.
     let temporary = dir.join(CURRENT_TEMPORARY);
     if storage.exists(&temporary)?
         && let Owner::Other(what) = owner_of(storage, &temporary, FileName::Temporary)?
@@ -159,23 +170,24 @@ pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What keeps a file that the store does not need from being removed: it is not certainly the store's.
+/// Returns the reason to keep an unneeded file: it does not certainly belong to a store. `None`
+/// means that the file may be removed.
 ///
 /// # Errors
-/// I/O errors.
+/// Returns I/O errors.
 pub(crate) fn reason_to_keep(storage: &dyn Storage, path: &Path, file: FileName) -> Result<Option<&'static str>> {
     Ok(match owner_of(storage, path, file)? {
         Owner::Store | Owner::Blank => None,
         Owner::Other(what) => Some(what),
-        // An SST file has nothing to know it by before it is finished.
+        // An unfinished SST file has no footer to identify it.
         Owner::Unknown(what) => (file != FileName::Temporary).then_some(what),
     })
 }
 
-/// Whether another program certainly wrote a file.
+/// Returns whether another program certainly wrote a file.
 ///
 /// # Errors
-/// I/O errors.
+/// Returns I/O errors.
 pub(super) fn is_of_others(storage: &dyn Storage, path: &Path, file: FileName) -> Result<bool> {
     Ok(matches!(owner_of(storage, path, file)?, Owner::Other(_)))
 }
@@ -219,7 +231,8 @@ fn owner_of(storage: &dyn Storage, path: &Path, name: FileName) -> Result<Owner>
     })
 }
 
-/// LevelDB and RocksDB have the first line alone; ours, cut at the right place, looks the same. The manifest decides.
+/// A `CURRENT` of LevelDB or RocksDB consists of the first line alone. A truncated `CURRENT` of
+/// this crate can look the same. The manifest that it names decides.
 fn owner_of_current(storage: &dyn Storage, path: &Path, file: &dyn ReadAt) -> Result<Owner> {
     let dir = path.parent().unwrap_or(Path::new(""));
     match read_current(storage, dir) {
@@ -258,16 +271,18 @@ fn tail(file: &dyn ReadAt) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// By the magic, or, where that is damaged, by the checksum that the header has with the magic in its place.
+/// Returns whether `head` has the right magic. If the magic is damaged, returns whether the
+/// checksum matches a header with the right magic.
 fn is_log_header(kind: LogKind, head: &[u8]) -> bool {
     let magic = kind.magic();
     let rest = head.get(magic.len()..HEADER_LEN_BYTES - 4);
-    let has_sum = |rest| u32_at(head, HEADER_LEN_BYTES - 4) == Some(Crc32::new().with(magic).with(rest).finish());
-    head.starts_with(magic) || rest.is_some_and(has_sum)
+    let has_checksum = |rest| u32_at(head, HEADER_LEN_BYTES - 4) == Some(Crc32::new().with(magic).with(rest).finish());
+    head.starts_with(magic) || rest.is_some_and(has_checksum)
 }
 
-/// A record of LevelDB: CRC-32C of type and payload (4, masked), length (2), type (1), payload. RocksDB has others, too, whose
-/// header goes on with a log number (4) that the checksum covers.
+/// Returns whether the file begins with a record of LevelDB or RocksDB. A LevelDB record consists
+/// of a masked CRC-32C of type and payload (4 bytes), a length (2), a type (1) and the payload.
+/// RocksDB also has records with a log number (4) after the type, which the checksum covers.
 fn begins_with_engine_record(file: &dyn ReadAt) -> Result<bool> {
     let block = head(file, ENGINE_BLOCK_LEN_BYTES)?;
     let Some((header, _)) = block.split_first_chunk::<6>() else { return Ok(false) };
@@ -281,12 +296,12 @@ fn begins_with_engine_record(file: &dyn ReadAt) -> Result<bool> {
     Ok(holds(1 + payload_len) || holds(1 + 4 + payload_len))
 }
 
-/// What bytes look like that have no magic.
+/// The appearance of bytes without a known magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// Zeros, or nothing.
+    /// All zeros, or empty.
     Zeros,
-    /// No control characters from the first byte to the last. The headers of every file of a store have some.
+    /// Text without control characters. The headers of all files of a store contain some.
     Text,
     Binary,
 }
@@ -301,7 +316,7 @@ fn content(file: &dyn ReadAt) -> Result<Content> {
         file.read_exact_at(&mut chunk, offset)?;
         is_zero &= chunk.iter().all(|&byte| byte == 0);
         is_text &= chunk.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
-        // One chunk may end in the middle of a character.
+        // A character may span two chunks.
         is_text &= std::str::from_utf8(&chunk).map_or_else(|error| error.error_len().is_none(), |_| true) || offset > 0;
         offset += chunk.len() as u64;
     }

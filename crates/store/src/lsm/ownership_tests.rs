@@ -1,4 +1,4 @@
-//! Tests of the judgement about a file's owner.
+//! Tests for determining who wrote a file.
 
 use super::*;
 use crate::lsm::file_name::{log_name, manifest_name, table_name};
@@ -15,7 +15,7 @@ fn write(storage: &Memory, name: &str, content: &[u8]) {
     storage.create(&path).unwrap().write_all(content).unwrap();
 }
 
-/// A directory with one file.
+/// Judges a directory with one file.
 fn alone(name: &str, content: &[u8]) -> Ownership {
     let storage = Memory::new();
     storage.create_dir_all(Path::new(DIR)).unwrap();
@@ -27,7 +27,7 @@ fn is_store(judged: &Ownership) -> bool {
     judged.require_store(Path::new(DIR)).is_ok()
 }
 
-/// A closed store with a table.
+/// Returns a closed store with an SST, and its files.
 fn store() -> (Memory, Vec<(String, Vec<u8>)>) {
     let storage = Memory::new();
     let db = Db::open(DIR, Options { storage: std::sync::Arc::new(storage.clone()), ..Options::default() }).unwrap();
@@ -42,7 +42,7 @@ fn store() -> (Memory, Vec<(String, Vec<u8>)>) {
 }
 
 #[test]
-fn each_file_alone_shows_the_store_whatever_bit_flips() {
+fn each_file_alone_identifies_the_store_despite_a_flipped_bit() {
     let (_, files) = store();
     let mut tried = 0;
     for (name, content) in files.iter().filter(|(name, _)| name != "LOCK" && name != "CURRENT") {
@@ -55,7 +55,7 @@ fn each_file_alone_shows_the_store_whatever_bit_flips() {
             assert!(is_store(&alone(name, &bad)), "{name}, bit {bit}");
             tried += 1;
         }
-        // Nothing is left to know it by.
+        // Without these bytes, nothing identifies the file.
         let mut bad = content.clone();
         bad[judged_by].fill(0xee);
         let judged = alone(name, &bad);
@@ -65,7 +65,7 @@ fn each_file_alone_shows_the_store_whatever_bit_flips() {
 }
 
 #[test]
-fn a_store_stays_one_while_one_file_is_known() {
+fn a_store_is_recognized_while_one_file_is_known() {
     let (storage, files) = store();
     let judge = || Ownership::judge(&storage, Path::new(DIR)).unwrap();
     let (_, current) = files.iter().find(|(name, _)| name == CURRENT).unwrap();
@@ -74,7 +74,7 @@ fn a_store_stays_one_while_one_file_is_known() {
         assert!(is_store(&judge()) && judge().others.is_empty(), "{cut}");
         check_current(&storage, Path::new(DIR)).unwrap();
     }
-    // Zeros everywhere: no file is known, and none is anybody else's.
+    // Once all files are zeros, none identifies the store, and none belongs to another program.
     for (name, content) in files.iter().filter(|(name, _)| name != "LOCK") {
         write(&storage, name, &vec![0; content.len()]);
         let is_last = files.iter().rfind(|(name, _)| name != "LOCK").unwrap().0 == *name;
@@ -86,16 +86,16 @@ fn a_store_stays_one_while_one_file_is_known() {
     assert!(matches!(error.root(), Error::ForeignFile { .. }), "{error}");
 }
 
-/// A record of LevelDB, or with a log number one of RocksDB.
+/// Returns a record of LevelDB or, with a log number, of RocksDB.
 fn engine_record(kind: u8, log_number: &[u8], payload: &[u8]) -> Vec<u8> {
     let covered = [&[kind], log_number, payload].concat();
-    let sum = crc32c(&covered).rotate_right(15).wrapping_add(ENGINE_CRC_MASK);
+    let checksum = crc32c(&covered).rotate_right(15).wrapping_add(ENGINE_CRC_MASK);
     let len = u16::try_from(payload.len()).unwrap();
-    [&sum.to_le_bytes()[..], &len.to_le_bytes(), &covered].concat()
+    [&checksum.to_le_bytes()[..], &len.to_le_bytes(), &covered].concat()
 }
 
 #[test]
-fn logs_and_manifests_of_other_engines_are_known() {
+fn logs_and_manifests_of_other_engines_are_recognized() {
     let payload = vec![7; ENGINE_BLOCK_LEN_BYTES - 7];
     let records = [
         engine_record(1, b"", b"payload"),
@@ -116,7 +116,7 @@ fn logs_and_manifests_of_other_engines_are_known() {
 }
 
 #[test]
-fn only_what_has_no_control_character_is_text() {
+fn text_is_recognized_by_the_absence_of_control_characters() {
     let long = "a line of text, with an umlaut: \u{e4}\n".repeat(4_000);
     let is_text = |content: &[u8]| {
         let judged = alone(&log_name(4), content);
@@ -124,16 +124,16 @@ fn only_what_has_no_control_character_is_text() {
         !judged.others.is_empty()
     };
     assert!(is_text(b"x") && is_text(long.as_bytes()) && is_text(&b"\tx\r\n"[..]));
-    assert!(!is_text(&[long.as_bytes(), &[0]].concat()), "a zero behind several blocks");
+    assert!(!is_text(&[long.as_bytes(), &[0]].concat()), "a zero after several blocks");
     assert!(!is_text(b"\xff\xfe") && !is_text(b"") && !is_text(&[0; 100_000]) && !is_text(b"a\x7f"));
-    // The beginning of a log's own magic is what a crash may leave of it.
+    // A crash may leave only the beginning of a log's own magic.
     assert!(!is_text(b"fb-log"));
     alone(&log_name(4), b"fb-log").require_nothing_foreign(Path::new(DIR)).unwrap();
     assert!(is_text(b"fb-man") && is_text(b"fb-logbook"));
 }
 
 #[test]
-fn tables_are_known_by_their_last_bytes() {
+fn ssts_of_other_engines_are_recognized_by_their_last_bytes() {
     for (magic, what) in ENGINE_MAGICS {
         let content = [&[1; 60][..], &magic.to_le_bytes()].concat();
         let name = table_name(4);

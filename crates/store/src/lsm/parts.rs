@@ -1,6 +1,7 @@
-//! The parts of a store that a module beside it works with: its files, its state, and a store without threads.
+//! The parts of the store that sibling modules use: its files, its state, and a store without
+//! threads.
 //!
-//! Everything else of the store is private to `lsm`.
+//! Everything else in the store is private to `lsm`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,27 +23,29 @@ use crate::error::Result;
 use crate::sstable::TableReadOptions;
 use crate::storage::Storage;
 
-/// A store that was opened to bring in its logs: it answers reads, and has no threads.
+/// A store that was opened only to recover its logs. It answers reads and runs no threads.
 #[derive(Debug)]
 pub(crate) struct Recovered(Arc<Shared>);
 
 impl Recovered {
-    /// Opens the store for the caller, who has its lock, with what [`hold`] gave.
+    /// Opens the store. The caller has the store's lock and passes the results of [`hold`].
     ///
     /// # Errors
-    /// As [`super::Db::open`].
+    /// Returns the errors of [`super::Db::open`].
     pub(crate) fn open(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Self> {
         super::open::open_locked(dir, options, outside).map(Self)
     }
 
+    /// Returns the newest value of a key.
+    ///
     /// # Errors
-    /// As [`super::Db::get`].
+    /// Returns the errors of [`super::Db::get`].
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.0.reading.state.moment();
         self.0.get(&state, key, sequence)
     }
 
-    /// How a file is read that says to be the store's table `number`.
+    /// Returns the options for reading a file that claims to be SST `number` of this store.
     pub(crate) fn table_read_options(&self, number: u64) -> TableReadOptions {
         TableReadOptions {
             hasher: Some(self.0.identity.hasher.clone()),

@@ -1,16 +1,18 @@
-//! Compaction picking: which tables are merged next, and into which level.
+//! Compaction picking: decides which SSTs are merged next, and into which level.
 //!
-//! Pure decisions over descriptions of tables: no file, no lock, no thread. `compaction` does the work.
+//! Picking is a pure function of the SSTs' descriptions: it uses no file, lock or thread. The
+//! module `compaction` does the work.
 //!
-//! A strategy has two parts, each a function of its own: [`Picker::due_levels`] ranks the levels that need a compaction,
-//! and [`Picker::pick_of`] chooses the tables of one level. [`Pick`] alone decides what a merge must include.
+//! A strategy has two parts, each in its own function. [`Picker::due_levels`] ranks the levels that
+//! need a compaction, and [`Picker::pick_of`] chooses the SSTs of one level. [`Pick`] alone decides
+//! which SSTs a merge must include.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::version_edit::{NUM_LEVELS, TableMeta};
 
-/// What picking knows of an SST file.
+/// The facts about an SST that picking uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TableFacts<'a> {
     pub(super) number: u64,
@@ -54,7 +56,7 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The range from the smallest key of the tables to the largest; `None` without tables.
+    /// Returns the range from the smallest key of the SSTs to the largest; `None` without SSTs.
     fn of(tables: impl Iterator<Item = TableFacts<'a>> + Clone) -> Option<Self> {
         let smallest = tables.clone().map(|table| table.smallest).min()?;
         let largest = tables.map(|table| table.largest).max()?;
@@ -62,7 +64,8 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// The tables of a store by level: level 0 newest first, each deeper level in key order without overlaps.
+/// The SSTs of a store by level: level 0 newest first, each deeper level in key order without
+/// overlaps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Levels<'a>(pub(super) Vec<Vec<TableFacts<'a>>>);
 
@@ -79,69 +82,73 @@ impl<'a> Levels<'a> {
         self.tables(level).iter().copied().filter(move |table| table.overlaps(keys))
     }
 
-    /// Whether no level below `level` holds keys of the range.
+    /// Returns whether no level below `level` holds keys of the range.
     fn is_bottommost(&self, level: usize, keys: Keys<'a>) -> bool {
         (level + 1..NUM_LEVELS).all(|below| self.overlapping(below, keys).next().is_none())
     }
 }
 
-/// What to merge, and where to.
+/// The SSTs to merge, and the level that receives the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pick {
     pub(super) level: usize,
-    /// Where the result goes: the next level, or `level` itself when a table is rewritten in place.
+    /// The level of the result: the next level, or `level` itself if an SST is rewritten in place.
     pub(super) to: usize,
-    /// The numbers of the tables of `level`: level 0 newest first, a deeper level in key order.
+    /// The numbers of the SSTs of `level`: level 0 newest first, a deeper level in key order.
     pub(super) upper: Vec<u64>,
-    /// The numbers of all tables of the next level that overlap them, in key order.
+    /// The numbers of all SSTs of the next level that overlap `upper`, in key order.
     pub(super) lower: Vec<u64>,
-    /// Whether no level below the result holds keys of its range, so that the merge may drop tombstones.
+    /// Whether no level below the result holds keys of its range, so that the merge may drop
+    /// tombstones.
     pub(super) bottommost: bool,
 }
 
 impl Pick {
-    /// Merges `upper`, tables of `level`, into the next level; `None` if there is nothing to merge.
+    /// Merges `upper`, SSTs of `level`, into the next level. Returns `None` if there is nothing to
+    /// merge.
     fn down(levels: &Levels<'_>, level: usize, upper: &[TableFacts<'_>]) -> Option<Self> {
         let to = level + 1;
         let lower = levels.overlapping(to, Keys::of(upper.iter().copied())?);
-        // The tables of the next level may reach further than those above them.
+        // The SSTs of the next level may cover a wider range than those above them.
         let keys = Keys::of(upper.iter().copied().chain(lower.clone()))?;
         let bottommost = levels.is_bottommost(to, keys);
         let lower = lower.map(|table| table.number).collect();
         Some(Self { level, to, upper: upper.iter().map(|table| table.number).collect(), lower, bottommost })
     }
 
-    /// Rewrites one table in its level; `None` if a deeper level holds keys of its range. One table alone, because the
-    /// result of two would overlap a table between them.
+    /// Rewrites one SST in its level. Returns `None` if a deeper level holds keys of its range.
+    /// Only one SST is rewritten at a time, because the result of two could overlap an SST between
+    /// them.
     fn in_place(levels: &Levels<'_>, level: usize, table: TableFacts<'_>) -> Option<Self> {
         let keys = Keys { smallest: table.smallest, largest: table.largest };
         let pick = Self { level, to: level, upper: vec![table.number], lower: Vec::new(), bottommost: true };
         levels.is_bottommost(level, keys).then_some(pick)
     }
 
-    /// The numbers of all tables that the merge reads and replaces.
+    /// Returns the numbers of all SSTs that the merge reads and replaces.
     pub(super) fn inputs(&self) -> impl Iterator<Item = u64> {
         self.upper.iter().chain(&self.lower).copied()
     }
 }
 
-/// What a caller's compaction of a range does with one level.
+/// The picks of a manual range compaction on one level.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RangePicks {
     pub(super) picks: Vec<Pick>,
-    /// Whether deeper levels hold tables of the range, too.
+    /// Whether deeper levels also hold SSTs of the range.
     pub(super) goes_on: bool,
 }
 
-/// Picks all tables of a level with keys of a range. A level with nothing of the range below it is a sorted run already:
-/// each of its tables may be rewritten in place, if the caller finds a reason.
+/// Picks all SSTs of a level that hold keys of a range. If no deeper level holds keys of the range,
+/// the level is a sorted run already. Each of its SSTs may then be rewritten in place, if the
+/// caller has a reason.
 pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, to: Bound<&[u8]>) -> RangePicks {
     let within = |level: usize| levels.tables(level).iter().copied().filter(|table| table.is_within(from, to));
     let goes_on = (level + 1..NUM_LEVELS).any(|below| within(below).next().is_some());
     let upper: Vec<_> = within(level).collect();
     let picks = match level {
         0 if upper.is_empty() => Vec::new(),
-        // Level 0 is merged whole: an older table left behind would come to lie above a newer one.
+        // Merge level 0 as a whole: an older SST left behind would lie above a newer one.
         0 => Pick::down(levels, 0, levels.tables(0)).into_iter().collect(),
         _ if goes_on => Pick::down(levels, level, &upper).into_iter().collect(),
         _ => upper.iter().filter_map(|&table| Pick::in_place(levels, level, table)).collect(),
@@ -149,26 +156,27 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
     RangePicks { picks, goes_on }
 }
 
-/// When a level needs a compaction.
+/// The limits above which a level needs a compaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Tables in level 0 that start a compaction.
+    /// The number of SSTs in level 0 that starts a compaction.
     pub(super) l0_trigger: usize,
     /// The size of level 1.
     pub(super) base_bytes: u64,
-    /// Each further level may be so many times as large.
+    /// The size ratio between a level and the level above it.
     pub(super) size_ratio: u64,
 }
 
-/// Picks what the background compacts next.
+/// Picks the next background compaction.
 #[derive(Debug)]
 pub(super) struct Picker {
     limits: Limits,
-    /// By level, the largest key of its last compaction: the next one goes on from there.
+    /// For each level, the largest key of its last compaction. The next compaction continues after
+    /// it.
     cursors: Vec<Vec<u8>>,
     /// The level of the last compaction, if that compaction failed.
     failed_level: Option<usize>,
-    /// The numbers of tables that a compaction found to be damaged.
+    /// The numbers of SSTs that a compaction found damaged.
     left_out: BTreeSet<u64>,
 }
 
@@ -177,18 +185,19 @@ impl Picker {
         Self { limits, cursors: vec![Vec::new(); NUM_LEVELS], failed_level: None, left_out: BTreeSet::new() }
     }
 
-    /// The compaction that is needed most, if any.
+    /// Returns the most urgent compaction, if any.
     pub(super) fn pick(&self, levels: &Levels<'_>) -> Option<Pick> {
         self.due_levels(levels).into_iter().find_map(|level| self.pick_of(levels, level))
     }
 
-    /// The compaction of level 0, full or not; `None` if the level is empty or one of the tables is left out.
+    /// Returns the compaction of level 0, whether or not the level is full. `None` if the level is
+    /// empty or one of the SSTs is left out.
     pub(super) fn pick_level_0(&self, levels: &Levels<'_>) -> Option<Pick> {
         Pick::down(levels, 0, levels.tables(0)).filter(|pick| self.is_left_in(pick))
     }
 
-    /// The levels that need a compaction, the most urgent first. The level that failed last comes behind the others, which
-    /// may need less room, or make some.
+    /// Returns the levels that need a compaction, the most urgent first. The level that failed last
+    /// comes behind the others: their compactions may need less space or release some.
     fn due_levels(&self, levels: &Levels<'_>) -> Vec<usize> {
         let is_full = levels.tables(0).len() >= self.limits.l0_trigger.max(1);
         let mut due: Vec<usize> = is_full.then_some(0).into_iter().collect();
@@ -203,7 +212,7 @@ impl Picker {
         due
     }
 
-    /// The next compaction of a level: level 0 whole, one table of a deeper level.
+    /// Returns the next compaction of a level: level 0 as a whole, or one SST of a deeper level.
     fn pick_of(&self, levels: &Levels<'_>, level: usize) -> Option<Pick> {
         if level == 0 {
             return self.pick_level_0(levels);
@@ -219,17 +228,18 @@ impl Picker {
         pick.inputs().all(|number| !self.left_out.contains(&number))
     }
 
-    /// Whether no table is left out.
+    /// Returns whether no SST is left out.
     pub(super) fn leaves_nothing_out(&self) -> bool {
         self.left_out.is_empty()
     }
 
-    /// Leaves tables out of every later pick.
+    /// Leaves SSTs out of every later pick.
     pub(super) fn leave_out(&mut self, numbers: impl IntoIterator<Item = u64>) {
         self.left_out.extend(numbers);
     }
 
-    /// Notes that a compaction of a level begins whose last table ends with the key `largest`.
+    /// Records that a compaction of a level begins, and that its last SST ends with the key
+    /// `largest`.
     pub(super) fn note_begin(&mut self, level: usize, largest: &[u8]) {
         if let Some(cursor) = self.cursors.get_mut(level) {
             cursor.clear();
@@ -237,7 +247,7 @@ impl Picker {
         }
     }
 
-    /// Notes how the compaction of a level ended.
+    /// Records the result of the compaction of a level.
     pub(super) fn note_end(&mut self, level: usize, has_failed: bool) {
         self.failed_level = has_failed.then_some(level);
     }

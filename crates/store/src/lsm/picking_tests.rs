@@ -1,4 +1,4 @@
-//! Picks of hand-made levels, and what every pick of any levels must keep to.
+//! Tests for picking: hand-made levels, and invariants that every pick must keep.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::*;
 
 const LIMITS: Limits = Limits { l0_trigger: 4, base_bytes: 100, size_ratio: 2 };
 
-/// Tables whose keys have one byte.
+/// SSTs whose keys have one byte.
 type Store = Vec<Vec<TableMeta>>;
 
 fn table(number: u64, smallest: u8, largest: u8, len_bytes: u64) -> TableMeta {
@@ -23,14 +23,14 @@ fn down(level: usize, upper: &[u64], lower: &[u64], bottommost: bool) -> Option<
 }
 
 #[test]
-fn picks_of_hand_made_levels() {
+fn picks_of_hand_made_levels_are_the_expected_ones() {
     let small = |number, smallest, largest| table(number, smallest, largest, 10);
     let large = |number, smallest, largest| table(number, smallest, largest, 90);
     let cases: [(&str, Store, Option<Pick>); 9] = [
         ("nothing", vec![], None),
         ("level 0 below its trigger", vec![vec![small(3, 1, 2), small(2, 1, 2), small(1, 1, 2)]], None),
         (
-            "level 0 whole and newest first, with what lies between its tables",
+            "level 0 whole and newest first, with the SSTs that it overlaps",
             vec![
                 vec![small(9, 8, 9), small(8, 1, 2), small(7, 1, 9), small(6, 3, 3)],
                 vec![small(1, 0, 0), small(2, 2, 3), small(3, 5, 6), small(4, 9, 12), small(5, 13, 14)],
@@ -38,7 +38,7 @@ fn picks_of_hand_made_levels() {
             down(0, &[9, 8, 7, 6], &[2, 3, 4], true),
         ),
         (
-            "keys below the part of the next level that reaches further",
+            "a deeper SST overlaps only the SST of the next level",
             vec![
                 vec![small(9, 4, 4), small(8, 4, 4), small(7, 4, 4), small(6, 4, 4)],
                 vec![small(1, 3, 9)],
@@ -82,7 +82,7 @@ fn the_lowest_level_is_never_due() {
 }
 
 #[test]
-fn a_range_goes_down_to_the_lowest_level_that_holds_it() {
+fn a_range_is_compacted_to_the_lowest_level_that_holds_it() {
     let store: Store = vec![
         vec![table(9, 1, 2, 10), table(8, 5, 6, 10)],
         vec![table(1, 1, 3, 10), table(2, 5, 6, 10), table(3, 7, 8, 10)],
@@ -91,17 +91,17 @@ fn a_range_goes_down_to_the_lowest_level_that_holds_it() {
     let levels = levels(&store);
     let range = |level, from: u8, to: u8| pick_range(&levels, level, Bound::Included(&[from]), Bound::Excluded(&[to]));
     let in_place = |number| Pick { level: 2, to: 2, upper: vec![number], lower: vec![], bottommost: true };
-    // Level 0 whole, for the sake of one table of it; not at all where none has keys of the range.
+    // Level 0 is merged whole if one of its SSTs overlaps the range. Otherwise it is not merged.
     assert_eq!(range(0, 2, 3).picks, Vec::from_iter(down(0, &[9, 8], &[1, 2], false)));
     assert_eq!(range(0, 3, 5), RangePicks { picks: vec![], goes_on: true });
     assert_eq!(range(1, 5, 8), RangePicks { picks: Vec::from_iter(down(1, &[2, 3], &[5], true)), goes_on: true });
     assert_eq!(range(2, 0, 9), RangePicks { picks: vec![in_place(4), in_place(5)], goes_on: false });
-    // Nothing of the range lies below, but keys of the table do: it keeps its tombstones.
+    // No key of the range lies below, but keys of the SST do: the SST keeps its tombstones.
     assert_eq!(range(1, 2, 4), RangePicks { picks: vec![], goes_on: false });
     assert_eq!(pick_range(&levels, 2, Bound::Excluded(&[1]), Bound::Included(&[6])).picks, [in_place(5)]);
 }
 
-/// Levels as a store has them: anything in level 0, sorted runs below.
+/// Levels as in a real store: anything in level 0, sorted runs below.
 fn stores() -> impl Strategy<Value = Store> {
     let level_0 = vec((0u8..100, 0u8..30), 0..7);
     let run = vec((0u8..8, 0u8..8, 1u64..120), 0..14);
@@ -133,7 +133,7 @@ fn overlap(a: (u8, u8), b: (u8, u8)) -> bool {
     a.0 <= b.1 && b.0 <= a.1
 }
 
-/// What no pick may break, however it came about.
+/// Checks the invariants of every pick.
 fn check(store: &Store, pick: &Pick) -> Result<(), TestCaseError> {
     let upper = find(store, pick.level, &pick.upper);
     let lower = find(store, pick.to, &pick.lower);
@@ -144,18 +144,18 @@ fn check(store: &Store, pick: &Pick) -> Result<(), TestCaseError> {
         inputs.iter().map(|one| one.largest[0]).max().unwrap(),
     );
     let keys = |one: &TableMeta| (one.smallest[0], one.largest[0]);
-    // The result is a part of a sorted run: what stays there must not overlap it.
+    // The result becomes a part of a sorted run, so it must not overlap the SSTs that stay there.
     let stays = |one: &&TableMeta| pick.inputs().all(|number| number != one.number);
     let overlapping = store[pick.to].iter().filter(stays).find(|one| overlap(keys(one), hull));
     prop_assert!(overlapping.is_none(), "{overlapping:?} is left in level {}", pick.to);
-    // No table that is left above the result is older than it.
+    // An SST that stays above the result must not be older than the result.
     if pick.level == 0 {
         let all: Vec<u64> = store[0].iter().map(|one| one.number).collect();
-        prop_assert_eq!(&pick.upper, &all, "not newest first, or not all");
+        prop_assert_eq!(&pick.upper, &all, "not newest first, or incomplete");
     }
     prop_assert!(lower.windows(2).all(|pair| pair[0].largest < pair[1].smallest));
     prop_assert!(pick.level == 0 || upper.windows(2).all(|pair| pair[0].largest < pair[1].smallest));
-    // A tombstone that is dropped hides nothing: were there keys below, they would be back.
+    // A dropped tombstone must not hide a deeper key, because that key would reappear.
     let below = store.iter().skip(pick.to + 1).flatten().any(|one| overlap(keys(one), hull));
     prop_assert_eq!(pick.bottommost, !below);
     Ok(())
@@ -163,7 +163,7 @@ fn check(store: &Store, pick: &Pick) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn a_pick_leaves_sorted_runs_and_no_hidden_key(
+    fn a_pick_leaves_sorted_runs_and_reveals_no_deleted_key(
         store in stores(), from in any::<u8>(), to in any::<u8>(), cursor in any::<u8>(),
     ) {
         let levels = levels(&store);
@@ -188,11 +188,11 @@ proptest! {
     }
 
     #[test]
-    fn cursors_go_round_a_level(store in stores(), level in 1..NUM_LEVELS - 1) {
+    fn cursors_visit_each_sst_of_a_level_in_turn(store in stores(), level in 1..NUM_LEVELS - 1) {
         let levels = levels(&store);
         let mut picker = Picker::new(LIMITS);
         let all: Vec<u64> = store[level].iter().map(|one| one.number).collect();
-        // Twice around, in key order, each table once a round.
+        // Two rounds, in key order, with each SST once per round.
         for number in all.iter().chain(&all) {
             let pick = picker.pick_of(&levels, level).unwrap();
             prop_assert_eq!(&pick.upper, &[*number]);
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn tables_that_are_left_out_are_never_picked(store in stores(), out in vec(any::<bool>(), 200)) {
+    fn left_out_ssts_are_never_picked(store in stores(), out in vec(any::<bool>(), 200)) {
         let levels = levels(&store);
         let mut picker = Picker::new(LIMITS);
         prop_assert!(picker.leaves_nothing_out());
@@ -211,7 +211,7 @@ proptest! {
         prop_assert_eq!(picker.leaves_nothing_out(), numbers.is_empty());
         let pick = picker.pick(&levels);
         prop_assert!(pick.iter().flat_map(Pick::inputs).all(|number| !numbers.contains(&number)));
-        // Whatever can be compacted without them, is: the first due level with such a table.
+        // The pick is for the first due level that can be compacted without the left-out SSTs.
         let possible = |&level: &usize| {
             let uppers: Vec<Vec<TableFacts<'_>>> = match level {
                 0 => vec![levels.tables(0).to_vec()],
@@ -234,7 +234,8 @@ proptest! {
         let others: Vec<usize> = before.iter().copied().filter(|&level| level != failed).collect();
         prop_assert_eq!(&after[..others.len()], &others[..]);
         prop_assert_eq!(after.len(), before.len());
-        // It is compacted all the same where nothing else is to be done, and has its place again after a success.
+        // The failed level is still compacted if nothing else is due. After a success it has its
+        // normal rank again.
         prop_assert_eq!(picker.pick(&levels).is_some(), !before.is_empty());
         picker.note_end(failed, false);
         prop_assert_eq!(picker.due_levels(&levels), before);

@@ -1,4 +1,4 @@
-//! What reads see: a state of the store, and the number of the last write in it that is theirs.
+//! The state of the store that reads use, and the last write that they may see.
 
 use std::sync::Arc;
 
@@ -13,20 +13,21 @@ use crate::sync::lock;
 use crate::sync::{ArcSwap, Mutex};
 use filterblock::KeyHasher;
 
-/// Everything that a read looks at: replaced as a whole, so that a read holds one consistent state without a lock.
+/// Everything that a read uses. Each change replaces it as a whole, so a read has a consistent
+/// state without a lock.
 #[derive(Debug, Clone)]
 pub(super) struct ReadState {
     pub(super) memtable: Arc<Memtable>,
-    /// Full memtables on their way to the disk, newest first.
-    pub(super) waiting: Vec<Arc<Memtable>>,
+    /// Immutable memtables that wait for their flush, newest first.
+    pub(super) immutable: Vec<Arc<Memtable>>,
     pub(super) version: Arc<Version>,
 }
 
-/// The state that reads see, and how much of it.
+/// The current state, and the last visible write.
 #[derive(Debug)]
 pub(super) struct Published {
     state: ArcSwap<ReadState>,
-    /// Taken by whoever replaces `state`.
+    /// Held while `state` is replaced.
     change: Mutex<()>,
     /// The last write that reads may see.
     visible: AtomicU64,
@@ -46,15 +47,16 @@ impl Published {
         self.state.load_full()
     }
 
-    /// A state and the last write in it that may be seen.
+    /// Returns the state and the last write that may be seen in it.
     #[inline]
     pub(super) fn moment(&self) -> (impl std::ops::Deref<Target = Arc<ReadState>>, u64) {
         let state = self.state.load();
-        // After the state: what becomes visible later is not in its memtable, or is and may be seen.
+        // Load this after the state. A write that becomes visible later is not in this memtable, or
+        // may be seen.
         (state, self.last_visible())
     }
 
-    /// As [`Published::moment`], to be kept for longer.
+    /// Returns the same as [`Published::moment`], as a reference that may be kept for long.
     pub(super) fn lasting_moment(&self) -> (Arc<ReadState>, u64) {
         let state = self.state.load_full();
         (state, self.last_visible())
@@ -65,7 +67,8 @@ impl Published {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Lets reads see all writes up to one. They are in the memtable, or in tables.
+    /// Lets reads see all writes up to `sequence`. These writes are in the memtable or in SSTs
+    /// already.
     pub(super) fn make_visible(&self, sequence: u64) {
         self.visible.store(sequence, Ordering::Release);
     }
@@ -77,11 +80,13 @@ impl Published {
         self.state.store(Arc::new(state));
     }
 
-    /// Puts batches, of which the first write has number `first`, into the memtable and then lets reads see them, all at
-    /// once; gives the number of the last write. One thread at a time may call this, and none replace the memtable then.
+    /// Inserts batches into the memtable and then makes all their writes visible at once. The first
+    /// write has the number `first`. Returns the number of the last write. Only one thread at a
+    /// time may call this function, and no thread may replace the memtable meanwhile.
     ///
     /// # Errors
-    /// As [`Memtable::insert`]; the memtable holds a part of the batches then, which no read may ever see.
+    /// Returns the errors of [`Memtable::insert`]. The memtable then holds a part of the batches,
+    /// which must never become visible.
     pub(super) fn apply(&self, batches: &[&WriteBatch], first: u64, hasher: &KeyHasher) -> Result<u64> {
         let state = self.state.load();
         let mut sequence = first;
@@ -96,21 +101,22 @@ impl Published {
 }
 
 impl ReadState {
-    /// Puts a new memtable before the present one, which waits for the disk from then on if it holds anything.
+    /// Replaces the memtable. If the old memtable holds entries, it becomes immutable and waits for
+    /// its flush.
     pub(super) fn rotate(&mut self, memtable: Arc<Memtable>) {
         let full = std::mem::replace(&mut self.memtable, memtable);
         if !full.is_empty() {
-            self.waiting.insert(0, full);
+            self.immutable.insert(0, full);
         }
     }
 
     #[inline]
     pub(super) fn get_from_memory(&self, probe: &Probe<'_>, sequence: u64) -> Option<Option<Vec<u8>>> {
         let found = self.memtable.get(probe.key, probe.hash, sequence);
-        if found.is_some() || self.waiting.is_empty() {
+        if found.is_some() || self.immutable.is_empty() {
             return found;
         }
-        self.waiting.iter().find_map(|memtable| memtable.get(probe.key, probe.hash, sequence))
+        self.immutable.iter().find_map(|memtable| memtable.get(probe.key, probe.hash, sequence))
     }
 
     pub(super) fn get_batch_from_memory(
@@ -120,7 +126,7 @@ impl ReadState {
         sequence: u64,
         recorder: Option<Recorder<'_>>,
     ) {
-        if self.memtable.is_empty() && self.waiting.is_empty() {
+        if self.memtable.is_empty() && self.immutable.is_empty() {
             return;
         }
         for (place, value) in (0u32..).zip(values) {
@@ -142,7 +148,8 @@ mod loom_tests {
 
     const KEYS: [&[u8]; 2] = [b"a", b"b"];
 
-    /// As leading writers do: whole batches with one number as all their values, each in a memtable of its own.
+    /// Writes as a leader does: a whole batch, whose values are all `number`, into a memtable of
+    /// its own.
     fn write(store: &Published, hasher: &KeyHasher, number: u8) {
         let mut batch = WriteBatch::new();
         KEYS.iter().for_each(|key| batch.put(key, &[number]).unwrap());
@@ -150,25 +157,26 @@ mod loom_tests {
         assert_eq!(store.apply(&[&batch], first, hasher).unwrap(), first + 1);
     }
 
-    /// The number of the batch that a read sees all keys to be of.
+    /// Returns the number of the batch that a read sees, and checks that all keys belong to it.
     fn read(state: &ReadState, sequence: u64, hasher: &KeyHasher) -> u8 {
         let get = |key: &&[u8]| state.get_from_memory(&Probe::new(key, hasher), sequence).flatten();
         let [a, b] = KEYS.each_ref().map(|key| get(key).map_or(0, |value| value[0]));
-        assert_eq!(a, b, "half of a batch, as of {sequence}");
+        assert_eq!(a, b, "a read at sequence number {sequence} saw half of a batch");
         a
     }
 
     #[test]
     fn a_reader_sees_whole_batches_while_memtables_are_replaced() {
         let mut builder = loom::model::Builder::new();
-        // As in the models of the memtable.
+        // The same bound as in the models of the memtable.
         builder.preemption_bound = Some(3);
         builder.check(|| {
-            let state = ReadState { memtable: Arc::new(Memtable::new(1, 0)), waiting: vec![], version: Arc::default() };
+            let state =
+                ReadState { memtable: Arc::new(Memtable::new(1, 0)), immutable: vec![], version: Arc::default() };
             let store = loom::sync::Arc::new(Published::new(state, 0));
             let hasher = KeyHasher::from(HashSeed(1));
             let (for_writer, hasher_of_writer) = (store.clone(), hasher.clone());
-            // What a read begins with must hold what was acknowledged before.
+            // A read must see every write that was acknowledged before it began.
             let acknowledged = loom::sync::Arc::new(AtomicU64::new(0));
             let acknowledge = acknowledged.clone();
             let writer = loom::thread::spawn(move || {
@@ -182,7 +190,7 @@ mod loom_tests {
             let first = read(&state, sequence, &hasher);
             assert!(u64::from(first) >= floor, "an acknowledged write is missing");
             let (later, later_sequence) = store.moment();
-            assert!(read(&later, later_sequence, &hasher) >= first, "an older state than before");
+            assert!(read(&later, later_sequence, &hasher) >= first, "the read saw an older state than the first one");
             assert_eq!(read(&state, sequence, &hasher), first, "a snapshot has changed");
             writer.join().unwrap();
             let (state, sequence) = store.moment();

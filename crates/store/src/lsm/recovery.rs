@@ -1,4 +1,5 @@
-//! What a crash leaves: logs whose writes are in no table yet, and files that nobody needs.
+//! Recovers from a crash: replays the logs whose writes are in no SST yet, and removes unneeded
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,13 +22,13 @@ use crate::storage::Storage;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
-/// However small the write buffer, writes are sorted in so much memory.
+/// The minimum memory for sorting writes, however small the write buffer is.
 const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
 
-/// More manifests than these of failed opens are removed before the next attempt.
+/// If failed opens left more manifests than this, the next open removes them first.
 const MAX_STALE_MANIFESTS: usize = 8;
 
-/// What reading the logs needs to know of the store.
+/// The parts of the store that log recovery needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) options: &'a Options,
@@ -36,22 +37,23 @@ pub(super) struct Site<'a> {
     pub(super) reports: &'a Reports,
 }
 
-/// What the logs hold that is in no table.
+/// The writes in the logs that are in no SST yet.
 pub(super) struct Replayed<'a> {
-    /// Writes of which each group is to become a table.
+    /// Each group of writes becomes one SST.
     groups: Vec<LoggedWrites<'a>>,
-    /// The last write that is known, or given up.
+    /// The number of the last write that is known, or that is given up.
     last_sequence: u64,
-    /// Whether writes are missing, and nobody minds.
+    /// Whether writes are missing and the options accept that.
     has_gap: bool,
-    /// Logs that hold nothing, not even anything to be told of.
+    /// The numbers of logs without any record or damage.
     empty_logs: Vec<u64>,
 }
 
-/// The numbers and bytes of all logs that are still needed, in their order.
+/// Reads all logs that are still needed. Returns their numbers and bytes in order.
 ///
 /// # Errors
-/// When the log that the manifest names is missing, unless the options say to salvage. I/O errors.
+/// Returns an error if the log that the manifest names is missing, unless the options say to
+/// salvage. I/O errors pass through.
 pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64, Vec<u8>)>> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
@@ -66,7 +68,8 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
         let path = site.dir.join(log_name(number));
         if number != oldest_needed && ownership::is_of_others(storage, &path, FileName::Log(number))? {
             if site.options.recovery == LogRecovery::Strict {
-                // It may stand in the place of the store's last log: nothing else would show that writes are missing.
+                // This file may have replaced the store's last log, and nothing else would show
+                // that writes are missing.
                 let what = "a log of another program; move it away, or salvage the store without it";
                 return Err(Error::ForeignFile { what }.in_file(&path));
             }
@@ -82,11 +85,11 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
     numbers.into_iter().map(|number| Ok((number, storage.read(&site.dir.join(log_name(number)))?))).collect()
 }
 
-/// What `logs` hold behind the write `last_sequence`.
+/// Returns the writes in `logs` after the write `last_sequence`.
 ///
 /// # Errors
-/// Damage in the middle of a log, or writes missing between two logs, unless the options say to salvage; the first is
-/// named with file and offset.
+/// Returns an error for damage in the middle of a log, and for writes missing between two logs,
+/// unless the options say to salvage. The error names the file and the offset.
 pub(super) fn replay<'a>(
     site: &Site<'_>,
     logs: &'a [(u64, Vec<u8>)],
@@ -101,16 +104,16 @@ pub(super) fn replay<'a>(
     Ok(replay.found)
 }
 
-/// Makes tables of level 0 of what the logs hold, puts a new manifest in force that names them, and begins a new log. Up to
-/// the manifest the store is as it was.
+/// Writes the replayed writes to SSTs in level 0, puts a new manifest in force that names these
+/// SSTs, and starts a new log. Until the new manifest is in force, the store is unchanged.
 ///
 /// # Errors
-/// I/O errors.
+/// Returns I/O errors.
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
-        // With the first table that is named, what is missing before it is given up, and no later recovery, and no repair,
-        // knows that it was missing.
+        // A manifest that names the first of these SSTs gives up the writes missing before it. No
+        // later recovery or repair can know that they were missing.
         let tables = write_tables(shared, &replayed.groups)?;
         begin_manifest(shared, &replayed, &tables, is_torn)?;
         shared.change_state(|state| {
@@ -120,22 +123,24 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
         shared.reading.state.make_visible(replayed.last_sequence);
         remove_stale(shared, &replayed.empty_logs);
     }
-    // Not before the manifest is in force. The new log says that all writes below its first are known: after the end of a
-    // process, or a sync that failed, the last of them may have been read from the page cache alone. Were that log to survive
-    // a power failure that they do not, writes would be missing in the middle.
+    // Start the new log only after the manifest is in force. The new log says that all writes
+    // before its first are known. After a process crash or a failed sync, the last of those writes
+    // may have come from the page cache alone. If a power failure kept the new log and lost these
+    // writes, writes would be missing in the middle.
     let number = shared.catalogue.new_file_number();
     let first = replayed.last_sequence + 1;
     let log = create_log(shared.options.storage.as_ref(), &shared.identity, number, first)?;
     *lock(&shared.writing.log) = LogState { log, last_sequence: replayed.last_sequence };
     let memtable = Arc::new(Memtable::new(number, shared.options.write_buffer_bytes));
     shared.change_state(|state| state.memtable = memtable);
-    // The logs before go now, and a log that the manifest names must exist.
+    // This edit obsoletes the older logs. The log that a manifest names must exist.
     shared.install(VersionEdit { log_number: Some(number), ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 
-/// Removes what opens leave that fail behind their manifest, so that it does not grow: other manifests, logs before the one
-/// that the manifest names, and empty ones. The manifest has just come into force, so all that it says is durable. Logs with
-/// writes stay until this open has succeeded: if it fails, the next one must tell again what is wrong with them.
+/// Removes files that failed opens left next to their manifest, so that they do not accumulate:
+/// other manifests, logs before the one that the manifest names, and empty logs. The manifest has
+/// just come into force, so everything it says is durable. Logs with writes stay until this open
+/// has succeeded: if it fails, the next open must report the same problems again.
 fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
     let (manifest, log_number) = {
         let registry = lock(&shared.catalogue.registry);
@@ -149,7 +154,7 @@ fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
     });
 }
 
-/// Removes files of the store; one that cannot be removed stays until the next time.
+/// Removes stale files of the store. A file that cannot be removed stays until the next open.
 fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
     let storage = shared.options.storage.as_ref();
     let Ok(names) = storage.list(&shared.identity.dir) else { return };
@@ -159,7 +164,7 @@ fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
     }
 }
 
-/// Removes a file that is certainly a store's, and reports one that is not.
+/// Removes a file that certainly belongs to a store. Keeps and reports any other file.
 fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Reports) {
     let removed = ownership::reason_to_keep(storage, path, file).and_then(|reason| match reason {
         None => storage.remove(path),
@@ -169,11 +174,11 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Repo
         }
     });
     if let Err(error) = removed {
-        log::warn!("a file that is no longer needed stays for now: {error}");
+        log::warn!("an unneeded file could not be removed and is retried at the next open: {error}");
     }
 }
 
-/// Puts the new manifest in force, with `tables` added.
+/// Puts the new manifest in force, with the SSTs in `tables` added.
 fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<StoredTable>], is_torn: bool) -> Result<()> {
     let storage = shared.options.storage.as_ref();
     let mut registry = lock(&shared.catalogue.registry);
@@ -189,8 +194,10 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     registry.manifest.prepare(storage, &shared.identity.dir, &state.snapshot())?;
     let mut moved = Vec::new();
     let set_aside = if is_torn || replayed.has_gap {
-        // What is missing may be in a table whose naming was lost. Not before the new manifest is written, which may well
-        // fail: a repair takes such a table back by its name. And not after it is in force: the next open would not know.
+        // The missing writes may be in an SST whose edit was lost. Set such SSTs aside after the
+        // new manifest is written, because writing it may fail and a repair finds an SST by its
+        // name. Set them aside before the manifest is in force, because the next open would not
+        // know about them.
         let known = if replayed.has_gap { before } else { replayed.last_sequence };
         set_aside_unnamed(shared, &state, known, &mut moved)
     } else {
@@ -201,7 +208,7 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
         registry.manifest.abandon(storage, &shared.identity.dir);
         for (path, aside) in moved {
             if let Err(error) = storage.rename(&aside, &path) {
-                log::warn!("a table that was set aside stays so: {error}");
+                log::warn!("an SST keeps the name that it was set aside under: {error}");
             }
         }
     }
@@ -210,7 +217,7 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     Ok(())
 }
 
-/// Makes a table of each group of writes.
+/// Writes each group of writes to an SST.
 fn write_tables(shared: &Shared, groups: &[LoggedWrites<'_>]) -> Result<Vec<Arc<StoredTable>>> {
     let mut tables: Vec<Arc<StoredTable>> = Vec::new();
     for group in groups {
@@ -225,16 +232,17 @@ fn write_tables(shared: &Shared, groups: &[LoggedWrites<'_>]) -> Result<Vec<Arc<
     Ok(tables)
 }
 
-/// Lets go of tables that no manifest has named; their files go with them.
+/// Gives up SSTs that no manifest names. Their files are removed with the last reference.
 fn give_up(tables: &[Arc<StoredTable>]) {
     tables.iter().for_each(|stored| stored.mark_obsolete());
 }
 
 fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTable>]) -> Result<Arc<StoredTable>> {
     let buffer_len_bytes = shared.options.write_buffer_bytes.max(MIN_SORTED_LEN_BYTES);
-    // With a part of the log's length, how often it is gone through has a bound, however long it is.
+    // This length grows with the log, which bounds the number of passes over a log of any length.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
-    // More keys than that, each in fewer than sixteen bytes, have hashes that would take more than half the log's length.
+    // For more keys than this, each under 16 bytes, the hashes would take more than half the log's
+    // length.
     let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
     let with_filter = group.num_writes() <= max_hashes as u64;
     shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {
@@ -243,14 +251,16 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
 }
 
 impl Site<'_> {
+    /// Reports a missing log.
+    ///
     /// # Errors
-    /// `Corrupt`, which names the file, unless the options say to salvage.
+    /// Returns [`Error::Corrupt`] with the path of the log, unless the options say to salvage.
     fn missing_log(&self, number: u64) -> Result<()> {
         let path = self.dir.join(log_name(number));
         if self.options.recovery == LogRecovery::Strict {
             return Err(Error::Corrupt { field: Field::LogHeader, offset: 0 }.in_file(&path));
         }
-        self.reports.add(format!("{}: the log is missing, or was cut to nothing; its writes are lost", path.display()));
+        self.reports.add(format!("{}: the log is missing or empty; its writes are lost", path.display()));
         Ok(())
     }
 }
@@ -270,19 +280,20 @@ impl<'a> Replay<'a, '_> {
         self.found.groups.pop_if(|group| group.is_empty());
         site.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
-            site.reports.add(format!("{}: {len} damaged bytes at {offset} were skipped", path.display()));
+            site.reports.add(format!("{}: {len} damaged bytes at offset {offset} were skipped", path.display()));
         }
         if end.next_sequence.is_none() && end.skipped.is_empty() {
-            // Its header was durable before the manifest named it. A younger one may be what a crash left of a rotation,
-            // and if it was more, then the log behind it shows the gap.
+            // The header of this log was durable before the manifest named the log. A younger log
+            // without a header may be left by a crash during a rotation. If it held more, the next
+            // log shows the gap.
             if number == oldest_needed {
                 site.missing_log(number)?;
             } else if end.torn_tail_bytes == 0 {
-                site.reports.add(format!("{}: cut off by a crash before its first byte", path.display()));
+                site.reports.add(format!("{}: the log is empty; a crash cut off its creation", path.display()));
             }
         }
-        // A log without records still says where it begins: with the first write that is in no table. That shows when
-        // a manifest has lost its last edits without a trace.
+        // A log without records still says which write it begins with. This shows when a manifest
+        // has lost its last edits without a trace.
         let next = end.next_sequence.unwrap_or(0);
         if end.is_clean() && end.num_records == 0 {
             self.found.empty_logs.push(number);
@@ -290,7 +301,7 @@ impl<'a> Replay<'a, '_> {
         self.check_gap(next, end.valid_len_bytes, &path).map_err(|error| error.in_file(&path))
     }
 
-    /// Whether the writes up to `next` are all known.
+    /// Checks that all writes before `next` are known.
     fn check_gap(&mut self, next: u64, offset: u64, path: &Path) -> Result<()> {
         if next <= self.found.last_sequence + 1 {
             return Ok(());
@@ -299,16 +310,16 @@ impl<'a> Replay<'a, '_> {
             return Err(Error::Corrupt { field: Field::LogSequence, offset });
         }
         let missing = next - self.found.last_sequence - 1;
-        self.site.reports.add(format!("{}: {missing} writes before it are missing", path.display()));
+        self.site.reports.add(format!("{}: {missing} writes are missing before offset {offset}", path.display()));
         self.found.has_gap = true;
         self.found.last_sequence = next - 1;
         Ok(())
     }
 
-    /// Gives the sequence number of the next record.
+    /// Adds a record to the current group. Returns the sequence number of the next record.
     fn take(&mut self, record: &LogRecord<'a>, log: &'a [u8], path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
-        // A recovery that was itself interrupted has brought the first writes into tables.
+        // An interrupted recovery has already put the first writes into SSTs.
         let num_known = (self.found.last_sequence + 1).saturating_sub(record.sequence);
         let is_full = |group: &LoggedWrites<'_>| group.len_bytes() >= self.site.options.write_buffer_bytes.max(1);
         if self.found.groups.last().is_none_or(is_full) {
@@ -324,17 +335,18 @@ impl<'a> Replay<'a, '_> {
     }
 }
 
-/// Gives tables that `state` does not name another name, for a person to look at: where an edit was lost, such a table may be
-/// the only one that holds its writes. The new name is durable on return: under the old one the next open removes them, once
-/// what they hold is given up.
+/// Renames SSTs that `state` does not name, so that a person can look at them. If an edit was lost,
+/// such an SST may be the only file that holds its writes. Under its old name, the next open would
+/// remove it as unneeded. The new names are durable on return.
 ///
-/// A table whose writes are all `known`, in tables that `state` names, keeps its name and goes with what nobody needs. That
-/// can be told now and never later: numbers of writes that are given up pass for known from then on.
+/// An SST whose writes are all `known` keeps its name and is removed with the unneeded files: other
+/// SSTs hold its writes. This check is only possible now. Later, the numbers of given-up writes
+/// count as known.
 ///
-/// `moved` gets the old and the new names, also before an error.
+/// `moved` receives the old and the new path of each renamed SST, even if the function fails.
 ///
 /// # Errors
-/// Those of the storage.
+/// Returns errors of the storage.
 fn set_aside_unnamed(
     shared: &Shared,
     state: &StoreState,
@@ -352,15 +364,15 @@ fn set_aside_unnamed(
             continue;
         }
         if holds_only(storage, &path, shared.identity.table_id(number), known) {
-            shared
-                .reading
-                .reports
-                .add(format!("{}: not named by the manifest; other tables hold its writes", path.display()));
+            shared.reading.reports.add(format!(
+                "{}: the manifest does not name it, and other SSTs hold its writes; it will be removed",
+                path.display()
+            ));
             continue;
         }
         let aside = free_name(storage, dir, &name)?;
         shared.reading.reports.add(format!(
-            "{}: not named by the manifest; set aside as {}",
+            "{}: the manifest does not name it, and it may hold the only copy of some writes; renamed to {}",
             path.display(),
             aside.display()
         ));
@@ -370,8 +382,8 @@ fn set_aside_unnamed(
     storage.sync_dir(dir)
 }
 
-/// A name that no file has: `unnamed-NNNNNN.sst`, or with a number behind it, as an earlier open may have set a table of that
-/// number aside.
+/// Returns an unused name: `unnamed-NNNNNN.sst`, or the same with a number appended. An earlier
+/// open may have set aside an SST with the same number.
 fn free_name(storage: &dyn Storage, dir: &Path, table: &str) -> Result<PathBuf> {
     let mut free = dir.join(format!("unnamed-{table}"));
     for nth in 2u64.. {
@@ -383,8 +395,8 @@ fn free_name(storage: &dyn Storage, dir: &Path, table: &str) -> Result<PathBuf> 
     Ok(free)
 }
 
-/// Whether a table says of itself, under checksums, that it is this store's and holds no write above `known`. One that cannot
-/// be read may hold any.
+/// Returns whether an SST certainly belongs to this store and certainly holds no write above
+/// `known`. Both facts are checksummed. An SST that cannot be read may hold any write.
 fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bool {
     let Ok(bytes) = storage.read(path) else { return false };
     let peek = Peek::at(&bytes);
@@ -392,7 +404,8 @@ fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bo
     peek.table_id == Some(id) && origin.is_some_and(|origin| origin.largest_sequence <= known)
 }
 
-/// Removes what an open made that failed, unless its manifest may be in force: then it may name any of it.
+/// Removes the files that a failed open created. Keeps them if the new manifest may be in force,
+/// because that manifest may name any of them.
 pub(super) fn undo(shared: &Shared) {
     let registry = lock(&shared.catalogue.registry);
     if registry.manifest.may_be_in_force() {
@@ -400,19 +413,21 @@ pub(super) fn undo(shared: &Shared) {
     }
     let storage = shared.options.storage.as_ref();
     let Ok(names) = storage.list(&shared.identity.dir) else { return };
-    // The manifest was the first to get a number, above those of all files that were there.
+    // The manifest was the first to get a number, above the numbers of all existing files.
     let is_made = |name: &String| number_in(name).is_some_and(|number| number >= registry.manifest.number());
     for name in names.iter().filter(|name| is_made(name)) {
         if let Err(error) = storage.remove(&shared.identity.dir.join(name)) {
-            log::warn!("a file of an open that failed stays for now: {error}");
+            log::warn!("a file of a failed open could not be removed and is retried at the next open: {error}");
         }
     }
 }
 
-/// Removes manifests that are not in force, if there are many: of opens that failed when theirs may have been in force already.
+/// Removes manifests that are not in force, if there are many. They come from opens that failed
+/// when their manifest may already have been in force.
 ///
-/// Otherwise they stay until a manifest of this open is in force. That the name of the present one is durable is known then,
-/// and here only as far as a sync of the directory makes up for one that failed before.
+/// A few such manifests stay until a manifest of this open is in force, because only then the name
+/// of the manifest in force is certainly durable. Here, the sync of the directory only makes it
+/// likely: an earlier sync may have failed.
 pub(super) fn sweep(site: &Site<'_>) {
     let (storage, dir) = (site.options.storage.as_ref(), site.dir);
     let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };
@@ -427,7 +442,8 @@ pub(super) fn sweep(site: &Site<'_>) {
     }
 }
 
-/// Removes files of the store that nothing refers to; one that cannot be removed stays until the next time.
+/// Removes files of the store that nothing refers to. A file that cannot be removed stays until the
+/// next open.
 pub(super) fn remove_leftovers(shared: &Shared) {
     let current_log = shared.reading.state.load().memtable.log_number;
     let manifest = lock(&shared.catalogue.registry).manifest.number();

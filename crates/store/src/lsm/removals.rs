@@ -1,28 +1,28 @@
-//! Files that nobody needs: removed while the store is open, and again later where that failed.
+//! Removes unneeded files while the store is open, and retries later if that fails.
 
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
-/// What may be removed from the directory.
+/// The state of file deletion in the store's directory.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    /// Whether the handle is gone, and with it the right to change the directory: another store may have files of these
-    /// names. Snapshots may live on.
+    /// Whether the store's handle is closed. The directory must not change any more, because
+    /// another process may have files with these names. Snapshots may outlive the handle.
     pub(super) is_closed: bool,
-    /// What could not be removed.
+    /// Files that could not be removed.
     pub(super) left: Vec<PathBuf>,
 }
 
 impl Removals {
-    /// Removes a file, which may not be there. One that stays is removed later, or when the store is opened next.
+    /// Removes a file if it exists. If that fails, the file is removed later, or at the next open.
     pub(super) fn remove(&mut self, storage: &dyn Storage, path: PathBuf) {
         if self.is_closed {
             return;
         }
         if let Err(error) = removed(storage.remove(&path)) {
-            log::warn!("a file that nobody needs stays for now: {error}");
+            log::warn!("an unneeded file could not be removed and is retried later: {error}");
             self.left.push(path);
         }
     }
@@ -34,7 +34,8 @@ pub(super) fn removed(result: Result<()>) -> Result<()> {
     result.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Whether a file could not be made as another has its name: that one is not the store's to remove.
+/// Returns whether a file could not be created because another file has its name. The store must
+/// not remove that file.
 pub(super) fn is_taken(error: &Error) -> bool {
     matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists)
 }

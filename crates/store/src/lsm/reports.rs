@@ -1,12 +1,13 @@
-//! Damage that was met: one message each, kept for [`super::Stats::reports`] and sent to the `log` crate.
+//! Collects one message for each damage found. [`super::Stats::reports`] shows the messages, and
+//! the `log` crate receives them.
 
 use super::log_reader::LogTail;
 use crate::sync::{Mutex, lock};
 
-/// More damage than this is counted but no longer told one by one.
+/// Further damage is logged but not kept.
 const MAX_REPORTS: usize = 100;
 
-/// The messages.
+/// The messages, and the cut-off tails of logs.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     messages: Mutex<Vec<String>>,
@@ -26,7 +27,7 @@ impl Reports {
         lock(&self.messages).clone()
     }
 
-    /// Tells what was cut off, if anything was.
+    /// Reports a cut-off tail, if there is one.
     pub(super) fn add_tail(&self, tail: Option<LogTail>) {
         let Some(tail) = tail else { return };
         self.add(tail.to_string());

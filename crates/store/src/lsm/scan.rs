@@ -1,4 +1,4 @@
-//! Ordered reads: cursors over memtables and levels, merged, newest first.
+//! Ordered reads: cursors over memtables and levels, merged with the newest source first.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use super::version::StoredTable;
 use crate::error::Result;
 use crate::sstable::{BlockCache, TableCursor};
 
-/// Which way a merge moves.
+/// The direction of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Forward,
     Backward,
 }
 
-/// One of the places that are merged.
+/// One input of a merge.
 #[derive(Debug)]
 pub(super) enum Source {
     Memtable(MemtableCursor),
@@ -39,7 +39,7 @@ impl Source {
         }
     }
 
-    /// Past `key`, which it stands on.
+    /// Moves past `key`, the current key.
     fn step(&mut self, direction: Direction, key: &[u8]) -> Result<()> {
         match self {
             Self::Memtable(_) => self.seek(direction, Bound::Excluded(key)),
@@ -48,7 +48,7 @@ impl Source {
     }
 }
 
-/// Moves over a sorted run: tables in key order, opened one at a time.
+/// Moves over a sorted run: SSTs in key order, opened one at a time.
 #[derive(Debug)]
 pub(super) struct RunCursor {
     tables: Vec<Arc<StoredTable>>,
@@ -58,7 +58,7 @@ pub(super) struct RunCursor {
 }
 
 impl RunCursor {
-    /// `tables` in key order, without overlaps.
+    /// Creates a cursor. `tables` must be in key order, without overlaps.
     pub(super) fn new(tables: Vec<Arc<StoredTable>>, cache: Option<Arc<BlockCache>>) -> Self {
         Self { tables, cache, place: 0, cursor: None }
     }
@@ -67,7 +67,7 @@ impl RunCursor {
         self.cursor.as_ref().filter(|cursor| cursor.valid()).map(|cursor| (cursor.key(), cursor.value()))
     }
 
-    /// Opens the table at `place`; there is none beyond the ends.
+    /// Opens the SST at `place`. Returns `None` beyond the ends.
     fn enter(&mut self, place: usize) -> Option<&mut TableCursor> {
         self.place = place;
         self.cursor = self.tables.get(place).map(|stored| stored.table.cursor(self.cache.clone()));
@@ -111,7 +111,7 @@ impl RunCursor {
         self.leave_if_done(direction)
     }
 
-    /// On to the next table while the present one has nothing more.
+    /// Moves to the next SST while the current one has no more entries.
     fn leave_if_done(&mut self, direction: Direction) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|cursor| !cursor.valid()) {
             match direction {
@@ -121,7 +121,7 @@ impl RunCursor {
                     }
                 }
                 Direction::Backward => {
-                    // Before the first table lies usize::MAX, where there is none.
+                    // Before the first SST, `place` becomes usize::MAX, where there is no SST.
                     if let Some(cursor) = self.enter(self.place.wrapping_sub(1)) {
                         cursor.seek_to_last()?;
                     }
@@ -132,22 +132,22 @@ impl RunCursor {
     }
 }
 
-/// Sources merged into one sequence in which each key comes once, with the newest that is known of it.
+/// Sources merged into one sequence. Each key appears once, with its newest version.
 #[derive(Debug)]
 pub(super) struct Merge {
     /// Newest first.
     sources: Vec<Source>,
     direction: Direction,
-    /// Which source holds the entry at hand.
+    /// The source that holds the current entry.
     current: Option<usize>,
     key: Vec<u8>,
 }
 
 impl Merge {
-    /// A merge that stands on the first entry within `bound`; `sources` are newest first.
+    /// Creates a merge and moves it to the first entry within `bound`. `sources` are newest first.
     ///
     /// # Errors
-    /// Whatever reading the sources meets.
+    /// Returns errors from reading the sources.
     pub(super) fn new(mut sources: Vec<Source>, direction: Direction, bound: Bound<&[u8]>) -> Result<Self> {
         for source in &mut sources {
             source.seek(direction, bound)?;
@@ -157,15 +157,15 @@ impl Merge {
         Ok(merge)
     }
 
-    /// The entry at hand; its value is `None` for a removal.
+    /// Returns the current entry; its value is `None` for a tombstone.
     pub(super) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
         self.sources.get(self.current?)?.entry()
     }
 
-    /// On to the next key.
+    /// Moves to the next key.
     ///
     /// # Errors
-    /// Whatever reading the sources meets.
+    /// Returns errors from reading the sources.
     pub(super) fn step(&mut self) -> Result<()> {
         let Some((key, _)) = self.current.and_then(|current| self.sources.get(current)?.entry()) else {
             return Ok(());
@@ -181,7 +181,8 @@ impl Merge {
         Ok(())
     }
 
-    /// A linear search: a store has a handful of runs, and compaction keeps it so.
+    /// Chooses the source of the current entry with a linear search: a store has a handful of runs,
+    /// and compaction keeps it so.
     fn choose(&mut self) {
         let mut best: Option<(usize, &[u8])> = None;
         for (i, source) in self.sources.iter().enumerate() {
@@ -190,7 +191,7 @@ impl Merge {
                 Direction::Forward => key < best,
                 Direction::Backward => key > best,
             });
-            // Of equal keys the first source's, which is the newest, stays.
+            // Of equal keys, the one from the first source stays, because it is the newest.
             if is_better {
                 best = Some((i, key));
             }
@@ -199,12 +200,13 @@ impl Merge {
     }
 }
 
-/// Makes the sources of a scan anew, for each of its two ends.
+/// Creates the sources of a scan, once for each of its two ends.
 type MakeSources = Box<dyn Fn() -> Vec<Source> + Send>;
 
-/// The entries of a range in key order, as they were when the scan began; reversible from both ends.
+/// The entries of a range in key order, as of the moment when the scan began. The scan can be read
+/// from both ends.
 ///
-/// After an error an end yields nothing more.
+/// After an error, that end yields no more entries.
 pub struct Scan {
     make_sources: MakeSources,
     from: Bound<Vec<u8>>,
@@ -251,7 +253,7 @@ impl Scan {
             let pair = value.map(|value| (key.to_vec(), value.to_vec()));
             merge.step()?;
             if let Some(pair) = pair {
-                // What one end has yielded is the bound of the other.
+                // A key that one end has yielded is the bound of the other end.
                 match direction {
                     Direction::Forward => self.from = Bound::Excluded(pair.0.clone()),
                     Direction::Backward => self.to = Bound::Excluded(pair.0.clone()),

@@ -1,4 +1,5 @@
-//! What the handles and threads of one open store share, and how its state changes.
+//! The state that the handles and threads of one open store share, and the functions that change
+//! it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,73 +26,76 @@ use crate::sync::lock;
 use crate::sync::{Condvar, Mutex};
 use filterblock::{KeyHasher, Reclaimer};
 
-/// The log that is written, and what belongs to it.
+/// The current log and the number of the last write.
 #[derive(Debug)]
 pub(super) struct LogState {
     pub(super) log: LogWriter,
-    /// The number of the last write.
+    /// The sequence number of the last write.
     pub(super) last_sequence: u64,
 }
 
-/// The manifest and what it says.
+/// The manifest and the state that it holds.
 #[derive(Debug)]
 pub(super) struct Registry {
     pub(super) manifest: Manifest,
     pub(super) state: StoreState,
 }
 
-/// What background threads and waiting writers tell each other.
+/// The shared state of background threads and waiting writers.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) closing: bool,
     /// The first failure that makes further writes unsafe.
     pub(super) failure: Option<String>,
-    /// Whether a compaction, of the background or of a caller, is under way.
+    /// Whether a compaction is running, in the background or for a caller.
     pub(super) compacting: bool,
-    /// Callers that wait to compact: they go before the background, which always finds more to do.
+    /// Number of callers that wait to compact. They go before the background, which always finds
+    /// more work.
     pub(super) callers_waiting: usize,
     pub(super) flushes: Attempts,
     pub(super) compactions: Attempts,
 }
 
-/// Which store it is. Nothing of it changes while the store is open, and no lock is needed.
+/// The identity of the store. It never changes while the store is open, so it needs no lock.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) dir: PathBuf,
     pub(super) store_id: [u8; 16],
-    /// Hashes each key, once.
+    /// Hashes each key once.
     pub(super) hasher: KeyHasher,
 }
 
 impl Identity {
-    /// The identity of a table, which its file and its filter must bear: half the store's id and the file's number.
+    /// Returns the identity that an SST file and its filter must have: half the store's id and the
+    /// file's number.
     pub(super) fn table_id(&self, number: u64) -> TableId {
         table_id(&self.store_id, number)
     }
 }
 
-/// Bytes of filters that may wait for a background thread to free them; beyond it, a reader frees them.
+/// Bytes of filters that may wait for a background thread to free them. Above this limit, readers
+/// free them.
 pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// For whoever makes and removes files; [`Options::storage`] holds the directory.
+/// Shared state for creating and removing files. [`Options::storage`] holds the directory open.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// The storage as it was given, for paths of other directories.
+    /// The original storage, for paths in other directories.
     pub(super) outside: Arc<dyn Storage>,
-    /// Whether the handle is gone, and what is to be removed until then.
+    /// The state of file deletion: whether the store is closed, and which files are left to remove.
     pub(super) closed: Arc<Mutex<Removals>>,
-    /// Keeps the bytes of filters that no read needs, until a background thread frees them.
+    /// Keeps the memory of unneeded filters until a background thread frees it.
     pub(super) reclaimer: Reclaimer,
 }
 
-/// For writers.
+/// Shared state for writers.
 #[derive(Debug)]
 pub(super) struct Writing {
     pub(super) queue: WriteQueue,
     pub(super) log: Mutex<LogState>,
 }
 
-/// For whoever installs a change of the tables.
+/// Shared state for changes of the set of SSTs.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     pub(super) registry: Mutex<Registry>,
@@ -104,37 +108,39 @@ impl Catalogue {
     }
 }
 
-/// For the background threads, and for writers and callers that wait for them.
+/// Shared state for the background threads, and for writers and callers that wait for them.
 #[derive(Debug)]
 pub(super) struct Background {
     pub(super) work: Mutex<Work>,
-    /// Told of every change of `work` and of [`Reading::state`].
+    /// Notified of every change of `work` and of [`Reading::state`].
     pub(super) changed: Condvar,
     pub(super) picker: Mutex<Picker>,
 }
 
 impl Background {
-    /// Wakes whoever waits for `work` or the state to change.
+    /// Wakes all threads that wait for a change of `work` or of the state.
     fn wake_all(&self) {
-        // With the lock taken nobody can be between looking and sleeping.
+        // Take the lock once: no thread can then be between its check and its wait.
         drop(lock(&self.work));
         self.changed.notify_all();
     }
 
-    /// Fails the store, should the caller panic before it drops what this gives.
+    /// Returns a guard that fails the store if the caller panics before it disarms the guard.
     pub(super) fn alarm(&self) -> Alarm<'_> {
         Alarm(self)
     }
 
-    /// Notes a failure after which the store takes no more writes.
+    /// Records a failure. The store accepts no writes afterwards.
     pub(super) fn fail(&self, error: &Error) {
         log::error!("{error}");
         lock(&self.work).failure.get_or_insert_with(|| error.to_string());
         self.changed.notify_all();
     }
 
+    /// Checks that the store still accepts writes.
+    ///
     /// # Errors
-    /// [`Error::Poisoned`] after a failure.
+    /// Returns [`Error::Poisoned`] after a failure.
     pub(super) fn check_writable(&self) -> Result<()> {
         match &lock(&self.work).failure {
             None => Ok(()),
@@ -143,7 +149,7 @@ impl Background {
     }
 }
 
-/// For readers, which take no lock but for reports.
+/// Shared state for readers. Readers take a lock only to report damage.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) state: Published,
@@ -161,13 +167,17 @@ pub(super) struct Reading {
 ///               ├─▶ Published::change ─▶ Background::work ─▶ Background::picker ─▶ Files::closed
 /// registry ─────┘
 /// ```
-/// Nobody holds [`Writing::log`] and [`Catalogue::registry`] at once. The lock of the write queue and that of a ticket are
-/// held for moments and with no other, but for a ticket's under the queue's. The lock of the reports is the last of all.
-/// No file is written or synced under `work`, `picker` or the queue's lock. Whoever looks at a state under `work` may hold
-/// the last reference to it, and so remove the files that a compaction replaced: hence `closed` stands last.
+/// No thread holds [`Writing::log`] and [`Catalogue::registry`] at the same time. The locks of the
+/// write queue and of a ticket are held only briefly, and never with another lock; the one
+/// exception is a ticket's lock under the queue's lock. The lock of the reports comes last. No file
+/// is written or synced under `work`, `picker` or the queue's lock.
+///
+/// A thread that reads a state under `work` may drop the last reference to it, and thereby remove
+/// replaced files. This is why `closed` comes last.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Their storage holds the directory: it serves paths in [`Identity::dir`] only.
+    /// The storage in these options holds the directory open and serves only paths in
+    /// [`Identity::dir`].
     pub(super) options: Options,
     pub(super) identity: Identity,
     pub(super) files: Files,
@@ -188,17 +198,17 @@ impl Shared {
         }
     }
 
-    /// Opens a table of the store and reports a filter that cannot be used.
+    /// Opens an SST of the store and reports an unusable filter.
     pub(super) fn open_table(&self, meta: TableMeta) -> Result<Arc<StoredTable>> {
         open_table(&self.options, &self.identity, &self.files, &self.reading.reports, meta)
     }
 
-    /// Opens tables again whose filter was not to be had when they were opened: it may be now, and reads would do without
-    /// it until the store is reopened.
+    /// Reopens SSTs whose filter could not be loaded when they were opened. It may be loadable now.
+    /// Otherwise reads would do without it until the store is reopened.
     pub(super) fn fetch_filters(&self) {
         let version = Arc::clone(&self.reading.state.load().version);
         for (level, old) in version.all_tables().filter(|(_, table)| table.lacks_filter()) {
-            // What is wrong with it has been told.
+            // The filter's problems have been reported already.
             let (options, reports, meta) = (&self.options, Reports::default(), old.meta.clone());
             let new = open_table(options, &self.identity, &self.files, &reports, meta);
             let Some(new) = new.ok().and_then(Arc::into_inner) else { continue };
@@ -207,7 +217,7 @@ impl Shared {
             if new.lacks_filter() {
                 continue;
             }
-            // Nobody replaces tables meanwhile.
+            // The lock keeps other threads from replacing SSTs.
             let _registry = lock(&self.catalogue.registry);
             self.change_state(|state| {
                 if state.version.tables(level).any(|table| Arc::ptr_eq(table, old)) {
@@ -217,18 +227,22 @@ impl Shared {
         }
     }
 
-    /// Starts a new log and a new memtable; the present memtable, if it holds anything, waits for the disk from then on.
+    /// Starts a new log and a new memtable. If the old memtable holds entries, it becomes immutable
+    /// and waits for its flush.
     ///
     /// # Errors
-    /// That of the present log's sync, after which the store refuses writes until it is reopened. That of making the new
-    /// log: nothing has changed then, and it may be tried again.
+    /// Returns the error of the old log's sync; the store then refuses writes until it is reopened.
+    /// Returns the error of creating the new log; nothing has changed then, and the caller may try
+    /// again.
     pub(super) fn rotate(&self, log: &mut LogState) -> Result<()> {
-        // Were the new log to survive a power failure that the old one's end does not, writes would be missing in the
-        // middle. A few milliseconds in two hundred of loading.
+        // Sync the old log first. If a power failure kept the new log and lost the end of the old
+        // one, writes would be missing in the middle. The sync takes a few ms; filling a memtable
+        // takes about 200 ms.
         log.log.sync().inspect_err(|error| self.background.fail(error))?;
         let number = self.catalogue.new_file_number();
         let made = create_log(self.options.storage.as_ref(), &self.identity, number, log.last_sequence + 1);
-        // Should the file stay: it says that all writes below its first are known, which remains true.
+        // The new file may stay: it says that all writes below its first are known, and that
+        // remains true.
         log.log = made.inspect_err(|error| {
             self.judge(error);
             if !is_taken(error) {
@@ -246,11 +260,11 @@ impl Shared {
         self.background.wake_all();
     }
 
-    /// Makes a step durable in the manifest, and then visible.
+    /// Makes an edit durable in the manifest and then visible.
     ///
     /// # Errors
-    /// That of the manifest. The step may or may not be in it then, so the store refuses writes until it is reopened.
-    /// [`Error::Poisoned`] after an earlier failure, of anything.
+    /// Returns the error of the manifest. The edit may then be in the manifest or not, so the store
+    /// refuses writes until it is reopened. Returns [`Error::Poisoned`] after any earlier failure.
     pub(super) fn install(
         &self,
         mut edit: VersionEdit,
@@ -258,8 +272,9 @@ impl Shared {
         change: impl FnOnce(&mut ReadState),
     ) -> Result<()> {
         let mut registry = lock(&self.catalogue.registry);
-        // Looked at under the lock. Of a manifest that failed, or of its name, nothing is known but that it may be lost:
-        // no file may be removed on the strength of it. What was merged meanwhile is merged again.
+        // Check under the lock. A failed manifest, or one whose name could not be synced, may be
+        // lost, so no file may be removed because of it. A merge that ran meanwhile is repeated
+        // after the reopen.
         self.background.check_writable()?;
         edit.next_file_number = Some(self.catalogue.next_file_number.load(Ordering::Relaxed));
         let mut next = registry.state.clone();
@@ -274,7 +289,7 @@ impl Shared {
         }
         self.change_state(|state| {
             for (level, number) in &edit.removed {
-                // A table that only changes its level stays.
+                // An SST that only changes its level stays.
                 let moved = added.iter().any(|(_, table)| table.meta.number == *number);
                 let found = state.version.tables(usize::from(*level)).find(|table| table.meta.number == *number);
                 if let (false, Some(table)) = (moved, found) {
@@ -287,10 +302,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Begins a new manifest with the present state. Where it cannot be made, the one in force goes on.
+    /// Starts a new manifest with the current state. If the new manifest cannot be created, the old
+    /// one stays in use.
     ///
     /// # Errors
-    /// When nobody knows which of the two is in force; the store refuses writes then until it is reopened.
+    /// Returns an error if it is unknown which of the two manifests is in force. The store then
+    /// refuses writes until it is reopened.
     fn replace_manifest(&self, registry: &mut Registry) -> Result<()> {
         let storage = self.options.storage.as_ref();
         let old = manifest_name(registry.manifest.number());
@@ -298,7 +315,7 @@ impl Shared {
         registry.state.next_file_number = self.catalogue.next_file_number.load(Ordering::Relaxed);
         let mut made = Manifest::planned(number);
         if let Err(error) = made.prepare(storage, &self.identity.dir, &registry.state.snapshot()) {
-            log::warn!("the manifest is not replaced for now: {error}");
+            log::warn!("the manifest could not be replaced and is retried after the next change: {error}");
             self.judge(&error);
             if !is_taken(&error) {
                 self.discard(
@@ -314,11 +331,12 @@ impl Shared {
     }
 }
 
-/// Fails the store and wakes everybody when it is dropped by a panic: of a filter policy or a storage, for example.
+/// Fails the store and wakes all waiting threads if a panic drops it, for example a panic in a
+/// filter policy or a storage.
 pub(super) struct Alarm<'a>(&'a Background);
 
 impl Alarm<'_> {
-    /// Nothing happened.
+    /// Ends the guard without an effect.
     pub(super) fn disarm(self) {
         std::mem::forget(self);
     }
@@ -326,7 +344,7 @@ impl Alarm<'_> {
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
-        let reason = "a thread of the store panicked in the middle of its work";
+        let reason = "a thread panicked while it worked on the store";
         lock(&self.0.work).failure.get_or_insert_with(|| reason.to_owned());
         self.0.changed.notify_all();
     }
@@ -340,8 +358,8 @@ pub(crate) fn table_id(store_id: &[u8; 16], number: u64) -> TableId {
     id
 }
 
-/// Creates a log whose header and name are durable on return: only then may the manifest name it, a write be
-/// acknowledged, or a younger log exist.
+/// Creates a log whose header and name are durable on return. Only then may the manifest name the
+/// log, a write be acknowledged, or a younger log exist.
 pub(super) fn create_log(
     storage: &dyn Storage,
     identity: &Identity,
@@ -352,14 +370,14 @@ pub(super) fn create_log(
     let path = identity.dir.join(log_name(number));
     let mut log = LogWriter::create(storage, &path, id, first_sequence)?;
     if let Err(error) = log.sync().and_then(|()| storage.sync_dir(&identity.dir)) {
-        // Nothing names it. What stays is cleaned away when the store is opened next.
+        // Nothing names this file. If it stays, the next open removes it.
         let _ = storage.remove(&path);
         return Err(error);
     }
     Ok(log)
 }
 
-/// Opens a table of the store and reports a filter that cannot be used.
+/// Opens an SST of the store and reports an unusable filter.
 pub(super) fn open_table(
     options: &Options,
     identity: &Identity,
@@ -378,7 +396,7 @@ pub(super) fn open_table(
         reclaimer: Some(files.reclaimer.clone()),
     };
     let table = Table::open(options.storage.as_ref(), &path, read_options)?;
-    // The manifest decides which reads come to a table: it must speak of this very file.
+    // The manifest decides which reads use an SST, so its metadata must match the file.
     let properties = table.properties();
     let agrees = table.len_bytes() == meta.len_bytes
         && table.smallest() == meta.smallest

@@ -1,16 +1,18 @@
-//! A skip list that one thread extends while others read it (Pugh, "Skip lists: a probabilistic alternative to balanced
-//! trees", 1990), in safe code.
+//! A skip list that one thread extends while others read it (Pugh, "Skip lists: a probabilistic
+//! alternative to balanced trees", 1990), in safe code.
 //!
 //! ```text
 //! words:  | head: next × 12 | prefix (2), version (1), next × height | prefix (2), version (1), next × height | ...
 //! versions:                                  └──▶ bytes of the 0th                     └──▶ bytes of the 1st
 //! ```
-//! A node is a few 32-bit words in one growing array, and a link is an index into it. What a search touches is thus
-//! seventeen bytes a node on average, of which the prefix decides nearly all comparisons. (`crossbeam-skiplist`, whose
-//! nodes are allocations of their own, needed 1.8 times the CPU for a put.)
 //!
-//! A node is written before it is linked: links are stored with `Release` and loaded with `Acquire`, so whoever finds a
-//! node finds all of it. Nodes are never removed.
+//! A node is a few 32-bit words in one growing array, and a link is an index into this array. A
+//! search therefore touches only 17 bytes per node on average. The key prefix among them decides
+//! nearly all comparisons. We rejected `crossbeam-skiplist`, whose nodes are separate allocations:
+//! it needed 1.8 times the CPU time per put.
+//!
+//! A node is written before it is linked. Links are stored with `Release` and loaded with
+//! `Acquire`, so a reader that finds a node sees all of it. Nodes are never removed.
 
 use std::sync::OnceLock;
 
@@ -18,23 +20,25 @@ use super::entry::{Entry, Place};
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Enough for 4^12 entries; more make it slower, not wrong. Loom tries each order of all accesses: there are few.
+/// Enough for 4^12 entries; more entries make the list slower, but not wrong. Loom runs every order
+/// of all accesses, so its lists are small.
 const MAX_HEIGHT: u32 = if cfg!(loom) { 2 } else { 12 };
 const PREFIX: u32 = 0;
 const VERSION: u32 = 2;
 const NEXT: u32 = 3;
-/// The head is node 0, and as no link leads there, 0 is also the link that leads nowhere.
+/// The head is node 0. No link leads to the head, so a link of 0 means "no node".
 const HEAD: u32 = 0;
-/// Above this many words a list asks for no more entries: the rest of the index space is for a batch under way.
+/// From this many words on, the list is full. The rest of the index space is for the batch in
+/// progress.
 const FULL_WORDS: u32 = 1 << 30;
 
-/// An array that grows without moving what is in it, each chunk as large as all before it.
+/// An array that grows without moving its elements. Each chunk is as large as all chunks before it.
 #[derive(Debug)]
 struct Chunks<T> {
     chunks: [OnceLock<Box<[T]>>; CHUNKS],
 }
 
-/// The first chunk has 2^8 elements; the last ends with the index space of 32 bits.
+/// The first chunk has 2^8 elements. The last chunk ends with the 32-bit index space.
 const FIRST_CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 8 };
 const CHUNKS: usize = 24;
 
@@ -43,18 +47,19 @@ impl<T: Default> Chunks<T> {
         Self { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
-    /// The chunk that holds an index, and the place within it.
+    /// Returns the chunk that holds an index, and the offset in that chunk.
     #[inline]
     fn locate(index: u32) -> (usize, usize) {
-        // Shifted by the length of the first chunk, chunk k begins at 2^(k + FIRST_CHUNK_BITS).
+        // Add the length of the first chunk: chunk k then begins at 2^(k + FIRST_CHUNK_BITS).
         let shifted = u64::from(index) + (1 << FIRST_CHUNK_BITS);
         let top = 63 - shifted.leading_zeros();
-        // An index into a chunk, which is memory: it fits.
+        // The offset fits, because a chunk is in memory.
         let offset = usize::try_from(shifted ^ (1 << top)).unwrap_or(usize::MAX);
         ((top - FIRST_CHUNK_BITS) as usize, offset)
     }
 
-    /// The elements from `index` to the end of its chunk; none where nothing was made yet.
+    /// Returns the elements from `index` to the end of its chunk. Empty if the chunk does not
+    /// exist.
     #[inline]
     fn from(&self, index: u32) -> &[T] {
         let (chunk, offset) = Self::locate(index);
@@ -62,7 +67,7 @@ impl<T: Default> Chunks<T> {
         chunk.and_then(|chunk| chunk.get(offset..)).unwrap_or_default()
     }
 
-    /// As [`Chunks::from`], with the chunk made if it is not there.
+    /// Returns the same as [`Chunks::from`], and creates the chunk if it does not exist.
     fn make(&self, index: u32) -> &[T] {
         let (chunk, offset) = Self::locate(index);
         let make = || (0..1u64 << FIRST_CHUNK_BITS << chunk).map(|_| T::default()).collect();
@@ -70,7 +75,7 @@ impl<T: Default> Chunks<T> {
     }
 }
 
-/// See the module's documentation.
+/// A skip list. The module's documentation describes it.
 #[derive(Debug)]
 pub(super) struct SkipList {
     words: Chunks<AtomicU32>,
@@ -95,15 +100,17 @@ impl SkipList {
         list
     }
 
-    /// Whether it should be replaced by another before the next batch.
+    /// Returns whether the list should be replaced before the next batch.
     pub(super) fn is_full(&self) -> bool {
         self.num_words.load(Ordering::Relaxed) >= FULL_WORDS
     }
 
-    /// Adds a version. One thread at a time may call this; a second at the same moment would undo links of the first.
+    /// Adds a version. Only one thread at a time may call this: a second caller would undo links of
+    /// the first.
     ///
     /// # Errors
-    /// `InvalidArgument` when the index space of 32 bits is used up, after some 900 million versions.
+    /// Returns [`Error::InvalidArgument`] when the 32-bit index space is used up, after about 900
+    /// million versions.
     pub(super) fn insert(&self, version: Entry) -> Result<()> {
         let mut before = [HEAD; MAX_HEIGHT as usize];
         self.search(&version.place(), &mut before);
@@ -116,7 +123,7 @@ impl SkipList {
         for (word, value) in words.iter().zip(head) {
             word.store(value, Ordering::Relaxed);
         }
-        // Set once, since the number is new.
+        // The number is new, so the slot is empty.
         let _ = self.versions.make(number).first().map(|slot| slot.set(version));
         self.num_versions.store(number + 1, Ordering::Relaxed);
         for (level, &before) in before.iter().enumerate().take(height as usize) {
@@ -132,22 +139,23 @@ impl SkipList {
         Ok(())
     }
 
-    /// One in four nodes has a second level, one in sixteen a third: by the bits of a mixed counter.
+    /// Returns the height of a node: one in four nodes has a second level, one in sixteen a third.
+    /// The bits of a mixed counter decide.
     fn height(number: u32) -> u32 {
         let mixed = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         1 + ((mixed >> 32).trailing_zeros() / 2).min(MAX_HEIGHT - 1)
     }
 
-    /// Room for a node, in one chunk.
+    /// Allocates a node within one chunk.
     fn allocate(&self, len: u32) -> Result<(u32, &[AtomicU32])> {
         let full = || Error::InvalidArgument {
             what: "memtable",
-            reason: "too many writes for one batch; write several".into(),
+            reason: "the batch has too many writes for one memtable; write several batches".into(),
         };
         let mut index = self.num_words.load(Ordering::Relaxed);
         let mut words = self.words.make(index);
         if words.len() < len as usize {
-            // The rest of a chunk that is too short stays unused.
+            // The rest of a chunk stays unused if it is too short.
             index = u32::try_from(words.len()).ok().and_then(|rest| index.checked_add(rest)).ok_or_else(full)?;
             words = self.words.make(index);
         }
@@ -165,7 +173,7 @@ impl SkipList {
         self.words.from(node).get(NEXT as usize + level).map_or(HEAD, |word| word.load(Ordering::Acquire))
     }
 
-    /// Whether a node lies before a place.
+    /// Returns whether a node sorts before `place`.
     #[inline]
     fn is_before(&self, node: u32, place: &Place<'_>) -> bool {
         let words = self.words.from(node);
@@ -177,14 +185,15 @@ impl SkipList {
         self.version(Node(node)).is_some_and(|version| version.place() < *place)
     }
 
-    /// The first node that does not lie before `place`; `before[level]` becomes the last one there that does.
+    /// Returns the first node that does not sort before `place`. Sets `before[level]` to the last
+    /// node of that level that does.
     fn search(&self, place: &Place<'_>, before: &mut [u32; MAX_HEIGHT as usize]) -> u32 {
         let mut node = HEAD;
         let mut behind = HEAD;
         for (level, before) in before.iter_mut().enumerate().rev() {
             loop {
                 let next = self.next(node, level);
-                // What was found to lie behind on the level above is not compared again.
+                // A node known from the level above to sort behind is not compared again.
                 if next == HEAD || next == behind || !self.is_before(next, place) {
                     behind = next;
                     break;
@@ -196,31 +205,31 @@ impl SkipList {
         behind
     }
 
-    /// The version of a node.
+    /// Returns the version of a node.
     #[inline]
     pub(super) fn version(&self, Node(node): Node) -> Option<&Entry> {
         let number = self.words.from(node).get(VERSION as usize)?.load(Ordering::Relaxed);
         self.versions.from(number).first()?.get()
     }
 
-    /// The first node that does not lie before `place`.
+    /// Returns the first node that does not sort before `place`.
     pub(super) fn first_from(&self, place: &Place<'_>) -> Option<Node> {
         Self::found(self.search(place, &mut [HEAD; MAX_HEIGHT as usize]))
     }
 
-    /// The last node before `place`.
+    /// Returns the last node before `place`.
     pub(super) fn last_before(&self, place: &Place<'_>) -> Option<Node> {
         let mut before = [HEAD; MAX_HEIGHT as usize];
         self.search(place, &mut before);
         before.first().and_then(|&node| Self::found(node))
     }
 
-    /// The first node of all.
+    /// Returns the first node of the list.
     pub(super) fn first(&self) -> Option<Node> {
         Self::found(self.next(HEAD, 0))
     }
 
-    /// The last node of all.
+    /// Returns the last node of the list.
     pub(super) fn last(&self) -> Option<Node> {
         let mut node = HEAD;
         for level in (0..MAX_HEIGHT as usize).rev() {
@@ -235,7 +244,7 @@ impl SkipList {
         Self::found(node)
     }
 
-    /// The node behind another.
+    /// Returns the node after another one.
     pub(super) fn after(&self, Node(node): Node) -> Option<Node> {
         Self::found(self.next(node, 0))
     }
@@ -272,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_ordered_and_searched_as_a_sorted_set_is() {
+    fn the_list_orders_and_searches_like_a_sorted_set() {
         let list = SkipList::new();
         let mut model = BTreeSet::new();
         for i in 0..3_000u64 {
@@ -328,7 +337,7 @@ mod tests {
                             seen += 1;
                             node = list.after(found);
                         }
-                        assert!(seen >= seen_before, "what was seen once stays");
+                        assert!(seen >= seen_before, "a version that was seen has disappeared");
                         seen_before = seen;
                     }
                 });

@@ -1,8 +1,9 @@
-//! Room on the disk: what is kept free, so that a store that is full can be emptied.
+//! Keeps space free on the disk, so that a full store can be emptied.
 //!
-//! Deletions need room before they give any back: for their log, for their table, and for the merge that drops what they
-//! delete. So puts are refused while that much is still there. Without it the first write that finds the disk full would
-//! be one of the log, or the merge that makes room would be the one that has none.
+//! Deletions need space before they release any: for their log records, for their SST file, and for
+//! the merge that drops the deleted entries. The store therefore refuses puts while this much space
+//! is still free. Otherwise the disk could become full in a write to the log, which poisons the
+//! store, or in the merge that would release space.
 
 use super::batch::WriteBatch;
 use super::log_file::RECORD_HEADER_LEN_BYTES;
@@ -14,25 +15,26 @@ use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
-/// For `CURRENT`, a log's header, the end of each file's last page.
+/// The space for `CURRENT`, for a log's header and for the unused end of each file's last page.
 const SMALL_FILES_BYTES: u64 = 64 << 10;
 
-/// What a table in the making leaves to the log, where there is as much: a log that meets the end of the disk refuses
-/// all writes.
+/// A new SST file leaves this much space to the log, if there is as much. A log on a full disk
+/// refuses all writes.
 const LOG_ROOM_BYTES: u64 = 4 << 20;
 
-/// What is free, and what for.
+/// The free space and its planned uses.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     free: u64,
-    /// For a manifest and a merge.
+    /// Reserved for a manifest and a merge.
     kept: u64,
-    /// In memtables, and so in logs: it becomes tables, and is merged then.
+    /// Bytes in memtables, and so in logs. They become SSTs and are merged later.
     in_memory: u64,
 }
 
 impl Room {
-    /// What must be free for a batch: it is written to the log and to a table, and makes the merge longer.
+    /// Returns the space that must be free to accept a batch. A batch takes its length three times:
+    /// in the log, in an SST file and in the merge.
     fn needed(&self, batch_len: u64) -> u64 {
         let unmerged = self.in_memory.saturating_mul(2).saturating_add(batch_len.saturating_mul(3));
         self.kept.saturating_add(unmerged)
@@ -40,10 +42,12 @@ impl Room {
 }
 
 impl Shared {
-    /// Whether there is room for a batch. Not exact: others may be under way, and others than this store may write.
+    /// Checks whether there is space for a batch. The result is approximate: other writes may be in
+    /// progress, in this store or in other programs.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] for a batch that puts, when less is free than is to be kept.
+    /// Returns [`Error::NoSpace`] for a batch that contains a put if the free space is below the
+    /// reserve.
     pub(super) fn check_space(&self, batch: &WriteBatch) -> Result<()> {
         if self.options.reserve_bytes == Some(0) {
             return Ok(());
@@ -60,16 +64,18 @@ impl Shared {
 
     #[cold]
     fn look_for_space(&self, batch: &WriteBatch, len: u64) -> Result<()> {
-        // A better reason, if there is one.
+        // A failed store is the better reason.
         self.background.check_writable()?;
         let Some(mut room) = self.room() else {
             self.writing.queue.space.allow(MAX_UNSEEN_BYTES, false);
             return Ok(());
         };
-        // A full memtable would need as much again when it is too late. Not for a few bytes: each would become a table.
+        // A full memtable needs as much space again, and later it may be too late: flush now. Do
+        // not flush a few bytes, because each flush creates an SST.
         let is_worth_it = room.in_memory > 0 && room.in_memory >= room.free / 32;
         if room.free < room.needed(len) && is_worth_it && !lock(&self.background.work).flushes.is_failing() {
-            // Deletions go on as long as the log takes them, and puts are judged by what is free then.
+            // Deletions continue as long as the log accepts them. The check below judges puts by
+            // the space that is free then.
             let _ = self.flush();
             room = self.room().unwrap_or(room);
         }
@@ -84,17 +90,19 @@ impl Shared {
         Ok(())
     }
 
-    /// `None` where the storage does not say what is free.
+    /// Returns `None` if the storage does not report its free space.
     fn room(&self) -> Option<Room> {
-        // A system that does not answer is no reason to refuse a write: should there be no room, the write will tell.
+        // If the system does not answer, accept the write. If there is no space, the write itself
+        // fails.
         let free = self.options.storage.free_bytes(&self.identity.dir).ok()??;
         let state = self.reading.state.load();
-        let in_memory: usize = state.waiting.iter().chain([&state.memtable]).map(|memtable| memtable.len_bytes()).sum();
+        let in_memory: usize =
+            state.immutable.iter().chain([&state.memtable]).map(|memtable| memtable.len_bytes()).sum();
         let kept = self.options.reserve_bytes.unwrap_or_else(|| self.reserve(&state.version));
         Some(Room { free, kept, in_memory: in_memory as u64 })
     }
 
-    /// What a manifest and the largest merge of the background take.
+    /// Returns the space for a manifest and for the largest background merge.
     fn reserve(&self, version: &Version) -> u64 {
         let mut bytes = [0u64; NUM_LEVELS + 1];
         let mut manifest = SMALL_FILES_BYTES;
@@ -105,10 +113,10 @@ impl Shared {
             manifest += 64 + (table.meta.smallest.len() + table.meta.largest.len()) as u64;
         }
         if !self.options.auto_compaction {
-            // Level 0 grows as long as its owner wants, and so would what a merge of it takes.
+            // The owner decides how large level 0 grows, so a merge of level 0 has no bound.
             return manifest;
         }
-        // One table of a level meets about so many of the next; level 0 is merged whole.
+        // One SST of a level overlaps about this many of the next level. Level 0 is merged whole.
         let of_one_table = self.options.table_size_bytes.saturating_mul(self.options.size_ratio().saturating_add(3));
         let merges = bytes.windows(2).enumerate().map(|(level, pair)| {
             let both = pair.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
@@ -117,8 +125,8 @@ impl Shared {
         merges.max().unwrap_or(0).saturating_add(manifest)
     }
 
-    /// How long tables may become that are written now. They must not take the log's room: a merge that finds none is
-    /// tried again, and a log that finds none refuses all writes.
+    /// Returns the length up to which new SST files may grow. They must leave space for the log: a
+    /// merge without space is retried, but a log without space refuses all writes.
     pub(super) fn table_allowance(&self) -> TableAllowance<'_> {
         let is_judged = self.options.reserve_bytes != Some(0);
         let free = if is_judged { self.options.storage.free_bytes(&self.identity.dir).ok().flatten() } else { None };
@@ -127,7 +135,7 @@ impl Shared {
     }
 }
 
-/// What [`Shared::table_allowance`] gives.
+/// The result of [`Shared::table_allowance`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TableAllowance<'a> {
     shared: &'a Shared,
@@ -136,8 +144,10 @@ pub(super) struct TableAllowance<'a> {
 }
 
 impl TableAllowance<'_> {
+    /// Checks the length of a new SST file.
+    ///
     /// # Errors
-    /// [`Error::NoSpace`] if so many bytes are too many.
+    /// Returns [`Error::NoSpace`] if `len_bytes` exceeds the allowance.
     pub(super) fn check(&self, len_bytes: u64) -> Result<()> {
         if len_bytes <= self.allowed {
             return Ok(());

@@ -1,8 +1,9 @@
-//! What reads did, and what filters saved.
+//! Counts what reads did, and what filters saved.
 //!
-//! Counters lie in shards. A shard belongs to one thread while that lives, which adds with a plain load and store; of
-//! more threads at once than there are shards, the others share the last one and add atomically. A miss thus counts itself for about a nanosecond a counter, where a shared
-//! counter would cost twenty and far more under contention.
+//! The counters are sharded. A shard belongs to one thread for the life of that thread, and its
+//! owner adds with a plain load and store. If there are more threads than shards, the other threads
+//! share the last shard and add atomically. A miss thus spends about 1 ns per counter. One shared
+//! counter would cost 20 ns, and far more under contention.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
@@ -12,40 +13,40 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::lock;
 
-/// What a store does in the background.
+/// A background task of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Task {
-    /// Writes a memtable to a table.
+    /// Writes a memtable to an SST file.
     Flush,
-    /// Merges tables into the next level.
+    /// Merges SSTs into the next level.
     Compaction,
 }
 
-/// The last is shared.
+/// Number of shards. Threads share the last one.
 const NUM_SHARDS: usize = if cfg!(loom) { 2 } else { 64 };
 
-/// Expected rates are summed in units of 2^-32.
+/// Expected FPRs are added up in units of 2^-32.
 const RATE_UNIT: f64 = 4_294_967_296.0;
 
-/// A rate in units of 2^-32.
+/// Converts an FPR to units of 2^-32.
 pub(super) fn rate_units(rate: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is between 0 and 1")]
     let units = (rate * RATE_UNIT) as u64;
     units
 }
 
-/// What one read met on one level.
+/// The counts of one read on one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) true_negatives: u64,
     pub(super) false_positives: u64,
     pub(super) true_positives: u64,
-    /// Tables searched because their filter was damaged.
+    /// SSTs searched because their filter was damaged.
     pub(super) degraded: u64,
-    /// Tables searched because they have no filter, or filters are not to be asked.
+    /// SSTs searched because they have no filter, or because filters are not used.
     pub(super) unfiltered: u64,
-    /// In units of 2^-32: the expected rates of the filters that were asked for keys they do not hold.
+    /// The expected FPRs of the filters that were queried for absent keys, in units of 2^-32.
     pub(super) expected: u64,
     pub(super) block_reads: u64,
     pub(super) block_read_bytes: u64,
@@ -59,7 +60,7 @@ macro_rules! counters {
         impl LevelCounters {
             #[inline]
             fn add(&self, tally: &Tally, shared: bool) {
-                // A miss has most of these at zero.
+                // For a miss, most of these counts are zero.
                 $(if tally.$name != 0 { add(&self.$name, tally.$name, shared); })*
             }
 
@@ -113,15 +114,15 @@ pub(super) struct Recorder<'a> {
 const NO_SLOT: usize = usize::MAX;
 
 thread_local! {
-    /// Without a destructor, so that reading it costs one load.
+    /// Has no destructor, so that reading it costs one load.
     static SLOT: Cell<usize> = const { Cell::new(NO_SLOT) };
-    /// Gives the slot back when the thread ends.
+    /// Returns the slot when the thread ends.
     static OWNED: SlotOwner = const { SlotOwner };
 }
 
-/// Which shards are taken: those that threads before have given back, and the first that none has had yet.
+/// Assigns shards to threads: first the shards that ended threads returned, then unused ones.
 ///
-/// What a thread has counted with plain accesses, the next owner of its shard sees, by way of the lock.
+/// The mutex orders the plain accesses of a thread before those of the next owner of its shard.
 #[derive(Debug, Default)]
 struct Slots(Mutex<(Vec<usize>, usize)>);
 
@@ -148,7 +149,7 @@ struct SlotOwner;
 
 impl Drop for SlotOwner {
     fn drop(&mut self) {
-        // Reads by destructors that run later share the last one.
+        // Destructors that run later and read the store use the shared shard.
         SLOTS.give_back(SLOT.replace(NUM_SHARDS - 1));
     }
 }
@@ -161,7 +162,7 @@ fn thread_slot() -> usize {
 
 #[cold]
 fn take_slot() -> usize {
-    // A thread whose owner is gone already cannot give anything back.
+    // After the destruction of `OWNED`, a thread cannot return a slot, so it uses the shared one.
     let slot = OWNED.try_with(|_| SLOTS.take());
     let slot = slot.unwrap_or(NUM_SHARDS - 1);
     SLOT.set(slot);
@@ -191,7 +192,8 @@ impl Counters {
         self.shards.get(slot).map(|shard| Recorder { shard, shared: slot == NUM_SHARDS - 1 })
     }
 
-    /// Reads, reads answered from memory, and what the reads met on each level.
+    /// Returns the number of reads, the number of reads answered from memory, and the counts of
+    /// each level.
     pub(super) fn sum(&self) -> (u64, u64, [Tally; NUM_LEVELS]) {
         let (mut gets, mut hits, mut tallies) = (0, 0, [Tally::default(); NUM_LEVELS]);
         for shard in &self.shards {
@@ -204,7 +206,8 @@ impl Counters {
         (gets, hits, tallies)
     }
 
-    /// Sets all to zero; what other threads count in the meantime may survive in part.
+    /// Sets all counters to zero. Counts that other threads add at the same time may survive in
+    /// part.
     pub(super) fn reset(&self) {
         for shard in &self.shards {
             shard.gets.store(0, Ordering::Relaxed);
@@ -237,39 +240,42 @@ impl Recorder<'_> {
     }
 }
 
-/// What one level of a store holds, and what reads met there since the store was opened or the counts were reset.
+/// The content of one level, and the counts of reads on it since the store was opened or the counts
+/// were reset.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LevelStats {
-    /// The level; in [`Stats::total`] the number of levels that hold tables.
+    /// The number of the level. In [`Stats::total`], the number of levels that hold SSTs.
     pub level: usize,
-    /// Tables.
+    /// Number of SST files.
     pub tables: u64,
-    /// Entries in them, removals included.
+    /// Number of entries in the SSTs, including tombstones.
     pub keys: u64,
-    /// Bytes of their files.
+    /// Bytes of the SST files.
     pub bytes: u64,
-    /// Bytes of their filter blocks.
+    /// Bytes of the filter blocks.
     pub filter_bytes: u64,
-    /// Tables whose filter cannot be used.
+    /// Number of SSTs with an unusable filter.
     pub degraded_tables: u64,
-    /// Filters asked.
+    /// Number of filter queries.
     pub probes: u64,
-    /// "Absent", and so no search of the table.
+    /// Number of "absent" answers. Each saved a search of an SST.
     pub true_negatives: u64,
-    /// "Maybe", and the key was there (with a value or as removed).
+    /// Number of "maybe" answers for keys that the SST holds, as a value or as a tombstone.
     pub true_positives: u64,
-    /// "Maybe", and the key was not there.
+    /// Number of "maybe" answers for keys that the SST lacks.
     pub false_positives: u64,
-    /// Tables searched because their filter cannot be used, or in vain while parts of it are damaged.
+    /// Number of SST searches because the filter is unusable, or because a damaged part of it
+    /// answered "maybe" for an absent key.
     pub degraded: u64,
-    /// Tables searched because they have no filter, or filters are not to be asked.
+    /// Number of SST searches because the SST has no filter, or because filters are not used.
     pub unfiltered: u64,
-    /// False positives to be expected: the sum of the expected rates over all questions for keys that were not there.
+    /// Expected number of false positives: the sum of the expected FPRs over all queries for absent
+    /// keys.
     pub expected_false_positives: f64,
-    /// Data blocks read from files.
+    /// Number of data blocks read from files.
     pub block_reads: u64,
-    /// Bytes of those.
+    /// Bytes of the data blocks read from files.
     pub block_read_bytes: u64,
 }
 
@@ -290,13 +296,15 @@ impl LevelStats {
         }
     }
 
-    /// False positives among the questions for keys that were not there; `None` without such a question.
+    /// Returns the measured false-positive rate (FPR): false positives per query for an absent key.
+    /// `None` without such a query.
     #[must_use]
     pub fn false_positive_rate(&self) -> Option<f64> {
         self.per_absent(self.false_positives as f64)
     }
 
-    /// The rate that the filters' sizes lead to expect; `None` without a question for a key that was not there.
+    /// Returns the FPR that the filters' parameters predict. `None` without a query for an absent
+    /// key.
     #[must_use]
     pub fn expected_false_positive_rate(&self) -> Option<f64> {
         self.per_absent(self.expected_false_positives)
@@ -326,49 +334,49 @@ impl LevelStats {
     }
 }
 
-/// Work in the background that fails for a reason that may pass, and is tried again.
+/// Background work that fails for a temporary reason and is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
-    /// What fails.
+    /// The task that fails.
     pub task: Task,
-    /// How often it has failed since it last succeeded.
+    /// Number of failures since the last success.
     pub failures: u64,
-    /// Seconds since the first of those failures.
+    /// Seconds since the first of these failures.
     pub seconds: u64,
-    /// The last of them.
+    /// The error of the last failure.
     pub reason: String,
 }
 
-/// What a store holds and did.
+/// The content and the counters of a store.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Level 0 first, up to the last that holds a table or met a read.
+    /// Statistics of each level, from level 0 to the last level that holds an SST or was read.
     pub levels: Vec<LevelStats>,
-    /// The sum of the levels.
+    /// The sums over all levels.
     pub total: LevelStats,
-    /// Reads of single keys.
+    /// Number of reads of single keys.
     pub gets: u64,
-    /// Of those, answered by writes still in memory.
+    /// Number of reads answered from memtables.
     pub memory_hits: u64,
-    /// Entries still in memory.
+    /// Number of entries in memtables.
     pub memory_entries: u64,
-    /// Times that a writer had to wait for a flush or a compaction.
+    /// Number of times that a writer had to wait for a flush or a compaction.
     pub write_stalls: u64,
-    /// Time spent so.
+    /// Total time of these waits in ns.
     pub write_stall_nanos: u64,
-    /// Tables written from memory.
+    /// Number of memtables written to SST files.
     pub flushes: u64,
-    /// Compactions finished.
+    /// Number of finished compactions.
     pub compactions: u64,
-    /// Bytes that compactions wrote.
+    /// Bytes written by compactions.
     pub compacted_bytes: u64,
-    /// Failures of flushes and compactions since the store was opened, of those that are tried again.
+    /// Number of failed flushes and compactions since the store was opened. Each is retried.
     pub background_errors: u64,
-    /// What fails at present.
+    /// Tasks that currently fail.
     pub retrying: Vec<Retry>,
-    /// One message for each damage met, oldest first, at most a hundred.
+    /// One message for each damage found, oldest first, at most 100.
     pub reports: Vec<String>,
 }
 
@@ -376,9 +384,9 @@ pub struct Stats {
 mod tests {
     use super::*;
 
-    /// What a table says of its keys is the word of its file.
+    /// A key count comes from an SST file and may be any number.
     #[test]
-    fn more_keys_than_can_be_counted_are_as_many_as_can() {
+    fn key_counts_saturate_instead_of_overflowing() {
         let mut all = LevelStats { keys: u64::MAX - 1, ..LevelStats::default() };
         all.add(&LevelStats { keys: 2, ..LevelStats::default() });
         assert_eq!(all.keys, u64::MAX);
@@ -397,7 +405,7 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    /// What a thread of a store does in its life.
+    /// Does what a thread of a store does in its lifetime.
     fn count((counters, slots): &(Counters, Slots)) {
         let slot = slots.take();
         let recorder = counters.recorder_of(slot).unwrap();
@@ -406,7 +414,8 @@ mod loom_tests {
         slots.give_back(slot);
     }
 
-    /// Of three threads one owns the first of two shards, or one after the other does, and the others share the second.
+    /// With three threads and two shards, one thread at a time owns the first shard, and the others
+    /// share the second.
     #[test]
     fn no_count_is_lost_between_threads_that_share_a_shard() {
         let mut builder = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! Reading a whole store again, and comparing it with itself.
+//! Verifies a whole store: reads all files again and checks that they agree.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,44 +14,45 @@ use crate::error::{Error, Field, Result};
 use crate::sstable::TableCheck;
 use crate::sync::lock;
 
-/// What [`Db::verify`] found.
+/// The result of [`Db::verify`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Tables read.
+    /// Number of SSTs read.
     pub tables: u64,
-    /// Entries read.
+    /// Number of entries read.
     pub entries: u64,
-    /// Data blocks read.
+    /// Number of data blocks read.
     pub data_blocks: u64,
-    /// Keys that the filter of their own table denies: must be 0.
+    /// Number of keys that the filter of their own SST denies. It must be 0.
     pub filter_false_negatives: u64,
-    /// Everything that does not hold, with file, field and offset.
+    /// All damage found. Each error names the file, the field and the offset.
     pub damage: Vec<Error>,
-    /// What was cut off the ends of logs and manifest when this handle opened the store; the files themselves have gone.
+    /// The torn tails that this handle cut off logs and the manifest when it opened the store. The
+    /// files themselves are gone.
     pub tails: Vec<LogTail>,
 }
 
-/// How far a long operation has come.
+/// The progress of a long operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes of tables read.
+    /// Bytes of SST files read so far.
     pub done_bytes: u64,
-    /// Bytes of tables in all.
+    /// Bytes of all SST files.
     pub total_bytes: u64,
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong with what the store has now.
+    /// Returns whether the current files of the store are sound.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.filter_false_negatives == 0
     }
 
-    /// Whether what was cut off the end of a log may have been damaged, rather than cut by a crash ([`LogTail::is_cut`]): a
-    /// write that was acknowledged may then be missing. A device that kept some bytes of a last write and not others
-    /// leaves the same.
+    /// Returns whether a cut-off tail may have been damaged, rather than torn by a crash
+    /// ([`LogTail::is_cut`]). An acknowledged write may then be missing. A device that kept only
+    /// some bytes of the last write leaves the same traces.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.tails.iter().any(|tail| !tail.is_cut)
@@ -65,7 +66,7 @@ impl VerifyReport {
         self.damage.extend(check.damage);
     }
 
-    /// Damage, a part of a newer version and a missing file are what was asked for.
+    /// Adds damage, a newer format version or a missing file to the report. Returns other errors.
     fn note<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
@@ -83,34 +84,36 @@ fn is_missing(error: &Error) -> bool {
 }
 
 impl Db {
-    /// Reads every file whole again: of tables all checksums, the order of keys, and every key asked of its table's filter;
-    /// `CURRENT` and the manifest, which must say what the store goes by; the logs that are needed. Writers wait while the
-    /// logs are read.
+    /// Reads every file completely and checks it. For SSTs, it checks all checksums, the order of
+    /// the keys, and every key against the filter of its SST. It checks that `CURRENT` and the
+    /// manifest match the open store, and it reads all logs that are still needed. Writers wait
+    /// while the logs are read.
     ///
     /// # Errors
-    /// I/O errors. Damage is not an error but in the report, and so is a file that is gone.
+    /// Returns I/O errors. Damage and missing files are in the report and are not errors.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&mut |_| {})
     }
 
-    /// [`Self::verify`], telling now and then how far it has come.
+    /// Verifies the store as [`Self::verify`] does, and reports its progress from time to time.
     ///
     /// # Errors
-    /// As there.
+    /// Returns I/O errors, as [`Self::verify`] does.
     pub fn verify_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
         let version = Arc::clone(&self.shared.reading.state.load().version);
         let mut report = VerifyReport { tails: self.shared.reading.reports.tails(), ..VerifyReport::default() };
         let total_bytes = version.all_tables().map(|(_, stored)| stored.meta.len_bytes).sum();
         let mut before = 0;
         for (_, stored) in version.all_tables() {
-            // An open file can be read though its name is gone; the next open could not.
+            // An open file stays readable after its name is gone, but the next open of the store
+            // would fail.
             let storage = self.shared.options.storage.as_ref();
             let is_there = storage.exists(&stored.path)? || stored.is_obsolete();
             if !is_there {
                 let error = Error::Io(std::io::ErrorKind::NotFound.into());
                 report.damage.push(error.in_file(&stored.path));
             } else if !storage.is_named(&stored.path, stored.table.file())? && !stored.is_obsolete() {
-                // Another file has its name: the next open meets that one.
+                // Another file has this name now, and the next open would read that file.
                 let other = report.note(self.shared.open_table(stored.meta.clone()))?;
                 let check = other.map(|other| other.table.verify()).transpose()?;
                 report.damage.extend(check.into_iter().flat_map(|check| check.damage));
@@ -132,7 +135,7 @@ impl Db {
     }
 
     fn verify_manifest(&self, report: &mut VerifyReport) -> Result<()> {
-        // With the lock no edit is on its way.
+        // While the lock is held, no edit is in progress.
         let registry = lock(&self.shared.catalogue.registry);
         let found = Manifest::recover(self.shared.options.storage.as_ref(), &self.shared.identity.dir, None);
         let Some(found) = report.note(found)? else { return Ok(()) };
@@ -151,7 +154,7 @@ impl Db {
         let storage = shared.options.storage.as_ref();
         let oldest = lock(&shared.catalogue.registry).state.log_number;
         let mut log = lock(&shared.writing.log);
-        // After a failure the log's end is unknown, and every write says so.
+        // After a failure the end of the log is unknown, and every write reports the failure.
         let current = shared.reading.state.load().memtable.log_number;
         if let Err(error) = log.log.flush() {
             report.damage.push(error.in_file(&shared.identity.dir.join(log_name(current))));
@@ -173,7 +176,7 @@ impl Db {
                 }
                 Ok(next)
             });
-            // A flush that has just ended removes its log.
+            // A flush that has just finished removes its log.
             if number != current && !storage.exists(&path)? {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! The set of tables that a store consists of at one moment, and the way of a read through it.
+//! A version: the SSTs of a store at one moment, and the path of a read through them.
 //!
-//! A version never changes: flushes and compactions make a new one. Level 0 holds tables that may overlap, newest
-//! first; each level below is one sorted run. Newer writes always lie above older ones, so a read goes from the top
-//! down and stops at the first table that knows the key.
+//! A version is immutable; flushes and compactions create new versions. Level 0 holds SSTs that may
+//! overlap, newest first. Each deeper level is one sorted run. Newer writes always lie above older
+//! ones, so a read goes from the top down and stops at the first SST that knows the key.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -22,25 +22,26 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
 use filterblock::{Answer, FilterSet, FilterSlot, HashSeed, KeyHasher, LevelShape};
 
-/// A table of the store. When the last reader of one that a compaction replaced is gone, so is its file.
+/// An SST of the store. After a compaction has replaced it, its file is removed with the last
+/// reference.
 #[derive(Debug)]
 pub(super) struct StoredTable {
     file: Arc<TableFile>,
     pub(super) meta: TableMeta,
     pub(super) table: Arc<Table>,
     pub(super) path: PathBuf,
-    /// The filter's expected rate, in the units of [`Tally::expected`].
+    /// The filter's expected FPR, in the units of [`Tally::expected`].
     expected: u64,
-    /// Whether its filter's damage has been told.
+    /// Whether the damage of its filter has been reported.
     is_reported: AtomicBool,
 }
 
-/// The file of a table, which may be open more than once.
+/// The file of an SST. It may be open more than once.
 #[derive(Debug)]
 struct TableFile {
     path: PathBuf,
     storage: Arc<dyn Storage>,
-    /// Whether the store is closed, and what is to be removed until then.
+    /// The state of file deletion: whether the store is closed, and which files are left to remove.
     closed: Arc<Mutex<Removals>>,
     obsolete: AtomicBool,
 }
@@ -53,7 +54,7 @@ impl StoredTable {
         storage: Arc<dyn Storage>,
         closed: Arc<Mutex<Removals>>,
     ) -> Self {
-        // Eight microseconds of arithmetic: once for a table, not once for a version.
+        // This takes 8 us of arithmetic. Do it once per SST, not once per version.
         let expected = match table.filter() {
             TableFilter::Ready(filter) => rate_units(filter.expected_false_positive_rate()),
             TableFilter::Absent | TableFilter::Degraded(_) => 0,
@@ -63,23 +64,24 @@ impl StoredTable {
         Self { file: Arc::new(file), meta, table: Arc::new(table), path, expected, is_reported }
     }
 
-    /// This table in the place of `other`, which is the same file opened before: it goes when neither is needed.
+    /// Replaces `other`, which is an earlier opening of the same file. The file is removed when
+    /// neither is needed.
     pub(super) fn instead_of(self, other: &Self) -> Self {
-        // What is wrong with this one is told when it is read.
+        // Damage of this opening is reported when it is read.
         Self { file: Arc::clone(&other.file), is_reported: AtomicBool::new(false), ..self }
     }
 
-    /// Whether it has a filter that may well be sound, and was not to be had when the table was opened: there was no
-    /// memory, or the device failed.
+    /// Returns whether the filter could not be loaded when the SST was opened, although it may be
+    /// sound: memory ran out, or the device failed.
     pub(super) fn lacks_filter(&self) -> bool {
         matches!(self.table.filter(), TableFilter::Degraded(error)
             if matches!(error.root(), Error::Io(_) | Error::TooLarge { .. }))
     }
 
-    /// Reports the damage of the filter, once.
+    /// Reports the damage of the filter, at most once.
     ///
     /// # Errors
-    /// That damage, when `strict`.
+    /// Returns that damage if `strict` is set.
     pub(super) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
         match self.table.filter() {
             TableFilter::Absent => Ok(()),
@@ -93,7 +95,7 @@ impl StoredTable {
                 }
                 self.report_once(reports, || match self.table.filter_damage() {
                     Some(error) => error.to_string(),
-                    None => format!("{}: {damaged_pages} pages of the filter were damaged", self.path.display()),
+                    None => format!("{}: {damaged_pages} pages of the filter are damaged", self.path.display()),
                 });
                 Ok(())
             }
@@ -108,18 +110,19 @@ impl StoredTable {
     }
 
     fn report_once(&self, reports: &Reports, message: impl FnOnce() -> String) {
-        // Each read of such a table comes here: all but the first must cost no more than this.
+        // Each read of an SST with a damaged filter comes here. All reads but the first must cost
+        // only this load.
         if !self.is_reported.load(Ordering::Relaxed) && !self.is_reported.swap(true, Ordering::Relaxed) {
-            reports.add(format!("{}; reads of the table answer \"maybe\" where its filter was asked", message()));
+            reports.add(format!("{}; reads go on, and the damaged part of the filter answers \"maybe\"", message()));
         }
     }
 
-    /// The file goes with the last reference.
+    /// Marks the file as obsolete: it is removed with the last reference.
     pub(super) fn mark_obsolete(&self) {
         self.file.obsolete.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a compaction has replaced it.
+    /// Returns whether a compaction has replaced the SST.
     pub(super) fn is_obsolete(&self) -> bool {
         self.file.obsolete.load(Ordering::Relaxed)
     }
@@ -130,18 +133,19 @@ impl Drop for TableFile {
         if !self.obsolete.load(Ordering::Relaxed) {
             return;
         }
-        // Held until the file is gone, so that the store cannot close in between.
+        // Hold the lock until the file is removed, so that the store cannot close in between.
         lock(&self.closed).remove(self.storage.as_ref(), std::mem::take(&mut self.path));
     }
 }
 
-/// What a read looks at first: a cache line for each table. Its filter has another in [`Version::filters`].
+/// The facts about an SST that a read looks at first, in one cache line. The filter has another
+/// line in [`Version::filters`].
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
-    /// [`order_prefix`] of the first and of the last key.
+    /// [`order_prefix`] of the first key.
     pub(super) smallest: u64,
     pub(super) largest: u64,
-    /// The filter's expected rate, in the units of [`Tally::expected`].
+    /// The filter's expected FPR, in the units of [`Tally::expected`].
     expected: u64,
     filter: FilterSlot,
     table: Arc<Table>,
@@ -165,18 +169,18 @@ impl Slot {
         self.smallest <= probe.prefix && probe.prefix <= self.largest && self.covers_by_bytes(probe.key)
     }
 
-    /// Which keys of a batch, of those with a bit in `of`, the table may hold.
+    /// Returns the bits of those keys in `of` that the SST may hold.
     #[inline]
     fn mask_of(&self, batch: &Batch<'_>, of: u32) -> u32 {
         batch.within((self.smallest, self.largest), of, |probe| self.covers(probe))
     }
 
-    /// Equal prefixes decide nothing.
+    /// Compares whole keys, because equal prefixes decide nothing.
     fn covers_by_bytes(&self, key: &[u8]) -> bool {
         self.stored.meta.smallest.as_slice() <= key && key <= self.stored.meta.largest.as_slice()
     }
 
-    /// Whether all keys of the table lie below the key asked for.
+    /// Returns whether all keys of the SST sort below the wanted key.
     #[inline]
     fn is_below(&self, probe: &Probe<'_>) -> bool {
         self.largest < probe.prefix || self.largest == probe.prefix && self.stored.meta.largest.as_slice() < probe.key
@@ -189,7 +193,7 @@ struct Level {
     slots: Vec<Slot>,
 }
 
-/// What a read needs besides the key.
+/// The settings of a read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadContext<'a> {
     pub(super) filter_use: FilterUse,
@@ -198,17 +202,17 @@ pub(super) struct ReadContext<'a> {
     pub(super) reports: &'a Reports,
 }
 
-/// The tables of a store.
+/// The SSTs of a store at one moment.
 #[derive(Debug)]
 pub(super) struct Version {
-    /// Levels that hold tables, in the order of reading.
+    /// The levels that hold SSTs, from the top down.
     levels: Vec<Level>,
     hasher: KeyHasher,
-    /// The filters of all tables.
+    /// The filters of all SSTs.
     filters: FilterSet<Error>,
 }
 
-/// Without tables.
+/// Creates a version without SSTs.
 impl Default for Version {
     fn default() -> Self {
         Self::new(Vec::new(), &HashSeed::default().into())
@@ -216,7 +220,8 @@ impl Default for Version {
 }
 
 impl Version {
-    /// `levels[0]` in any order, `levels[i]` without overlaps.
+    /// Creates a version. `levels[0]` may be in any order; the other levels must be free of
+    /// overlaps.
     pub(super) fn new(levels: Vec<Vec<Arc<StoredTable>>>, hasher: &KeyHasher) -> Self {
         let mut filters = FilterSet::new(hasher);
         let order = |(number, mut tables): (usize, Vec<Arc<StoredTable>>)| {
@@ -231,7 +236,7 @@ impl Version {
         Self { levels, hasher: hasher.clone(), filters }
     }
 
-    /// The version without some tables and with others, given with their levels.
+    /// Returns a version with some SSTs removed and others added. Both lists give the levels.
     pub(super) fn with(&self, removed: &[(u8, u64)], added: Vec<(usize, Arc<StoredTable>)>) -> Self {
         let mut levels: Vec<Vec<_>> = (0..NUM_LEVELS).map(|level| self.tables(level).cloned().collect()).collect();
         for (number, tables) in levels.iter_mut().enumerate() {
@@ -247,18 +252,19 @@ impl Version {
         Self::new(levels, &self.hasher)
     }
 
-    /// The tables of a level, in the order of reading.
+    /// Iterates over the SSTs of a level, in the order of reading.
     pub(super) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<StoredTable>> {
         let found = self.levels.iter().find(|found| found.number == level);
         found.into_iter().flat_map(|level| level.slots.iter().map(|slot| &slot.stored))
     }
 
-    /// All tables with their levels, in the order of reading.
+    /// Iterates over all SSTs and their levels, in the order of reading.
     pub(super) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<StoredTable>)> {
         self.levels.iter().flat_map(|level| level.slots.iter().map(|slot| (level.number, &slot.stored)))
     }
 
-    /// What the levels hold, for a filter policy, without some tables, given by their files' numbers.
+    /// Returns the shapes of the levels for a filter policy, without the SSTs whose numbers are in
+    /// `without`.
     pub(super) fn level_shapes(&self, without: &HashSet<u64>) -> Vec<LevelShape> {
         let mut shapes = vec![LevelShape::default(); NUM_LEVELS];
         for (level, table) in self.all_tables().filter(|(_, table)| !without.contains(&table.meta.number)) {
@@ -271,10 +277,12 @@ impl Version {
         shapes
     }
 
-    /// The newest that tables say of a key: outside `None` if they do not know it, inside `None` if it was removed.
+    /// Returns the newest version of a key in the SSTs. The outer `None` means that no SST knows
+    /// the key; the inner `None` means that the key is deleted.
     ///
     /// # Errors
-    /// Damage of an index or data block, and of a filter when `context.strict`; I/O errors.
+    /// Returns an error for a damaged index or data block, and for a damaged filter if
+    /// `context.strict` is set. I/O errors pass through.
     #[inline]
     pub(super) fn get(
         &self,
@@ -297,14 +305,16 @@ impl Version {
         Ok(None)
     }
 
-    /// [`Version::get`] for many keys; what is found of the `i`-th goes to `values[i]`, and its bit in `batch.open` out.
+    /// Reads many keys as [`Version::get`] does. The result for the `i`-th key goes to `values[i]`,
+    /// and its bit in `batch.open` is cleared.
     ///
-    /// Table by table: the lines that a filter will be asked for are on their way to the cache before the first is looked
-    /// at. A pass that prefetches for all tables first was rejected: with nothing else changed, a key of a batch cost 316
-    /// to 356 ns with it at 36 runs and 221 to 226 without, at five runs 48 and 39 to 42.
+    /// The function processes one SST after the other. For each SST, it prefetches the filter's
+    /// cache lines for all keys before it reads the first. We rejected a pass that prefetches for
+    /// all SSTs first: at 36 runs, a key of a batch took 316 to 356 ns with that pass and 221 to
+    /// 226 ns without; at five runs, 48 ns and 39 to 42 ns.
     ///
     /// # Errors
-    /// As [`Version::get`].
+    /// Returns the errors of [`Version::get`].
     pub(super) fn get_batch(
         &self,
         batch: &mut Batch<'_>,
@@ -325,7 +335,7 @@ impl Version {
 }
 
 impl Level {
-    /// The tables that may hold the key: all of level 0, at most one of a level below.
+    /// Returns the SSTs that may hold the key: all SSTs of level 0, at most one of a deeper level.
     #[inline]
     fn candidates(&self, probe: &Probe<'_>) -> &[Slot] {
         if self.number == 0 {
@@ -347,8 +357,8 @@ impl Level {
             if !slot.covers(probe) {
                 continue;
             }
-            // The branch on a filter's answer is what lets the processor run ahead to the next table while this one's
-            // cache line is still on its way: keep it a branch.
+            // Keep this branch on the filter's answer a branch. It lets the processor continue with
+            // the next SST while this filter's cache line is still loading.
             let answer = match context.filter_use {
                 FilterUse::Consult => filters.ask(slot.filter, probe.hash),
                 FilterUse::Ignore => Answer::Unfiltered,
@@ -381,7 +391,8 @@ impl Level {
             }
             return Ok(());
         }
-        // The keys of one table need not be neighbours, and are asked together.
+        // The keys of one SST need not be adjacent in the batch. Its filter gets all of them in one
+        // query.
         let mut left = batch.open;
         while let Some(probe) = batch.probe(left.trailing_zeros()) {
             let mut done = 1 << left.trailing_zeros();
@@ -397,7 +408,8 @@ impl Level {
 }
 
 impl Slot {
-    /// Asks the filter for the keys with a bit in `mask`, and searches the table for those that it does not deny.
+    /// Queries the filter for the keys with a bit in `mask`, and searches the SST for those that
+    /// the filter does not deny.
     fn get_batch(
         &self,
         filters: &FilterSet<Error>,
@@ -451,7 +463,7 @@ impl Slot {
         tally.block_reads += reads.blocks;
         tally.block_read_bytes += reads.bytes;
         let found = found?;
-        // A page that is damaged answers "maybe", which is no error of the filter's arithmetic.
+        // A "maybe" from a damaged page is not a false positive of the filter.
         let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
         match (answer, &found) {
             (Answer::Maybe, Lookup::NotFound) if is_damaged() => tally.degraded += 1,

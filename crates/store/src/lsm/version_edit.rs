@@ -1,14 +1,16 @@
-//! The steps by which a store's set of tables changes, and the state that they add up to.
+//! Version edits, which change the set of SSTs in a store, and the state that they produce.
 
 use crate::codec::{Cursor, put_bytes, put_u64, put_varint};
 use crate::error::{Error, Field, Result};
 use filterblock::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 
-/// File and sequence numbers above this are no store's: it leaves room to count on without a check at each step.
+/// The largest valid file number and sequence number. The distance to `u64::MAX` makes overflow
+/// checks at each step unnecessary.
 pub(crate) const MAX_NUMBER: u64 = u64::MAX / 2;
 
-/// Beyond this no write is taken, so that a store that was written to can be opened: what is left up to [`MAX_NUMBER`] is
-/// for what was acknowledged already, for flushes, compactions and reopening, which at a billion a second take 146 years.
+/// Above this number the store accepts no writes, so that a store stays openable after its last
+/// write. The numbers up to [`MAX_NUMBER`] are left for acknowledged writes, flushes, compactions
+/// and reopening. At a billion numbers per second, they last 146 years.
 pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
 
 /// Number of levels of a store.
@@ -23,35 +25,36 @@ const TAG_ADDED: u64 = 6;
 const TAG_REMOVED: u64 = 7;
 const TAG_KEYED_HASH: u64 = 8;
 
-/// What is known of a table without opening it.
+/// The facts about an SST that are known without opening its file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableMeta {
-    /// The number in its name.
+    /// The number in the file name.
     pub number: u64,
     /// Length of the file.
     pub len_bytes: u64,
-    /// Entries, tombstones included.
+    /// Number of entries, including tombstones.
     pub num_entries: u64,
-    /// Entries that say that a key is gone.
+    /// Number of tombstones.
     pub num_tombstones: u64,
-    /// Its first key.
+    /// The first key.
     pub smallest: Vec<u8>,
-    /// Its last key.
+    /// The last key.
     pub largest: Vec<u8>,
-    /// The oldest write in it.
+    /// The sequence number of the oldest write.
     pub smallest_sequence: u64,
-    /// The newest write in it.
+    /// The sequence number of the newest write.
     pub largest_sequence: u64,
 }
 
 impl TableMeta {
-    /// The smallest and the largest sequence number.
+    /// Returns the smallest and the largest sequence number.
     pub(crate) fn sequences(&self) -> (u64, u64) {
         (self.smallest_sequence, self.largest_sequence)
     }
 }
 
-/// The first table of a level that shares keys with one before it; from level 1 on there must be none.
+/// Returns the first SST of a level that shares keys with an SST before it. From level 1 down there
+/// must be none.
 pub(super) fn first_overlap<'a>(level: impl Iterator<Item = &'a TableMeta>) -> Option<&'a TableMeta> {
     let mut tables: Vec<&TableMeta> = level.collect();
     tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
@@ -59,29 +62,31 @@ pub(super) fn first_overlap<'a>(level: impl Iterator<Item = &'a TableMeta>) -> O
     pairs.find(|(left, right)| left.largest >= right.smallest).map(|(_, right)| *right)
 }
 
-/// One step: what it names changes, all else stays.
+/// One change of the state. It sets the fields that it names and leaves all others unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VersionEdit {
     /// The store's identity, drawn at its creation.
     pub store_id: Option<[u8; 16]>,
-    /// The seed under which keys are hashed.
+    /// The seed for hashing keys.
     pub hash_seed: Option<u64>,
-    /// The function that hashes keys under a secret, and the secret's fingerprint; without it that is XXH3 without one.
+    /// The hash kind and the secret's fingerprint, for a store with a secret. Without this field,
+    /// the store uses XXH3 without a secret.
     pub keyed_hash: Option<(HashKind, Fingerprint)>,
-    /// The oldest log whose writes are not all in tables.
+    /// The oldest log whose writes are not all in SSTs.
     pub log_number: Option<u64>,
-    /// The number that the next new file gets.
+    /// The number for the next new file.
     pub next_file_number: Option<u64>,
-    /// The last sequence number that is in tables.
+    /// The last sequence number whose write is in an SST.
     pub last_sequence: Option<u64>,
-    /// New tables, with their levels.
+    /// New SSTs with their levels.
     pub added: Vec<(u8, TableMeta)>,
-    /// Level and number of tables that are no longer needed.
+    /// Levels and numbers of SSTs that are no longer needed.
     pub removed: Vec<(u8, u64)>,
 }
 
 impl VersionEdit {
-    /// The bytes of a manifest record: fields, each a tag and its value.
+    /// Encodes the edit as the payload of a manifest record: a list of fields, each a tag and a
+    /// value.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -127,11 +132,11 @@ impl VersionEdit {
         out
     }
 
-    /// The edit in the bytes of a manifest record, which lie at `offset` in their file.
+    /// Decodes the payload of a manifest record. The payload lies at `offset` in its file.
     ///
     /// # Errors
-    /// `Unsupported { field: ManifestTag, .. }` for a field of a newer version, `Corrupt` for bytes that are no edit, or
-    /// that give a single value twice.
+    /// Returns [`Error::Unsupported`] with `ManifestTag` for a field of a newer version. Returns
+    /// [`Error::Corrupt`] for bytes that are not an edit, and for a repeated single value.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<Self> {
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         let edit = Self::decode_with(bytes, offset, &mut |step| {
@@ -144,8 +149,9 @@ impl VersionEdit {
         Ok(Self { added, removed, ..edit })
     }
 
-    /// [`Self::decode`], where `visit` gets what happens to tables and takes memory for it or not: of all that an edit may
-    /// hold, it takes the most for each of its bytes.
+    /// Decodes an edit as [`Self::decode`] does, but passes the changes of SSTs to `visit`. The
+    /// visitor decides whether to allocate memory for them: they need the most memory per encoded
+    /// byte.
     pub(super) fn decode_with<'a>(
         bytes: &'a [u8],
         offset: u64,
@@ -181,11 +187,11 @@ impl VersionEdit {
     }
 }
 
-/// What an edit does to a table.
+/// A change of the set of SSTs.
 pub(super) enum Step<'a> {
-    /// It is one of that level from now on.
+    /// Adds an SST to a level.
     Added(u8, TableRef<'a>),
-    /// The table of that level and number is one no longer.
+    /// Removes the SST with this level and number.
     Removed(u8, u64),
 }
 
@@ -197,7 +203,7 @@ fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
     if kind.is_keyed() { Ok((kind, fingerprint)) } else { Err(error) }
 }
 
-/// A [`TableMeta`] without its keys, which are still where they were read from.
+/// A [`TableMeta`] that borrows its keys from the encoded edit.
 pub(super) struct TableRef<'a> {
     pub(super) keyless: TableMeta,
     smallest: &'a [u8],
@@ -227,8 +233,10 @@ impl<'a> TableRef<'a> {
         TableMeta { smallest: self.smallest.to_vec(), largest: self.largest.to_vec(), ..self.keyless.clone() }
     }
 
+    /// Checks the metadata of an SST. `offset` is the position of the edit in its file.
+    ///
     /// # Errors
-    /// `Corrupt`, with `offset`, where the edit lies in its file, as of [`StoreState::apply`].
+    /// Returns [`Error::Corrupt`] as [`StoreState::apply`] does.
     pub(super) fn check(&self, level: u8, offset: u64) -> Result<()> {
         let corrupt = |field| Err(Error::Corrupt { field, offset });
         if self.smallest > self.largest {
@@ -247,7 +255,7 @@ impl<'a> TableRef<'a> {
     }
 }
 
-/// What a manifest says in all.
+/// The state that results from all edits of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreState {
     /// See [`VersionEdit::store_id`].
@@ -260,7 +268,7 @@ pub struct StoreState {
     pub next_file_number: u64,
     /// See [`VersionEdit::last_sequence`].
     pub last_sequence: u64,
-    /// The tables of each of the [`NUM_LEVELS`] levels, in the order of their adding.
+    /// The SSTs of each of the [`NUM_LEVELS`] levels, in the order in which they were added.
     pub levels: Vec<Vec<TableMeta>>,
 }
 
@@ -278,12 +286,19 @@ impl Default for StoreState {
 }
 
 impl StoreState {
-    /// Takes one step: removals first, so that a table can change its level in one edit.
+    /// Applies an edit. It removes SSTs before it adds any, so that one edit can move an SST to
+    /// another level.
     ///
     /// # Errors
-    /// `Corrupt`, with `offset`, where the edit lies in its file: a level above 6, the removal of a table that is not
-    /// there, a number that another table has, keys or sequence numbers in the wrong order, more tombstones than
-    /// entries, another store's id, or another secret's fingerprint. The state is then of no use.
+    /// Returns [`Error::Corrupt`] with `offset`, the position of the edit in its file, for:
+    ///
+    /// * a level above 6, or an unknown SST to remove;
+    /// * a number that another SST has;
+    /// * keys or sequence numbers in the wrong order;
+    /// * more tombstones than entries;
+    /// * another store's id, or another secret's fingerprint.
+    ///
+    /// After an error the state is unusable.
     pub fn apply(&mut self, edit: &VersionEdit, offset: u64) -> Result<()> {
         let corrupt = |field| Error::Corrupt { field, offset };
         if let Some(id) = edit.store_id {
@@ -310,10 +325,10 @@ impl StoreState {
         if edit.added.is_empty() { Ok(()) } else { self.check_numbers(offset) }
     }
 
-    /// Whether the table was there.
+    /// Removes an SST. Returns whether the SST was there.
     ///
     /// # Errors
-    /// As of [`Self::apply`].
+    /// Returns the errors of [`Self::apply`].
     pub(super) fn remove(&mut self, level: u8, number: u64, offset: u64) -> Result<bool> {
         let level = self.levels.get_mut(usize::from(level));
         let tables = level.ok_or(Error::Corrupt { field: Field::Level, offset })?;
@@ -322,18 +337,21 @@ impl StoreState {
         Ok(place.is_some())
     }
 
+    /// Adds an SST to a level.
+    ///
     /// # Errors
-    /// As of [`Self::apply`], but for the table's number: [`Self::check_numbers`] compares those.
+    /// Returns the errors of [`Self::apply`], but does not check that the number is unique:
+    /// [`Self::check_numbers`] does.
     pub(super) fn add(&mut self, level: u8, table: &TableRef<'_>, offset: u64) -> Result<()> {
         table.check(level, offset)?;
         self.levels.get_mut(usize::from(level)).into_iter().for_each(|tables| tables.push(table.to_meta()));
         Ok(())
     }
 
-    /// No two tables have one number.
+    /// Checks that no two SSTs have the same number.
     ///
     /// # Errors
-    /// As of [`Self::apply`].
+    /// Returns the errors of [`Self::apply`].
     pub(super) fn check_numbers(&self, offset: u64) -> Result<()> {
         let mut numbers: Vec<u64> = Vec::with_capacity(self.levels.iter().map(Vec::len).sum());
         numbers.extend(self.levels.iter().flatten().map(|table| table.number));
@@ -344,7 +362,7 @@ impl StoreState {
         }
     }
 
-    /// The one edit that leads here from nothing: what a new manifest begins with.
+    /// Returns the one edit that creates this state from nothing. A new manifest begins with it.
     #[must_use]
     pub fn snapshot(&self) -> VersionEdit {
         let tables =

@@ -1,7 +1,8 @@
-//! The way of a write: into the log, into the memtable, then visible.
+//! The write path: append to the log, insert into the memtable, make visible.
 //!
-//! Writers queue. The first leads: it takes whatever has queued up behind it, writes all of it as one log record, syncs
-//! once, and hands out the results. Who comes while others wait waits behind them. Alone, a writer pays two uncontended locks for that.
+//! Writers form a queue, and the first writer leads. The leader takes all queued batches, writes
+//! them as one log record, syncs once and distributes the results. A new writer queues behind
+//! waiting ones. A writer without competition pays two uncontended locks.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -16,10 +17,10 @@ use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::sync::{Mutex, MutexGuard};
 
-/// The right to write, which is handed over also by a leader that panics.
+/// The right to write. Its drop passes the right on, even if the leader panics.
 struct Leader<'a> {
     shared: &'a Shared,
-    /// Those that wait for the outcome, besides the leader itself.
+    /// The writers that wait for the outcome, except the leader itself.
     group: &'a [Arc<Ticket>],
 }
 
@@ -28,7 +29,7 @@ impl Drop for Leader<'_> {
         if std::thread::panicking() {
             drop(self.shared.background.alarm());
             for ticket in self.group {
-                let reason = "the thread that wrote it panicked";
+                let reason = "the writing thread panicked";
                 lock(&ticket.result).get_or_insert_with(|| Err(Error::Poisoned { reason: reason.to_owned() }));
             }
         }
@@ -37,11 +38,12 @@ impl Drop for Leader<'_> {
 }
 
 impl Shared {
-    /// Writes a batch: all of it or nothing.
+    /// Writes a batch atomically.
     ///
     /// # Errors
-    /// That of the log, after which the store refuses writes; [`Error::Poisoned`] from then on;
-    /// [`Error::OutOfNumbers`]; [`Error::NoSpace`] and [`Error::BackgroundFails`], which pass.
+    /// Returns the log's error; from then on the store refuses writes with [`Error::Poisoned`].
+    /// Returns [`Error::OutOfNumbers`] when the numbers are used up. [`Error::NoSpace`] and
+    /// [`Error::BackgroundFails`] are temporary.
     pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -78,10 +80,11 @@ impl Shared {
         }
     }
 
-    /// Not exact to the last write: others may be under way, and there is room for them.
+    /// Checks that numbers are left. The check is approximate: other writes may be in progress, and
+    /// the limit leaves room for them.
     ///
     /// # Errors
-    /// [`Error::OutOfNumbers`].
+    /// Returns [`Error::OutOfNumbers`] if the sequence numbers or file numbers are used up.
     pub(super) fn check_numbers(&self) -> Result<()> {
         let last_sequence = self.reading.state.last_visible();
         let last_file = self.catalogue.next_file_number.load(Ordering::Relaxed) - 1;
@@ -103,7 +106,7 @@ impl Shared {
         drop(leader);
     }
 
-    /// Lets the next writer lead, and those whose result has come go on.
+    /// Lets the next writer lead, and wakes the writers whose results are ready.
     fn hand_over(&self) {
         let mut queue = lock(&self.writing.queue.inner);
         queue.has_leader = false;
@@ -112,7 +115,7 @@ impl Shared {
         }
     }
 
-    /// Writes several batches as one record; only the leader calls this.
+    /// Writes several batches as one record. Only the leader calls this.
     fn write_group(&self, batches: &[&WriteBatch], sync: bool) -> Result<()> {
         self.make_room()?;
         let mut log = lock(&self.writing.log);
@@ -134,7 +137,7 @@ impl Shared {
         if sync { log.log.sync() } else { Ok(()) }
     }
 
-    /// Waits until the memtable has room, starting a new one when it is full.
+    /// Waits until the memtable has room, and starts a new memtable if it is full.
     fn make_room(&self) -> Result<()> {
         self.background.check_writable()?;
         let state = self.reading.state.load();
@@ -155,17 +158,17 @@ impl Shared {
             drop(work);
         }
         let mut log = lock(&self.writing.log);
-        // A flush may have come first.
+        // A flush may have started a new memtable meanwhile.
         if self.reading.state.load().memtable.is_empty() {
             return Ok(());
         }
         self.rotate(&mut log)
     }
 
-    /// Waits until there is room for another memtable, or the store has failed.
+    /// Waits until another memtable may be started, or until the store has failed.
     ///
     /// # Errors
-    /// [`Error::BackgroundFails`] instead of a wait for a flush that fails: it may last for ever.
+    /// Returns [`Error::BackgroundFails`] if flushes fail, because such a wait may never end.
     fn stall(&self, mut work: MutexGuard<'_, Work>) -> Result<()> {
         while work.failure.is_none() && self.must_stall(&work) {
             if let Some(error) = work.flushes.failure_since(0) {
@@ -176,18 +179,19 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether memory or level 0 are too full for another memtable.
+    /// Returns whether memory or level 0 is too full for another memtable.
     fn must_stall(&self, work: &Work) -> bool {
         let state = self.reading.state.load();
         let l0_tables = state.version.tables(0).count();
-        // Whatever the settings, nobody waits for a flush or a compaction that is not going to come.
+        // With any settings, a writer must not wait for a flush or a compaction that will not
+        // happen.
         let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
-        state.waiting.len() >= self.options.max_waiting_buffers.max(1)
+        state.immutable.len() >= self.options.max_waiting_buffers.max(1)
             || l0_tables >= l0_limit && self.compacts_level_0(&state.version, work)
     }
 }
 
-/// The same error for another writer of the group.
+/// Copies an error for another writer of the group.
 fn copy_of(error: &Error) -> Error {
     match error {
         Error::InFile { path, source } => Error::InFile { path: path.clone(), source: Box::new(copy_of(source)) },

@@ -1,4 +1,4 @@
-//! The writers that wait for the leader, and what they know of the room on the disk.
+//! The queue of writers that wait for the leader, and the last known free space.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use crate::error::Result;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 
-/// Batches that are written as one record have so many bytes in all, unless one alone has more.
+/// Maximum length of a group of batches in one log record, unless a single batch is longer.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
 
-/// What may be written before the free space is looked at again: others may write, too.
+/// The most that may be written before the free space is checked again. Other programs may write,
+/// too.
 pub(super) const MAX_UNSEEN_BYTES: u64 = 1 << 20;
 const MIN_UNSEEN_BYTES: u64 = 4 << 10;
 
@@ -26,12 +27,13 @@ pub(super) struct WriteQueue {
 pub(super) struct Queue {
     pub(super) has_leader: bool,
     pub(super) waiting: Vec<Arc<Ticket>>,
-    /// Threads that sleep: waking nobody would still cost a system call.
+    /// The number of sleeping threads. Without sleepers, the wake-up system call is skipped.
     pub(super) sleepers: usize,
 }
 
 impl Queue {
-    /// The oldest that wait, up to a size that neither keeps the first waiting for long nor overflows a log record.
+    /// Takes the oldest waiting batches. Their total size is bounded, so that the first writer does
+    /// not wait long and the log record does not overflow.
     pub(super) fn take_group(&mut self) -> Vec<Arc<Ticket>> {
         let mut len_bytes = 0usize;
         let fitting = self.waiting.iter().take_while(|ticket| {
@@ -50,14 +52,14 @@ pub(super) struct Ticket {
     pub(super) result: Mutex<Option<Result<()>>>,
 }
 
-/// What was last seen of the free space.
+/// The result of the last check of the free space.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// Bytes of batches since then.
+    /// Bytes of batches written since the check.
     pub(super) written: AtomicU64,
-    /// How many there may be before it is looked at again.
+    /// Bytes that may be written before the next check.
     pub(super) allowance: AtomicU64,
-    /// Whether it was too little for puts.
+    /// Whether the free space was too small for puts.
     pub(super) is_short: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! What a crash leaves is brought in order when the store opens, and nobody needs to know.
+//! Tests that the next open repairs the state that a crash leaves.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn log_with_records(storage: &Memory) -> std::path::PathBuf {
     logs.into_iter().find(|log| storage.read(log).unwrap().len() > 48).unwrap()
 }
 
-/// A store whose ten writes are in its log only, as a crash leaves it.
+/// Returns a store as a crash leaves it, with ten writes that are only in its log.
 fn ten_writes() -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, sync(&storage)).unwrap();
@@ -29,7 +29,7 @@ fn ten_writes() -> Memory {
 }
 
 #[test]
-fn a_log_cut_in_its_last_record_loses_that_record_and_says_so() {
+fn a_log_cut_in_its_last_record_loses_it_and_reports_that() {
     let crashed = ten_writes();
     let log = log_with_records(&crashed);
     let whole = crashed.read(&log).unwrap();
@@ -40,7 +40,7 @@ fn a_log_cut_in_its_last_record_loses_that_record_and_says_so() {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!(scan_all(&db).len(), 9, "cut by {cut}");
         let reports = db.stats().reports;
-        // Where a record ends, nothing shows that there was another.
+        // If the cut is at the end of a record, nothing shows that there was another one.
         assert_eq!(reports.len(), usize::from(cut < record_len), "{reports:?}");
         for report in reports {
             assert!(report.starts_with(log.to_str().unwrap()) && report.contains("cut off"), "{report}");
@@ -53,7 +53,7 @@ fn a_log_cut_in_its_last_record_loses_that_record_and_says_so() {
 }
 
 #[test]
-fn damage_amid_a_log_is_an_error_with_file_and_offset() {
+fn damage_inside_a_log_is_an_error_with_file_and_offset() {
     let crashed = ten_writes();
     let log = log_with_records(&crashed);
     let record_len = (crashed.read(&log).unwrap().len() - 48) / 10;
@@ -77,10 +77,10 @@ fn damage_amid_a_log_is_an_error_with_file_and_offset() {
         assert_eq!(left, (0..10).filter(|&i| i != 3).map(key).collect::<Vec<_>>());
         let reports = db.stats().reports;
         assert!(reports.iter().any(|report| report.contains("skipped")), "{reports:?}");
-        assert!(reports.iter().any(|report| report.contains(": 1 writes before it are missing")), "{reports:?}");
+        assert!(reports.iter().any(|report| report.contains(": 1 writes are missing before")), "{reports:?}");
         assert!(reports.iter().all(|report| report.starts_with(log.to_str().unwrap())), "{reports:?}");
         db.close().unwrap();
-        // What was salvaged is sound from then on.
+        // After a salvage, the store is sound.
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!((scan_all(&db).len(), db.stats().reports), (9, vec![]));
     }
@@ -94,7 +94,7 @@ fn an_open_after_a_failed_open_replays_each_write_once() {
     let record_len = (whole.len() - 48) / 10;
     for damaged in 0..9 {
         let storage = image(&crashed);
-        // Each record becomes a table.
+        // With this write buffer, each record becomes an SST.
         let small = || Options { write_buffer_bytes: 1, ..quiet(&storage) };
         change(&storage, &log, |bytes| bytes[48 + damaged * record_len + 30] ^= 1);
         Db::open(DIR, small()).unwrap_err();
@@ -106,10 +106,10 @@ fn an_open_after_a_failed_open_replays_each_write_once() {
     }
 }
 
-/// The places of its writes are more than are sorted at a time, so that the log is gone through more than once, and their hashes
-/// more than a filter is built of.
+/// The positions of the batch's writes exceed the memory for sorting, so recovery reads the log
+/// more than once. Their hashes exceed the memory for a filter.
 #[test]
-fn a_huge_batch_comes_back_whole_and_has_a_filter_when_merged() {
+fn a_huge_batch_is_recovered_whole_and_gets_a_filter_in_a_merge() {
     let storage = Memory::new();
     let db = Db::open(DIR, sync(&storage)).unwrap();
     db.put(&key(1), b"before").unwrap();
@@ -132,7 +132,7 @@ fn a_huge_batch_comes_back_whole_and_has_a_filter_when_merged() {
     let crashed = image(&storage);
     let db = Db::open(DIR, Options { write_buffer_bytes: 1, ..quiet(&crashed) }).unwrap();
     assert!(scan_all(&db) == expected);
-    // One table of the write before it, one of the batch, one of the write behind it.
+    // One SST holds the write before the batch, one the batch, and one the write after it.
     assert_eq!(db.stats().total.tables, 3);
     let unfiltered = |db: &Db| {
         let before = db.stats().total.unfiltered;
@@ -146,7 +146,7 @@ fn a_huge_batch_comes_back_whole_and_has_a_filter_when_merged() {
 }
 
 #[test]
-fn leftovers_go_when_the_store_opens_and_files_of_others_stay() {
+fn an_open_removes_leftovers_and_keeps_foreign_files() {
     let storage = Memory::new();
     common::make_store(&storage, 2, 50);
     let dir = Path::new(DIR);
@@ -165,12 +165,12 @@ fn leftovers_go_when_the_store_opens_and_files_of_others_stay() {
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     assert_eq!((scan_all(&db).len(), db.stats().reports), (100, vec![]));
     for name in leftovers {
-        assert!(!storage.exists(&dir.join(name)).unwrap(), "{name} stays");
+        assert!(!storage.exists(&dir.join(name)).unwrap(), "{name} was not removed");
     }
     for name in foreign {
         assert_eq!(storage.read(&dir.join(name)).unwrap(), b"not ours", "{name}");
     }
-    // A number seen in the directory is not given out again.
+    // A number that was seen in the directory is not assigned again.
     db.put(b"new", b"").unwrap();
     db.flush().unwrap();
     let names = storage.list(dir).unwrap();
@@ -178,9 +178,10 @@ fn leftovers_go_when_the_store_opens_and_files_of_others_stay() {
 }
 
 #[test]
-fn tables_that_were_not_finished_are_in_nobodys_way() {
+fn unfinished_ssts_do_not_disturb_an_open() {
     let crashed = ten_writes();
-    // A crash may have left unfinished tables under any of the next numbers; the log must become a table all the same.
+    // A crash may have left unfinished SSTs with any of the next numbers. The log must still become
+    // an SST.
     for number in 0..20 {
         replace(&crashed, &Path::new(DIR).join(format!("{number:06}.sst.tmp")), b"\0half a table");
     }
@@ -190,11 +191,11 @@ fn tables_that_were_not_finished_are_in_nobodys_way() {
 }
 
 #[test]
-fn a_crash_at_any_file_of_a_creation_leaves_a_usable_directory() {
+fn a_crash_at_any_step_of_a_creation_leaves_a_usable_directory() {
     let storage = Memory::new();
     drop(Db::open(DIR, quiet(&storage)).unwrap());
     let dir = Path::new(DIR);
-    // In the order of their creation; CURRENT puts the store in force.
+    // The files are in the order of their creation; CURRENT puts the store in force.
     for count in 0..=4 {
         let crashed = image(&storage);
         let created = ["LOCK", "MANIFEST-000001", "CURRENT.tmp", "CURRENT", "000002.log"];
@@ -203,7 +204,7 @@ fn a_crash_at_any_file_of_a_creation_leaves_a_usable_directory() {
             crashed.remove(&dir.join(name)).unwrap();
         }
         if count == 4 {
-            // The log is there before the manifest names it, in its second record.
+            // The log exists before the manifest names it in its second record.
             change(&crashed, &dir.join("MANIFEST-000001"), |bytes| {
                 let payload_len = u32::from_le_bytes(bytes[48..52].try_into().unwrap());
                 bytes.truncate(48 + 24 + payload_len as usize);
@@ -219,7 +220,7 @@ fn a_crash_at_any_file_of_a_creation_leaves_a_usable_directory() {
             assert!(!storage.exists(&dir.join("CURRENT.tmp")).unwrap());
         }
     }
-    // The first manifest itself may be torn, as long as it is not in force.
+    // The first manifest may be torn, as long as it is not in force.
     let crashed = image(&storage);
     crashed.remove(&dir.join("CURRENT")).unwrap();
     crashed.remove(&dir.join("000002.log")).unwrap();
@@ -228,7 +229,7 @@ fn a_crash_at_any_file_of_a_creation_leaves_a_usable_directory() {
 }
 
 #[test]
-fn numbers_that_leave_no_room_to_count_on_are_refused() {
+fn file_numbers_too_close_to_the_limit_are_refused() {
     let storage = Memory::new();
     common::make_store(&storage, 1, 10);
     let path = Path::new(DIR).join(format!("{}.log", u64::MAX));
@@ -241,7 +242,7 @@ fn numbers_that_leave_no_room_to_count_on_are_refused() {
 }
 
 #[test]
-fn a_clean_close_leaves_nothing_to_replay_and_no_spare_file() {
+fn a_clean_close_leaves_no_log_records_and_no_spare_files() {
     let storage = Memory::new();
     for round in 1..=4 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
@@ -253,7 +254,7 @@ fn a_clean_close_leaves_nothing_to_replay_and_no_spare_file() {
         assert_eq!((count(".sst"), count(".log"), count("MANIFEST-"), count(".tmp")), (round, 1, 1, 0));
         assert!(storage.read(&files(&storage, dir, ".log")[0]).unwrap().len() <= 48);
     }
-    // Neither does an open without a write leave anything behind, however often.
+    // An open without a write also leaves nothing behind, however often it happens.
     for _ in 0..5 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!(scan_all(&db).len(), 4);
@@ -263,7 +264,7 @@ fn a_clean_close_leaves_nothing_to_replay_and_no_spare_file() {
 }
 
 #[test]
-fn a_copy_at_any_moment_holds_everything_acknowledged_before() {
+fn a_copy_at_any_moment_holds_all_earlier_acknowledged_writes() {
     let storage = Memory::new();
     let options = || Options {
         auto_compaction: true,
@@ -285,7 +286,8 @@ fn a_copy_at_any_moment_holds_everything_acknowledged_before() {
         db.write(batch).unwrap();
         written.push(k);
         if i % 5 == 0 {
-            // A crash takes one moment, a copy takes many: files that go meanwhile make it no state that ever was.
+            // A crash happens at one moment, but a copy takes time. If files are removed meanwhile,
+            // the copy is a state that never existed.
             let names = |storage: &Memory| storage.list(Path::new(DIR)).unwrap();
             let (before, copy) = (names(&storage), image(&storage));
             if before == names(&storage) && before == names(&copy) {
@@ -296,7 +298,7 @@ fn a_copy_at_any_moment_holds_everything_acknowledged_before() {
     db.close().unwrap();
     assert!(images.len() > 30, "{}", images.len());
     for (len, crashed) in images {
-        // A copy may end in the middle of a table that was being written, or of the manifest.
+        // A copy may end in the middle of an SST, of the log or of the manifest.
         let db = Db::open(DIR, Options { storage: Arc::new(crashed.clone()), ..options() }).unwrap();
         for (i, k) in written[..len].iter().enumerate() {
             let (a, b) = (db.get(&key(*k)).unwrap().unwrap(), db.get(&key(k + 1000)).unwrap().unwrap());
@@ -309,7 +311,7 @@ fn a_copy_at_any_moment_holds_everything_acknowledged_before() {
 }
 
 #[test]
-fn a_manifest_that_grows_long_is_replaced_in_an_open_store() {
+fn a_long_manifest_is_replaced_in_an_open_store() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     let long = |i: u64| [key(i), vec![b'k'; 60_000]].concat();

@@ -1,4 +1,4 @@
-//! A checkpoint is a store of its own, equal to its source when it was made.
+//! Tests that a checkpoint is a separate store, equal to its source at the time of the checkpoint.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn fill(db: &Db, from: u64, to: u64, value: &[u8]) {
 }
 
 #[test]
-fn a_checkpoint_equals_its_source_and_then_goes_its_own_way() {
+fn a_checkpoint_equals_its_source_and_is_then_independent() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     fill(&db, 0, 300, b"first");
@@ -48,7 +48,7 @@ fn a_checkpoint_equals_its_source_and_then_goes_its_own_way() {
 }
 
 #[test]
-fn a_checkpoint_on_disk_shares_tables_and_outlives_the_source() {
+fn a_checkpoint_on_disk_shares_ssts_and_outlives_the_source() {
     let temporary = tempfile::tempdir().unwrap();
     let (source, target) = (temporary.path().join("source"), temporary.path().join("deep/copy"));
     let db = Db::open(&source, Options::default()).unwrap();
@@ -70,7 +70,7 @@ fn a_checkpoint_on_disk_shares_tables_and_outlives_the_source() {
 }
 
 #[test]
-fn a_directory_that_is_not_empty_gets_no_checkpoint() {
+fn a_checkpoint_into_a_directory_with_files_is_refused() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     fill(&db, 0, 10, b"value");
@@ -81,7 +81,7 @@ fn a_directory_that_is_not_empty_gets_no_checkpoint() {
         let error = db.checkpoint(dir).unwrap_err();
         common::assert_names(&error, Path::new(dir));
         assert!(error.to_string().contains("empty"), "{error}");
-        // The source flushes first.
+        // The checkpoint flushes the source first.
         let added = if dir == DIR { files(&storage, Path::new(DIR), ".sst").len() } else { 0 };
         assert!(storage.list(Path::new(dir)).unwrap().len() <= before.len() + added);
     }
@@ -91,7 +91,7 @@ fn a_directory_that_is_not_empty_gets_no_checkpoint() {
 }
 
 #[test]
-fn an_unfinished_checkpoint_is_no_store() {
+fn an_unfinished_checkpoint_is_not_a_store() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     fill(&db, 0, 10, b"value");
@@ -100,12 +100,12 @@ fn an_unfinished_checkpoint_is_no_store() {
     let error = Db::open(COPY, quiet(&storage)).unwrap_err();
     assert!(matches!(error.root(), filterblock_store::Error::NotAStore), "{error}");
     common::assert_names(&error, Path::new(COPY));
-    // The source does not mind.
+    // The source is unaffected.
     assert_eq!(scan_all(&Db::open(DIR, quiet(&image(&storage))).unwrap()).len(), 10);
 }
 
 #[test]
-fn a_checkpoint_taken_amid_writes_is_one_moment_of_the_source() {
+fn a_checkpoint_during_writes_is_one_moment_of_the_source() {
     let storage = Memory::new();
     let options = Options { write_buffer_bytes: 4_000, auto_compaction: true, ..quiet(&storage) };
     let db = Db::open(DIR, options).unwrap();
@@ -120,7 +120,7 @@ fn a_checkpoint_taken_amid_writes_is_one_moment_of_the_source() {
         let copy = Db::open(format!("/copies/{n}"), quiet(&storage)).unwrap();
         let entries = scan_all(&copy);
         let expected: Vec<_> = (0..entries.len() as u64).map(|i| (key(i), b"value".to_vec())).collect();
-        assert_eq!(entries, expected, "a prefix of what was written");
+        assert_eq!(entries, expected, "not a prefix of the writes");
     }
 }
 

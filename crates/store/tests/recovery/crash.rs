@@ -1,7 +1,9 @@
-//! A crash after every change that a store makes to its files, with what was not synced lost, kept, torn or out of
-//! order, or the end of the process alone, with all of it still to be lost: whatever comes back is the store as it was after some number of writes, and at least those acknowledged.
+//! Simulates a crash after every change that a store makes to its files. Unsynced changes are lost,
+//! kept, torn or reordered; or only the process ends, and unsynced changes can still be lost later.
+//! The reopened store must be in the state after some number of writes, including at least all
+//! acknowledged ones.
 //!
-//! `FILTERBLOCK_CRASH_IMAGES` sets how many crashes are played; the least is ten thousand.
+//! `FILTERBLOCK_CRASH_IMAGES` sets the number of simulated crashes; the default is 10,000.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +20,7 @@ const COPY: &str = "/copy";
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys with their values, or `None` where they are removed.
+/// Keys with their values; `None` deletes the key.
 type Write = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 fn options(storage: &Faulty, durability: Durability) -> Options {
@@ -34,7 +36,7 @@ fn options(storage: &Faulty, durability: Durability) -> Options {
     }
 }
 
-/// What a store is told, write by write, and the state after each.
+/// A list of writes, and the state after each write.
 struct Script {
     writes: Vec<Write>,
     states: Vec<State>,
@@ -46,7 +48,8 @@ impl Script {
         let mut script = Self { writes: Vec::new(), states: vec![State::new()] };
         for number in 0..writes {
             let mut state = script.states[script.states.len() - 1].clone();
-            // Removals of a batch of its own and within others; values that tell the number of their write.
+            // A batch may consist of deletions only, or mix them with puts. Each value identifies
+            // its write.
             let entries: Write = (0..1 + random.below(4))
                 .map(|_| {
                     let value = vec![number as u8; 1 + random.below(200) as usize];
@@ -76,8 +79,9 @@ impl Script {
         db.write(batch)
     }
 
-    /// Lives with flushes, compactions, a checkpoint and closes in between; every moment of it, marked with the writes
-    /// that may be there (low half) and those that must (high half).
+    /// Runs the script with flushes, compactions, checkpoints and closes. Returns every moment of
+    /// the run. The mark of a moment counts the writes that may be there (low half) and those that
+    /// must be there (high half).
     fn live(&self, storage: &Faulty, durability: Durability) -> Vec<Moment> {
         storage.record();
         let mark = |begun: usize, durable: usize| storage.set_mark(begun as u64 | (durable as u64) << 32);
@@ -117,7 +121,7 @@ impl Script {
         storage.moments()
     }
 
-    /// Opens what a crash left and finds the write up to which it goes.
+    /// Opens the state after a crash and returns the number of writes in it.
     fn check(&self, image: &Faulty, mark: u64, durability: Durability, what: &dyn Fn() -> String) -> usize {
         let (durable, begun) = ((mark >> 32) as usize, (mark & u64::from(u32::MAX)) as usize);
         let db = Db::open(DIR, options(image, durability)).unwrap_or_else(|error| panic!("{}: {error}", what()));
@@ -125,14 +129,14 @@ impl Script {
         let number = (durable..=begun).rev().find(|&number| self.states[number] == found);
         let Some(number) = number else {
             let other = (0..self.states.len()).find(|&number| self.states[number] == found);
-            panic!("{}: not the state after {durable} to {begun} writes, but after {other:?}", what());
+            panic!("{}: expected the state after {durable} to {begun} writes, found that after {other:?}", what());
         };
         for (key, value) in &found {
             assert_eq!(db.get(key).unwrap().as_ref(), Some(value), "{}", what());
         }
         assert!((0..40).all(|i| db.get(&key(i)).unwrap().is_some() == found.contains_key(&key(i))), "{}", what());
         assert!(db.verify().unwrap().is_sound(), "{}", what());
-        // It goes on working.
+        // The store must keep working.
         db.put(b"zz", b"goes on").unwrap();
         drop(db);
         let db = Db::open(DIR, options(image, durability)).unwrap_or_else(|error| panic!("{}, again: {error}", what()));
@@ -146,7 +150,7 @@ fn images_wanted() -> usize {
     std::env::var("FILTERBLOCK_CRASH_IMAGES").map_or(10_000, |text| text.parse().unwrap())
 }
 
-/// A crash of any kind, or the end of the process alone.
+/// Returns the state after a random kind of crash, or after the end of the process alone.
 fn end(moment: &Moment, random: &mut Random) -> (Faulty, String) {
     match Crash::ALL.get(random.below(5) as usize) {
         Some(&crash) => (moment.after(crash, random.next()), format!("{moment:?}, {crash:?}")),
@@ -154,7 +158,8 @@ fn end(moment: &Moment, random: &mut Random) -> (Faulty, String) {
     }
 }
 
-/// One crash of a kind without chance after each moment, then others until there are enough.
+/// Lists one crash of each deterministic kind after each moment, then random crashes until there
+/// are `wanted`.
 fn crashes(moments: usize, wanted: usize) -> impl Iterator<Item = (usize, Crash, u64)> {
     let fixed = (0..moments).flat_map(|at| [(at, Crash::Dropped, 0), (at, Crash::Kept, 0)]);
     let rounds = (0u64..)
@@ -174,12 +179,12 @@ fn play(durability: Durability, seed: u64, wanted: usize) {
         behind += usize::from((number as u64) < moment.mark & u64::from(u32::MAX));
         images += 1;
     }
-    println!("{images} images of {} moments; {behind} without the last write that had begun", moments.len());
+    println!("{images} images of {} moments; {behind} lack the last write that had begun", moments.len());
     assert!(moments.len() > 500 && behind > 100, "{} {behind}", moments.len());
 }
 
 #[test]
-fn a_crash_under_sync_keeps_every_acknowledged_write() {
+fn a_crash_with_synced_writes_keeps_every_acknowledged_one() {
     play(Durability::Sync, 1, images_wanted() * 3 / 5);
 }
 
@@ -201,11 +206,11 @@ fn a_crash_in_one_recovery_and_the_next_loses_nothing() {
             image.record();
             drop(Db::open(DIR, options(&image, Durability::Sync)).unwrap_or_else(|error| panic!("{path}: {error}")));
             let later = image.moments();
-            // A recovery may have nothing to change.
+            // A recovery may change no file.
             let Some(moment) = later.get(random.below(later.len().max(1) as u64) as usize) else { break };
             let how;
             (image, how) = end(moment, &mut random);
-            path += &format!(", then of the recovery {how}");
+            path += &format!(", then in the recovery {how}");
         }
         script.check(&image, mark, Durability::Sync, &|| path.clone());
         images += 1;
@@ -214,7 +219,7 @@ fn a_crash_in_one_recovery_and_the_next_loses_nothing() {
 }
 
 #[test]
-fn a_checkpoint_is_whole_or_no_store_wherever_it_ends() {
+fn a_checkpoint_cut_at_any_moment_is_whole_or_not_a_store() {
     let script = Script::new(32, 5);
     let storage = Faulty::new();
     let moments = script.live(&storage, Durability::Sync);
@@ -238,10 +243,10 @@ fn a_checkpoint_is_whole_or_no_store_wherever_it_ends() {
     assert!(whole > 4);
 }
 
-/// The manifest has lost the edit that named a table, and salvage gives its writes up; the table may be the only one that holds
-/// them, and is kept wherever the power fails, or an operation does.
+/// The manifest has lost the edit that named an SST, and a salvage gives up the writes in that SST.
+/// The SST may hold the only copy of them, so it is kept whenever the power or an operation fails.
 #[test]
-fn a_salvage_that_ends_anywhere_keeps_a_table_with_a_lost_name() {
+fn an_interrupted_salvage_keeps_an_sst_whose_edit_was_lost() {
     for more in [0, 10] {
         let options = |storage: &Faulty, recovery| Options { recovery, ..common::quiet(storage) };
         let storage = Faulty::new();
@@ -258,7 +263,7 @@ fn a_salvage_that_ends_anywhere_keeps_a_table_with_a_lost_name() {
         let table = files(&crashed, ".sst").remove(0);
         let content = crashed.read(&table).unwrap();
         let check = |image: &Faulty, what: &str| {
-            // Strict may open what a salvage has ended that was interrupted late.
+            // A strict open may succeed if the salvage was interrupted late.
             let strict = Db::open(DIR, options(image, LogRecovery::Strict)).map(drop);
             let db = Db::open(DIR, options(image, LogRecovery::Salvage)).unwrap();
             assert_eq!(common::scan_all(&db).len(), more as usize, "{what}, {strict:?}");
@@ -281,7 +286,7 @@ fn a_salvage_that_ends_anywhere_keeps_a_table_with_a_lost_name() {
             let opened = Db::open(DIR, options(&image, LogRecovery::Salvage)).map(drop);
             let struck = image.struck();
             image.heal();
-            // What was not given up can still be repaired.
+            // Writes that were not given up can still be repaired.
             if opened.is_err() && files(&image, ".sst").contains(&table) {
                 let image = image.after(Crash::Kept, 0);
                 let report = Db::repair(DIR, options(&image, LogRecovery::Strict), RepairMode::Write).unwrap();

@@ -1,5 +1,5 @@
-//! An open that fails leaves the directory as it was: nothing is created before everything is checked, and what was
-//! created before a failing operation is removed again.
+//! Tests that a failed open leaves the directory unchanged. An open creates no file before it has
+//! checked everything, and removes its new files if an operation fails.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn options(storage: &(impl Storage + Clone + 'static)) -> Options {
     Options { durability: Durability::Sync, ..quiet(storage) }
 }
 
-/// Two tables, and ten writes that only the log holds.
+/// Writes two SSTs, and ten writes that are only in the log.
 fn fill(db: &Db) {
     for table in 0..2 {
         (0..10).for_each(|i| db.put(&key(table * 10 + i), b"value").unwrap());
@@ -32,7 +32,7 @@ fn crashed(secret: Option<Secret>) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, Options { secret, ..options(&storage) }).unwrap();
     fill(&db);
-    // A flush that has just ended may not have come to removing its log.
+    // A flush that has just finished may not have removed its log yet.
     common::remove_flushed_logs(&storage);
     image(&storage)
 }
@@ -46,7 +46,7 @@ fn only(storage: &Memory, kind: &str) -> PathBuf {
     files(storage, Path::new(DIR), kind).remove(0)
 }
 
-/// Opens a store again and again, and looks whether anything changes.
+/// Opens a store many times, and checks that its files do not change.
 #[track_caller]
 fn assert_unchanged(storage: &Memory, options: impl Fn() -> Options, is_expected: impl Fn(&Error) -> bool) {
     let before = contents(storage);
@@ -63,15 +63,15 @@ fn is_damage(error: &Error) -> bool {
     error.is_damage() != error.is_unsupported()
 }
 
-/// Gives a log or manifest a format version that nobody reads.
+/// Gives a log or manifest an unsupported format version.
 fn make_newer(bytes: &mut [u8]) {
     bytes[8] = 99;
-    let sum = crc32fast::hash(&bytes[..44]);
-    bytes[44..48].copy_from_slice(&sum.to_le_bytes());
+    let checksum = crc32fast::hash(&bytes[..44]);
+    bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
 }
 
 #[test]
-fn a_damaged_file_fails_the_open_and_nothing_changes() {
+fn a_damaged_file_fails_the_open_and_changes_nothing() {
     type Harm = fn(&mut Vec<u8>);
     let flip_last: Harm = |bytes| *bytes.last_mut().unwrap() ^= 1;
     let flip_inside: Harm = |bytes| bytes[60] ^= 1;
@@ -91,7 +91,7 @@ fn a_damaged_file_fails_the_open_and_nothing_changes() {
 }
 
 #[test]
-fn a_missing_file_fails_the_open_and_nothing_changes() {
+fn a_missing_file_fails_the_open_and_changes_nothing() {
     let is_missing = |error: &Error| match error {
         Error::Io(error) => error.kind() == std::io::ErrorKind::NotFound,
         error => error.is_damage(),
@@ -103,7 +103,8 @@ fn a_missing_file_fails_the_open_and_nothing_changes() {
     }
 }
 
-/// Where the manifest is torn, tables that it does not name are set aside, but not before the store is known to open.
+/// If the manifest is torn, unnamed SSTs are set aside, but only once it is certain that the store
+/// opens.
 #[test]
 fn a_torn_manifest_with_more_damage_changes_nothing() {
     let storage = crashed(None);
@@ -113,10 +114,10 @@ fn a_torn_manifest_with_more_damage_changes_nothing() {
     assert_unchanged(&storage, || options(&storage), is_damage);
 }
 
-/// A table that a torn manifest does not name keeps its name until the next manifest is in force: under it a repair takes the
-/// table back, and the set-aside name it does not know.
+/// An SST that a torn manifest does not name keeps its name until the next manifest is in force. A
+/// repair finds the SST only under that name.
 #[test]
-fn a_manifest_that_cannot_be_made_sets_no_table_aside() {
+fn a_manifest_that_cannot_be_created_sets_no_sst_aside() {
     let memory = Memory::new();
     let db = Db::open(DIR, options(&memory)).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -137,7 +138,7 @@ fn a_manifest_that_cannot_be_made_sets_no_table_aside() {
         let faulty = Faulty::new();
         faulty.create_dir_all(Path::new(DIR)).unwrap();
         contents(&torn).iter().for_each(|(path, bytes)| replace(&faulty, path, bytes));
-        // The lock stays.
+        // The lock file always stays.
         replace(&faulty, &Path::new(DIR).join("LOCK"), b"");
         let before = contents(&faulty);
         let is_it = move |done: Operation, path: &Path| {
@@ -156,7 +157,7 @@ fn a_manifest_that_cannot_be_made_sets_no_table_aside() {
 }
 
 #[test]
-fn a_wrong_secret_fails_the_open_and_nothing_changes() {
+fn a_wrong_secret_fails_the_open_and_changes_nothing() {
     let secret = |byte: u8| Some(Secret::new(&[byte; 16]).unwrap());
     let storage = crashed(secret(1));
     let is_refusal = |error: &Error| error.is_secret_mismatch();
@@ -167,7 +168,8 @@ fn a_wrong_secret_fails_the_open_and_nothing_changes() {
     assert_unchanged(&plain, || Options { secret: secret(2), ..options(&plain) }, is_invalid);
 }
 
-/// As a kill leaves it: with much to bring in, with nothing, and with a torn manifest.
+/// Returns stores as a killed process leaves them: not created yet, with much to recover, with
+/// nothing to recover, and with a torn manifest.
 fn killed() -> Vec<Faulty> {
     let new = Faulty::new();
     new.create_dir_all(Path::new("/")).unwrap();
@@ -183,7 +185,7 @@ fn killed() -> Vec<Faulty> {
 }
 
 #[test]
-fn an_open_that_fails_anywhere_leaves_no_growing_litter() {
+fn an_open_that_fails_at_any_step_does_not_accumulate_files() {
     let mut failed = 0;
     for (nth, store) in killed().iter().enumerate() {
         let num_before = store.list(Path::new(DIR)).map_or(4, |names| names.len());
@@ -219,8 +221,8 @@ fn an_open_that_fails_anywhere_leaves_no_growing_litter() {
     assert!(failed > 1_000, "{failed}");
 }
 
-/// A store with ten writes in its log and a torn manifest, and beside it a table that the manifest does not name.
-/// `more` writes came before that table was flushed.
+/// Returns a store with ten writes in its log, a torn manifest, and an SST that the manifest does
+/// not name. `more` writes came before the flush of that SST.
 fn torn_with_table(more: u64) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
@@ -235,7 +237,7 @@ fn torn_with_table(more: u64) -> Memory {
 }
 
 #[test]
-fn a_table_whose_writes_are_all_elsewhere_is_not_set_aside() {
+fn an_sst_whose_writes_are_all_elsewhere_is_not_set_aside() {
     let storage = torn_with_table(0);
     let db = Db::open(DIR, options(&storage)).unwrap();
     assert_eq!(scan_all(&db).len(), 10);
@@ -244,13 +246,13 @@ fn a_table_whose_writes_are_all_elsewhere_is_not_set_aside() {
 }
 
 #[test]
-fn a_table_that_may_be_the_only_copy_is_set_aside() {
-    // With writes that the log does not hold.
+fn an_sst_that_may_be_the_only_copy_is_set_aside() {
+    // This SST has writes that the log does not hold.
     let newer = torn_with_table(5);
-    // With bytes that are no table, so that nobody knows what it holds.
+    // This SST is damaged, so its content is unknown.
     let damaged = torn_with_table(0);
     change(&damaged, &only(&damaged, ".sst"), |bytes| *bytes.last_mut().unwrap() ^= 1);
-    // Of another store.
+    // This SST belongs to another store.
     let foreign = torn_with_table(0);
     let other = Memory::new();
     let db = Db::open(DIR, options(&other)).unwrap();
@@ -269,9 +271,10 @@ fn a_table_that_may_be_the_only_copy_is_set_aside() {
     }
 }
 
-/// Writes are missing between table and log: their numbers are given up, and the table that has them is kept.
+/// Writes are missing between SST and log. Their numbers are given up, and the SST that holds them
+/// is kept.
 #[test]
-fn a_table_behind_a_gap_stays_set_aside_for_ever() {
+fn an_sst_behind_a_gap_stays_set_aside() {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
@@ -290,20 +293,20 @@ fn a_table_behind_a_gap_stays_set_aside_for_ever() {
 }
 
 #[test]
-fn every_known_table_that_was_set_aside_is_removed_and_told() {
+fn a_repair_removes_and_reports_set_aside_ssts_known_elsewhere() {
     let storage = torn_with_table(0);
     let table = storage.read(&only(&storage, ".sst")).unwrap();
     let number = only(&storage, ".sst").file_name().unwrap().to_str().unwrap().to_owned();
     Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
     let names = ["", ".2", ".3"].map(|nth| Path::new(DIR).join(format!("unnamed-{number}{nth}")));
     names.iter().for_each(|path| replace(&storage, path, &table));
-    // No table, and no reason to fail.
+    // A directory with such a name is not an SST and must not fail the repair.
     storage.create_dir_all(&Path::new(DIR).join("unnamed-000777.sst")).unwrap();
     let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
     assert!(report.is_complete() && report.removed == names, "{report}");
     assert!(names.iter().all(|path| report.to_string().contains(path.to_str().unwrap())), "{report}");
     assert_eq!(files(&storage, Path::new(DIR), "unnamed-").len(), 1);
-    // A number of such a name is not given out again.
+    // The number in the name of a set-aside SST is not assigned again.
     replace(&storage, &names[0].with_file_name("unnamed-000900.sst"), b"kept");
     let db = Db::open(DIR, options(&storage)).unwrap();
     db.put(b"key", b"value").unwrap();
@@ -317,12 +320,13 @@ fn every_known_table_that_was_set_aside_is_removed_and_told() {
 }
 
 #[test]
-fn a_repair_removes_a_table_set_aside_once_it_is_known() {
+fn a_repair_removes_a_set_aside_sst_once_its_writes_are_known() {
     let storage = torn_with_table(5);
     let aside = |storage: &Memory| files(storage, Path::new(DIR), "unnamed-").len();
     let repair = || Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
     drop(Db::open(DIR, options(&storage)).unwrap());
-    // The store lacks five of its writes, then has another value for one of them, and then all.
+    // First the store lacks five of the SST's writes, then it has another value for one of them,
+    // and then it has all.
     for (value, is_kept) in [(None, true), (Some(b"other"), true), (Some(b"value"), false)] {
         if let Some(value) = value {
             let db = Db::open(DIR, options(&storage)).unwrap();

@@ -1,4 +1,4 @@
-//! Opening a store after a crash, with files missing, and where the open fails.
+//! Tests of opening a store after a crash, with missing files, and with failing operations.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod after_crash;

@@ -1,4 +1,4 @@
-//! A log that is gone, or was cut to nothing, is a loss of acknowledged writes and not a clean start.
+//! Tests that a missing or empty log counts as a loss of acknowledged writes, not as a clean start.
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ fn salvage(storage: &Memory) -> Options {
     Options { recovery: LogRecovery::Salvage, ..quiet(storage) }
 }
 
-/// Stores with synced writes that are nowhere but in the log, as a kill leaves them: new, opened again without a write
-/// before, with a table, and a checkpoint.
+/// Returns stores with synced writes that are only in the log, as a killed process leaves them. The
+/// stores are a new one, one that was reopened without writes, and one with an SST.
 fn killed() -> Vec<Memory> {
     let new = Memory::new();
     let db = Db::open(DIR, sync(&new)).unwrap();
@@ -64,12 +64,12 @@ fn a_log_that_the_manifest_names_must_exist_with_its_header() {
 }
 
 #[test]
-fn a_clean_store_names_its_log_however_often_it_is_opened() {
+fn a_clean_store_names_its_log_after_any_number_of_opens() {
     let storage = Memory::new();
     for round in 0..4 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!(db.stats().reports, Vec::<String>::new(), "round {round}");
-        // As a kill right after the open leaves it.
+        // The image is the state of a process that is killed right after the open.
         assert_eq!(Db::open(DIR, quiet(&image(&storage))).unwrap().stats().reports, Vec::<String>::new());
         if round == 2 {
             db.put(b"key", b"value").unwrap();
@@ -81,7 +81,7 @@ fn a_clean_store_names_its_log_however_often_it_is_opened() {
 }
 
 #[test]
-fn a_log_behind_the_one_named_that_was_cut_to_nothing_is_told() {
+fn an_empty_log_after_the_named_one_is_reported() {
     let storage = Memory::new();
     let db = Db::open(DIR, sync(&storage)).unwrap();
     db.put(b"key", b"value").unwrap();
@@ -94,7 +94,8 @@ fn a_log_behind_the_one_named_that_was_cut_to_nothing_is_told() {
     assert!(reports.len() == 1 && reports[0].starts_with("/store/000009.log: "), "{reports:?}");
 }
 
-/// Ten writes in a table whose naming the manifest has lost, at the end of a record, and `more` in the log behind it.
+/// Returns a store with ten writes in an SST that the manifest does not name any more, because the
+/// manifest's last record was cut off. The log holds `more` later writes.
 fn lost_edit(more: u64) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, sync(&storage)).unwrap();
@@ -113,22 +114,22 @@ fn reports_missing(db: &Db, what: &str) -> bool {
 }
 
 #[test]
-fn writes_missed_only_by_the_header_of_a_log_are_given_up_once() {
+fn writes_missing_according_to_a_log_header_are_given_up_once() {
     let crashed = lost_edit(0);
     let error = Db::open(DIR, quiet(&image(&crashed))).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::Corrupt { field: Field::LogHeader, .. }), "{error}");
     let db = Db::open(DIR, salvage(&crashed)).unwrap();
-    assert!(reports_missing(&db, "10 writes before it are missing"), "{:?}", db.stats().reports);
+    assert!(reports_missing(&db, "10 writes are missing before"), "{:?}", db.stats().reports);
     db.close().unwrap();
-    // As nothing was written since, only the manifest can tell that they were given up.
+    // Nothing was written since, so only the manifest knows that the writes were given up.
     let db = Db::open(DIR, quiet(&crashed)).unwrap();
     assert_eq!((scan_all(&db), db.stats().reports), (vec![], vec![]));
     assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
 }
 
-/// A log that is no log of the store is an error also to salvage, wherever it lies.
+/// A log of another store or number is an error even under salvage, wherever it lies.
 #[test]
-fn a_salvage_that_fails_gives_nothing_up() {
+fn a_failed_salvage_gives_nothing_up() {
     let crashed = lost_edit(10);
     let log = files(&crashed, Path::new(DIR), ".log").remove(0);
     let foreign = Path::new(DIR).join("000050.log");
@@ -140,8 +141,8 @@ fn a_salvage_that_fails_gives_nothing_up() {
     crashed.remove(&foreign).unwrap();
     assert!(Db::open(DIR, quiet(&crashed)).is_err());
     let db = Db::open(DIR, salvage(&crashed)).unwrap();
-    assert!(reports_missing(&db, "10 writes before it are missing"), "{:?}", db.stats().reports);
+    assert!(reports_missing(&db, "10 writes are missing before"), "{:?}", db.stats().reports);
     assert_eq!(scan_all(&db).len(), 10);
-    // What may be the only copy of them is still there.
+    // The SST may be the only copy of these writes, so it still exists.
     assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
 }

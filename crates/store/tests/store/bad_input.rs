@@ -1,4 +1,4 @@
-//! Directories, arguments and disks that are not as they should be: an error that says what is wrong and where.
+//! Tests that bad directories, arguments and disks return errors that say what is wrong and where.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn io_kind(error: &Error) -> Option<ErrorKind> {
 }
 
 #[test]
-fn a_directory_with_foreign_files_becomes_no_store() {
+fn a_directory_with_foreign_files_does_not_become_a_store() {
     let storage = Memory::new();
     let dir = Path::new(DIR);
     storage.create_dir_all(dir).unwrap();
@@ -33,7 +33,7 @@ fn a_directory_with_foreign_files_becomes_no_store() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_directory_or_of_a_parent_is_named() {
+fn a_file_in_place_of_a_directory_is_named() {
     let temporary = tempfile::tempdir().unwrap();
     let file = temporary.path().join("file");
     std::fs::write(&file, b"precious").unwrap();
@@ -47,7 +47,7 @@ fn a_file_in_the_place_of_the_directory_or_of_a_parent_is_named() {
 }
 
 #[test]
-fn a_store_that_is_not_to_be_created_is_missing() {
+fn a_missing_store_is_an_error_unless_it_may_be_created() {
     let temporary = tempfile::tempdir().unwrap();
     let (empty, missing) = (temporary.path().join("empty"), temporary.path().join("missing"));
     std::fs::create_dir(&empty).unwrap();
@@ -63,7 +63,7 @@ fn a_store_that_is_not_to_be_created_is_missing() {
 }
 
 #[test]
-fn a_store_is_open_once_in_this_process_and_in_any_other() {
+fn a_store_is_opened_once_across_handles_and_processes() {
     const LOCKED: &str = "FILTERBLOCK_TEST_LOCKED";
     if let Some(dir) = std::env::var_os(LOCKED) {
         let error = Db::open(&dir, Options::default()).unwrap_err();
@@ -79,21 +79,21 @@ fn a_store_is_open_once_in_this_process_and_in_any_other() {
     assert!(matches!(error.root(), Error::Locked), "{error:?}");
     assert_names(&error, &temporary.path().join("LOCK"));
     let other = || {
-        let name = concat!(module_path!(), "::a_store_is_open_once_in_this_process_and_in_any_other");
+        let name = concat!(module_path!(), "::a_store_is_opened_once_across_handles_and_processes");
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", common::test_path(name)]).env(LOCKED, temporary.path()).output().unwrap()
     };
     let output = other();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    // Who was kept out has changed nothing.
+    // The refused opens have changed nothing.
     assert_eq!(db.get(b"key").unwrap().unwrap(), b"value");
     drop(db);
-    assert!(!other().status.success(), "still locked after it was closed");
+    assert!(!other().status.success(), "still locked after the close");
     assert_eq!(Db::open(temporary.path(), Options::default()).unwrap().get(b"key").unwrap().unwrap(), b"value");
 }
 
 #[test]
-fn a_newer_version_of_any_file_is_told_from_damage() {
+fn a_newer_format_of_any_file_is_distinguished_from_damage() {
     let make = |storage: &Memory| {
         let db = Db::open(DIR, Options { durability: Durability::Sync, ..quiet(storage) }).unwrap();
         db.put(b"a", b"in a table").unwrap();
@@ -104,14 +104,14 @@ fn a_newer_version_of_any_file_is_told_from_damage() {
     let store = make(&Memory::new());
     let newer_log = |bytes: &mut Vec<u8>| {
         bytes[8..12].copy_from_slice(&2u32.to_le_bytes());
-        let sum = crc32fast::hash(&bytes[..44]);
-        bytes[44..48].copy_from_slice(&sum.to_le_bytes());
+        let checksum = crc32fast::hash(&bytes[..44]);
+        bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
     };
     let newer_table = |bytes: &mut Vec<u8>| {
         let footer = bytes.len() - 112;
         bytes[footer + 96..footer + 100].copy_from_slice(&2u32.to_le_bytes());
-        let sum = crc32fast::hash(&bytes[footer..footer + 100]);
-        bytes[footer + 100..footer + 104].copy_from_slice(&sum.to_le_bytes());
+        let checksum = crc32fast::hash(&bytes[footer..footer + 100]);
+        bytes[footer + 100..footer + 104].copy_from_slice(&checksum.to_le_bytes());
     };
     type Edit<'a> = &'a dyn Fn(&mut Vec<u8>);
     let cases: [(&str, Edit<'_>); 3] = [(".log", &newer_log), ("MANIFEST-", &newer_log), (".sst", &newer_table)];
@@ -125,13 +125,13 @@ fn a_newer_version_of_any_file_is_told_from_damage() {
         assert!(error.is_unsupported() && !error.is_damage(), "a repair would destroy sound bytes: {error}");
         assert_names(&error, &path);
         assert!(error.to_string().contains("newer"), "{error}");
-        assert_eq!(storage.read(&path).unwrap(), before, "left for the newer version to read");
+        assert_eq!(storage.read(&path).unwrap(), before, "the file must stay readable for the newer version");
     }
     assert_eq!(scan_all(&Db::open(DIR, quiet(&store)).unwrap()).len(), 2);
 }
 
 #[test]
-fn keys_and_values_at_and_over_their_limits() {
+fn keys_and_values_up_to_their_limits_are_stored() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     let longest = vec![b'k'; MAX_KEY_LEN_BYTES];
@@ -147,7 +147,7 @@ fn keys_and_values_at_and_over_their_limits() {
         assert!(matches!(error, Error::KeyTooLong { len_bytes: 65_537, max_bytes: 65_536 }), "{error:?}");
         assert!(error.to_string().contains("65537") && error.to_string().contains("65536"), "{error}");
     }
-    // Asking for one is no error: it is not there.
+    // Reading a key that is too long is not an error: the key does not exist.
     assert_eq!(db.get(&too_long).unwrap(), None);
     for _ in 0..2 {
         for (key, value) in entries {
@@ -182,7 +182,7 @@ fn a_batch_larger_than_the_write_buffer_survives_a_crash_whole() {
     assert_eq!(scan_all(&db).len(), 5_001);
     let db = Db::open(DIR, Options { storage: Arc::new(crashed), ..options() }).unwrap();
     assert_eq!(scan_all(&db).len(), 5_000);
-    // An empty one changes nothing.
+    // An empty batch changes nothing.
     db.write(WriteBatch::new()).unwrap();
 }
 
@@ -208,8 +208,9 @@ fn ranges_that_hold_nothing_are_empty() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_told_and_costs_nothing() {
-    // For an unwritable directory, which does not stop the superuser: the table that is to be written cannot be.
+fn a_taken_file_name_is_reported_and_loses_nothing() {
+    // Directories with the names of the next SSTs stand in for an unwritable directory, which would
+    // not stop the superuser.
     let temporary = tempfile::tempdir().unwrap();
     let options = || Options { durability: Durability::Sync, ..Options::default() };
     let db = Db::open(temporary.path(), options()).unwrap();
@@ -220,7 +221,7 @@ fn a_name_that_is_taken_is_told_and_costs_nothing() {
     println!("{error}");
     assert!(error.to_string().contains(".sst.tmp"), "{error}");
     assert!(matches!(error.root(), Error::BackgroundFails { .. }), "{error:?}");
-    // The log takes what the table cannot.
+    // The log accepts the writes that cannot be flushed.
     db.put(b"then", b"2").unwrap();
     assert_eq!(db.get(b"before").unwrap().unwrap(), b"1");
     in_the_way.iter().for_each(|path| std::fs::remove_dir(path).unwrap());
@@ -250,7 +251,8 @@ fn a_full_disk_fails_writes_and_keeps_acknowledged_ones() {
 fn fill_the_disk(disk: &Path) {
     let dir = disk.join("store");
     let ballast = disk.join("ballast");
-    // Once the log meets the end of the disk first, once a flush or a compaction, and once the reserve.
+    // In the four cases, the disk becomes full in the log, in a flush, in a compaction, and at the
+    // reserve.
     for (write_buffer_bytes, durability, reserve_bytes) in [
         (16 << 20, Durability::Sync, Some(0)),
         (60_000, Durability::Sync, Some(0)),
@@ -279,12 +281,12 @@ fn fill_the_disk(disk: &Path) {
         assert!(message.contains(dir.to_str().unwrap()) && message.contains("space"), "{message}");
         assert!(acknowledged > 50, "{acknowledged}");
         for i in 0..acknowledged {
-            assert_eq!(db.get(&key(i)).unwrap(), Some(value(i)), "readable after the failure");
+            assert_eq!(db.get(&key(i)).unwrap(), Some(value(i)), "must be readable after the failure");
         }
-        // A merge may make room again, so nothing is said of the next write. What was acknowledged may be in the log alone,
-        // which is as good.
+        // A merge may release space, so the result of further writes is open. Acknowledged writes
+        // may be in the log alone, which is enough.
         drop(db.close());
-        // Whether it opens on the full disk or says that there is no space: nothing is lost by trying.
+        // The open on a full disk may succeed or fail. Neither loses data.
         for _ in 0..2 {
             drop(Db::open(&dir, options()).map(drop));
         }
@@ -292,11 +294,11 @@ fn fill_the_disk(disk: &Path) {
         let db = Db::open(&dir, options()).unwrap();
         let found = scan_all(&db);
         if durability == Durability::Sync {
-            assert!(found.len() as u64 >= acknowledged, "{} of {acknowledged}", found.len());
+            assert!(found.len() as u64 >= acknowledged, "{} of {acknowledged} acknowledged writes found", found.len());
         }
-        assert!(found.iter().zip(0..).all(|((k, v), i)| *k == key(i) && *v == value(i)), "a prefix of the writes");
+        assert!(found.iter().zip(0..).all(|((k, v), i)| *k == key(i) && *v == value(i)), "not a prefix of the writes");
         assert!(db.verify().unwrap().is_sound());
-        // A compaction that begins now has a temporary file of its own.
+        // A running compaction has a temporary file of its own.
         db.wait_idle().unwrap();
         let names = Disk.list(&dir).unwrap();
         assert!(!names.iter().any(|name| name.ends_with(".tmp")), "{names:?}");

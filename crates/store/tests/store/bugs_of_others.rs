@@ -1,23 +1,24 @@
-//! Defects that other stores had and no other test here has by name; docs/TESTING.md has the whole list.
+//! Tests for known defects of other stores that no other test here covers by name. docs/TESTING.md
+//! lists all such defects.
 
 use crate::common::{DIR, key, quiet};
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
 
 #[test]
-fn removals_are_in_the_filter_so_that_nothing_deleted_returns() {
+fn tombstones_are_in_the_filter_so_deleted_keys_stay_deleted() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     (0..500).for_each(|i| db.put(&key(i), b"value").unwrap());
     db.flush().unwrap();
-    // A table of nothing but removals above the one with the values.
+    // An SST with only tombstones, above the SST with the values.
     (0..500).for_each(|i| db.delete(&key(i)).unwrap());
     db.flush().unwrap();
     db.reset_stats();
     assert!((0..500).all(|i| db.get(&key(i)).unwrap().is_none()));
     let stats = db.stats();
-    assert_eq!((stats.total.true_positives, stats.total.probes), (500, 500), "the upper filter must have sent each in");
-    // The same where removals and values go through compactions to different levels.
+    assert_eq!((stats.total.true_positives, stats.total.probes), (500, 500), "the upper filter must let each key pass");
+    // The same, with tombstones and values that compactions moved to different levels.
     db.compact_range(..).unwrap();
     (0..500).step_by(3).for_each(|i| db.put(&key(i), b"again").unwrap());
     db.compact_range(..).unwrap();
@@ -29,7 +30,7 @@ fn removals_are_in_the_filter_so_that_nothing_deleted_returns() {
 }
 
 #[test]
-fn a_table_that_only_changes_level_keeps_its_filter_and_keys() {
+fn an_sst_that_only_changes_level_keeps_its_filter_and_keys() {
     let storage = Memory::new();
     let options =
         || Options { table_size_bytes: 4_000, level_base_bytes: 1, l0_compaction_trigger: 1, ..quiet(&storage) };
@@ -40,7 +41,7 @@ fn a_table_that_only_changes_level_keeps_its_filter_and_keys() {
     db.flush().unwrap();
     db.wait_idle().unwrap();
     let stats = db.stats();
-    assert!(stats.levels.iter().skip(2).any(|level| level.tables > 0), "tables must have moved down: {stats:?}");
+    assert!(stats.levels.iter().skip(2).any(|level| level.tables > 0), "no SST moved down: {stats:?}");
     db.reset_stats();
     assert!((0..2_000).all(|i| db.get(&key(i)).unwrap().is_some()));
     let total = db.stats().total;

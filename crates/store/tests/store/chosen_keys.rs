@@ -1,5 +1,5 @@
-//! An attack, played on a store: absent keys are chosen offline by an attacker who knows its seed.
-//! docs/DESIGN.md, "Threat model", says what each hash function is for.
+//! Simulates an attack on a store: the attacker knows the hash seed and chooses absent keys
+//! offline. docs/DESIGN.md, "Threat model", says which hash function protects against what.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use filterblock::{FilterBlock, FilterBuilder, FilterPolicy, FilterSpec, HashKind
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
 
-/// Known to all: it stands in every block.
+/// The attacker knows this seed, because every filter block contains it.
 const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
 const HONEST_KEYS: u64 = 20_000;
 const FORGED_KEYS: usize = 20_000;
@@ -26,13 +26,14 @@ fn build(keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBlock<Vec<u8>> {
     FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap()
 }
 
-/// Keys that look like the honest ones, were never added, and pass the attacker's own copy of the filter.
+/// Returns keys that look like the honest ones, were never added, and pass the attacker's own copy
+/// of the filter.
 fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
     let candidates = (HONEST_KEYS..).map(|i| format!("user{i:012}").into_bytes());
     candidates.filter(|key| copy.may_contain_hash(KeyHash::of(key, SEED))).take(count).collect()
 }
 
-/// Block reads a get of absent keys, of a store with the honest keys in one table.
+/// Returns the block reads per get of absent keys, for a store with the honest keys in one SST.
 fn block_reads_per_get(hasher: Options, asked: &[Vec<u8>]) -> f64 {
     let filter = Some(Arc::new(spec()) as Arc<dyn FilterPolicy>);
     let storage = Arc::new(Memory::new());
@@ -40,7 +41,7 @@ fn block_reads_per_get(hasher: Options, asked: &[Vec<u8>]) -> f64 {
     let db = Db::open("/store", options).unwrap();
     honest_keys().for_each(|key| db.put(&key, b"value").unwrap());
     db.flush().unwrap();
-    // Within the table's range, so that it is the filter that is asked.
+    // This key extends the SST's range over the forged keys, so that the filter answers.
     db.put(b"v", b"").unwrap();
     db.flush().unwrap();
     db.compact_range(..).unwrap();
@@ -54,26 +55,27 @@ fn block_reads_per_get(hasher: Options, asked: &[Vec<u8>]) -> f64 {
 }
 
 #[test]
-fn forged_gets_read_a_block_each_only_without_a_secret() {
+fn forged_gets_read_one_block_each_only_without_a_secret() {
     let with_last = || honest_keys().chain([b"v".to_vec()]);
     let copy = build(with_last());
     let rate = copy.expected_false_positive_rate();
     let forged = forge(&copy, FORGED_KEYS);
     let seeded = || Options { hash_seed: Some(SEED.0), ..Options::default() };
     let unkeyed = block_reads_per_get(seeded(), &forged);
-    println!("xxh3: {unkeyed:.5} block reads a get");
+    println!("xxh3: {unkeyed:.5} block reads per get");
     assert!(unkeyed > 0.5, "{unkeyed}");
     let secret = Some(Secret::new(b"sixteen at most.").unwrap());
     for hash in [HashKind::Xxh3Secret, HashKind::SipHash13] {
         let keyed = block_reads_per_get(Options { hash: Some(hash), secret: secret.clone(), ..seeded() }, &forged);
-        println!("{hash}: {keyed:.5} block reads a get, {rate:.5} announced");
-        // One filter, so its own rate differs from the mean of all filters of its size by some 3 % of it.
+        println!("{hash}: {keyed:.5} block reads per get, {rate:.5} expected");
+        // The FPR of a single filter deviates by about 3 % from the mean of all filters of its
+        // size.
         let deviation = (rate * (1.0 - rate) / forged.len() as f64 + (0.03 * rate).powi(2)).sqrt();
-        assert!((keyed - rate).abs() <= 5.0 * deviation, "{hash}: {keyed} and not {rate}");
+        assert!((keyed - rate).abs() <= 5.0 * deviation, "{hash}: {keyed} instead of {rate}");
     }
-    // The deterministic option is the weakness: a seed that the attacker does not know is no help to him, until he
-    // sees a file.
+    // The weakness is the known seed. A random seed protects against an attacker who has not seen
+    // any file of the store.
     let drawn = block_reads_per_get(Options::default(), &forged);
-    println!("xxh3 under a seed drawn at random: {drawn:.5} block reads a get");
+    println!("xxh3 with a random seed: {drawn:.5} block reads per get");
     assert!(drawn < 2.0 * rate, "{drawn}");
 }

@@ -1,4 +1,5 @@
-//! A store works in the directory that it opened, whatever becomes of the directory's name, and lets nobody else in.
+//! Tests that a store keeps working in the directory that it opened, even if the directory's name
+//! changes, and that it keeps other processes out.
 
 use crate::steps;
 use std::collections::BTreeMap;
@@ -11,13 +12,13 @@ use crate::common::{self, key, scan_all};
 use filterblock_store::lsm::{Durability, WriteBatch};
 use filterblock_store::{Db, Error, Options, Result};
 
-const CHILD: &str = concat!(module_path!(), "::the_store_when_it_is_started_as_one");
+const CHILD: &str = concat!(module_path!(), "::the_child_process_of_the_relative_path_test");
 
 fn options() -> Options {
     Options { durability: Durability::Sync, auto_compaction: false, ..Options::default() }
 }
 
-/// Opens a store and gives it three tables that overlap, and some writes that are only in its log.
+/// Opens a store and fills it with three overlapping SSTs and some writes that are only in its log.
 fn open_filled(dir: &Path, value: &[u8]) -> Db {
     open_with_tables(3, dir, value)
 }
@@ -25,7 +26,7 @@ fn open_filled(dir: &Path, value: &[u8]) -> Db {
 fn open_with_tables(tables: u64, dir: &Path, value: &[u8]) -> Db {
     let db = Db::open(dir, options()).unwrap();
     for table in 0..tables {
-        // In one batch, which is one sync.
+        // One batch takes only one sync.
         let mut batch = WriteBatch::new();
         (0..300).filter(|i| i % tables == table).for_each(|i| batch.put(&key(i), value).unwrap());
         db.write(batch).unwrap();
@@ -45,16 +46,17 @@ fn bytes_in(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
     entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
 }
 
-/// The only file of a store whose name ends so.
+/// Returns the first file of a store whose name ends with `end`.
 fn file_of(dir: &Path, end: &str) -> PathBuf {
     let mut paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     paths.find(|path| path.to_str().unwrap().ends_with(end)).unwrap()
 }
 
-/// Moves the directory of an open store away by `take_away`, which says where it is then, and makes another store at the
-/// old path.
+/// Moves the directory of an open store away and creates another store at the old path. `take_away`
+/// moves the directory and returns its new path.
 fn try_move(take_away: impl Fn(&Path) -> PathBuf) {
-    // With fewer tables the other store has files by the names of some that the first removes, and of none that it makes.
+    // With one SST, the files of the second store have names that the first store removes, but none
+    // that it creates.
     for tables in [3, 1] {
         try_move_with(tables, &take_away);
     }
@@ -82,7 +84,7 @@ fn try_move_with(tables: u64, take_away: &impl Fn(&Path) -> PathBuf) {
 }
 
 #[test]
-fn a_renamed_store_goes_on_and_leaves_the_next_alone() {
+fn a_renamed_store_continues_and_leaves_the_next_store_alone() {
     try_move(|path| {
         let moved = path.with_file_name("moved");
         fs::rename(path, &moved).unwrap();
@@ -91,7 +93,7 @@ fn a_renamed_store_goes_on_and_leaves_the_next_alone() {
 }
 
 #[test]
-fn a_store_whose_parent_is_renamed_goes_on() {
+fn a_store_continues_when_its_parent_is_renamed() {
     try_move(|path| {
         let parent = path.parent().unwrap();
         fs::rename(parent, parent.with_file_name("elsewhere")).unwrap();
@@ -100,7 +102,7 @@ fn a_store_whose_parent_is_renamed_goes_on() {
 }
 
 #[test]
-fn a_store_whose_path_becomes_a_link_goes_on() {
+fn a_store_continues_when_its_path_becomes_a_link() {
     try_move(|path| {
         let (moved, other) = (path.with_file_name("moved"), path.with_file_name("other"));
         fs::rename(path, &moved).unwrap();
@@ -110,9 +112,9 @@ fn a_store_whose_path_becomes_a_link_goes_on() {
     });
 }
 
-/// The old path is a fine place for a copy.
+/// A renamed store may make a checkpoint at its old path.
 #[test]
-fn a_renamed_store_is_copied_to_its_old_path() {
+fn a_renamed_store_can_be_copied_to_its_old_path() {
     let temporary = tempfile::tempdir().unwrap();
     let (path, moved) = (temporary.path().join("store"), temporary.path().join("moved"));
     let db = open_filled(&path, b"value");
@@ -125,7 +127,7 @@ fn a_renamed_store_is_copied_to_its_old_path() {
     }
 }
 
-/// What somebody may do to the lock file of an open store.
+/// Damages the lock file of an open store in one of four ways.
 fn harm_lock(lock: &Path, how: &str) {
     fs::remove_file(lock).unwrap();
     match how {
@@ -137,7 +139,7 @@ fn harm_lock(lock: &Path, how: &str) {
 }
 
 #[test]
-fn a_store_without_its_lock_file_lets_nobody_in() {
+fn a_store_without_its_lock_file_still_keeps_others_out() {
     for how in ["removed", "replaced", "a link", "a directory"] {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("store");
@@ -165,7 +167,7 @@ fn a_store_without_its_lock_file_lets_nobody_in() {
 }
 
 #[test]
-fn a_lock_that_is_no_file_is_refused_and_named() {
+fn a_lock_that_is_not_a_regular_file_is_refused_and_named() {
     for how in ["a link", "a directory"] {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("store");
@@ -189,7 +191,7 @@ fn a_directory_with_two_names_is_opened_once() {
     fs::remove_file(path.join("LOCK")).unwrap();
     let error = Db::open(&alias, options()).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::Locked), "{error}");
-    // The lock ends with the handle, though a snapshot still reads the files.
+    // The handle owns the lock, so the lock is free although a snapshot still reads the files.
     let snapshot = db.snapshot();
     drop(db);
     assert_holds(&Db::open(&alias, options()).unwrap(), b"value", 310);
@@ -246,7 +248,7 @@ fn a_log_that_lost_its_name_acknowledges_nothing() {
 }
 
 #[test]
-fn an_sst_replaced_under_a_store_is_told_and_never_copied() {
+fn an_sst_replaced_under_a_store_is_reported_and_never_copied() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("store");
     let db = open_filled(&path, b"value");
@@ -257,7 +259,7 @@ fn an_sst_replaced_under_a_store_is_told_and_never_copied() {
     let report = db.verify().unwrap();
     assert!(report.damage.iter().any(|error| error.to_string().starts_with(sst.to_str().unwrap())), "{report:?}");
     common::assert_names(&db.checkpoint(temporary.path().join("copy")).unwrap_err(), &sst);
-    // Reads go on with the file that was opened, and a compaction writes what it holds.
+    // Reads continue with the opened file, and a compaction writes its content.
     assert_holds(&db, b"value", 310);
     db.compact_range(..).unwrap();
     assert!(db.verify().unwrap().is_sound());
@@ -266,9 +268,9 @@ fn an_sst_replaced_under_a_store_is_told_and_never_copied() {
 }
 
 #[test]
-fn the_store_when_it_is_started_as_one() {
+fn the_child_process_of_the_relative_path_test() {
     let Some((_, dir)) = steps::order() else { return };
-    // The working directory is the whole process's: that is why this is a process of its own.
+    // The working directory belongs to the whole process, so this test runs in its own process.
     std::env::set_current_dir(&dir).unwrap();
     let db = open_filled(Path::new("store"), b"value");
     std::env::set_current_dir(dir.join("other")).unwrap();

@@ -1,13 +1,14 @@
-//! The application in `examples/`, smaller than it is by itself: what it measures is what the formulas predict.
-#![allow(dead_code, reason = "its main function")]
+//! Runs the application in `examples/` with fewer keys, and checks that its measurements match the
+//! formulas.
+#![allow(dead_code, reason = "the main function of the example is unused")]
 
 #[path = "../../examples/lookups_saved.rs"]
 mod lookups_saved;
 
 #[test]
-fn lookups_saved() {
+fn the_lookups_saved_example_passes_its_checks() {
     use lookups_saved::support::{Arguments, Checks};
     let mut checks = Checks::default();
     lookups_saved::run(&Arguments { file: None, count: 50_000 }, &mut checks).unwrap();
-    assert_eq!(checks.failed, 0, "the results printed above");
+    assert_eq!(checks.failed, 0, "some checks failed; the results are printed above");
 }

@@ -1,5 +1,6 @@
-//! The filter policies that look at the whole store: what Monkey chooses for any shape, what that saves in a store of
-//! four levels by the store's own count, and what a memory budget bounds.
+//! Tests of the filter policies that consider the whole store. They check the choices of Monkey for
+//! any shape, the block reads that Monkey saves in a store of four levels, and the memory that a
+//! budget bounds.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ fn runs(level: usize, shape: &LevelShape) -> f64 {
     }
 }
 
-/// Block reads to expect of a read of an absent key.
+/// Returns the expected block reads per get of an absent key.
 fn reads(levels: &[LevelShape], specs: &[FilterSpec]) -> f64 {
     levels.iter().zip(specs).enumerate().map(|(i, (level, spec))| runs(i, level) * spec.expected_rate()).sum()
 }
@@ -35,21 +36,21 @@ fn keys(levels: &[LevelShape]) -> f64 {
     levels.iter().map(|level| level.num_keys as f64).sum()
 }
 
-/// `levels` full levels below an empty level 0.
+/// Returns the shapes of `levels` full levels below an empty level 0.
 fn full(ratio: u64, levels: u32, first: u64) -> Vec<LevelShape> {
     let level = |i| LevelShape::new(first * ratio.pow(i), 1);
     std::iter::once(LevelShape::default()).chain((0..levels).map(level)).collect()
 }
 
 fn any_levels() -> impl Strategy<Value = Vec<LevelShape>> {
-    // From nothing to more keys than there are, with every order of magnitude as likely as the others.
+    // From zero to more keys than any store has, with every order of magnitude equally likely.
     let num_keys = prop_oneof![1 => Just(0), 9 => (0u32..60, 1u64..16).prop_map(|(shift, top)| top << shift)];
     let level = (num_keys, 0u64..40).prop_map(|(num_keys, num_tables)| LevelShape::new(num_keys, num_tables));
     proptest::collection::vec(level, 1..8)
 }
 
 #[test]
-fn a_kind_of_few_widths_gets_one_of_them_and_not_none() {
+fn a_kind_with_few_widths_always_gets_one_of_them() {
     for bits_per_key in [8.0, 12.0, 16.0] {
         let monkey = Monkey::new(FilterKind::BinaryFuse, bits_per_key).unwrap();
         for levels in [full(10, 4, 1_000), full(3, 6, 500), full(2, 5, 77), vec![LevelShape::new(5_000, 7)]] {
@@ -74,22 +75,23 @@ proptest! {
         prop_assert_eq!(specs.len(), levels.len());
         prop_assert!(bits(&levels, &specs) <= keys(&levels) * bits_per_key * (1.0 + 1e-9));
         let uniform = vec![FilterSpec::bits_per_key(KINDS[kind], bits_per_key).unwrap(); levels.len()];
-        // A thousandth of a bit, to which sizes are rounded down, and what is nothing but rounding below 2^-30.
+        // Allow for sizes that are rounded down by up to 0.001 bits, and for rounding errors below
+        // 2^-30.
         let slack = |reads: f64| reads * 1.001 + 1e-7;
         prop_assert!(reads(&levels, &specs) <= slack(reads(&levels, &uniform)), "{:?}", specs);
-        // Mixed kinds keep to the memory too.
+        // Mixed kinds stay within the memory, too.
         let specs = monkey.with_bottom(KINDS[bottom]).unwrap().specs(&levels);
         prop_assert!(bits(&levels, &specs) <= keys(&levels) * bits_per_key * (1.0 + 1e-9));
     }
 
     #[test]
-    fn rates_are_proportional_to_level_sizes(levels in any_levels(), kind in 0..KINDS.len(), bits in 2.0f64..30.0) {
+    fn fprs_are_proportional_to_level_sizes(levels in any_levels(), kind in 0..KINDS.len(), bits in 2.0f64..30.0) {
         let specs = Monkey::new(KINDS[kind], bits).unwrap().specs(&levels);
         let worst = FilterSpec::bits_per_key(KINDS[kind], 1.0).unwrap().expected_rate();
         let mut per_key = Vec::new();
         for (i, (level, spec)) in levels.iter().zip(&specs).enumerate() {
             let rate = spec.expected_rate();
-            // Those that are neither clipped at one nor as good as a filter can be.
+            // Skip levels whose FPR is clipped at 1 or at the best possible value.
             if level.num_keys > 0 && rate < worst && rate > 2e-9 && spec.millibits_per_key() < 100_000 {
                 per_key.push(rate * runs(i, level) / level.num_keys as f64);
             }
@@ -99,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn a_budget_bounds_the_bits_whatever_the_store_looks_like(
+    fn a_memory_budget_bounds_the_bits_for_any_store_shape(
         levels in any_levels(), total in 0u64..=1 << 40, in_use in 0u64..=1 << 41, level in 0usize..9, keys in any::<u64>(),
     ) {
         let budget = MemoryBudget::new(FilterKind::Bloom, total).unwrap();
@@ -116,14 +118,15 @@ proptest! {
     }
 }
 
-/// The bytes of a filter block over `keys` random keys.
+/// Returns the size in bytes of a filter block over `keys` random keys.
 fn block_bytes(spec: FilterSpec, keys: u64) -> u64 {
     let mut builder = FilterBuilder::new(spec, HashSeed(0));
     (0..keys).for_each(|i| builder.add_hash(KeyHash::from_raw(Random(i).next())));
     builder.finish().unwrap().len() as u64
 }
 
-/// A binary fuse filter of eight bits takes up to 10.8 a key, which a budget that goes by its name would pass.
+/// A binary fuse filter of 8-bit fingerprints takes up to 10.8 bits per key. A budget that counts 8
+/// bits would be exceeded.
 #[test]
 fn a_memory_budget_holds_for_the_blocks_of_binary_fuse_filters() {
     const FUSE: FilterKind = FilterKind::BinaryFuse;
@@ -131,7 +134,7 @@ fn a_memory_budget_holds_for_the_blocks_of_binary_fuse_filters() {
     for (upper, bottom) in [(FUSE, FUSE), (FilterKind::Bloom, FUSE), (FUSE, FilterKind::BumpedRibbon)] {
         let (mut best_use, mut fuse_filters) = (0.0f64, 0);
         for keys_of_table in [10_000, 11_417, 40_657] {
-            // One table, then ten.
+            // Level 1 has one SST and level 2 has ten.
             let tables = [0, 1, 10];
             let levels: Vec<_> = tables.iter().map(|&tables| LevelShape::new(tables * keys_of_table, tables)).collect();
             for decibits in 20..=250 {
@@ -146,7 +149,7 @@ fn a_memory_budget_holds_for_the_blocks_of_binary_fuse_filters() {
                         tables[level] * *bytes_of.entry(key).or_insert_with(|| block_bytes(spec, keys_of_table))
                     })
                     .sum();
-                assert!(used <= total, "{upper} over {bottom}: {used} of {total} bytes, {decibits} decibits a key");
+                assert!(used <= total, "{upper} over {bottom}: {used} of {total} bytes at {decibits} decibits per key");
                 best_use = best_use.max(used as f64 / total as f64);
             }
         }
@@ -156,7 +159,7 @@ fn a_memory_budget_holds_for_the_blocks_of_binary_fuse_filters() {
 }
 
 #[test]
-fn extremes_neither_panic_nor_overflow() {
+fn extreme_shapes_neither_panic_nor_overflow() {
     for kind in KINDS {
         for bits_per_key in [1.0, 100.0] {
             let monkey = Monkey::new(kind, bits_per_key).unwrap();
@@ -172,7 +175,7 @@ fn extremes_neither_panic_nor_overflow() {
                     }
                 }
             }
-            // One level is uniform.
+            // A single level gets the uniform size.
             let one = monkey.specs(&[LevelShape::default(), LevelShape::new(1_000, 1)])[1];
             let least = if bits_per_key == 1.0 { 1_000 } else { 30_000 };
             assert!((least..=100_000).contains(&one.millibits_per_key()), "{one}");
@@ -187,14 +190,14 @@ fn extremes_neither_panic_nor_overflow() {
     assert!(Monkey::new(FilterKind::Full, 10.0).is_err() && MemoryBudget::new(FilterKind::Empty, 10).is_err());
     let monkey = Monkey::new(FilterKind::Bloom, 10.0).unwrap();
     assert!(monkey.with_bottom(FilterKind::Full).is_err());
-    // A table in a store of which nothing is known is a store of its own.
+    // Without shapes of levels, the policy treats an SST as a store of its own.
     assert_eq!(monkey.choose(&TableShape::new(1_000, 3, true)).unwrap().millibits_per_key(), 10_000);
 }
 
 const VALUE: [u8; 40] = [7; 40];
 
 #[test]
-fn expected_gains_in_the_design_document_are_what_monkey_gives() {
+fn expected_gains_in_the_design_document_match_monkey() {
     let uniform: FilterSpec = "bloom:10".parse().unwrap();
     let monkey = Monkey::new(FilterKind::Bloom, 10.0).unwrap();
     let gain = |ratio, num_levels| {
@@ -210,17 +213,17 @@ fn expected_gains_in_the_design_document_are_what_monkey_gives() {
     assert!(document.contains(&table), "docs/DESIGN.md must have\n{table}");
 }
 
-/// Sixteen bytes, in the order of the numbers.
+/// Returns a key of 16 bytes. The order of the keys is the order of the numbers.
 fn ordered_key(i: u64) -> [u8; 16] {
     *format!("{i:016x}").as_bytes().first_chunk().unwrap()
 }
 
-/// Sixteen bytes, all different, in no order.
+/// Returns a key of 16 bytes. All keys differ and come in no order.
 fn mixed_key(i: u64) -> [u8; 16] {
     ordered_key(Random(i).next())
 }
 
-/// Small tables and levels of about 500, 5,000, 50,000 and 500,000 keys.
+/// Returns options for small SSTs and for levels of about 500, 5,000, 50,000 and 500,000 keys.
 fn small_levels(storage: &Memory, policy: Arc<dyn FilterPolicy>) -> Options {
     Options {
         storage: Arc::new(storage.clone()),
@@ -228,14 +231,15 @@ fn small_levels(storage: &Memory, policy: Arc<dyn FilterPolicy>) -> Options {
         hash_seed: Some(7),
         l0_compaction_trigger: 1,
         table_size_bytes: 15_000,
-        // Two tables, the data of each padded to 16,384 bytes.
+        // Two SSTs, each with data padded to 16,384 bytes.
         level_base_bytes: 35_000,
         level_size_ratio: 10,
         ..Options::default()
     }
 }
 
-/// Loads keys, with a flush and all compactions that it calls for after each group, so that every run is the same.
+/// Loads keys. After each group it flushes and waits for all compactions, so that every run is the
+/// same.
 fn load(db: &Db, keys: impl Iterator<Item = [u8; 16]>, group: u64, mut after_group: impl FnMut(&Db)) {
     for (i, key) in (1..).zip(keys) {
         db.put(&key, &VALUE).unwrap();
@@ -256,8 +260,9 @@ struct Measured {
 
 fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
     const KEYS: u64 = 600_000;
-    // In bulk, which falls down to where it finds room, with the filters that the policy has for the lowest of four full
-    // levels; the rest comes through all levels, so that nearly all tables are written anew.
+    // Most keys are loaded in bulk and move down to level 4. They get the filters that the policy
+    // chooses for the lowest of four full levels. The other keys pass through all levels, so that
+    // nearly all SSTs are rewritten.
     const BULK: u64 = 480_000;
     const LAST: u64 = 250;
     const GETS: u64 = 200_000;
@@ -278,7 +283,8 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
     let db = Db::open(DIR, options()).unwrap();
     load(&db, (BULK..KEYS - LAST).map(mixed_key), LAST, |_| {});
     db.close().unwrap();
-    // The last table finds room in level 1, where a compaction would have left a hole: full levels are compared.
+    // The larger level 1 accepts the last SST without a compaction, which would leave a hole. The
+    // test compares full levels.
     let db = Db::open(DIR, Options { level_base_bytes: 70_000, ..options() }).unwrap();
     load(&db, (KEYS - LAST..KEYS).map(mixed_key), LAST, |_| {});
     db.reset_stats();
@@ -295,10 +301,11 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
 }
 
 #[test]
-fn monkey_reads_fewer_blocks_in_four_levels_at_the_same_memory() {
+fn monkey_reads_fewer_blocks_with_the_same_memory() {
     let uniform: FilterSpec = "bloom:10".parse().unwrap();
     let uniform = absent_reads_of_four_levels(Arc::new(uniform));
-    // Of so small tables, rounded up to 64 bits each, the uniform ones come out a little larger.
+    // The filters of such small SSTs are rounded up to 64 bits each, which makes the uniform ones
+    // slightly larger.
     let monkey = absent_reads_of_four_levels(Arc::new(Monkey::new(FilterKind::Bloom, 10.05).unwrap()));
     for Measured { keys, filter_bytes, reads, expected } in [&uniform, &monkey] {
         println!("{keys:?} keys, {filter_bytes} bytes of filters, {reads} block reads, {expected:.0} expected");
@@ -308,11 +315,12 @@ fn monkey_reads_fewer_blocks_in_four_levels_at_the_same_memory() {
     }
     let memory = monkey.filter_bytes as f64 / uniform.filter_bytes as f64;
     let gain = uniform.reads as f64 / monkey.reads as f64;
-    println!("{gain:.2} times fewer block reads at {memory:.4} of the memory");
+    println!("block reads divided by {gain:.2}, memory multiplied by {memory:.4}");
     assert!((0.98..=1.01).contains(&memory) && gain >= 2.5, "{gain} {memory}");
 }
 
-/// The most that filters took while the keys came, after a compaction of everything, and the compactions of another.
+/// Returns the maximum of the filters' size while the keys are loaded, the size after a full
+/// compaction, and the number of compactions that a second full compaction runs.
 fn filter_bytes_under(total: u64, keys: impl Iterator<Item = [u8; 16]>) -> (u64, u64, u64) {
     let storage = Memory::new();
     let budget = MemoryBudget::new(FilterKind::Bloom, total).unwrap();
@@ -330,18 +338,18 @@ fn filter_bytes_under(total: u64, keys: impl Iterator<Item = [u8; 16]>) -> (u64,
 #[test]
 fn a_memory_budget_holds_after_a_compaction_and_nearly_before() {
     const TOTAL: u64 = 100_000;
-    // Twenty bits a key for 40,000 keys, less what tables so small take beside their bits.
+    // The budget is 20 bits per key for 40,000 keys, minus the overhead of such small filters.
     let (most, after, again) = filter_bytes_under(TOTAL, (0..80_000).map(mixed_key));
     println!("random order: at most {most}, {after} after a compaction, then {again} compactions");
     assert!(most <= TOTAL * 11 / 10 && (TOTAL * 3 / 4..=TOTAL).contains(&after) && again == 0);
-    // In order of keys no table is ever written anew by itself.
+    // Keys in sorted order never cause a rewrite by themselves.
     let (most, after, again) = filter_bytes_under(TOTAL, (0..80_000).map(ordered_key));
     println!("in order: at most {most}, {after} after a compaction, then {again} compactions");
     assert!(most <= 2 * TOTAL && (TOTAL * 3 / 4..=TOTAL).contains(&after) && again == 0);
 }
 
 #[test]
-fn a_full_compaction_gives_tables_the_filters_of_a_new_policy() {
+fn a_full_compaction_gives_ssts_the_filters_of_a_new_policy() {
     let storage = Memory::new();
     let open = |spec: &str| {
         let spec: FilterSpec = spec.parse().unwrap();
@@ -352,7 +360,7 @@ fn a_full_compaction_gives_tables_the_filters_of_a_new_policy() {
     db.compact_range(..).unwrap();
     db.close().unwrap();
     let mut filter_bytes = Vec::new();
-    // Nothing to do, a little less, much more, a little more, another kind.
+    // The steps are: no change, slightly smaller, much larger, slightly larger, another kind.
     for (spec, is_new) in
         [("bloom:10", false), ("bloom:9.5", true), ("bloom:20", true), ("bloom:22", false), ("full", true)]
     {

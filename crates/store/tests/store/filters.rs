@@ -1,4 +1,5 @@
-//! Filters save reads and change no answer: consulted, ignored, absent or damaged.
+//! Tests that filters save reads and change no answer, whether they are used, ignored, absent or
+//! damaged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,14 +11,15 @@ use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::{Disk, IoMode, Memory, Storage};
 use filterblock_store::{Db, Options};
 
-/// Where the filter block of a sorted file lies, by its footer.
+/// Returns the range of the filter block in an SST file, from the footer.
 fn filter_place(table: &[u8]) -> std::ops::Range<usize> {
     let footer = &table[table.len() - 112..];
     let at = |from: usize| u64::from_le_bytes(footer[from..from + 8].try_into().unwrap()) as usize;
     at(24)..at(24) + at(32)
 }
 
-/// Flips one bit in the filter of each table, at a place that `choose` takes from the range of the filter.
+/// Flips one bit in the filter of each SST. `choose` picks the position from the range of the
+/// filter.
 fn damage_filters(storage: &Memory, mut choose: impl FnMut(std::ops::Range<usize>) -> usize) -> Vec<PathBuf> {
     let tables = files(storage, Path::new(DIR), ".sst");
     for path in &tables {
@@ -61,7 +63,7 @@ fn random_step(db: &Db, random: &mut Random) {
 
 type Answers = (Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, Vec<u8>)>);
 
-/// Every answer about every key there might be, and about some others.
+/// Returns the answers for every key that may exist, and for some that cannot.
 fn all_answers(db: &Db) -> Answers {
     let keys: Vec<Vec<u8>> = (0..2_500).map(key).chain((0..500).map(|i| format!("key{i:05}x").into_bytes())).collect();
     let one_by_one: Vec<_> = keys.iter().map(|key| db.get(key).unwrap()).collect();
@@ -113,8 +115,8 @@ fn used_ignored_absent_and_damaged_filters_give_equal_answers() {
     }
 }
 
-/// Four tables that all span the same range, each with every fourth key; `key(4 * keys)` and beyond are absent, and so is
-/// whatever ends in `x`.
+/// Creates four SSTs that span the same range, each with every fourth key. `key(4 * keys)` and
+/// above are absent, and so are all keys that end in `x`.
 fn four_tables(keys_per_table: u64) -> Memory {
     let storage = Memory::new();
     common::make_store(&storage, 4, keys_per_table);
@@ -126,10 +128,10 @@ fn absent(i: u64) -> Vec<u8> {
 }
 
 #[test]
-fn filters_are_asked_and_spare_the_reads() {
+fn filters_are_queried_and_save_the_reads() {
     let storage = four_tables(1_000);
     let db = Db::open(DIR, quiet(&storage)).unwrap();
-    // From where all four tables have begun.
+    // Start where all four SSTs cover the key.
     assert!((3..3_903).all(|i| db.get(&absent(i)).unwrap().is_none()));
     let stats = db.stats();
     let total = &stats.total;
@@ -178,7 +180,7 @@ fn a_flipped_bit_loses_no_key_and_is_reported_once() {
                 }
             }
             assert!(!db.verify().unwrap().is_sound());
-            // What is merged from tables with damaged filters has sound ones.
+            // A merge of SSTs with damaged filters writes sound filters.
             db.compact_range(..).unwrap();
             assert!(db.verify().unwrap().is_sound());
             assert_eq!(db.stats().total.degraded_tables, 0);
@@ -187,7 +189,7 @@ fn a_flipped_bit_loses_no_key_and_is_reported_once() {
 }
 
 #[test]
-fn a_damaged_page_costs_only_the_reads_it_would_have_spared() {
+fn a_damaged_page_costs_only_the_reads_it_would_have_saved() {
     let sound = four_tables(20_000);
     let storage = image(&sound);
     let tables = files(&storage, Path::new(DIR), ".sst");
@@ -205,10 +207,10 @@ fn a_damaged_page_costs_only_the_reads_it_would_have_spared() {
     assert_eq!((stats.reports.len(), stats.total.degraded_tables), (1, 1), "{:?}", stats.reports);
     assert!(stats.reports[0].starts_with(tables[0].to_str().unwrap()), "{:?}", stats.reports);
     assert!(stats.reports[0].contains("checksum of page at offset"), "{:?}", stats.reports);
-    // What a damaged page lets through is no false positive of a filter.
+    // A "maybe" from a damaged page does not count as a false positive.
     let expected = stats.total.expected_false_positives;
     assert!((stats.total.false_positives as f64) < expected * 1.5 && stats.total.degraded > 2_000, "{:?}", stats.total);
-    // A sixth of one filter of four answers "maybe".
+    // One page in six of one filter in four answers "maybe".
     assert!((6_000..25_000).contains(&stats.total.block_reads), "{:?}", stats.total);
 }
 
@@ -225,26 +227,26 @@ fn strict_filters_make_damage_an_error_that_names_the_file() {
     let db = Db::open(DIR, strict(Verify::OnFirstTouch)).unwrap();
     let results: Vec<_> = (0..2_000).map(|i| db.get(&key(i))).collect();
     let errors: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-    assert!(!errors.is_empty(), "a damaged page was met and not told of");
+    assert!(!errors.is_empty(), "no read reported the damaged page");
     for error in errors {
         assert!(error.is_damage(), "{error}");
         assert!(tables.iter().any(|table| error.to_string().starts_with(&format!("{}: ", table.display()))), "{error}");
     }
-    // Whatever is answered is right.
+    // Every successful read returns the right value.
     assert!(results.iter().zip(0..).all(|(result, i)| result.as_ref().map_or(true, |value| *value == Some(key(i)))));
-    // Filters that are not asked are no matter.
+    // The damage of ignored filters does not matter.
     let ignoring = Options { filter_use: FilterUse::Ignore, ..strict(Verify::OnFirstTouch) };
     drop(db);
     let db = Db::open(DIR, ignoring).unwrap();
     assert!((0..2_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
     drop(db);
-    // Without the damage, strict is no different.
+    // Without damage, strict filters behave like others.
     let db = Db::open(DIR, Options { strict_filters: true, ..quiet(&sound) }).unwrap();
     assert!((0..2_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
 }
 
 #[test]
-fn filters_on_disk_behave_alike_however_they_are_read() {
+fn filters_on_disk_behave_alike_in_every_read_mode() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path();
     let options = || Options { auto_compaction: false, ..Options::default() };
@@ -268,7 +270,8 @@ fn filters_on_disk_behave_alike_however_they_are_read() {
                 assert_eq!(spared, verify == Verify::OnFirstTouch, "{:?}", stats.total);
                 drop(db);
                 let strict = Options { verify, filter_memory, io, strict_filters: true, ..options() };
-                // A page is looked at before a zero in it counts, so it is for absent keys that it must be met.
+                // Query absent keys, because only these certainly reach the damaged page: a page is
+                // verified before a zero bit in it counts.
                 let ask = |db: Db| (0..20_000).try_for_each(|i| db.get(&absent(i)).map(drop));
                 let result = Db::open(dir, strict).and_then(ask);
                 common::assert_names(&result.unwrap_err(), &table);

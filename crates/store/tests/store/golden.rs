@@ -1,7 +1,9 @@
-//! The golden stores open: manifest, `CURRENT`, tables, and a log that was never replayed.
+//! Tests that the golden stores open: their manifest, `CURRENT`, SSTs, and a log that was never
+//! replayed.
 //!
-//! They are made anew with each change of layout until range filters are in. Then version 1 is frozen: from there on, where
-//! this test fails, the code is wrong, or a version 2 is due. docs/TESTING.md has the commands.
+//! The golden stores are rebuilt with each change of the layout until range filters exist. Then
+//! version 1 is frozen: a failure of this test means that the code is wrong, or that a version 2 is
+//! due. docs/TESTING.md has the commands.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,21 +13,22 @@ use filterblock::{HashKind, Secret};
 use filterblock_store::lsm::{Durability, WriteBatch};
 use filterblock_store::{Db, Error, Options};
 
-/// One as stores are by default, one whose keys are hashed by SipHash-1-3 under a secret.
+/// A store with default options, and a store whose keys are hashed with SipHash-1-3 and a secret.
 const STORES: [&str; 2] = ["v1-store", "v1-store-siphash"];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Three generations of writes, each over the one before: in a table of level 1, in one of level 0, in the log.
+/// Three generations of writes, each over the one before: in an SST of level 1, in an SST of level
+/// 0, in the log.
 const GENERATIONS: [(&str, usize); 3] = [("level 1", 1), ("level 0", 3), ("log", 7)];
 
 fn key(i: usize) -> Vec<u8> {
     if i == 0 { Vec::new() } else { format!("golden/{i:04}").into_bytes() }
 }
 
-/// Every `step`-th key of 300; every fifth of those is deleted.
+/// Writes every `step`-th of 300 keys and deletes every fifth of those.
 fn generation(name: &str, step: usize) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>)> {
     (0..300).step_by(step).enumerate().map(move |(nth, i)| {
         let value = format!("{name} {i} {}", "-".repeat(i % 13)).into_bytes();
@@ -102,21 +105,21 @@ fn opens_with_every_key_and_its_log(name: &str) {
     copy(&golden(name), &path);
     let db = Db::open(&path, options(name)).unwrap();
     let levels: Vec<u64> = db.stats().levels.iter().map(|level| level.tables).collect();
-    assert_eq!(levels[..2], [2, 1], "a table of each level, and one of the log's writes");
+    assert_eq!(levels[..2], [2, 1], "one SST per level, and one SST for the log's writes");
     check(&db);
     let snapshot = db.snapshot();
     assert_eq!(snapshot.get(&key(7)).unwrap().as_ref(), expected().get(&key(7)));
     drop(snapshot);
     db.close().unwrap();
-    // What the present code made of it is a store again.
+    // The store opens again after the current code has rewritten it.
     let db = Db::open(&path, options(name)).unwrap();
     db.compact_range(..).unwrap();
     check(&db);
 }
 
 #[test]
-fn the_golden_stores_hold_what_they_are_there_for() {
-    STORES.iter().for_each(|name| holds_what_it_is_there_for(name));
+fn the_golden_stores_hold_the_files_they_are_meant_to_test() {
+    STORES.iter().for_each(|name| holds_the_files_it_is_meant_to_test(name));
     let dir = tempfile::tempdir().unwrap();
     copy(&golden(STORES[1]), dir.path());
     let error = Db::open(dir.path(), options(STORES[0])).unwrap_err();
@@ -129,21 +132,21 @@ fn the_golden_stores_hold_what_they_are_there_for() {
     );
 }
 
-fn holds_what_it_is_there_for(name: &str) {
+fn holds_the_files_it_is_meant_to_test(name: &str) {
     let mut names: Vec<String> =
         fs::read_dir(golden(name)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names.iter().filter(|name| name.ends_with(".sst")).count(), 2, "{names:?}");
     assert!(names.contains(&"CURRENT".to_owned()) && names.iter().any(|name| name.starts_with("MANIFEST-")));
     let log = names.iter().find(|name| name.ends_with(".log")).unwrap();
-    // The last generation is nowhere but in the log.
+    // The last generation is only in the log.
     let in_log = fs::read(golden(name).join(log)).unwrap();
     assert!(in_log.windows(7).any(|window| window == b"log 35 "));
 }
 
-/// Makes what is missing: `cargo test -p filterblock-store --test store golden -- --ignored`.
+/// Creates the missing golden stores: `cargo test -p filterblock-store --test store golden -- --ignored`.
 #[test]
-#[ignore = "writes stores in tests/golden, and only those that are not there"]
+#[ignore = "writes the missing stores in tests/golden"]
 fn make_missing_golden_stores() {
     STORES.iter().filter(|name| !golden(name).exists()).for_each(|name| make(name));
 }
@@ -161,6 +164,6 @@ fn make(store: &str) {
         }
     }
     check(&db);
-    // As a crash would find it: closing would bring the log into a table.
+    // Copy the files as a crash would leave them. A close would flush the log to an SST.
     copy(&path, &golden(store));
 }

@@ -1,4 +1,5 @@
-//! The store as its users see it: against a model, with filters and secrets, read and written at once.
+//! Tests of the store through its public API: against a model, with filters and secrets, and with
+//! concurrent reads and writes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod bad_input;

@@ -1,4 +1,4 @@
-//! The store against a sorted map, under random operations, reopened, flushed and compacted at random.
+//! Compares the store with a sorted map, under random operations, reopens, flushes and compactions.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -72,10 +72,10 @@ fn options(storage: &Memory, variant: u8) -> Options {
 
 fn check_all(db: &Db, model: &Model) {
     let entries: Vec<_> = db.scan(..).map(Result::unwrap).collect();
-    assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "forward scan");
+    assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "the forward scan differs");
     let mut backward: Vec<_> = db.scan(..).rev().map(Result::unwrap).collect();
     backward.reverse();
-    assert_eq!(backward, entries, "backward scan");
+    assert_eq!(backward, entries, "the backward scan differs");
 }
 
 fn check_keys(db: &Db, model: &Model, keys: &[Vec<u8>]) {
@@ -83,7 +83,7 @@ fn check_keys(db: &Db, model: &Model, keys: &[Vec<u8>]) {
         assert_eq!(db.get(key).unwrap().as_ref(), model.get(key), "{key:?}");
     }
     let values = db.multi_get(keys).unwrap();
-    assert!(values.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "multi_get");
+    assert!(values.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "multi_get differs");
 }
 
 fn run(ops: Vec<Op>, variant: u8) {
@@ -130,7 +130,7 @@ fn run(ops: Vec<Op>, variant: u8) {
                 db.close().unwrap();
                 db = open();
             }
-            // Dropping without close does the same, and must leave the same.
+            // Dropping without a close must have the same effect.
             Op::Abandon => {
                 drop(db);
                 db = open();
@@ -156,9 +156,9 @@ fn run(ops: Vec<Op>, variant: u8) {
     check_keys(&db, &model, &keys);
     for (snapshot, model) in &snapshots {
         let entries: Vec<_> = snapshot.scan(..).map(Result::unwrap).collect();
-        assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "snapshot");
+        assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "the snapshot differs");
         for key in &keys {
-            assert_eq!(snapshot.get(key).unwrap().as_ref(), model.get(key), "snapshot, {key:?}");
+            assert_eq!(snapshot.get(key).unwrap().as_ref(), model.get(key), "the snapshot differs at {key:?}");
         }
     }
     let report = db.verify().unwrap();
@@ -170,7 +170,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_operations_give_what_a_sorted_map_gives(
+    fn random_operations_give_the_results_of_a_sorted_map(
         ops in prop::collection::vec(op(), 1..250),
         variant in any::<u8>(),
     ) {
@@ -192,7 +192,7 @@ fn a_full_compaction_leaves_no_tombstone_on_any_level() {
     }
     db.compact_range(..).unwrap();
     assert_eq!((db.stats().total.keys, common::scan_all(&db).len()), (100, 100));
-    // Removals of a range, moved below nothing.
+    // Tombstones for a range without deeper entries.
     for i in 1_000..1_100 {
         db.delete(&common::key(i)).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Files in a store's directory that are no files of a store: pipes, directories, files of people and of other programs.
+//! Unexpected files in a store's directory: pipes, directories, and files of people and of other
+//! programs.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use filterblock_store::lsm::{Durability, LogRecovery};
 use filterblock_store::repair::RepairMode;
 use filterblock_store::{Db, Error, Options};
 
-/// However busy the machine: what takes longer waits for ever.
+/// Enough time even on a busy machine. An operation that takes longer waits forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
@@ -24,15 +25,15 @@ fn make_store(dir: &Path) {
     db.close().unwrap();
 }
 
-/// Gives what `act` gives, or panics instead of waiting for the other end of a pipe.
+/// Returns the result of `act`. Panics if `act` waits for the other end of a pipe.
 fn without_waiting<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || drop(sender.send(act())));
-    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} waits for ever"))
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} waits forever"))
 }
 
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn a_pipe_is_refused_without_waiting() {
     for (name, has_store) in
         [("LOCK", false), ("LOCK", true), ("000001.sst", false), ("000099.log", true), ("CURRENT", false)]
     {
@@ -54,7 +55,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_text_as_current_tmp_is_kept_and_named() {
+fn a_text_file_named_current_tmp_is_kept_and_reported() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path().join("store");
     make_store(&dir);
@@ -69,13 +70,13 @@ fn a_text_as_current_tmp_is_kept_and_named() {
         assert!(error.to_string().contains("CURRENT.tmp"), "{error}");
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "my own notes\n");
-    // What a crash leaves of a new name is no obstacle.
+    // The partial name that a crash leaves does not prevent an open.
     fs::write(&path, "MANIFEST-0000").unwrap();
     assert_eq!(Db::open(&dir, options()).unwrap().get(b"key").unwrap().unwrap(), b"value");
 }
 
 #[test]
-fn a_log_of_another_program_is_named_and_salvage_passes_it_over() {
+fn a_log_of_another_program_is_reported_and_salvage_skips_it() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path().join("store");
     make_store(&dir);
@@ -83,7 +84,7 @@ fn a_log_of_another_program_is_named_and_salvage_passes_it_over() {
     for (name, content) in [("000098.log", diary.as_str()), ("000099.log", "short")] {
         fs::write(dir.join(name), content).unwrap();
     }
-    // It might stand in the place of the store's last log.
+    // This file may have replaced the store's last log.
     let error = Db::open(&dir, options()).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::ForeignFile { .. }) && error.to_string().contains("000098.log"), "{error}");
     let db = Db::open(&dir, Options { recovery: LogRecovery::Salvage, ..options() }).unwrap();
@@ -96,7 +97,7 @@ fn a_log_of_another_program_is_named_and_salvage_passes_it_over() {
 }
 
 #[test]
-fn files_in_the_way_of_new_ones_are_never_removed() {
+fn files_with_the_names_of_new_files_are_never_removed() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path().join("store");
     let db = Db::open(&dir, options()).unwrap();
@@ -104,16 +105,16 @@ fn files_in_the_way_of_new_ones_are_never_removed() {
     let number = |i: u32| format!("{i:06}");
     let names: Vec<String> = (20..40).flat_map(|i| [".log", ".sst", ".sst.tmp"].map(|end| number(i) + end)).collect();
     names.iter().for_each(|name| fs::write(dir.join(name), "a text").unwrap());
-    // Numbers are given out one after the other; some attempts meet a file.
+    // File numbers are assigned in order, so some attempts meet one of these files.
     let failed = (0..60u32).filter(|i| db.put(&i.to_le_bytes(), b"1").is_err() || db.flush().is_err()).count();
-    assert!(failed > 0, "no new file met one that was there");
+    assert!(failed > 0, "no new file had the name of an existing file");
     assert!(names.iter().all(|name| fs::read(dir.join(name)).is_ok_and(|content| content == b"a text")));
     assert_eq!(db.get(b"key").unwrap().unwrap(), b"value");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_system_that_states_no_size_is_not_full() {
+fn a_file_system_that_reports_no_size_is_not_full() {
     let temporary = tempfile::tempdir().unwrap();
     let mounted = Command::new("mount").args(["-t", "ramfs", "none"]).arg(temporary.path()).status();
     if !mounted.is_ok_and(|status| status.success()) {

@@ -1,4 +1,5 @@
-//! Readers and writers at once: what a reader sees is a moment of the store, and never an older one than before.
+//! Tests of concurrent reads and writes: a reader sees one moment of the store, and never an older
+//! one than before.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,8 @@ use filterblock_store::{Db, Options};
 
 const RUN: Duration = Duration::from_millis(1500);
 
-/// Until a run has lasted and enough has happened, which takes longer on a busy machine; some time it ends anyway.
+/// Returns whether a run continues: it lasts at least `RUN` and until enough has happened, but at
+/// most 40 times `RUN`.
 fn goes_on(start: Instant, is_enough: bool) -> bool {
     start.elapsed() < RUN || !is_enough && start.elapsed() < 40 * RUN
 }
@@ -33,13 +35,13 @@ fn number(value: Option<Vec<u8>>) -> u64 {
 }
 
 fn twin(i: u64) -> [Vec<u8>; 2] {
-    // Far apart, so that flushes and compactions put them into different blocks and tables.
+    // The two keys are far apart, so that they end up in different blocks and SSTs.
     [format!("a{i:04}").into_bytes(), format!("z{i:04}").into_bytes()]
 }
 
 const TWINS: u64 = 50;
 
-/// Every key is a counter that one writer raises; twins are raised in one batch, and now and then removed in one.
+/// Writes counters as values. The keys of a twin are written, or sometimes deleted, in one batch.
 fn write(db: &Db, done: &AtomicBool, acknowledged: &AtomicU64) {
     let mut random = Random(3);
     let mut count = 0u64;
@@ -79,7 +81,7 @@ fn twins_agree(pairs: &[(Vec<u8>, Vec<u8>)]) {
     assert_eq!(with(b'a').map(rest).collect::<Vec<_>>(), with(b'z').map(rest).collect::<Vec<_>>());
 }
 
-/// The counter of a snapshot, after looking at the snapshot in every way.
+/// Reads a snapshot in every way and returns its counter.
 fn look(snapshot: &Snapshot, random: &mut Random) -> u64 {
     let [a, z] = twin(random.below(TWINS));
     assert_eq!(snapshot.get(&a).unwrap(), snapshot.get(&z).unwrap());
@@ -90,7 +92,7 @@ fn look(snapshot: &Snapshot, random: &mut Random) -> u64 {
     twins_agree(&entries);
     let mut backwards: Vec<_> = snapshot.scan(..).rev().map(Result::unwrap).collect();
     backwards.reverse();
-    assert_eq!(backwards, entries, "the same snapshot, read twice");
+    assert_eq!(backwards, entries, "two scans of one snapshot differ");
     entries.retain(|(key, _)| key == b"counter");
     let counted = number(entries.pop().map(|(_, value)| value));
     assert_eq!(counted, number(snapshot.get(b"counter").unwrap()));
@@ -140,7 +142,7 @@ fn a_reader_sees_whole_batches_and_never_an_older_state() {
 }
 
 #[test]
-fn a_checkpoint_made_amid_writes_is_one_moment_of_the_store() {
+fn a_checkpoint_during_writes_is_one_moment_of_the_store() {
     let storage = Memory::new();
     let db = Db::open(DIR, busy(&storage)).unwrap();
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -153,9 +155,9 @@ fn a_checkpoint_made_amid_writes_is_one_moment_of_the_store() {
             db.checkpoint(&dir).unwrap();
             let copy = Db::open(&dir, busy(&storage)).unwrap();
             seen = look(&copy.snapshot(), &mut random);
-            assert!(seen >= floor, "a checkpoint of {seen} after {floor}");
+            assert!(seen >= floor, "the checkpoint has counter {seen}, but {floor} was acknowledged");
             copies.push((dir, seen));
-            // A store that goes on by itself removes tables that it shares with its source.
+            // The copy removes SSTs that it shares with its source.
             copy.delete(b"counter").unwrap();
             copy.compact_range(..).unwrap();
             assert_eq!(copy.get(b"counter").unwrap(), None);
@@ -169,9 +171,9 @@ fn a_checkpoint_made_amid_writes_is_one_moment_of_the_store() {
         done.store(true, Ordering::Relaxed);
         copies.unwrap()
     });
-    println!("{} checkpoints in the course of {} batches", copies.len(), acknowledged.load(Ordering::Relaxed));
+    println!("{} checkpoints during {} batches", copies.len(), acknowledged.load(Ordering::Relaxed));
     assert!(copies.len() > 5 && db.verify().unwrap().is_sound());
-    // Long after the source has compacted their tables away.
+    // The source has replaced the SSTs of these copies long ago.
     for (dir, counted) in copies {
         let copy = Db::open(&dir, busy(&storage)).unwrap();
         assert!(copy.verify().unwrap().is_sound());
@@ -181,7 +183,7 @@ fn a_checkpoint_made_amid_writes_is_one_moment_of_the_store() {
 }
 
 #[test]
-fn an_iterator_goes_on_through_flushes_and_compactions() {
+fn an_iterator_survives_flushes_and_compactions() {
     let storage = Memory::new();
     let db = Db::open(DIR, busy(&storage)).unwrap();
     (0..1_000).for_each(|i| db.put(&key(i), b"before").unwrap());
@@ -200,7 +202,7 @@ fn an_iterator_goes_on_through_flushes_and_compactions() {
 }
 
 #[test]
-fn reads_go_on_while_a_compaction_is_under_way() {
+fn reads_continue_during_a_compaction() {
     let storage = Memory::new();
     let db = Db::open(DIR, Options { table_size_bytes: 4 << 20, ..quiet(&storage) }).unwrap();
     for round in 0..4u8 {
@@ -225,12 +227,13 @@ fn reads_go_on_while_a_compaction_is_under_way() {
         println!("{reads} reads in {:?}, the longest took {longest:?}", start.elapsed());
         (longest, reads)
     });
-    // A reader that waited for the compaction would have got in a read or two. Scheduling may hold up any single one.
+    // A reader that waits for the compaction would finish only one or two reads. Scheduling may
+    // delay any single read.
     assert!(reads > 1_000, "{reads} reads, the longest took {longest:?}");
 }
 
 #[test]
-fn replaced_files_stay_for_readers_and_vanish_with_the_last() {
+fn replaced_files_stay_for_readers_and_go_with_the_last_one() {
     let temporary = tempfile::tempdir().unwrap();
     let options = || Options { auto_compaction: false, ..Options::default() };
     let tables = || files(&filterblock_store::storage::Disk, temporary.path(), ".sst");
@@ -246,7 +249,7 @@ fn replaced_files_stay_for_readers_and_vanish_with_the_last() {
     let second = db.snapshot();
     write(b"three");
     db.compact_range(..).unwrap();
-    assert_eq!(tables().len(), 3, "one for each snapshot, and the live one: {:?}", tables());
+    assert_eq!(tables().len(), 3, "one SST per snapshot and the current one: {:?}", tables());
     assert!(first.scan(..).all(|entry| entry.unwrap().1 == b"one"));
     assert!(second.scan(..).all(|entry| entry.unwrap().1 == b"two"));
     assert!(iterator.all(|entry| entry.unwrap().1 == b"one"));
@@ -254,7 +257,8 @@ fn replaced_files_stay_for_readers_and_vanish_with_the_last() {
     drop(first);
     drop(iterator);
     assert_eq!(tables().len(), 1, "{:?}", tables());
-    // A snapshot that outlives its store reads on, though the next store cleans up, and then harms nothing.
+    // A snapshot that outlives its store stays readable although the next open removes unneeded
+    // files. Its drop harms nothing.
     let late = db.snapshot();
     drop(db);
     let db = Db::open(temporary.path(), options()).unwrap();
@@ -268,7 +272,7 @@ fn replaced_files_stay_for_readers_and_vanish_with_the_last() {
 }
 
 #[test]
-fn snapshots_and_scans_go_on_while_their_store_closes() {
+fn snapshots_and_scans_continue_while_their_store_closes() {
     const KEYS: u64 = 400;
     let temporary = tempfile::tempdir().unwrap();
     let options = || Options {
@@ -310,7 +314,7 @@ fn snapshots_and_scans_go_on_while_their_store_closes() {
             let snapshot = db.snapshot();
             let mut scan = snapshot.scan(..);
             assert_eq!(scan.by_ref().take(200).count(), 200);
-            // A reader that has enough to do gets no more.
+            // A reader whose channel is full gets no more snapshots.
             let _ = readers[round as usize % 3].try_send((snapshot, scan, round));
             match round % 3 {
                 0 => db.compact_range(..).unwrap(),
@@ -331,7 +335,7 @@ fn snapshots_and_scans_go_on_while_their_store_closes() {
     assert!(db.verify().unwrap().is_sound());
 }
 
-/// In a process of its own, since other tests open files and start threads of theirs.
+/// Runs in its own process, because other tests open files and start threads.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thousand_opens_and_closes_leave_no_thread_file_or_map() {
@@ -346,7 +350,7 @@ fn a_thousand_opens_and_closes_leave_no_thread_file_or_map() {
         assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
         return;
     }
-    // In memory where that is to be had: a thousand opens sync some ten thousand times.
+    // Use a directory in memory if there is one, because 1,000 opens take about 10,000 syncs.
     let memory = Path::new("/dev/shm");
     let temporary = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let entries = |dir: &str| std::fs::read_dir(dir).unwrap().count();
@@ -386,7 +390,7 @@ fn a_thousand_opens_and_closes_leave_no_thread_file_or_map() {
 }
 
 #[test]
-fn settings_at_their_smallest_let_nobody_wait_for_ever() {
+fn the_smallest_settings_let_no_thread_wait_forever() {
     let smallest = |storage: &Memory| Options {
         auto_compaction: true,
         write_buffer_bytes: 0,
@@ -423,7 +427,7 @@ fn a_buffered_write_reaches_the_operating_system_soon() {
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Ends of compactions, even empty ones, wake everybody.
+        // Each end of a compaction, even of an empty one, wakes all threads.
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 db.compact_range(&b"x"[..]..&b"y"[..]).unwrap();

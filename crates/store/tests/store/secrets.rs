@@ -1,4 +1,4 @@
-//! Stores whose keys are hashed under a secret: they open with that secret, or not at all.
+//! Tests of stores whose keys are hashed with a secret. They open only with the same secret.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn options(storage: &Memory, hash: Option<HashKind>, secret: Option<u8>) -> Opti
     Options { hash, secret, ..quiet(storage) }
 }
 
-/// Keys in two tables, and some in the log only.
+/// Creates a store with keys in two SSTs and some writes only in the log.
 fn make(storage: &Memory, hash: HashKind) {
     let secret = hash.is_keyed().then_some(1);
     let db = Db::open(DIR, options(storage, Some(hash), secret)).unwrap();
@@ -46,14 +46,14 @@ fn check(db: &Db) {
 }
 
 #[test]
-fn a_store_with_its_secret_answers_after_all_that_may_happen() {
+fn a_store_with_its_secret_answers_after_any_operation() {
     for hash in KEYED {
         let storage = Memory::new();
         make(&storage, hash);
-        // The function need not be named again.
+        // The hash kind need not be given again.
         let db = Db::open(DIR, options(&storage, None, Some(1))).unwrap();
         check(&db);
-        assert!(db.stats().total.true_negatives > 0, "the filters were asked");
+        assert!(db.stats().total.true_negatives > 0, "the filters were not used");
         db.checkpoint("/copy").unwrap();
         db.put(&key(8), b"back").unwrap();
         db.delete(&key(8)).unwrap();
@@ -71,7 +71,7 @@ fn a_store_with_its_secret_answers_after_all_that_may_happen() {
 }
 
 #[test]
-fn a_store_with_another_secret_or_none_stays_untouched() {
+fn a_store_with_a_wrong_or_missing_secret_stays_untouched() {
     for hash in KEYED {
         let storage = Memory::new();
         make(&storage, hash);
@@ -93,16 +93,16 @@ fn a_store_with_another_secret_or_none_stays_untouched() {
         for (options, reason) in refused {
             let error = Db::open(DIR, options).unwrap_err();
             assert!(error.is_secret_mismatch() && error.to_string().contains(reason), "{error}");
-            assert!(error.to_string().contains(&hash.to_string()), "{error} names no function");
+            assert!(error.to_string().contains(&hash.to_string()), "{error} does not name the hash kind");
             assert_names(&error, &manifest);
-            assert!(content(&storage) == before, "{error}, but something was written");
+            assert!(content(&storage) == before, "{error}, but a file changed");
         }
         check(&Db::open(DIR, options(&storage, None, Some(1))).unwrap());
     }
 }
 
 #[test]
-fn a_store_without_a_secret_opens_with_none() {
+fn a_store_without_a_secret_opens_only_without_one() {
     let storage = Memory::new();
     make(&storage, HashKind::Xxh3);
     for hash in [None, Some(HashKind::Xxh3)] {
@@ -115,7 +115,7 @@ fn a_store_without_a_secret_opens_with_none() {
 }
 
 #[test]
-fn a_new_store_with_a_secret_takes_siphash() {
+fn a_new_store_with_a_secret_uses_siphash() {
     let storage = Memory::new();
     for hash in KEYED {
         let error = Db::open(DIR, options(&storage, Some(hash), None)).unwrap_err();
@@ -136,7 +136,7 @@ fn a_new_store_with_a_secret_takes_siphash() {
 }
 
 #[test]
-fn seeds_are_drawn_for_each_store_unless_one_is_given() {
+fn seeds_are_random_for_each_store_unless_one_is_given() {
     let seed_of = |hash_seed| {
         let storage = Memory::new();
         let db = Db::open(DIR, Options { hash_seed, ..quiet(&storage) }).unwrap();
@@ -144,7 +144,7 @@ fn seeds_are_drawn_for_each_store_unless_one_is_given() {
         db.flush().unwrap();
         db.close().unwrap();
         let table = storage.read(&files(&storage, Path::new(DIR), ".sst")[0]).unwrap();
-        // The trailer of the one filter: its magic, and 44 bytes before that the seed.
+        // The seed lies 44 bytes before the end of the magic in the filter's trailer.
         let magic = table.windows(4).position(|window| window == b"\x89FLB").unwrap();
         u64::from_le_bytes(table[magic - 40..magic - 32].try_into().unwrap())
     };
@@ -153,13 +153,14 @@ fn seeds_are_drawn_for_each_store_unless_one_is_given() {
     drawn.sort_unstable();
     drawn.dedup();
     assert_eq!(drawn.len(), 20);
-    // Every bit of a seed is drawn: that one of 64 is the same 20 times has a chance of 64 in 2^19.
+    // Every bit of a seed is random. The probability that one of the 64 bits is equal in all 20
+    // seeds is 64 / 2^19.
     let (all, any) = drawn.iter().fold((u64::MAX, 0), |(all, any), seed| (all & seed, any | seed));
     assert!((all.count_ones(), any.count_zeros()) < (3, 3), "{drawn:x?}");
 }
 
 #[test]
-fn a_filter_under_another_secret_costs_reads_and_is_reported() {
+fn a_filter_with_another_secret_costs_reads_and_is_reported() {
     for hash in KEYED {
         let storage = Memory::new();
         let db = Db::open(DIR, options(&storage, Some(hash), Some(1))).unwrap();
@@ -167,17 +168,18 @@ fn a_filter_under_another_secret_costs_reads_and_is_reported() {
         db.close().unwrap();
         let path = files(&storage, Path::new(DIR), ".sst").remove(0);
         change(&storage, &path, |table| {
-            // Another fingerprint, under checksums that hold: in the filter's trailer, and in the footer.
+            // Write another fingerprint with right checksums in the filter's trailer and in the
+            // footer.
             let trailer = table.windows(4).position(|window| window == b"\x89FLB").unwrap() - 56;
-            let sums_and_extension = 4 + 10;
+            let checksums_and_extension = 4 + 10;
             assert_eq!(table[trailer + 47], 10);
             table[trailer - 1] ^= 1;
-            let sum = crc32fast::hash(&table[trailer - sums_and_extension..trailer + 52]).to_le_bytes();
-            table[trailer + 52..trailer + 56].copy_from_slice(&sum);
+            let checksum = crc32fast::hash(&table[trailer - checksums_and_extension..trailer + 52]).to_le_bytes();
+            table[trailer + 52..trailer + 56].copy_from_slice(&checksum);
             let footer = table.len() - 112;
-            table[footer + 80..footer + 84].copy_from_slice(&sum);
-            let footer_sum = crc32fast::hash(&table[footer..footer + 100]).to_le_bytes();
-            table[footer + 100..footer + 104].copy_from_slice(&footer_sum);
+            table[footer + 80..footer + 84].copy_from_slice(&checksum);
+            let footer_checksum = crc32fast::hash(&table[footer..footer + 100]).to_le_bytes();
+            table[footer + 100..footer + 104].copy_from_slice(&footer_checksum);
         });
         let db = Db::open(DIR, options(&storage, None, Some(1))).unwrap();
         for i in 0..2_000 {

@@ -1,4 +1,5 @@
-//! `Disk` (buffered and direct, also holding a directory), `Memory`, and `Faulty` as long as nothing fails, keep the same promises.
+//! Tests of the contract of all storages: `Disk` (buffered, direct, and with the directory held
+//! open), `Memory`, and `Faulty` without faults.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,7 +8,7 @@ use filterblock_store::storage::faulty::Faulty;
 use filterblock_store::storage::{Disk, IoMode, Memory, Storage};
 use filterblock_store::{Error, Field};
 
-/// Runs `test` in an empty directory of each storage, with each way of reading.
+/// Runs `test` in an empty directory of each storage, with each I/O mode.
 fn on_each(test: impl Fn(&dyn Storage, &Path, IoMode)) {
     for io in [IoMode::Buffered, IoMode::Direct] {
         let memory = Memory::new();
@@ -20,7 +21,7 @@ fn on_each(test: impl Fn(&dyn Storage, &Path, IoMode)) {
         test(&Disk, dir.path(), io);
         let dir = tempfile::tempdir().unwrap();
         test(Disk.hold(dir.path()).unwrap().unwrap().as_ref(), dir.path(), io);
-        // The build directory is on a real disk more often than the temporary directory is.
+        // The build directory is more likely to be on a real disk than the temporary directory.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         test(&Disk, dir.path(), io);
     }
@@ -68,7 +69,7 @@ fn any_range_of_a_file_reads_back_as_written() {
 }
 
 #[test]
-fn a_read_longer_than_the_aligned_buffer_is_put_together() {
+fn a_read_longer_than_the_aligned_buffer_is_complete() {
     let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i ^ i >> 8 ^ i >> 16) as u8).collect();
     on_each(|storage, dir, io| {
         let path = dir.join("large");
@@ -107,7 +108,7 @@ fn files_are_created_once_and_grow_at_their_end() {
 }
 
 #[test]
-fn an_open_file_keeps_its_bytes_when_its_name_goes_to_another() {
+fn an_open_file_keeps_its_bytes_when_its_name_is_replaced() {
     on_each(|storage, dir, io| {
         let (old, new) = (dir.join("old"), dir.join("new"));
         write(storage, &old, b"old");
@@ -162,14 +163,15 @@ fn directories_are_made_with_their_parents_and_listed_in_order() {
 }
 
 #[test]
-fn one_holder_has_the_lock_until_it_lets_go() {
+fn a_lock_has_one_holder_at_a_time() {
     on_each(|storage, dir, _| {
         let path = dir.join("LOCK");
         let guard = storage.lock(&path).unwrap();
         let Err(error) = storage.lock(&path) else { panic!("locked twice") };
         assert!(matches!(error.root(), Error::Locked), "{error}");
         assert!(matches!(&error, Error::InFile { path: named, .. } if *named == path));
-        // A directory that is held is locked too, and with it every other file.
+        // A storage that holds the directory locks the whole directory, and with it every other
+        // lock file.
         let other = storage.lock(&dir.join("OTHER"));
         assert!(other.is_ok() || matches!(other.as_ref().map(drop).unwrap_err().root(), Error::Locked));
         drop(guard);

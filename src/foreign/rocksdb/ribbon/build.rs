@@ -1,29 +1,31 @@
-//! How large RocksDB makes a ribbon filter, and the filter itself.
+//! Computes the size of RocksDB's ribbon filters, and builds them.
 //!
-//! Sizes come from floating-point numbers, rounded as RocksDB rounds them. Its `exp`, `ln` and `pow` are those of its
-//! platform, as ours are: one that rounds the last digit otherwise could change a size by a block, never an answer.
+//! Sizes come from floating-point numbers, rounded as RocksDB rounds them. RocksDB uses `exp`, `ln`
+//! and `pow` of its platform, and so does this crate. A platform that rounds the last digit
+//! differently could change a size by a block, but never an answer.
 
 use super::{BLOCK_SLOTS, MAX_COLUMNS, Rows, WORD_LEN_BYTES, trailer};
 use crate::foreign::rocksdb::kind::TRAILER_LEN_BYTES;
 use crate::kinds::{RibbonLayout, solve_ribbon};
 
-/// RocksDB writes a Bloom filter for more.
+/// For more keys, RocksDB writes a Bloom filter.
 const MAX_KEYS: u64 = 950_000_000;
-/// Fewer slots are tried first as a Bloom filter.
+/// Below this number of slots, the smaller of Bloom and ribbon filter is written.
 const SMALL_SLOTS: u64 = 1024;
 const LINE_BITS: f64 = 512.0;
-/// As RocksDB writes it.
-#[expect(clippy::approx_constant, reason = "the digits that RocksDB has")]
+/// The value in RocksDB's source.
+#[expect(clippy::approx_constant, reason = "the digits in RocksDB's source")]
 const LOG2_E: f64 = 1.442_695_040_9;
 
-/// How many keys fit in 2^8 to 2^17 slots with one failure in twenty, as RocksDB's authors measured.
+/// The number of keys that fit in 2^8 to 2^17 slots with one failure in twenty, as RocksDB's
+/// authors measured it.
 const KEYS_BY_LOG2_SLOTS: [f64; 10] =
     [248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126506.0];
 const FIRST_LOG2: u32 = 8;
-/// By what each further doubling raises slots per key.
+/// The increase in slots per key with each further doubling.
 const GROWTH: f64 = 0.0038;
 
-/// The keys that fit in so many slots; 0 for fewer than 256.
+/// Returns the number of keys that fit in 2^`log2_slots` slots. It is 0 for fewer than 256 slots.
 fn keys_of_power(log2_slots: u32) -> f64 {
     let Some(i) = log2_slots.checked_sub(FIRST_LOG2) else { return 0.0 };
     if let Some(&keys) = KEYS_BY_LOG2_SLOTS.get(i as usize) {
@@ -33,7 +35,7 @@ fn keys_of_power(log2_slots: u32) -> f64 {
     f64::from(log2_slots).exp2() / slots_per_key
 }
 
-/// The slots for a number of keys, at least one: whole blocks, two or more.
+/// Returns the number of slots for at least one key: two or more whole blocks.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "logarithms and rounded sizes are small")]
 fn num_slots(num_keys: u64) -> u64 {
     let keys = num_keys as f64;
@@ -55,7 +57,7 @@ fn num_slots(num_keys: u64) -> u64 {
     slots.next_multiple_of(BLOCK_SLOTS).max(2 * BLOCK_SLOTS)
 }
 
-/// The most keys for which RocksDB would take so many slots, or fewer.
+/// Returns the largest number of keys for which RocksDB takes at most this many slots.
 pub(super) fn most_keys(slots: u64) -> u64 {
     let (mut fits, mut too_many) = (0, slots + 1);
     while fits + 1 < too_many {
@@ -65,8 +67,8 @@ pub(super) fn most_keys(slots: u64) -> u64 {
     fits
 }
 
-/// The rate of RocksDB's Bloom filter at so many bits per key: the mean of lines that are a standard deviation fuller and
-/// emptier than the average.
+/// Returns the false-positive rate of RocksDB's Bloom filter: the mean rate of two lines, one with
+/// a standard deviation more keys than the average and one with a standard deviation less.
 fn bloom_rate(bits_per_key: f64, probes: u8) -> f64 {
     let probes = f64::from(probes);
     let rate = |keys: f64| (1.0 - (-probes / (LINE_BITS / keys)).exp()).powf(probes);
@@ -75,7 +77,7 @@ fn bloom_rate(bits_per_key: f64, probes: u8) -> f64 {
     (rate(keys + deviation) + rate(keys - deviation)) / 2.0
 }
 
-/// The sizes of a ribbon filter that has the rate of a Bloom filter.
+/// The size of a ribbon filter with the false-positive rate of a Bloom filter.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct RibbonSizes {
     slots: u64,
@@ -83,9 +85,10 @@ pub(in super::super) struct RibbonSizes {
 }
 
 impl RibbonSizes {
-    /// For keys, of which the first has this hash: its high half decides whether the columns of one more block are cut.
+    /// Computes the size. The high half of the first key's hash decides whether one more block has
+    /// one column less.
     ///
-    /// `None` where no ribbon filter is wanted: for no keys and for very many.
+    /// Returns `None` if RocksDB writes no ribbon filter: for no keys and for very many keys.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares of the number of blocks")]
     pub(in super::super) fn new(num_keys: u64, bits_per_key: f64, bloom_probes: u8, first_hash: u64) -> Option<Self> {
         if !(1..=MAX_KEYS).contains(&num_keys) {
@@ -100,7 +103,7 @@ impl RibbonSizes {
         }
         let columns = u64::from((one_in as u64).max(1).ilog2());
         let (most, least) = ((-(columns as f64)).exp2(), (-((columns + 1) as f64)).exp2());
-        // RocksDB goes from the rate to its inverse and back.
+        // RocksDB also converts the rate to its inverse and back.
         let share = (1.0 / one_in - least) / (most - least);
         let rounding = ((first_hash >> 32) as f64 + 0.5) / 4_294_967_296.0;
         let starts = slots - (BLOCK_SLOTS - 1);
@@ -108,7 +111,8 @@ impl RibbonSizes {
         Some(Self { slots, words: blocks * columns + blocks.saturating_sub(narrow) })
     }
 
-    /// Whether a Bloom filter of this length, with its trailer, is written instead.
+    /// Whether RocksDB writes a Bloom filter of this length (with trailer) instead of the ribbon
+    /// filter.
     pub(in super::super) fn lose_to(&self, bloom_len_bytes: u64) -> bool {
         self.slots < SMALL_SLOTS && bloom_len_bytes < self.len_bytes()
     }
@@ -117,11 +121,14 @@ impl RibbonSizes {
         self.words * WORD_LEN_BYTES as u64 + TRAILER_LEN_BYTES as u64
     }
 
-    /// The filter of `hashes`, with its trailer; `None` if none of the 256 seeds has a solution, or there is no
-    /// memory for one.
+    /// Builds the filter of `hashes`, with its trailer. Returns `None` if none of the 256 seeds has
+    /// a solution, or if no memory is left.
     ///
-    /// The first seed to try is the low byte of the first hash.
-    #[expect(clippy::cast_possible_truncation, reason = "columns are at most 32, blocks fit 24 bits, a byte is meant")]
+    /// The low byte of the first hash is the first seed to try.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "at most 32 columns, blocks fit 24 bits, only the low byte counts"
+    )]
     pub(in super::super) fn build(&self, hashes: &[u64]) -> Option<Vec<u8>> {
         let blocks = self.slots / BLOCK_SLOTS;
         let columns = self.words.div_ceil(blocks);
@@ -130,7 +137,8 @@ impl RibbonSizes {
         for i in 0..=u8::MAX {
             let seed = first_seed.wrapping_add(i);
             let rows = Rows::new(seed, layout.starts());
-            // Where there is no memory for one seed, there is none for the next: all seeds take the same.
+            // If memory is missing for one seed, it is missing for all: every seed takes the same
+            // amount.
             let solved = solve_ribbon(&layout, hashes.iter().map(|&hash| rows.of(hash))).ok()?;
             if let Some(mut filter) = solved {
                 filter.try_reserve_exact(TRAILER_LEN_BYTES).ok()?;
@@ -167,21 +175,21 @@ mod tests {
             (1_000_000, 1_047_552, 887_792),
         ] {
             let sizes = RibbonSizes::new(keys, 10.0, 6, 0).unwrap();
-            let bias = RibbonSizes::new(keys, 10.0, 6, u64::MAX).unwrap();
+            let fewest = RibbonSizes::new(keys, 10.0, 6, u64::MAX).unwrap();
             assert_eq!(sizes.slots, slots, "{keys}");
-            let range = bias.words * 16..=sizes.words * 16;
+            let range = fewest.words * 16..=sizes.words * 16;
             assert!(range.contains(&bytes), "{keys}: {bytes} of {range:?}");
             assert!(num_slots(most_keys(slots)) <= slots && num_slots(most_keys(slots) + 1) > slots, "{keys}");
         }
     }
 
     #[test]
-    fn the_first_hash_decides_where_the_columns_are_in_doubt() {
+    fn the_first_hash_decides_how_columns_are_rounded() {
         let words = |num_keys, first_hash| RibbonSizes::new(num_keys, 10.0, 6, first_hash).unwrap().words;
-        let doubtful: Vec<u64> = (1..2_000).map(|i| i * 130).filter(|&n| words(n, 0) != words(n, u64::MAX)).collect();
-        // A start more or less changes a block of 128.
-        assert!((4..60).contains(&doubtful.len()), "{doubtful:?}");
-        for num_keys in doubtful {
+        let undecided: Vec<u64> = (1..2_000).map(|i| i * 130).filter(|&n| words(n, 0) != words(n, u64::MAX)).collect();
+        // One start more or less changes one block in 128.
+        assert!((4..60).contains(&undecided.len()), "{undecided:?}");
+        for num_keys in undecided {
             assert_eq!(words(num_keys, 0), words(num_keys, u64::MAX) + 1, "{num_keys}");
             assert_eq!(words(num_keys, 0), words(num_keys, u64::from(u32::MAX)), "{num_keys}: by the high half alone");
         }

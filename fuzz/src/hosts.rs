@@ -1,0 +1,68 @@
+//! The other ways in which a host asks a block: `VerifiedFilter`, `FilterSet` and `PartitionIndex` answer as `FilterBlock`.
+
+use std::sync::Arc;
+
+use filterblock::layout::{checksum_of, stated_len_bytes};
+use filterblock::{
+    Added, Expected, FilterBlock, FilterSet, KeyHash, LockedBlock, PartitionIndex, SharedBytes, TableFilter,
+    VerifiedFilter, Verify,
+};
+
+use crate::secret;
+
+const KEYS: [&[u8]; 5] = [b"", b"key-00000007", b"key-00000300", b"key-0", &[0xff; 40]];
+
+/// Compares the answers of the other readers with those of `block`, which verified all pages of `data`.
+pub(crate) fn ask_as_hosts_do(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
+    let (metadata, hasher) = (block.metadata(), block.hasher().clone());
+    let mut expected = Expected::of_table(metadata.table_id, &hasher);
+    if let Some(checksum) = checksum_of(data) {
+        expected = expected.with_checksum(checksum);
+    }
+    if let (Added::Prefixes, Some(extractor)) = (metadata.added, metadata.extractor) {
+        expected = expected.with_prefixes(extractor);
+    }
+    in_a_set(data, block, hashes);
+    if metadata.num_partitions == 0 && stated_len_bytes(data) == Some(data.len() as u64) {
+        match VerifiedFilter::open(data, &expected) {
+            Ok(verified) => {
+                assert!(hashes.iter().all(|&hash| verified.may_contain_hash(hash) == block.may_contain_hash(hash)));
+                assert!(KEYS.iter().all(|key| verified.may_contain(key) == block.may_contain(key)));
+            }
+            // An index without partitions.
+            Err(error) => assert!(PartitionIndex::open(data, &expected).is_ok(), "{error}"),
+        }
+    }
+    in_partitions(data, block, &expected);
+}
+
+fn in_a_set(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
+    let locked = LockedBlock::open(SharedBytes::from(data.to_vec()), Verify::OnFirstTouch).unwrap();
+    let is_secret = locked.metadata().hash.fingerprint.is_some();
+    let opened = locked.unlock(is_secret.then(secret).as_ref());
+    let mut set = FilterSet::new(block.hasher());
+    let slots = [opened, Err(filterblock::Error::TooLarge { what: "a filter that is missing" })]
+        .map(|opened| set.insert(Arc::new(TableFilter::from(opened))));
+    let mut batch = vec![false; hashes.len()];
+    set.ask_batch(slots[0], hashes, &mut batch);
+    for (&hash, in_batch) in hashes.iter().zip(batch) {
+        let answer = block.may_contain_hash(hash);
+        assert_eq!((set.ask(slots[0], hash).may_contain(), in_batch), (answer, answer));
+        assert!(set.ask(slots[1], hash).may_contain(), "a degraded filter denies a key");
+    }
+    assert!(KEYS.iter().all(|key| set.ask_key(slots[0], key).may_contain() == block.may_contain(key)));
+}
+
+fn in_partitions(data: &[u8], block: &FilterBlock<&[u8]>, expected: &Expected<'_>) {
+    let index_start = stated_len_bytes(data).and_then(|len| data.len().checked_sub(usize::try_from(len).ok()?));
+    let Some(index_bytes) = index_start.and_then(|start| data.get(start..)) else { return };
+    let Ok(index) = PartitionIndex::open(index_bytes, expected) else { return };
+    assert_eq!(index.len(), block.metadata().num_partitions);
+    for key in KEYS {
+        let Some(number) = index.find(key) else { continue };
+        let range = index.get(number).unwrap().byte_range;
+        let bytes = &data[range.start as usize..range.end as usize];
+        let partition = index.open_partition(number, bytes, Verify::OnFirstTouch).unwrap();
+        assert_eq!(partition.may_contain(key), block.may_contain(key), "partition {number}");
+    }
+}
