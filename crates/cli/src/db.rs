@@ -6,7 +6,7 @@ mod scan;
 mod stats;
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::failure::{Exit, Failure, Outcome};
@@ -253,19 +253,68 @@ impl StoreArguments {
     }
 
     fn open_with(&self, options: Options) -> Outcome<Db> {
+        check_dir(&self.dir)?;
         let recovery = if self.salvage { LogRecovery::Salvage } else { LogRecovery::Strict };
         let secret = self.secret.read()?;
         let opened = Db::open(&self.dir, Options { recovery, secret, ..options });
         opened.map_err(|error| match error.in_file(&self.dir) {
+            error if is_missing(&error) => self.explain_missing(&error),
             error if !self.salvage && is_log_damage(&error) => Failure::Damage(format!(
                 "{error}; --salvage opens the store with the sound log records and reports the others"
             )),
-            error => self.secret.explain(error),
+            error => explain_hash(&self.dir, self.secret.explain(error)),
         })
+    }
+
+    /// Explains that the store, or one of its files, does not exist.
+    fn explain_missing(&self, error: &Error) -> Failure {
+        let dir = self.dir.display();
+        match error {
+            Error::InFile { path, .. } if *path != self.dir => {
+                let path = path.display();
+                Failure::Damage(format!(
+                    "{path}: this file of the store is missing; run \"filterblock db repair {dir}\""
+                ))
+            }
+            _ => no_store(&self.dir),
+        }
     }
 
     fn dir(&self) -> &Path {
         &self.dir
+    }
+}
+
+/// Returns true if a file or directory does not exist.
+fn is_missing(error: &Error) -> bool {
+    matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound)
+}
+
+fn no_store(dir: &Path) -> Failure {
+    let dir = dir.display();
+    Failure::Message(format!(
+        "{dir}: there is no store here; check the path, or create a store with \"filterblock db put\""
+    ))
+}
+
+/// Refuses a file in place of a directory.
+fn check_dir(dir: &Path) -> Outcome<()> {
+    match dir.metadata() {
+        Ok(found) if !found.is_dir() => {
+            Err(Failure::Message(format!("{}: not a directory; give the directory of a store", dir.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Explains that `--hash` differs from the hash function of the store.
+fn explain_hash(dir: &Path, failure: Failure) -> Failure {
+    match failure.library_error() {
+        Some(filterblock::Error::Unexpected { field: filterblock::Field::HashId, found, expected }) => {
+            let dir = dir.display();
+            Failure::Message(format!("{dir}: the store hashes keys by {found}, not by {expected}; omit --hash"))
+        }
+        _ => failure,
     }
 }
 

@@ -41,7 +41,7 @@ pub enum Failure {
     Variants(variants::Error),
     /// An error of the store.
     Store(filterblock_store::Error),
-    /// A damaged write-ahead log, with advice.
+    /// A damaged write-ahead log or a missing file of a store, with advice.
     Damage(String),
     /// Any other error, as a message for the user.
     Message(String),

@@ -8,7 +8,7 @@ use super::super::failure::{Exit, Outcome};
 use super::super::secret::SecretArguments;
 use super::super::text::{count, thousands};
 use super::super::{output, progress};
-use super::FilterArguments;
+use super::{FilterArguments, check_dir, no_store};
 use filterblock_store::Error;
 use filterblock_store::lsm::{Db, Options};
 use filterblock_store::repair::{RepairMode, RepairReport};
@@ -104,6 +104,10 @@ struct LeftAlone {
 pub fn run(arguments: &Arguments) -> Outcome {
     // Only the first repair sees the losses, so it needs a stdout for its report before it begins.
     output::check_stdout()?;
+    check_dir(&arguments.dir)?;
+    if !arguments.dir.exists() {
+        return Err(no_store(&arguments.dir));
+    }
     let secret = arguments.secret.read()?;
     let options = Options { filter: Some(arguments.filter.filter.policy()), secret, ..Options::default() };
     let mode = if arguments.dry_run { RepairMode::DryRun } else { RepairMode::Write };

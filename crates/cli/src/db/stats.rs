@@ -1,6 +1,5 @@
 //! `filterblock db stats` and `db verify`: print the contents of a store, and check it for damage.
 
-use std::io;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
@@ -10,7 +9,7 @@ use super::super::failure::{Exit, Failure, Outcome};
 use super::super::output::{self, message};
 use super::super::progress;
 use super::super::text::{count, significant, thousands};
-use super::StoreArguments;
+use super::{StoreArguments, is_missing};
 use filterblock_store::Error;
 use filterblock_store::lsm::{LevelStats, LogTail};
 
@@ -172,7 +171,7 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };
     match check(arguments, &mut verified) {
         Err(Failure::Store(error)) if is_damage(&error, dir) => verified.damage.push(error.to_string()),
-        // The message about a damaged log includes advice.
+        // The message about a damaged log or a missing file includes advice.
         Err(Failure::Damage(reason)) => verified.damage.push(reason),
         Err(failure) => return Err(failure),
         Ok(()) => {}
@@ -209,9 +208,8 @@ fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
 /// Returns true if an error answers the question: damage, or a missing file that the store names. A
 /// missing store and a newer format are failures instead.
 fn is_damage(error: &Error, dir: &Path) -> bool {
-    let is_missing = matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound);
     let is_inside = matches!(error, Error::InFile { path, .. } if path != dir);
-    error.is_damage() || (is_missing && is_inside)
+    error.is_damage() || (is_missing(error) && is_inside)
 }
 
 fn describe(verified: &Verified) -> String {

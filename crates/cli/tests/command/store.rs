@@ -69,7 +69,8 @@ fn a_directory_without_a_store_is_refused_unchanged() {
     shell.run(&["db", "load", "none", "other"]).fails_with(&["other: this is a directory"]);
     shell.run(&["db", "put", "other", "k", "v"]).fails_with(&["other", "holds no store"]);
     shell.run(&["db", "verify", "missing"]).fails_with(&["missing"]);
-    shell.run(&["db", "scan", "missing"]).fails_with(&["missing"]);
+    shell.run(&["db", "scan", "missing"]).fails_with(&["missing: there is no store here; check the path"]);
+    shell.run(&["db", "scan", "other/file"]).fails_with(&["other/file: not a directory"]);
     assert_eq!(shell.files(), ["other"]);
     assert_eq!(fs::read(shell.path("other/file")).unwrap(), b"precious");
 }
@@ -112,7 +113,11 @@ fn a_damaged_table_is_found_by_verify() {
     let report = shell.run(&["db", "verify", "store", "--json"]).json(1);
     assert!(report["damage"][0].as_str().unwrap().contains(name), "{report}");
     fs::remove_file(&table).unwrap();
-    assert!(shell.run(&["db", "verify", "store"]).exits(1).contains(name), "a missing SST file is damage");
+    let said = shell.run(&["db", "verify", "store"]).exits(1);
+    assert!(
+        said.contains(&format!("store/{name}: this file of the store is missing; run \"filterblock db repair store\"")),
+        "{said}"
+    );
 }
 
 #[test]
