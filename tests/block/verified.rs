@@ -1,4 +1,5 @@
-//! A filter in bytes that the host has verified answers as its block does, at any alignment and without the heap.
+//! A filter in bytes that the host has verified answers as its block does, at any alignment and
+//! without the heap.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::{
@@ -161,7 +162,7 @@ fn refused(bytes: &[u8], expected: &Expected<'_>) -> Field {
 }
 
 #[test]
-fn what_a_host_expects_is_compared() {
+fn expectations_of_a_host_are_compared() {
     let bytes = block("blocked-bloom:10", 100);
     let checksum = checksum_of(&bytes).unwrap();
     for expected in [of_table(), of_any_table()] {
@@ -212,7 +213,7 @@ fn whole_keys_are_not_denied_by_verified_prefixes() {
     let mut builder = FilterBuilder::new(spec("bloom:12"), SEED).with_prefixes("first-7", false).unwrap();
     (0..300).for_each(|i| builder.add(&key(i)[..9]));
     let bytes = builder.finish().unwrap();
-    // Whole keys are what a host expects, unless it says so.
+    // A host expects whole keys, unless it states prefixes.
     assert_eq!(refused(&bytes, &of_any_table()), Field::Flags);
     let filter = VerifiedFilter::open(&bytes, &of_any_table().with_prefixes("first-7")).unwrap();
     for key in (0..300).map(key) {
@@ -227,7 +228,8 @@ fn whole_keys_are_not_denied_by_verified_prefixes() {
     assert!((0..100).all(|i| keys.may_contain_prefix("first-7", format!("no-{i}").as_bytes())));
 }
 
-/// Opens as a block does whose pages are looked at later, and answers the same as one whose pages are sound.
+/// Opens as a block does whose pages are looked at later, and answers the same as one whose pages
+/// are sound.
 fn agrees_with_its_block(bytes: &[u8]) -> bool {
     let block = match FilterBlock::open_any(bytes, Verify::OnFirstTouch) {
         Ok(block) => block,
@@ -297,8 +299,8 @@ fn hostile_records_of_layers_agree_with_the_block() {
         repair_trailer(&mut bytes);
         opened += u32::from(agrees_with_its_block(&bytes));
     }
-    // Of one to twelve layers of one block each, of a column of eight bytes and a byte of bumps; and of one more. The payload
-    // must have 128 bytes a layer, so that the columns are 16.
+    // Of one to twelve layers of one block each, of a column of eight bytes and a byte of bumps;
+    // and of one more. The payload must have 128 bytes a layer, so that the columns are 16.
     for layers in 1..=13u8 {
         let payload = usize::from(layers) * (16 * 8 + 1);
         let mut bytes: Vec<u8> = (0..payload).map(|_| random.next() as u8).collect();
@@ -321,7 +323,7 @@ fn hostile_records_of_layers_agree_with_the_block() {
 
 proptest! {
     #[test]
-    fn random_bytes_are_no_verified_filter(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_do_not_open_as_a_verified_filter(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         prop_assert!(VerifiedFilter::open(&bytes, &of_any_table()).is_err());
     }
 

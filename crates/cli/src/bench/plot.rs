@@ -17,7 +17,8 @@ const TITLE_HEIGHT: i32 = 42;
 const LEGEND_HEIGHT: i32 = 22;
 /// Two labels of the latency axis are at least so far apart: enough for "1.05 ms".
 const LABEL_WIDTH: f64 = 66.0;
-/// Where labels of the latency axis may stand in each power of ten; the densest of these that leaves room is taken.
+/// Where labels of the latency axis may stand in each power of ten; the densest of these that
+/// leaves room is taken.
 const TICKS: [&[f64]; 8] = [
     &[
         1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0,
@@ -31,13 +32,15 @@ const TICKS: [&[f64]; 8] = [
     &[1.0, 3.0],
     &[1.0],
 ];
-/// Latencies beyond this quantile are scheduling, not reading; they would squeeze the rest of the axis.
+/// Latencies beyond this quantile are scheduling, not reading; they would squeeze the rest of the
+/// axis.
 const SHOWN_QUANTILE: f64 = 0.995;
 /// Told apart also without colour vision (Okabe and Ito, "Color universal design", 2008).
 const UNFILTERED: RGBColor = RGBColor(90, 90, 90);
 pub const COLOURS: [RGBColor; 4] =
     [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
-/// Pixels of a dash and of the gap behind it; when all colours are used, they come again with the next dash.
+/// Pixels of a dash and of the gap behind it; when all colours are used, they come again with the
+/// next dash.
 const DASHES: [Option<(i32, i32)>; 3] = [None, Some((9, 4)), Some((2, 4))];
 
 /// One line of the picture.
@@ -57,7 +60,7 @@ impl Curve {
         let mut below = 0.0;
         for step in self.latencies.iter_recorded() {
             let latency = step.value_iterated_to().max(1) as f64;
-            // A step, so that the line does not promise latencies that nobody saw.
+            // Draw a step. A sloped line would show latencies that were not measured.
             points.push((latency, below * 100.0));
             below += step.count_since_last_iteration() as f64 / total;
             points.push((latency, below * 100.0));

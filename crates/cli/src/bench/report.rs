@@ -14,7 +14,7 @@ const WORTH_A_SENTENCE: f64 = 1.5;
 /// The whole report. The JSON has the same fields.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// One row for each filter, layout, workload and use of filters.
+    /// One row for each filter, layout and workload, with and without filters.
     pub rows: Vec<Row>,
     /// One store for each filter and layout.
     pub stores: Vec<StoreReport>,
