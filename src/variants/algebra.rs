@@ -7,10 +7,10 @@
 //! A      0 1 1 0 0 1 0 0 1      A or B   the filter of the union, bit for bit
 //! B      0 1 0 0 1 1 0 0 0      A and B  has all bits of the filter of the intersection, and some by chance
 //! ```
-//! The share `z` of zero bits gives the number of keys, `ln z / (k ln(1 - 1/m))`, and `|A and B| =
-//! |A| + |B| - |A or B|`. This is Papapetrou's formula for the intersection, rearranged: `m - (tm -
-//! ab) / (m - a - b + t)` is `m zA zB / zAB`. Swamidass and Baldi use `-1/m` for `ln(1 - 1/m)`, a
-//! difference of `1/2m`.
+//! The share `z` of zero bits gives the number of keys, `ln z / (k ln(1 - 1/m))`, and
+//! `|A and B| = |A| + |B| - |A or B|`. This is Papapetrou's formula for the intersection,
+//! rearranged: `m - (tm - ab) / (m - a - b + t)` is `m zA zB / zAB`. Swamidass and Baldi use `-1/m`
+//! for `ln(1 - 1/m)`, a difference of `1/2m`.
 //!
 //! Confidence: with `x = kn/m`, the variance of one estimate is `(m/k^2) (e^x - 1 - x)` (Whang,
 //! Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm", 1990). The three
