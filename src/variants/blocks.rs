@@ -2,8 +2,8 @@
 //! [`super::algebra`] to native blocks.
 //!
 //! A bit at one position means the same in two blocks if the kind, the number of bits, the probes
-//! and the hashing of keys are equal. This holds for SSTs of one size class under one seed, for
-//! example in the shards of a store. It does not hold for blocks that were each sized for their own
+//! and the hashing of keys are equal. This is true for SSTs of one size class under one seed, for
+//! example in the shards of a store. It is false for blocks that were each sized for their own
 //! number of keys. Such blocks are refused with an error that names the difference.
 
 use std::fmt::Display;
@@ -133,8 +133,8 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
 /// The properties in which an empty filter may differ from the filters it is merged with.
 const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 
-/// Compares the bits of two blocks and estimates how similar their key sets are. For a filter of
-/// lines or lanes, the estimates are summed over its lines.
+/// Compares the bits of two blocks and estimates how similar their key sets are. For a
+/// blocked filter, each estimate is the sum over its blocks.
 ///
 /// # Errors
 /// Returns the errors of [`merge_blocks`], and [`Error::Invalid`] for the kinds `full` and `empty`,

@@ -14,8 +14,8 @@
 //! * When not: if all keys are known at once, another kind of [`FilterBuilder`] is smaller
 //!   (`bumped-ribbon`) or faster (`blocked-bloom`). For an unknown number of keys use `Scalable`.
 //!   To remove keys use `DLeft` or `Counting`.
-//! * Numbers: `log2(1/FPR) / ln 2` bits per key, which is 9.6 at 1 %. The FPR is `(1 -
-//!   e^(-kn/m))^k`.
+//! * Numbers: `log2(1/FPR) / ln 2` bits per key, which is 9.6 at 1 %. The FPR is
+//!   `(1 - e^(-kn/m))^k`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,8 +52,9 @@ impl Bloom {
     /// `capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and `0 <
-    /// rate < 1`, and [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and
+    /// `0 < rate < 1`, and [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does
+    /// not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
     }
@@ -63,7 +64,7 @@ impl Bloom {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) for values out of range, and
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
     pub fn with_shape(bits: u64, probes: u32, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::new(bits, probes)?, seed)
     }
@@ -92,9 +93,9 @@ impl Bloom {
     pub(super) fn set(&self, bit: u64) -> bool {
         let mask = 1 << (bit % 64);
         // Relaxed is enough, because a bit never returns to zero while others read it. A thread
-        // that knows an insertion is complete, by any synchronization, reads its bits or later
-        // values that include them. Any other thread may see half an insertion and answer "absent"
-        // for a key that is not yet added.
+        // that learns through any synchronization that an insertion is complete reads its bits, or
+        // later values that include them. Any other thread may see half an insertion and answer
+        // "absent" for a key that is not yet added.
         self.words.get((bit / 64) as usize).is_some_and(|word| word.fetch_or(mask, Ordering::Relaxed) & mask == 0)
     }
 
@@ -143,7 +144,8 @@ impl Bloom {
     /// keys is [`estimated_keys`](Self::estimated_keys).
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
+    /// result.
     pub fn freeze(&self) -> Result<Vec<u8>> {
         let payload = self.to_payload()?;
         let set_bits: u64 = payload.iter().map(|byte| u64::from(byte.count_ones())).sum();
@@ -170,7 +172,8 @@ impl Bloom {
     /// Copies the filter, and reports a lack of memory as an error.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
+    /// result.
     pub(super) fn try_clone(&self) -> Result<Self> {
         let mut copy = Self::of_shape(self.shape, self.seed)?;
         copy.words.iter_mut().zip(self.words()).for_each(|(of_copy, word)| *of_copy.get_mut() = word);

@@ -56,7 +56,7 @@ impl Bloomier {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for other widths, a value that is too wide, or a key with two
-    /// values, and [`Error::TooLarge`].
+    /// values, and [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,

@@ -59,7 +59,8 @@ impl Bloom {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and
-    /// `0 < sent_bits_per_key <= bits_per_key <= 1024`, and [`Error::TooLarge`].
+    /// `0 < sent_bits_per_key <= bits_per_key <= 1024`, and [`Error::TooLarge`] if the filter does
+    /// not fit in memory.
     pub fn for_transport(capacity: u64, sent_bits_per_key: f64, bits_per_key: f64, seed: HashSeed) -> Result<Self> {
         // NaN fails all comparisons.
         if capacity == 0 || !(sent_bits_per_key > 0.0 && sent_bits_per_key <= bits_per_key && bits_per_key <= 1024.0) {

@@ -1,4 +1,4 @@
-//! Counters in place of the bits of a Bloom filter, for counting and spectral filters.
+//! Counters that replace the bits of a Bloom filter, for counting and spectral filters.
 
 use super::bloom::Bloom;
 use super::shape::{Places, Shape};

@@ -59,7 +59,8 @@ impl Counting {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and
-    /// `0 < rate < 1`, and [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// `0 < rate < 1`, and [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does
+    /// not fit in memory.
     pub fn with_rate(
         capacity: u64,
         false_positive_rate: f64,
@@ -74,7 +75,7 @@ impl Counting {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) for values out of range, and
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
     pub fn with_shape(counters: u64, probes: u32, counter_bits: CounterBits, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::new(counters, probes)?, counter_bits, seed)
     }
@@ -149,7 +150,8 @@ impl Counting {
     /// Returns a plain Bloom filter of the same keys, with one bit for each counter.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
+    /// result.
     pub fn to_bloom(&self) -> Result<Bloom> {
         self.counters.to_bloom(self.seed)
     }

@@ -67,7 +67,7 @@ impl DLeft {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(false_positive_rate)?;
@@ -82,7 +82,8 @@ impl DLeft {
     /// remainders of 1 to 48 bits. The capacity is 24 keys for each bucket of a subtable.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
+    /// does not fit in memory.
     pub fn with_shape(buckets: u64, remainder_bits: u32, seed: HashSeed) -> Result<Self> {
         if buckets == 0 || !(1..=MAX_REMAINDER_BITS).contains(&remainder_bits) {
             let given = format!("{buckets} buckets, remainders of {remainder_bits} bits");

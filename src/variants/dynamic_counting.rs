@@ -4,8 +4,8 @@
 //! ```text
 //! counter j = overflow[j] * 2^x + base[j]
 //!   base      x bits each, fixed             3 0 1 2 3 0 ...
-//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...   y + 1 when a counter is full, y - 1 after no counter
-//!             new width when needed                            has used its top bit for long enough to pay for the rebuild
+//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...   y + 1 when a counter is full; y - 1 when no
+//!             new width when needed                            counter has used its top bit for a while
 //! ```
 //!
 //! * When: counts of unknown size, with removals. No counter is ever full, so every key can be
@@ -47,7 +47,7 @@ impl DynamicCounting {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         Self::of_shape(shape, mean_count.checked_ilog2().unwrap_or(0).clamp(1, MAX_BASE_BITS), seed)
@@ -57,7 +57,8 @@ impl DynamicCounting {
     /// with 1 to 32 bits. Each key uses `probes` counters, 1 to 30.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
+    /// does not fit in memory.
     pub fn with_shape(counters: u64, probes: u32, base_bits: u32, seed: HashSeed) -> Result<Self> {
         if !(1..=MAX_BASE_BITS).contains(&base_bits) {
             let reason = format!("expected 1 to {MAX_BASE_BITS} bits; try 4");
@@ -193,7 +194,7 @@ impl DynamicCounting {
     /// Returns a plain Bloom filter of the same keys, with one bit for each counter.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if there is no memory for the result.
     pub fn to_bloom(&self) -> Result<Bloom> {
         bloom_of(self.shape, self.counts(), self.seed)
     }

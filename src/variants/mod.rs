@@ -11,7 +11,7 @@
 //! | [`DynamicCounting`] | the same, for counts of unknown size and with removals |
 //! | [`Scalable`] | sets whose final size is unknown |
 //! | [`Bloomier`], [`MutableBloomier`] | a short value for each of a set of keys |
-//! | [`Noisy`] | disclosing a set in steps, each of which halves the FPR for the recipient |
+//! | [`Noisy`] | disclosing a set in steps; each step halves the FPR for the recipient |
 //! | [`FileFilter`] | a filter that is kept in a file |
 //! | [`Stable`] | duplicates in an endless stream; the only filter here that **may deny an added key** |
 //!

@@ -42,7 +42,8 @@ impl Noisy {
     /// Builds `filters` filters of the keys. Their seeds are derived from `seed`.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if there are no keys or no filters, and [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] if there are no keys or no filters, and [`Error::TooLarge`] if
+    /// the filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         keys: impl IntoIterator<Item = K, IntoIter: Clone>,
         filters: u32,

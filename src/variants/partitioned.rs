@@ -43,7 +43,7 @@ impl Partitioned {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
         let (_, slices, slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
@@ -53,7 +53,8 @@ impl Partitioned {
     /// Creates a filter of `slices` slices, 1 to 64, with `slice_bits` bits each.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
+    /// does not fit in memory.
     pub fn with_shape(slice_bits: u64, slices: u32, seed: HashSeed) -> Result<Self> {
         if slice_bits == 0 || !(1..=MAX_SLICES).contains(&slices) {
             let reason = format!("expected 1 to {MAX_SLICES} slices of at least one bit; try 7 of 1024 bits");

@@ -59,7 +59,7 @@ impl Scalable {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < rate < 1` and the growth is
-    /// within its bounds, and [`Error::TooLarge`].
+    /// within its bounds, and [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
         check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;

@@ -5,8 +5,7 @@ use crate::kinds::{bloom, math};
 use crate::planning;
 use crate::variants::error::{Error, Result};
 
-/// A number of cells, of which each key uses `probes`. A cell is a bit, or a counter in place of a
-/// bit.
+/// A number of cells. Each key uses `probes` of them. A cell is a bit or a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// A multiple of 8, so that the cells can become the bits of a filter block.
@@ -18,7 +17,7 @@ pub(super) struct Shape {
 impl Shape {
     /// # Errors
     /// Returns [`Error::Invalid`] for zero cells or a number of probes outside 1 to 30, and
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub(super) fn new(cells: u64, probes: u32) -> Result<Self> {
         if cells == 0 {
             return Err(Error::invalid("number of cells", cells, "expected at least one cell; try 1000000"));
@@ -38,7 +37,7 @@ impl Shape {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
@@ -98,9 +97,9 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
     Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"))
 }
 
-/// Checks that `capacity` keys can have this FPR. With 64-bit hashes, one absent key in `2^64 /
-/// capacity` has the hash of a present key. At least half of the rate must remain for the size of
-/// the filter.
+/// Checks that `capacity` keys can have this FPR. With 64-bit hashes, one absent key in
+/// `2^64 / capacity` has the hash of a present key. At least half of the rate must remain for the
+/// size of the filter.
 ///
 /// # Errors
 /// Returns [`Error::Invalid`] if `capacity` is 0 or the rate is out of reach, and

@@ -74,7 +74,7 @@ impl Spectral {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }
@@ -83,7 +83,8 @@ impl Spectral {
     /// 64 bits. Each key uses `probes` counters, 1 to 30.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
+    /// does not fit in memory.
     pub fn with_shape(
         counters: u64,
         probes: u32,
@@ -177,7 +178,7 @@ impl Spectral {
     /// Returns a plain Bloom filter of the same keys, with one bit for each counter.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if there is no memory for the result.
     pub fn to_bloom(&self) -> Result<Bloom> {
         self.counters.to_bloom(self.seed)
     }

@@ -60,7 +60,7 @@ impl Stable {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `0 < rate < 1` and the cells suffice for the rate, and
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(cells: u64, cell_bits: u32, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
@@ -89,7 +89,7 @@ impl Stable {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for values outside the bounds of [`StableShape`], and
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_shape(shape: StableShape, seed: HashSeed) -> Result<Self> {
         let Shape { cells, probes } = Shape::new(shape.cells, shape.probes)?;
         let StableShape { cell_bits, decrements, .. } = shape;

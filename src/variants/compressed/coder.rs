@@ -2,8 +2,8 @@
 //! coding for data compression", 1987; carries as in Martin's range coder, 1979).
 //!
 //! ```text
-//! [low, low + range)   |======= one =======|========== zero ==========|      each bit selects its part of the interval;
-//!                      low          low + bound             low + range      a byte that is final is written out
+//! [low, low + range)   |======= one =======|========== zero ==========|      each bit selects its part;
+//!                      low          low + bound             low + range      final bytes are written out
 //! ```
 //! The interval is 56 to 64 bits wide and the probability has 32 bits. Rounding therefore costs
 //! less than 2^-24 bits per coded bit.
@@ -132,7 +132,7 @@ impl<'a> Decoder<'a> {
 mod tests {
     use super::*;
 
-    /// Returns pseudo-random bits, of which a share of `share / 2^64` are ones.
+    /// Returns pseudo-random bits. A share of `share / 2^64` of them are ones.
     fn bits(len: usize, share: u64) -> Vec<bool> {
         let mut state = 7u64;
         std::iter::repeat_with(|| {
