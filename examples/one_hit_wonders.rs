@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     support::main("Counts the writes that a cache saves with a filter of first requests.", 1_000_000, run)
 }
 
-/// Makes requests for `urls` URLs, a quarter of which are requested again and again.
+/// Makes requests for `urls` URLs. A quarter of the URLs are requested again and again.
 fn requests(urls: usize) -> Vec<Vec<u8>> {
     let mut random = Random(7);
     let mut requests: Vec<usize> = (0..urls).collect();

@@ -147,7 +147,7 @@ fn copies_templates_and_texts_are_independent_filters() {
 }
 
 #[test]
-fn unions_and_intersections_are_exact_and_end_the_key_count() {
+fn unions_and_intersections_keep_their_keys_and_end_the_count() {
     let (dir, path) = dir();
     let mut a = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
     let b = a.copy_template(dir.path().join("b")).unwrap();

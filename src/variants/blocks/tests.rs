@@ -36,7 +36,7 @@ fn a_merged_block_has_its_kind_and_exactly_the_united_bits() {
 }
 
 #[test]
-fn a_block_with_new_bits_has_no_table_id_and_their_length() {
+fn a_block_with_a_new_payload_has_its_length_and_no_table_id() {
     let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1)).with_table_id([7; 16]);
     (0..9u64).for_each(|i| builder.add(&u64_bytes(i)));
     let first = builder.finish().unwrap();
