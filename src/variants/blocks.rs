@@ -18,7 +18,7 @@ use crate::variants::error::{Error, Result};
 /// One property, besides the bits, in which two filters differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The property.
+    /// The name of the property.
     pub what: &'static str,
     /// The value in the first filter.
     pub left: String,

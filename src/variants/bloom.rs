@@ -4,7 +4,7 @@
 //! ```text
 //! key -> hash -> x0 ------ x1 ------ x2         k = 3 bits of m
 //!                 v         v         v
-//!         0 0 1 0 1 0 0 1 0 1 0 0 0 1 1 0 ...   "absent" as soon as one of them is 0
+//!         0 0 1 0 1 0 0 1 0 1 0 0 0 1 1 0 ...   "absent" if one of them is 0
 //! ```
 //!
 //! The bits and probes are the same as in a `bloom` filter block, so [`Bloom::freeze`] needs no
@@ -153,7 +153,7 @@ impl Bloom {
             return Ok(FilterBuilder::seal(self.seed, kinds::Shape::plain(FilterKind::Empty, 0), 0, Vec::new())?);
         }
         let keys = math::estimated_keys(set_bits, self.shape.cells, self.shape.probes);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "cut to 1 and the number of bits")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the number of bits")]
         let keys = (keys.round() as u64).clamp(1, self.shape.cells);
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
         let shape = kinds::Shape::plain(FilterKind::Bloom, self.shape.probes as u8);

@@ -165,7 +165,7 @@ impl Widths {
 
     /// Returns the value in a word if the word has this key's fingerprint.
     fn value(self, hash: KeyHash, word: u128) -> Option<u64> {
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        #[expect(clippy::cast_possible_truncation, reason = "only the low bits are needed")]
         let value = word as u64 & self.max_value();
         (self.word(hash, value) == word).then_some(value)
     }

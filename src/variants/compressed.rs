@@ -64,8 +64,8 @@ impl Bloom {
     pub fn for_transport(capacity: u64, sent_bits_per_key: f64, bits_per_key: f64, seed: HashSeed) -> Result<Self> {
         // NaN fails all comparisons.
         if capacity == 0 || !(sent_bits_per_key > 0.0 && sent_bits_per_key <= bits_per_key && bits_per_key <= 1024.0) {
-            let given = format!("{sent_bits_per_key} of {bits_per_key} bits for {capacity} keys");
-            let reason = "expected at least one key, and 0 < bits sent <= bits in memory <= 1024; try 8 of 14";
+            let given = format!("{sent_bits_per_key} sent, {bits_per_key} in memory, {capacity} keys");
+            let reason = "expected at least one key, and 0 < bits sent <= bits in memory <= 1024 per key; try 8 and 14";
             return Err(Error::invalid("size limits of a filter to be sent", given, reason));
         }
         let of_probes = |probes| {

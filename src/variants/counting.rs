@@ -4,7 +4,7 @@
 //! ```text
 //! key -> k = 3 counters of m, 4 bits each
 //!         0 0 1 0 2 0 0 1 0 1 0 0 15 1 0 0 ...   insert: +1 each; remove: -1 each
-//!                                 ^^ full: it stays 15 for good
+//!                                 ^^ a full counter stays 15
 //! ```
 //!
 //! * When: a set changes, and others receive a plain Bloom filter of it from time to time
@@ -84,7 +84,7 @@ impl Counting {
         Ok(Self { counters: Counters::new(shape, counter_bits as u32)?, counter_bits, seed })
     }
 
-    /// Adds a key once more.
+    /// Adds one occurrence of a key.
     pub fn insert(&mut self, key: &[u8]) {
         self.insert_hash(KeyHash::of(key, self.seed));
     }

@@ -7,10 +7,10 @@
 //!
 //!          subtable 0     subtable 1     subtable 2     subtable 3
 //!    P0(f) [rrr2 rrr1 .]  P1(f) [rrr1 ..] P2(f) [....]  P3(f) [rrr1 ..]    buckets of 8 cells
-//!                                         ^ the emptiest takes the remainder, r bits, and a counter of 2
+//!                                         ^ the emptiest stores the r-bit remainder and a 2-bit counter
 //! ```
 //!
-//! Four independently chosen buckets would be a fault. Keys that share a remainder and one of their
+//! Four independently chosen buckets would lose keys. Keys that share a remainder and one of their
 //! buckets would be confused, and a removal of one key could clear the cell of another. Therefore
 //! `f` is hashed once, and the bucket and remainder in each subtable are a permutation of `f`. A
 //! key that matches a cell in any subtable has the same `f`, so the filter cannot distinguish the
@@ -88,7 +88,7 @@ impl DLeft {
         if buckets == 0 || !(1..=MAX_REMAINDER_BITS).contains(&remainder_bits) {
             let given = format!("{buckets} buckets, remainders of {remainder_bits} bits");
             let reason = format!(
-                "expected at least one bucket, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 and 12"
+                "expected at least one bucket, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 buckets of 12 bits"
             );
             return Err(Error::invalid("shape of a d-left filter", given, reason));
         }
@@ -102,7 +102,7 @@ impl DLeft {
         Ok(Self { cells, buckets, remainder_bits, used_cells: 0, seed })
     }
 
-    /// Adds a key once more.
+    /// Adds one occurrence of a key.
     ///
     /// # Errors
     /// Returns [`Error::NoRoom`] if all four buckets of a new key are full. The filter is then

@@ -72,7 +72,7 @@ impl DynamicCounting {
         Ok(Self { base, overflow: None, wide: 0, removed_since_rebuild: 0, rebuilds: 0, shape, seed })
     }
 
-    /// Adds a key once more.
+    /// Adds one occurrence of a key.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if a counter must become wider and there is no memory for it.

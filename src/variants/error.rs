@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// A stored checksum differs from the one computed over the bytes.
     ChecksumMismatch {
-        /// What the checksum covers.
+        /// The field that the checksum covers.
         field: Field,
         /// Where the covered bytes begin, counted from the start of the file or of the received
         /// data.
@@ -47,12 +47,12 @@ pub enum Error {
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
-        /// The value.
+        /// The unknown value.
         found: u64,
     },
     /// The caller passed a value outside its documented range. Nothing was changed.
     Invalid {
-        /// The argument.
+        /// The name of the argument.
         what: &'static str,
         /// The value as given, or a description of it.
         given: String,
@@ -89,7 +89,7 @@ pub enum Error {
     /// The file of a filter that is open for writing was moved, removed, replaced, truncated or
     /// overwritten. Keys inserted since the filter was opened may be in memory only.
     Displaced {
-        /// What happened to the file.
+        /// The change to the file, as the message names it.
         reason: &'static str,
     },
     /// The filter refuses writes after an earlier failure. Opening the file again recovers.
@@ -99,7 +99,7 @@ pub enum Error {
     },
     /// The number of added keys is unknown.
     LengthUnknown {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// An error of a filter block that is merged, compared or written.

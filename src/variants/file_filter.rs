@@ -38,8 +38,8 @@
 //! pages at any time, half changed and with old checksums, and a truncated file would kill the
 //! process.
 //!
-//! * When: a set grows slowly, several processes ask it, and rebuilding it costs more than 1.6 %
-//!   space for checksums.
+//! * When: a set grows slowly, several processes ask it, and rebuilding it costs more than the
+//!   1.6 % of space for checksums.
 //! * When not: if all keys are known at once, build a filter block. If keys are removed, use a
 //!   store.
 //! * Numbers: the FPR and the bits are those of a [`Bloom`], plus 8 bytes in 512 for checksums. A

@@ -1,6 +1,6 @@
 //! In-memory filters of the Bloom family that accept changes. A filter block, in contrast, is
 //! written once.
-//! | Struct | For |
+//!
 //! | Struct | Use it for |
 //! |---|---|
 //! | [`Bloom`] | keys that arrive one by one, from many threads; [`Bloom::freeze`] makes a filter block |

@@ -10,7 +10,7 @@ use crate::variants::error::{Error, Result};
 pub(super) struct Shape {
     /// A multiple of 8, so that the cells can become the bits of a filter block.
     pub(super) cells: u64,
-    /// 1 to 30.
+    /// The number of cells of a key, 1 to 30.
     pub(super) probes: u32,
 }
 

@@ -99,7 +99,7 @@ impl Spectral {
         Ok(Self { counters: Counters::new(shape, counter_bits)?, mode, apart: HashMap::new(), seed })
     }
 
-    /// Adds a key once more.
+    /// Adds one occurrence of a key.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if there is no memory to count the key in the table. The filter

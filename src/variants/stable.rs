@@ -79,7 +79,7 @@ impl Stable {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "the cast saturates, and is checked"
+            reason = "the cast saturates, and with_shape checks the result"
         )]
         let decrements = decrements.ceil().max(1.0) as u64;
         Self::with_shape(StableShape { decrements, ..shape }, seed)

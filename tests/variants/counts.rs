@@ -43,7 +43,9 @@ impl Naive {
         }
         let load = |bucket: &usize| self.cells[*bucket..*bucket + 16].iter().flatten().count();
         let bucket = buckets.into_iter().min_by_key(load).unwrap();
-        let empty = (bucket..bucket + 16).find(|&cell| self.cells[cell].is_none()).expect("no bucket overflows");
+        let empty = (bucket..bucket + 16)
+            .find(|&cell| self.cells[cell].is_none())
+            .expect("buckets with twice the usual cells do not overflow");
         self.cells[empty] = Some((remainder, 1));
     }
 

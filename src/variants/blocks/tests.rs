@@ -74,7 +74,7 @@ fn blocks_that_do_not_match_are_refused_with_the_difference() {
         (build("bloom:20", 0..0, 2), "hash seed"),
     ] {
         let Error::Unlike { what: found, .. } = merge_blocks(&[open(&first), open(&other)]).unwrap_err() else {
-            panic!("{what}")
+            panic!("{what}: expected Error::Unlike")
         };
         assert_eq!(found, what);
         assert!(matches!(compare_blocks(&open(&first), &open(&other)), Err(Error::Unlike { .. })), "{what}");
@@ -103,7 +103,9 @@ fn blocks_under_different_secrets_do_not_merge() {
         (keyed(HashKind::SipHash13, 2, 0..0), "fingerprint of the secret"),
     ] {
         for blocks in [[open(&first), open(&other)], [open(&other), open(&first)]] {
-            let Error::Unlike { what: found, .. } = merge_blocks(&blocks).unwrap_err() else { panic!("{what}") };
+            let Error::Unlike { what: found, .. } = merge_blocks(&blocks).unwrap_err() else {
+                panic!("{what}: expected Error::Unlike")
+            };
             assert_eq!(found, what);
         }
     }

@@ -112,7 +112,7 @@ fn each_message_says_what_to_do_next() {
 #[test]
 fn an_error_of_a_filter_block_keeps_its_kind_and_file() {
     let io = crate::Error::Io(ErrorKind::NotFound.into()).in_file(Path::new("a.filter"));
-    let Error::InFile { path, source } = Error::from(io) else { panic!("no file") };
+    let Error::InFile { path, source } = Error::from(io) else { panic!("the error names no file") };
     assert!(path == Path::new("a.filter") && matches!(*source, Error::Io(_)));
     assert!(matches!(Error::from(crate::Error::invalid("a", 1, "b; c")), Error::Invalid { what: "a", .. }));
     assert!(matches!(Error::from(crate::Error::TooLarge { what: "a" }), Error::TooLarge { what: "a" }));

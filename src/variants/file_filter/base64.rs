@@ -41,7 +41,7 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
                 word = word << 6 | u32::try_from(ALPHABET.iter().position(|&known| known == digit)?).ok()?;
             }
             word <<= 6 * (4 - digits);
-            #[expect(clippy::cast_possible_truncation, reason = "eight bits each are meant")]
+            #[expect(clippy::cast_possible_truncation, reason = "takes eight bits of the word")]
             let of_group = [16, 8, 0].map(|shift| (word >> shift) as u8);
             let (taken, cut) = of_group.split_at_checked(digits - 1)?;
             // Unused bits must be zero, so that each byte string has only one text.
