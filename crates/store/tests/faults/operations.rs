@@ -214,7 +214,7 @@ fn a_failed_sync_refuses_writes_until_the_store_is_reopened() {
         assert!(struck.len() == 1 && matches!(struck[0].0, Operation::Sync | Operation::Write), "{struck:?}");
         let refused = known.write(&db, 3, Some(b"refused".to_vec())).unwrap_err();
         let Error::Poisoned { reason } = refused.root() else { panic!("{refused}") };
-        assert!(reason.contains("a fault for the test"), "{failed}; {reason}");
+        assert!(reason.contains("a fault injected by the test"), "{failed}; {reason}");
         assert!(refused.to_string().contains("reopen"), "{refused}");
         assert_eq!(db.get(&key(1)).unwrap().unwrap(), b"before");
         drop(db);

@@ -37,7 +37,7 @@ fn a_failing_operation_leaves_no_half_file_and_no_temporary() {
                 assert_eq!(names, ["t.sst"]);
                 break;
             };
-            assert!(error.to_string().contains("a fault for the test"), "{error}");
+            assert!(error.to_string().contains("a fault injected by the test"), "{error}");
             match names.as_slice() {
                 [] => {}
                 // The rename was done, and the sync of the directory failed.
