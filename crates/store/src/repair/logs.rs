@@ -18,7 +18,7 @@ use crate::storage::Storage;
 pub(super) struct LogEvidence {
     /// The losses that an open cannot undo.
     pub(super) losses: Vec<Loss>,
-    /// The WALs of which a part is damaged.
+    /// The partly damaged WALs.
     pub(super) damaged: Vec<PathBuf>,
     /// The WALs with which no store opens, even with [`LogRecovery::Salvage`].
     pub(super) unusable: Vec<PathBuf>,

@@ -22,15 +22,14 @@
 //!   table's level. Most tables stay, and few move down two levels. Therefore the table of the
 //!   higher level counts as newer, and the report names the doubt.
 //!
-//! A table may also exist that is not in force: it was merged into another table, and its removal
-//! failed. Keys that were deleted since come back with such a table, wherever it is placed, so
+//! A table may also exist that is not in force: it was merged into another table, but was
+//! not removed. Keys that were deleted since come back with such a table, wherever it is placed, so
 //! every such case is reported as a doubt. Its range lies within the range of the merge result:
 //!
 //! * In level 0 that proves the merge, and the table is placed below the result.
 //! * On the same level, the table may also have moved down.
 //! * Above a later table of a deeper level, the table may also have stayed.
-//! * A range that begins with 0 means that a repair had put all tables into one level, whatever
-//!   their levels were.
+//! * A range that begins with 0 means that a repair had moved all tables to one level.
 //! * Below level 0, nothing reveals the merge if its result is gone or shares no key with the
 //!   table. Then one doubt covers all tables.
 //!

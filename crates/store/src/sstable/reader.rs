@@ -48,7 +48,7 @@ pub enum Lookup {
     Value(Vec<u8>),
     /// The key is deleted. The caller must not search older tables.
     Tombstone,
-    /// The table does not hold the key.
+    /// The table has no entry for the key.
     NotFound,
 }
 

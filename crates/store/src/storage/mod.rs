@@ -97,7 +97,7 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns an error if a file has the name, or if a parent is not writable.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
-    /// Makes all creations, renames and removals in a directory durable.
+    /// Makes all created, changed and removed names in a directory durable.
     ///
     /// # Errors
     /// Returns an error if the operating system reports a failure.
@@ -112,12 +112,13 @@ pub trait Storage: Debug + Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Opens a directory and returns a storage that always works in that directory, even if its
-    /// path leads elsewhere later. The caller passes the same paths, all of them in or below `dir`.
+    /// path leads elsewhere later. The caller still passes full paths, all of them in or below `dir`.
     ///
     /// On Unix, the locks of that storage also lock the directory itself if the file system
-    /// supports that. On other systems `LOCK` is the only lock. If a storage that already holds a
-    /// directory holds another one, then [`Storage::link_or_copy`] of the new storage links files
-    /// from the first directory.
+    /// supports that. On other systems `LOCK` is the only lock.
+    ///
+    /// A storage that holds a directory A can in turn hold a directory B. [`Storage::link_or_copy`]
+    /// of the result links files from A to B.
     ///
     /// Returns `None` if a path of this storage never leads elsewhere. That is the default.
     ///

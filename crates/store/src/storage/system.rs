@@ -31,7 +31,7 @@ pub(super) fn copy_into(
 ) -> Result<()> {
     let copied = io::copy(source, target).and_then(|_| target.sync_all());
     if copied.is_err() {
-        // A partial copy must not remain. If its removal fails, the first error matters more.
+        // A partial copy must not remain. If it cannot be removed, the first error matters more.
         let _ = remove();
     }
     in_file(to, copied)
