@@ -243,7 +243,7 @@ fn without_descriptors(dir: &Path) {
         drop(taken);
         let db = stored(dir, &mut content, &what);
         work(&db, &mut content, 3).unwrap();
-        let taken = hog(free.min(6));
+        let taken = take_descriptors(free.min(6));
         if let Err(error) = work(&db, &mut content, 12) {
             assert_many_files(&error, &what);
             check_failed_store(&db, &mut content, &what);
@@ -252,7 +252,7 @@ fn without_descriptors(dir: &Path) {
         let closed = db.close();
         assert!(closed.is_ok() || failures > 0, "{what}: {closed:?}");
         drop(taken);
-        go_on(dir, &mut content, &what);
+        check_continues(dir, &mut content, &what);
     }
     say(&format!("descriptors: {failed_opens} failed opens, and {failures} failures after an open"));
     assert!(failed_opens > 3 && failures > 1, "{failed_opens} {failures}");
