@@ -1,5 +1,5 @@
-//! The errors of this crate. Each message says what is wrong, where (file, field, offset) and what to
-//! do next.
+//! The errors of this crate. Each message says what is wrong, where (file, field, offset) and what
+//! to do next.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -76,21 +76,22 @@ pub enum Error {
         /// The earlier failure.
         reason: String,
     },
-    /// The free disk space is below the reserve that is kept for deletes and for the compactions that
-    /// free space. Nothing was written.
+    /// The free disk space is below the reserve that is kept for deletes and for the compactions
+    /// that free space. Nothing was written.
     NoSpace {
         /// The free disk space.
         free_bytes: u64,
         /// The reserve.
         kept_bytes: u64,
     },
-    /// A background task fails for a reason that may be temporary, and is retried. A write returns this
-    /// error if the memtables are full until the task succeeds; nothing was written.
+    /// A background task fails for a reason that may be temporary, and is retried. A write returns
+    /// this error if the memtables are full until the task succeeds; nothing was written.
     BackgroundFails {
         /// The failure of the background task.
         reason: String,
     },
-    /// The store accepts no more writes, because its file numbers or sequence numbers are nearly used up.
+    /// The store accepts no more writes, because its file numbers or sequence numbers are nearly
+    /// used up.
     OutOfNumbers {
         /// The kind of number.
         field: Field,
@@ -131,7 +132,8 @@ impl Error {
         matches!(self.root(), Self::Filter(error) if error.is_secret_mismatch())
     }
 
-    /// Whether a newer version wrote the bytes, or they use a feature that this build does not read.
+    /// Whether a newer version wrote the bytes, or they use a feature that this build does not
+    /// read.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         match self.root() {
@@ -143,13 +145,14 @@ impl Error {
 
     /// Whether the bytes are damaged, or were not written by this crate.
     ///
-    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes are sound, and
-    /// a repair would destroy them.
+    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes are
+    /// sound, and a repair would destroy them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
             Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
-            // The filter lies in the SST file itself, so the filter of another table is damage of this file.
+            // The filter lies in the SST file itself, so the filter of another table is damage of
+            // this file.
             Self::Filter(error) => error.is_damage() || (error.is_unexpected() && !error.is_secret_mismatch()),
             _ => false,
         }
@@ -160,7 +163,7 @@ impl Error {
 const REPAIR: &str = "run \"filterblock db repair\", or restore the file from a backup";
 
 /// The next step after damage of a filter block.
-const REPAIR_FILTER: &str = "no key is lost, and the store reads on without the filter; run \"filterblock db repair\"";
+const REPAIR_FILTER: &str = "no key is lost, and reads do not need the filter; run \"filterblock db repair\"";
 
 /// The next step after an error of the operating system.
 fn next_step(kind: std::io::ErrorKind) -> &'static str {

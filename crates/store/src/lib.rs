@@ -1,7 +1,7 @@
 //! A small log-structured key-value store whose reads ask the filter blocks of [`filterblock`].
 //!
-//! The crate shows how an engine embeds filter blocks, and what they save. It uses only the public API
-//! of `filterblock`.
+//! The crate shows how an engine embeds filter blocks, and what they save. It uses only the public
+//! API of `filterblock`.
 //!
 //! ```
 //! use filterblock_store::{Db, Options};
@@ -28,7 +28,7 @@
 //! key ─▶ KeyHasher: one KeyHash for all filters
 //!     ─▶ memtable ─▶ immutable memtables     newest first; a value or a tombstone ends the read
 //!     ─▶ level 0: every SST                  newest first
-//!        level 1 and below: one SST a level
+//!        level 1 and below: one SST per level
 //!           │ the key is outside the SST's key range: next SST
 //!           ▼
 //!        FilterSet
@@ -37,8 +37,8 @@
 //!        └─ Answer::Unfiltered  search the SST; counted as unfiltered or degraded
 //! ```
 //!
-//! **An unusable filter never loses a key**: a read answers "maybe" instead, and [`Stats`](lsm::Stats)
-//! counts and reports it. With [`Options::strict_filters`] it is an error.
+//! **An unusable filter never loses a key**: a read answers "maybe" instead, and
+//! [`Stats`](lsm::Stats) counts and reports it. With [`Options::strict_filters`] it is an error.
 //!
 //! # Modules
 //!

@@ -1,5 +1,5 @@
-//! The atomics and locks of the code that loom tests. They come from the standard library, or from loom,
-//! which runs a test in all orders that the memory model allows.
+//! The atomics and locks of the code that loom tests. They come from the standard library, or from
+//! loom, which runs a test in all orders that the memory model allows.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;
@@ -19,8 +19,8 @@ use std::sync::PoisonError;
 
 /// Locks `mutex`, also after a thread panicked while it held the lock.
 ///
-/// Code that a panic may interrupt protects itself: the WAL then refuses all calls, and a panic of a
-/// background thread or of a leading writer fails the store.
+/// Code that a panic may interrupt protects itself: the WAL then refuses all calls, and a panic of
+/// a background thread or of a leading writer fails the store.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -31,8 +31,9 @@ mod stand_in {
 
     use super::atomic::{AtomicUsize, Ordering};
 
-    /// Replaces `arc_swap::ArcSwap`, whose accesses loom cannot observe. It gives the same ordering and no
-    /// more: a store happens before the loads that see it. All values live as long as the stand-in.
+    /// Replaces `arc_swap::ArcSwap`, whose accesses loom cannot observe. It gives the same ordering
+    /// and no more: a store happens before the loads that see it. All values live as long as the
+    /// stand-in.
     #[derive(Debug)]
     pub(crate) struct ArcSwap<T> {
         all: std::sync::Mutex<Vec<Arc<T>>>,

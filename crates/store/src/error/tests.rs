@@ -9,8 +9,8 @@ macro_rules! variants {
     ($($variant:ident),* $(,)?) => {
         const VARIANTS: &[&str] = &[$(stringify!($variant)),*];
 
-        /// Names the variant. A new variant compiles only once it is listed above, and the test fails until a
-        /// message of it is listed.
+        /// Names the variant. A new variant compiles only once it is listed above, and the test
+        /// fails until a message of it is listed.
         fn name(error: &Error) -> &'static str {
             match error { $(Error::$variant { .. } => stringify!($variant),)* }
         }
@@ -125,12 +125,12 @@ fn store_messages() -> Vec<Message> {
                 computed: 2,
             }),
             "filter block damaged: page at offset 12288: checksum mismatch (stored 0x00000001, computed 0x00000002); \
-             no key is lost, and the store reads on without the filter; run \"filterblock db repair\"",
+             no key is lost, and reads do not need the filter; run \"filterblock db repair\"",
         ),
         (
             Error::from(filterblock::Error::Corrupt { field: filterblock::Field::Params, offset: 70 }),
-            "filter block damaged: invalid filter parameters at offset 70; no key is lost, and the store reads on \
-             without the filter; run \"filterblock db repair\"",
+            "filter block damaged: invalid filter parameters at offset 70; no key is lost, and reads do not need \
+             the filter; run \"filterblock db repair\"",
         ),
         (
             Error::from(filterblock::Error::TooLarge { what: "a filter block" }),

@@ -11,8 +11,8 @@
 //! an interrupted repair can be repeated.
 //!
 //! With a sound manifest, no deleted key comes back unless its tombstone is lost. The report gives
-//! the range of such keys. Without one, the tables' own properties give their order, and the report
-//! names each pair of tables whose order is a guess.
+//! the range of such keys. Without a sound manifest, the tables' own properties give their order,
+//! and the report names each pair of tables whose order is a guess.
 
 mod evidence;
 mod logs;

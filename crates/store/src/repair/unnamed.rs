@@ -8,8 +8,8 @@ use crate::lsm::parts::{FileName, Recovered, parse, set_aside_name};
 use crate::sstable::Table;
 use crate::storage::Storage;
 
-/// Removes each set-aside table whose entries the store all holds, so that no data is lost, and returns
-/// their paths. All other tables stay for a person to inspect.
+/// Removes each set-aside table whose entries the store all holds, so that no data is lost, and
+/// returns their paths. All other tables stay for a person to inspect.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be listed.

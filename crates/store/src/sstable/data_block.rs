@@ -7,7 +7,7 @@
 //! A key consists of the first `shared` bytes of the previous key, followed by the suffix. At a
 //! restart point `shared` is 0. The value code is 0 for a tombstone, and otherwise the value's
 //! length plus 1. The index block is such a block with a restart point at each entry. Errors report
-//! the block's offset in the file, because offsets inside a compressed block have no place in the
+//! the block's offset in the file. An offset inside a compressed block would match no byte of the
 //! file.
 
 use std::cmp::Ordering;

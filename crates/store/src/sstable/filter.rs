@@ -16,7 +16,7 @@ pub enum FilterMemory {
     /// process truncates or overwrites files in place. After such a change a query may end the
     /// process by a signal (SIGBUS), or read zeros.
     Mapped,
-    /// In a copy on the heap. Queries read the bytes that were verified when the table was opened.
+    /// In a copy on the heap. Later changes to the file do not reach the copy.
     #[default]
     Heap,
 }

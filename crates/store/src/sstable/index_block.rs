@@ -130,8 +130,8 @@ impl IndexBlock {
         let mut cursor = Cursor::new(value.ok_or_else(corrupt)?, self.offset);
         let handle =
             Handle { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? };
-        // The block must lie within the data, whose length the footer check bounds by the file.
-        // That bounds allocations.
+        // The block must lie within the data, which the footer check bounds by the file length.
+        // That bounds the allocation.
         let inside = handle.end().is_some_and(|end| end <= self.data_len_bytes);
         if inside && cursor.is_empty() { Ok((separator, handle)) } else { Err(corrupt()) }
     }

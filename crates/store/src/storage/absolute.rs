@@ -37,7 +37,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct AbsoluteDir {
     place: Place,
-    /// The directory of link sources, if it is another one.
+    /// The directory from which `link_or_copy` links files, if it is another one.
     source: Option<Place>,
 }
 

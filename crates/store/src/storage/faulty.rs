@@ -101,8 +101,8 @@ impl FaultKind {
 /// A future fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// The number of the first operation, counted from 0, that the fault may hit. It hits the first
-    /// one from there on that it applies to.
+    /// The fault hits the first operation with this number or a higher one to which its kind
+    /// applies. The first operation has number 0.
     pub from: u64,
     /// The kind of fault.
     pub kind: FaultKind,

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(super) struct HeldDir {
     root: Root,
-    /// The directory of link sources, if it is another one.
+    /// The directory from which `link_or_copy` links files, if it is another one.
     source: Option<Root>,
 }
 

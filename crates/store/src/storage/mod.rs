@@ -107,12 +107,13 @@ pub trait Storage: Debug + Send + Sync {
     /// Dropping the guard releases the lock.
     ///
     /// # Errors
-    /// Returns [`crate::Error::Locked`] if another handle in this process or in another one holds
-    /// the lock, or if the process of another engine holds its own kind of lock on the file.
+    /// Returns [`crate::Error::Locked`] if another handle in any process holds the lock, or if
+    /// another engine holds its own kind of lock on the file.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
-    /// Opens a directory and returns a storage that always works in that directory, even if its
-    /// path leads elsewhere later. The caller still passes full paths, all of them in or below `dir`.
+    /// Opens a directory and returns a storage for it. That storage works in the opened directory
+    /// even if the path leads elsewhere later. The caller still passes full paths, all of them in
+    /// or below `dir`.
     ///
     /// On Unix, the locks of that storage also lock the directory itself if the file system
     /// supports that. On other systems `LOCK` is the only lock.

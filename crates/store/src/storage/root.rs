@@ -107,8 +107,8 @@ impl Root {
                 return Err(no_file());
             }
             let locked = LockedFile::of(file, path)?;
-            // Another process may have removed the file after this open. The next process would then
-            // create and lock another file.
+            // Another process may have removed the file after this open. The next process would
+            // then create and lock another file.
             if in_file(path, self.leads_to(path, &locked.0))? {
                 return Ok(locked);
             }
@@ -116,8 +116,8 @@ impl Root {
         Err(Error::Locked.in_file(path))
     }
 
-    /// Locks the directory itself. This lock stays when `LOCK` is removed or replaced. Returns `None` if the
-    /// file system cannot lock directories.
+    /// Locks the directory itself. This lock stays when `LOCK` is removed or replaced. Returns
+    /// `None` if the file system cannot lock directories.
     pub(super) fn lock_dir(&self, path: &Path) -> Result<Option<LockedFile>> {
         // Opens the directory again, because two locks of one open file are the same lock.
         let dir = in_file(path, self.open_file(&self.path, OFlags::RDONLY | OFlags::DIRECTORY))?;
@@ -125,7 +125,8 @@ impl Root {
             Ok(()) => Ok(Some(LockedFile(dir))),
             Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),
             Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
-                // Network file systems lock only files that are open for writing, which a directory never is.
+                // Network file systems lock only files that are open for writing, which a directory
+                // never is.
                 Some(Errno::BADF | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
                 _ => Err(Error::from(error).in_file(path)),
             },

@@ -1,4 +1,5 @@
-//! Helpers for files of the operating system: errors that name the file, locks, copies and free space.
+//! Helpers for files of the operating system: errors that name the file, locks, copies and free
+//! space.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -54,14 +55,15 @@ impl LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing alone is not enough: if another thread starts a process, that process shares all open
-        // files between fork and exec, and would keep the lock. If unlocking fails, closing remains.
+        // Closing alone is not enough: if another thread starts a process, that process shares all
+        // open files between fork and exec, and would keep the lock. If unlocking fails, closing
+        // remains.
         let _ = self.0.unlock();
     }
 }
 
-/// Returns the free space without the blocks reserved for the superuser. Returns `None` for a file system
-/// that reports no size, such as ramfs.
+/// Returns the free space without the blocks reserved for the superuser. Returns `None` for a file
+/// system that reports no size, such as ramfs.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
 pub(super) fn free_of(found: &rustix::fs::StatVfs) -> Option<u64> {
     (found.f_blocks != 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))

@@ -29,10 +29,11 @@ pub enum Crash {
     Dropped,
     /// All changes reached the disk.
     Kept,
-    /// All names reached the disk, but only a part of the bytes. Missing sectors of 512 bytes read as zeros.
+    /// All names reached the disk, but only a part of the bytes. Missing sectors of 512 bytes read
+    /// as zeros.
     Torn,
-    /// Each name and each file reaches the disk independently. A rename may survive without the earlier
-    /// creation, and a file may survive without its name.
+    /// Each name and each file reaches the disk independently. A rename may survive without the
+    /// earlier creation, and a file may survive without its name.
     Reordered,
 }
 
@@ -71,7 +72,8 @@ pub(super) struct Inode {
     pub(super) bytes: Arc<Vec<u8>>,
     /// The number of durable bytes.
     durable_len: usize,
-    /// The ranges that a failed sync lost. Reads still see them, but no later sync makes them durable.
+    /// The ranges that a failed sync lost. Reads still see them, but no later sync makes them
+    /// durable.
     lost: Vec<Range<usize>>,
 }
 
