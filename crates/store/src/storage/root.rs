@@ -37,7 +37,7 @@ impl Root {
             Ok(name) => Ok(name),
             Err(_) => Err(io::Error::new(
                 ErrorKind::InvalidInput,
-                "the path is outside the directory that the store holds open",
+                "the path is outside the open directory; give a path inside it",
             )),
         }
     }

@@ -335,6 +335,6 @@ fn a_failing_call_names_a_file_and_loses_nothing_durable() {
 }
 
 #[test]
-fn a_failing_call_of_its_own_threads_loses_nothing() {
+fn a_failing_call_of_store_threads_loses_nothing() {
     try_places("fail", "sync-apart", 29, fail);
 }
