@@ -108,7 +108,7 @@ impl TableCursor {
     ///
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
-    #[expect(clippy::should_implement_trait, reason = "the usual name; an iterator's items would be copies")]
+    #[expect(clippy::should_implement_trait, reason = "`next` is the usual name, and an iterator would copy its items")]
     pub fn next(&mut self) -> Result<()> {
         if self.valid { self.place(Self::advance) } else { Ok(()) }
     }

@@ -27,7 +27,7 @@ use crate::error::{Error, Field, Result};
 
 /// An operation of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of the methods")]
+#[expect(missing_docs, reason = "each variant has the name of a method")]
 pub enum Operation {
     Open,
     Create,
