@@ -187,12 +187,10 @@ impl fmt::Display for Error {
             }
             Self::Io(error) => write!(f, "{error}; {}", next_step(error.kind())),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field, offset } => write!(f, "damaged: invalid {field} at offset {offset}; {REPAIR}"),
-            Self::ChecksumMismatch { field, offset, stored, computed } => write!(
-                f,
-                "damaged: {field} at offset {offset}: checksum mismatch (stored {stored:#010x}, computed \
-                 {computed:#010x}); {REPAIR}"
-            ),
+            Self::Corrupt { field, offset } => write_invalid(f, "damaged", field, *offset, REPAIR),
+            Self::ChecksumMismatch { field, offset, stored, computed } => {
+                write_mismatch(f, "damaged", field, *offset, (*stored, *computed), REPAIR)
+            }
             Self::Unsupported { field: field @ Field::Version, found } => write!(
                 f,
                 "{field} {found} is not supported by this version of filterblock: a newer version wrote the bytes, or \
@@ -243,16 +241,39 @@ impl fmt::Display for Error {
                 write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
             }
             Self::Filter(filterblock::Error::Corrupt { field, offset }) => {
-                write!(f, "filter block damaged: invalid {field} at offset {offset}; {REPAIR_FILTER}")
+                write_invalid(f, "filter block damaged", field, *offset, REPAIR_FILTER)
             }
-            Self::Filter(filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => write!(
-                f,
-                "filter block damaged: {field} at offset {offset}: checksum mismatch (stored {stored:#010x}, \
-                 computed {computed:#010x}); {REPAIR_FILTER}"
-            ),
+            Self::Filter(filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => {
+                write_mismatch(f, "filter block damaged", field, *offset, (*stored, *computed), REPAIR_FILTER)
+            }
             Self::Filter(error) => write!(f, "{error}"),
         }
     }
+}
+
+fn write_invalid(
+    f: &mut fmt::Formatter<'_>,
+    damage: &str,
+    field: &dyn fmt::Display,
+    offset: u64,
+    next_step: &str,
+) -> fmt::Result {
+    write!(f, "{damage}: invalid {field} at offset {offset}; {next_step}")
+}
+
+fn write_mismatch(
+    f: &mut fmt::Formatter<'_>,
+    damage: &str,
+    field: &dyn fmt::Display,
+    offset: u64,
+    (stored, computed): (u32, u32),
+    next_step: &str,
+) -> fmt::Result {
+    write!(
+        f,
+        "{damage}: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); \
+         {next_step}"
+    )
 }
 
 impl std::error::Error for Error {

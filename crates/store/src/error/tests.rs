@@ -60,7 +60,7 @@ fn file_messages() -> Vec<Message> {
         ),
         (
             mismatch,
-            "damaged: index block at offset 4096: checksum mismatch (stored 0x00000001, computed 0x00000002); run \
+            "damaged: wrong checksum of index block at offset 4096 (stored 0x00000001, computed 0x00000002); run \
              \"filterblock db repair\", or restore the file from a backup",
         ),
         (
@@ -124,7 +124,7 @@ fn store_messages() -> Vec<Message> {
                 stored: 1,
                 computed: 2,
             }),
-            "filter block damaged: page at offset 12288: checksum mismatch (stored 0x00000001, computed 0x00000002); \
+            "filter block damaged: wrong checksum of page at offset 12288 (stored 0x00000001, computed 0x00000002); \
              no key is lost, and reads do not need the filter; run \"filterblock db repair\"",
         ),
         (

@@ -288,7 +288,7 @@ fn a_damaged_index_is_an_error_with_file_field_and_offset() {
     let table = open(&bad, TableReadOptions::default()).unwrap();
     for _ in 0..2 {
         let error = table.get(b"key0003").unwrap_err();
-        let expected_start = format!("{PATH}: damaged: index block at offset {index_at}: checksum mismatch");
+        let expected_start = format!("{PATH}: damaged: wrong checksum of index block at offset {index_at}");
         assert!(error.to_string().starts_with(&expected_start), "{error}");
     }
 }

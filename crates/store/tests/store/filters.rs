@@ -204,7 +204,7 @@ fn a_damaged_page_costs_only_the_reads_it_would_have_spared() {
     let stats = db.stats();
     assert_eq!((stats.reports.len(), stats.total.degraded_tables), (1, 1), "{:?}", stats.reports);
     assert!(stats.reports[0].starts_with(tables[0].to_str().unwrap()), "{:?}", stats.reports);
-    assert!(stats.reports[0].contains("filter block damaged: page at offset"), "{:?}", stats.reports);
+    assert!(stats.reports[0].contains("checksum of page at offset"), "{:?}", stats.reports);
     // What a damaged page lets through is no false positive of a filter.
     let expected = stats.total.expected_false_positives;
     assert!((stats.total.false_positives as f64) < expected * 1.5 && stats.total.degraded > 2_000, "{:?}", stats.total);
