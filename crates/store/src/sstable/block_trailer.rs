@@ -39,8 +39,8 @@ pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, 
         }
     };
     out.push(stored_as as u8);
-    let sum = checksum(table_id, offset, out.get(start..).unwrap_or_default());
-    put_u32(out, sum);
+    let checksum = checksum(table_id, offset, out.get(start..).unwrap_or_default());
+    put_u32(out, checksum);
 }
 
 /// Appends the compressed content. Appends nothing and returns `false` if compression saves
@@ -67,11 +67,11 @@ fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
 /// Verifies a block's trailer and returns the compression and the stored bytes.
 fn check<'a>(sealed: &'a [u8], table_id: &TableId, offset: u64) -> Result<(Compression, &'a [u8])> {
     let corrupt = || Error::Corrupt { field: Field::DataBlock, offset };
-    let (covered, sum) = sealed.split_last_chunk::<4>().ok_or_else(corrupt)?;
+    let (covered, checksum_bytes) = sealed.split_last_chunk::<4>().ok_or_else(corrupt)?;
     let (&tag, stored) = covered.split_last().ok_or_else(corrupt)?;
-    let (stored_sum, computed) = (u32_from(sum), checksum(table_id, offset, covered));
-    if stored_sum != computed {
-        return Err(Error::ChecksumMismatch { field: Field::DataBlock, offset, stored: stored_sum, computed });
+    let (stored_checksum, computed) = (u32_from(checksum_bytes), checksum(table_id, offset, covered));
+    if stored_checksum != computed {
+        return Err(Error::ChecksumMismatch { field: Field::DataBlock, offset, stored: stored_checksum, computed });
     }
     Ok((Compression::from_tag(tag, offset)?, stored))
 }
@@ -164,8 +164,8 @@ mod tests {
     fn a_false_length_under_a_valid_checksum_allocates_little() {
         let reseal = |stored: &[u8], tag: u8| {
             let mut sealed = [stored, &[tag]].concat();
-            let sum = checksum(&ID, 0, &sealed);
-            put_u32(&mut sealed, sum);
+            let checksum = checksum(&ID, 0, &sealed);
+            put_u32(&mut sealed, checksum);
             sealed
         };
         let huge = reseal(&[0xff, 0xff, 0xff, 0xff, 0x10, b'a'], 2);

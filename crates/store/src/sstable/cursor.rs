@@ -69,7 +69,7 @@ impl TableCursor {
     /// # Errors
     /// Returns I/O errors and damage. Every error names the file.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.place(|cursor| {
+        self.reposition(|cursor| {
             let found = cursor.enter_first(0)?;
             let agrees = !found || cursor.entry.key() == cursor.table.smallest();
             if agrees { Ok(found) } else { cursor.disordered() }
@@ -81,7 +81,7 @@ impl TableCursor {
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.place(Self::enter_last)
+        self.reposition(Self::enter_last)
     }
 
     /// Moves to the first entry whose key is at least `key`.
@@ -89,7 +89,7 @@ impl TableCursor {
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.place(|cursor| cursor.seek_inner(key))
+        self.reposition(|cursor| cursor.seek_inner(key))
     }
 
     /// Moves to the last entry whose key is at most `key`.
@@ -97,7 +97,7 @@ impl TableCursor {
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.place(|cursor| match cursor.seek_inner(key)? {
+        self.reposition(|cursor| match cursor.seek_inner(key)? {
             true if cursor.entry.key() == key => Ok(true),
             true => cursor.retreat(),
             false => cursor.enter_last(),
@@ -110,7 +110,7 @@ impl TableCursor {
     /// Returns the same errors as [`Self::seek_to_first`].
     #[expect(clippy::should_implement_trait, reason = "`next` is the usual name, and an iterator would copy its items")]
     pub fn next(&mut self) -> Result<()> {
-        if self.valid { self.place(Self::advance) } else { Ok(()) }
+        if self.valid { self.reposition(Self::advance) } else { Ok(()) }
     }
 
     /// Moves to the previous entry. A cursor without a position stays without one.
@@ -118,10 +118,10 @@ impl TableCursor {
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
     pub fn prev(&mut self) -> Result<()> {
-        if self.valid { self.place(Self::retreat) } else { Ok(()) }
+        if self.valid { self.reposition(Self::retreat) } else { Ok(()) }
     }
 
-    fn place(&mut self, go: impl FnOnce(&mut Self) -> Result<bool>) -> Result<()> {
+    fn reposition(&mut self, go: impl FnOnce(&mut Self) -> Result<bool>) -> Result<()> {
         self.valid = false;
         self.valid = go(self).map_err(|error| error.in_file(&self.table.path))?;
         Ok(())

@@ -81,8 +81,8 @@ impl IndexBlock {
         // Each restart point takes four bytes, so the content bounds the count.
         let mut prefixes = Vec::with_capacity(len);
         let mut previous = None;
-        for place in 0..len {
-            let (separator, _) = block.restart_entry(place)?;
+        for position in 0..len {
+            let (separator, _) = block.restart_entry(position)?;
             // With separators out of order, a search could miss present keys.
             if previous.is_some_and(|previous| separator <= previous) {
                 return Err(Error::Corrupt { field: Field::IndexBlock, offset });
@@ -118,15 +118,15 @@ impl IndexBlock {
         block.partition_restarts(low..high, |separator| separator < key)
     }
 
-    /// Returns the handle of the data block at position `place`.
-    pub(super) fn handle(&self, place: usize) -> Result<Handle> {
-        Ok(self.entry(place)?.1)
+    /// Returns the handle of the data block at `position`.
+    pub(super) fn handle(&self, position: usize) -> Result<Handle> {
+        Ok(self.entry(position)?.1)
     }
 
-    /// Returns separator and handle of the data block at position `place`.
-    pub(super) fn entry(&self, place: usize) -> Result<(&[u8], Handle)> {
+    /// Returns separator and handle of the data block at `position`.
+    pub(super) fn entry(&self, position: usize) -> Result<(&[u8], Handle)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: self.offset };
-        let (separator, value) = self.block()?.restart_entry(place)?;
+        let (separator, value) = self.block()?.restart_entry(position)?;
         let mut cursor = Cursor::new(value.ok_or_else(corrupt)?, self.offset);
         let handle =
             Handle { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? };

@@ -217,11 +217,11 @@ impl Table {
 
     fn find_inner(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
         let index = self.index()?;
-        let place = index.seek(key)?;
-        if place >= index.len() {
+        let position = index.seek(key)?;
+        if position >= index.len() {
             return Ok(Lookup::NotFound);
         }
-        let handle = index.handle(place)?;
+        let handle = index.handle(position)?;
         if let Some(cache) = cache {
             let content = self.data_block(handle, Some(cache), reads)?;
             return lookup_in(&content, handle.offset, key);
