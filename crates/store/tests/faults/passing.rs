@@ -339,7 +339,7 @@ fn a_table_that_would_fill_the_disk_leaves_space_for_logs() {
     storage.set_capacity(Some(PLENTY));
     let used = PLENTY - filterblock_store::storage::Storage::free_bytes(&storage, Path::new(DIR)).unwrap().unwrap();
     storage.set_capacity(Some(used + (60 << 10)));
-    // A flush does not change that.
+    // A flush frees no space either.
     let error = db.flush().and_then(|()| db.compact_range(..)).unwrap_err();
     assert!(error.to_string().contains("kept free"), "{error}");
     db.delete(&key(1_000)).unwrap();
