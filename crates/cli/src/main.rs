@@ -18,6 +18,7 @@ mod merge;
 mod new_block;
 mod new_file;
 mod output;
+mod picture;
 mod plan;
 mod progress;
 mod query;

@@ -2,19 +2,19 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a reader of the numbers needs to know about the machine.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Machine {
     cpu: String,
     cores: usize,
     memory_bytes: Option<u64>,
     os: String,
     kernel: String,
-    arch: &'static str,
+    arch: String,
     /// What probes use: "avx2" or "portable".
-    instruction_set: &'static str,
+    instruction_set: String,
 }
 
 impl Machine {
@@ -26,9 +26,14 @@ impl Machine {
             memory_bytes: memory_bytes(),
             os: os(),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| unknown(), |s| s.trim().into()),
-            arch: std::env::consts::ARCH,
-            instruction_set: filterblock::instruction_set(),
+            arch: std::env::consts::ARCH.into(),
+            instruction_set: filterblock::instruction_set().into(),
         }
+    }
+
+    /// The processor, as a caption has room for it.
+    pub fn short(&self) -> String {
+        format!("{}, {} cores, {} probes, Linux {}", self.cpu, self.cores, self.instruction_set, self.kernel)
     }
 
     /// One line of text.
@@ -43,16 +48,16 @@ impl Machine {
 }
 
 /// Of this build, for whoever repeats a measurement. The compiler's version is not known to the program.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Versions {
-    filterblock: &'static str,
+    filterblock: String,
     optimised: bool,
 }
 
 impl Versions {
     /// Those of this build.
     pub fn here() -> Self {
-        Self { filterblock: env!("CARGO_PKG_VERSION"), optimised: !cfg!(debug_assertions) }
+        Self { filterblock: env!("CARGO_PKG_VERSION").into(), optimised: !cfg!(debug_assertions) }
     }
 
     /// Whether times mean anything.
