@@ -68,6 +68,9 @@ pub struct Measure {
     /// Megabytes of filters of about 10k keys each, at ten bits a key, of which a random one is asked; 0 for none.
     #[arg(long, default_value_t = 200)]
     pub many_mb: usize,
+    /// Number of keys at which a few filters are also built with a self-check, and asked in unaligned memory; 0 for none.
+    #[arg(long, default_value = "1M", value_parser = size_or_none)]
+    pub extras_at: usize,
     /// The core to stay on; without it, the last.
     #[arg(long)]
     pub cpu: Option<usize>,
@@ -148,6 +151,11 @@ pub struct Report {
     /// The folder with BENCHMARKS.md and VARIANTS.md, and for the plots.
     #[arg(long, default_value = "../../docs")]
     pub docs: PathBuf,
+}
+
+/// A number like those of [`size`], or 0.
+fn size_or_none(text: &str) -> Result<usize, String> {
+    if text == "0" { Ok(0) } else { size(text) }
 }
 
 /// A number with k or M behind it.

@@ -72,6 +72,9 @@ impl<'a> Session<'a> {
         let wanted = |contender: &Contender| contender.krate == "none" || args.wants(&contender.name);
         let takes = |contender: &Contender| contender.takes_hashes || args.forms.contains(&Form::Key);
         let mut contenders: Vec<_> = ours::all().into_iter().chain(peers::all()).filter(wanted).collect();
+        if asked == 1 && n == args.extras_at {
+            contenders.extend(ours::extras().into_iter().filter(wanted));
+        }
         contenders.retain(takes);
         let mut session = Self { args, n, asked, ranges, contenders: Vec::new(), facts: Vec::new() };
         session.add(contenders)?;

@@ -12,7 +12,7 @@ use filterblock_peers::record::{self, Row};
 use filterblock_peers::{report, run, variants};
 
 /// Enough keys for every builder, few enough for a second.
-const ARGS: [&str; 13] = [
+const ARGS: [&str; 15] = [
     "peers",
     "measure",
     "--sizes",
@@ -25,6 +25,8 @@ const ARGS: [&str; 13] = [
     "40k",
     "--many-mb",
     "1",
+    "--extras-at",
+    "2k",
     "--out",
 ];
 
@@ -66,7 +68,13 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
     let first = fs::read_to_string(&path).unwrap();
     assert!(first.starts_with("# ") && first.contains("rustc 1."), "the machine comes first");
 
+    let extra = "blocked-bloom:10, unaligned";
+    assert!(rows.iter().all(|row| row.filter != extra || (row.n == 2_000 && row.filters_asked == 1)));
+    assert_eq!(of(extra), 3 * 2 * 3);
+
     let text = reported(&path, "BENCHMARKS.md");
+    assert!(!text.contains(extra), "only the table of extras shows them");
+    assert!(text.contains("| **`blocked-bloom:10`** | 2,000 |"), "{text}");
     assert!(text.contains("| **`blocked-bloom:10`** |"), "{text}");
     for plot in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
         let svg = fs::read_to_string(dir.path().join(plot)).unwrap();
@@ -116,7 +124,27 @@ fn filters_are_chosen_by_parts_of_their_names() {
     let path = dir.path().join("peers.csv");
     let rows = measured(&path, &["--filters", "xorf BinaryFuse8,blocked-bloom:10", "--forms", "hash"]).unwrap();
     let names: HashSet<_> = rows.iter().map(|row| row.filter.as_str()).collect();
-    let wanted = ["loop", "xorf BinaryFuse8", "blocked-bloom:10", "fastbloom at the rate of blocked-bloom:10"];
-    assert_eq!(names, HashSet::from(wanted));
+    let mut wanted = HashSet::from(["loop", "xorf BinaryFuse8", "blocked-bloom:10"]);
+    wanted.extend(["fastbloom at the rate of blocked-bloom:10", "blocked-bloom:10, self-check"]);
+    wanted.insert("blocked-bloom:10, unaligned");
+    assert_eq!(names, wanted);
     assert!(measured(&path, &["--filters", "no such filter"]).is_err());
+}
+
+#[test]
+fn documents_hold_the_tables_and_pictures_of_the_record() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let dir = tempfile::tempdir().unwrap();
+    for (record, page) in [("peers.csv", "BENCHMARKS.md"), ("variants.csv", "VARIANTS.md")] {
+        fs::copy(docs.join("../benches/record").join(record), dir.path().join(record)).unwrap();
+        let text = reported(&dir.path().join(record), page);
+        assert!(text == fs::read_to_string(docs.join(page)).unwrap(), "docs/{page} is not that of {record}");
+    }
+    // Elsewhere a logarithm may differ in its last digit, and a point by a tenth of a pixel.
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        for name in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
+            let [drawn, documented] = [dir.path(), &docs].map(|dir| fs::read_to_string(dir.join(name)).unwrap());
+            assert!(drawn == documented, "docs/{name} is not that of the record");
+        }
+    }
 }

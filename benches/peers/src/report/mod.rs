@@ -8,6 +8,9 @@
 //! ```
 
 mod labels;
+#[allow(dead_code, reason = "the command `filterblock` draws with more of it")]
+#[path = "../../../../crates/cli/src/picture/mod.rs"]
+mod picture;
 mod plots;
 mod tables;
 mod variants;
@@ -35,7 +38,7 @@ pub fn write(args: &Report) -> Result<(), String> {
         return Err(format!("{}: no measurements", args.csv.display()));
     }
     in_file(&args.docs.join("BENCHMARKS.md"), |what| tables::table(what, &machine, &rows))?;
-    for (name, svg) in plots::all(&rows)? {
+    for (name, svg) in plots::all(&rows) {
         let path = args.docs.join(name);
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
     }

@@ -1,5 +1,6 @@
 //! The tables, in Markdown.
 
+use crate::ours;
 use crate::record::Row;
 use crate::run::SAME_RATE;
 
@@ -19,6 +20,7 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
         "many" => Ok(many(rows)),
         "space" => Ok(by_size(rows, &space_cell)),
         "build" => Ok(by_size(rows, &build_cell)),
+        "extras" => Ok(extras(rows)),
         _ => Err(format!("no table is called {what}")),
     }
 }
@@ -46,7 +48,7 @@ pub(super) fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
 fn filters(rows: &[Row]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
-        if !row.filter.starts_with(SAME_RATE) && !names.contains(&row.filter.as_str()) {
+        if !row.filter.starts_with(SAME_RATE) && !ours::is_extra(&row.filter) && !names.contains(&row.filter.as_str()) {
             names.push(&row.filter);
         }
     }
@@ -106,9 +108,9 @@ fn queries(rows: &[Row], n: usize, form: &str) -> String {
     markdown(
         &[
             "Filter",
-            "bits/key",
+            "bits per key",
             "over the bound",
-            "rate, %",
+            "FPR, %",
             "absent",
             "present",
             "mixed",
@@ -173,9 +175,9 @@ fn same_rate(rows: &[Row]) -> String {
         &[
             "Filter",
             "keys",
-            "rate, %",
+            "FPR, %",
             "fastbloom's",
-            "bits/key",
+            "bits per key",
             "fastbloom's",
             "absent",
             "present",
@@ -219,15 +221,50 @@ fn many(rows: &[Row]) -> String {
     markdown(
         &[
             "Filter",
-            "bits/key",
+            "bits per key",
             "over the bound",
-            "rate, %",
+            "FPR, %",
             "absent",
             "present",
             "mixed",
             "absent, chain",
             "absent, key",
             "present, key",
+        ],
+        &lines,
+    )
+}
+
+/// Builds with the self-check and without, and queries of aligned and unaligned bytes.
+fn extras(rows: &[Row]) -> String {
+    let line = |spec: &&str| {
+        let (checked, unaligned) = (format!("{spec}{}", ours::SELF_CHECK), format!("{spec}{}", ours::UNALIGNED));
+        let n = rows.iter().find(|row| row.filter == checked)?.n;
+        let at = |filter| At { filter, n, many: false, form: "hash" };
+        let build = |filter| any(rows, at(filter)).and_then(build_cell).unwrap_or_else(none);
+        let query = |filter, mix| find(rows, at(filter), mix, "single").map_or_else(none, |row| short(row.ns_min));
+        Some(vec![
+            format!("**`{spec}`**"),
+            grouped(n),
+            build(spec),
+            build(&checked),
+            query(spec, "negative"),
+            query(&unaligned, "negative"),
+            query(spec, "positive"),
+            query(&unaligned, "positive"),
+        ])
+    };
+    let lines: Vec<_> = ours::EXTRA_SPECS.iter().filter_map(line).collect();
+    markdown(
+        &[
+            "Filter",
+            "keys",
+            "build",
+            "build, self-check",
+            "absent",
+            "absent, unaligned",
+            "present",
+            "present, unaligned",
         ],
         &lines,
     )

@@ -13,18 +13,7 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
 }
 
 fn speed(rows: &[Row]) -> String {
-    let head = [
-        "Filter",
-        "of",
-        "Keys",
-        "Insert",
-        "Ask, present",
-        "Ask, absent",
-        "Remove",
-        "Bits a key",
-        "False positives",
-        "Denied",
-    ];
+    let head = ["Filter", "Package", "Keys", "Insert", "Present", "Absent", "Remove", "Bits per key", "FPR", "Denied"];
     let line = |row: &Row| {
         let name = if row.package == "filterblock" { format!("**`{}`**", row.variant) } else { row.variant.clone() };
         let denied = match row.denied_after_removals {

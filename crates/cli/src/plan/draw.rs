@@ -1,7 +1,7 @@
 //! The pictures of a plan: the formulas of Bloom filters, and the space that each kind of filter takes.
 
-use super::super::picture::frame::{Axis, Frame};
-use super::super::picture::{Anchor, Colour, Picture, Stroke, WIDTH, text_width};
+use super::super::picture::frame::{Axis, Frame, spread};
+use super::super::picture::{Anchor, Colour, Picture, Stroke, TEXT_SIZE, WIDTH, text_width};
 use super::super::text::{count, percent, thousands, whole};
 use super::table::KINDS;
 use filterblock::planning::{Plan, best_probes, exact_rate, rate_exponent, simplified_rate};
@@ -239,7 +239,7 @@ fn space_by_rate(num_keys: u64) -> String {
     frame.draw_line(&mut picture, &bound, Stroke::Solid, Colour::Faint);
     let middle = frame.at((3e-5, 6.0));
     picture.text("impossible: below log2(1/FPR)", middle, Anchor::Middle, Colour::Faint);
-    let mut ends = Vec::new();
+    let (mut ends, mut early) = (Vec::new(), Vec::new());
     for (kind, colour) in KINDS.into_iter().zip((0..).map(Colour::Series)) {
         let bits = |rate: f64| {
             let plan = Plan::new(FilterSpec::false_positive_rate(kind, rate).ok()?, num_keys).ok()?;
@@ -255,12 +255,16 @@ fn space_by_rate(num_keys: u64) -> String {
         } else if bits > MOST_BITS * 0.9 {
             ends.push((MOST_BITS, format!("{}, over {MOST_BITS}", kind.name()), colour));
         } else {
-            // The kind has no filter of so low a rate.
-            let (x, y) = frame.at((first_rate, first));
-            picture.text(kind.name(), (x + 8.0, y - 9.0), Anchor::Start, colour);
+            // The kind has no filter of so low a rate. Its label stands at the beginning of its line.
+            early.push((frame.at((first_rate, first)), kind.name(), colour));
         }
     }
     label_ends(&frame, &mut picture, &ends);
+    let wanted: Vec<f64> = early.iter().map(|((_, y), ..)| y - 9.0).collect();
+    let heights = spread(&wanted, TEXT_SIZE * 1.25, frame.top + 8.0, frame.bottom - 40.0);
+    for (((x, _), name, colour), y) in early.into_iter().zip(heights) {
+        picture.text(name, (x + 8.0, y), Anchor::Start, colour);
+    }
     picture.finish()
 }
 
