@@ -216,45 +216,43 @@ fn rate_picture(rows: &[Row]) -> String {
         "Scatter plot of filters between two lines: the lower bound for any filter, and the best Bloom filter. Bumped \
          ribbons lie next to the bound, Bloom filters on their line, other filters between the two or above.",
     );
-    let lower = curve(&frame, 1.0);
-    let bloom = curve(&frame, std::f64::consts::LN_2);
+    let (lower, bloom) = (curve(&frame, 1.0), curve(&frame, std::f64::consts::LN_2));
     let corner = frame.at((frame.x.from, frame.y.from));
-    let mut impossible = vec![corner, (corner.0, lower[0].1)];
-    impossible.extend(lower);
-    impossible.push((lower[1].0, corner.1));
-    picture.area(&impossible, Colour::Faint);
-    frame.draw(&mut picture);
-    picture.line(&lower, Stroke::Solid, Colour::Faint);
-    picture.line(&bloom, Stroke::Dashed, Colour::Faint);
-    legend(&mut picture, &frame);
     let mut avoid = Vec::new();
-    let mut note = |picture: &mut Picture, text: &str, at: (f64, f64), anchor| {
-        picture.text(text, at, anchor, Colour::Faint);
-        avoid.push(labels::box_of(text, at, anchor == Anchor::End));
+    if let Some([from, to]) = lower {
+        picture.area(&[corner, (corner.0, from.1), from, to, (to.0, corner.1)], Colour::Faint);
+    }
+    frame.draw(&mut picture);
+    legend(&mut picture, &frame);
+    let mut note = |picture: &mut Picture, text: &str, at: (f64, f64)| {
+        picture.text(text, at, Anchor::Start, Colour::Faint);
+        avoid.push(labels::box_of(text, at, false));
     };
-    let left = frame.left + 10.0;
-    note(&mut picture, "impossible: below the", (left, frame.bottom - 34.0), Anchor::Start);
-    note(&mut picture, "FPR lower bound 2^-bits", (left, frame.bottom - 18.0), Anchor::Start);
-    let along = |share: f64| {
-        let [from, to] = bloom;
-        (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share)
-    };
-    let (x, y) = along(0.6);
-    let name = "best Bloom filter: 0.6185^bits";
-    note(&mut picture, name, ((x + 10.0).min(frame.right - text_width(name)), y - 8.0), Anchor::Start);
-    // Labels must not hide what the lines say.
-    avoid.extend([lower, bloom].iter().flat_map(|ends| labels::along(ends[0], ends[1])));
+    if let Some(ends) = lower {
+        picture.line(&ends, Stroke::Solid, Colour::Faint);
+        let left = frame.left + 10.0;
+        note(&mut picture, "impossible: below the", (left, frame.bottom - 34.0));
+        note(&mut picture, "FPR lower bound 2^-bits", (left, frame.bottom - 18.0));
+    }
+    if let Some([from, to]) = bloom {
+        picture.line(&[from, to], Stroke::Dashed, Colour::Faint);
+        let (x, y) = (from.0 + (to.0 - from.0) * 0.6, from.1 + (to.1 - from.1) * 0.6);
+        let name = "best Bloom filter: 0.6185^bits";
+        note(&mut picture, name, ((x + 10.0).min(frame.right - text_width(name)), y - 8.0));
+    }
+    // Labels must not hide the lines.
+    avoid.extend([lower, bloom].into_iter().flatten().flat_map(|[from, to]| labels::along(from, to)));
     scatter(&mut picture, &frame, &points, &avoid);
     picture.finish()
 }
 
-/// Where the line of rates `2^-(efficiency * bits)` enters and leaves the frame. It is straight, as one axis is
-/// logarithmic.
-fn curve(frame: &Frame, efficiency: f64) -> [(f64, f64); 2] {
+/// Where the line of rates `2^-(efficiency * bits)` enters and leaves the frame, if it does. It is straight, as one axis
+/// is logarithmic.
+fn curve(frame: &Frame, efficiency: f64) -> Option<[(f64, f64); 2]> {
     let rate = |bits: f64| 100.0 * (-bits * efficiency).exp2();
     let bits = |rate: f64| -(rate / 100.0).log2() / efficiency;
     let ends = [frame.x.from.max(bits(frame.y.to)), frame.x.to.min(bits(frame.y.from))];
-    ends.map(|bits| frame.at((bits, rate(bits))))
+    (ends[0] < ends[1]).then(|| ends.map(|bits| frame.at((bits, rate(bits)))))
 }
 
 fn build_picture(rows: &[Row]) -> String {
