@@ -68,6 +68,9 @@ pub struct Measure {
     /// Megabytes of filters of about 10k keys each, at ten bits a key, of which a random one is asked; 0 for none.
     #[arg(long, default_value_t = 200)]
     pub many_mb: usize,
+    /// Measures the many filters alone, without those of --sizes.
+    #[arg(long)]
+    pub only_many: bool,
     /// Number of keys at which a few filters are also built with a self-check, and asked in unaligned memory; 0 for none.
     #[arg(long, default_value = "1M", value_parser = size_or_none)]
     pub extras_at: usize,
@@ -77,6 +80,9 @@ pub struct Measure {
     /// Where the CSV goes.
     #[arg(long)]
     pub out: Option<PathBuf>,
+    /// Appends rows to the CSV, which keeps its first line.
+    #[arg(long, requires = "out")]
+    pub append: bool,
     /// 10k and 1M keys, ready hashes, absent and present keys, no chains, no many filters, fewer absent keys for the
     /// rate: a first look, instead of the five options that say so.
     #[arg(long)]

@@ -75,6 +75,18 @@ impl Recorder {
         Ok(Self { out: Some(csv::Writer::from_writer(file)) })
     }
 
+    /// Continues a file that has a comment and rows.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system, and refuses a file without rows of measurements.
+    pub fn append(path: &Path) -> Result<Self, String> {
+        read::<Row>(path)?;
+        let file = File::options().append(true).open(path);
+        let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+        let writer = csv::WriterBuilder::new().has_headers(false).from_writer(BufWriter::new(file));
+        Ok(Self { out: Some(writer) })
+    }
+
     /// Writes one row.
     ///
     /// # Errors

@@ -34,8 +34,12 @@ pub fn measure(args: Measure) -> Result<(), String> {
     let machine = machine::describe(cpu);
     eprintln!("{machine}");
     ours::tell_unknown();
-    let mut recorder = Recorder::create(args.out.as_deref(), &machine)?;
-    for &n in &args.sizes {
+    let mut recorder = match &args.out {
+        Some(path) if args.append => Recorder::append(path)?,
+        out => Recorder::create(out.as_deref(), &machine)?,
+    };
+    let sizes = if args.only_many { &[][..] } else { &args.sizes };
+    for &n in sizes {
         let filters = (KEYS_BUILT / n).clamp(1, MOST_FILTERS);
         Session::new(&args, n, 1, Ranges::equal(filters, n))?.run(&mut recorder)?;
     }

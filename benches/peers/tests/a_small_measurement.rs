@@ -128,6 +128,15 @@ fn filters_are_chosen_by_parts_of_their_names() {
     wanted.extend(["fastbloom at the rate of blocked-bloom:10", "blocked-bloom:10, self-check"]);
     wanted.insert("blocked-bloom:10, unaligned");
     assert_eq!(names, wanted);
+    // Many filters alone, behind the rows of one size.
+    let before = rows.len();
+    let more = ["--only-many", "--append", "--forms", "hash", "--mixes", "negative", "--modes", "single"];
+    let rows = measured(&path, &[&more[..], &["--filters", "blocked-bloom:10"]].concat()).unwrap();
+    let appended: Vec<_> = rows[before..].iter().map(|row| row.filter.as_str()).collect();
+    assert_eq!(appended, ["blocked-bloom:10", "loop", "fastbloom at the rate of blocked-bloom:10"]);
+    assert!(rows[before..].iter().all(|row| row.filters_asked > 1));
+    fs::write(&path, "no,rows\n").unwrap();
+    assert!(measured(&path, &["--append"]).is_err());
     assert!(measured(&path, &["--filters", "no such filter"]).is_err());
 }
 

@@ -29,17 +29,22 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     let passes = rows.iter().map(|row| row.passes).max().unwrap_or(0);
     let single = rows.iter().filter(|row| row.mode == "single");
     let queries = single.map(|row| row.queries).max().unwrap_or(0);
-    format!("{machine}; {passes} passes of {} queries.", grouped(queries))
+    wrapped(&format!("{machine}; {passes} passes of {} queries.", grouped(queries)))
 }
 
-/// A Markdown table; columns behind the first are set to the right.
+/// A Markdown table without columns that have no value. Columns behind the first are aligned to the right.
 pub(super) fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
     if lines.is_empty() {
         return "Not measured in this record.".into();
     }
-    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let shown: Vec<usize> =
+        (0..head.len()).filter(|&column| lines.iter().any(|line| line[column] != NOTHING)).collect();
+    let row = |cells: &[String]| {
+        let cells: Vec<&str> = shown.iter().map(|&column| cells[column].as_str()).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
     let head_line = row(&head.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>());
-    let rule = format!("|---|{}\n", "--:|".repeat(head.len() - 1));
+    let rule = format!("|---|{}\n", "--:|".repeat(shown.len() - 1));
     let body: String = lines.iter().map(|line| row(line)).collect();
     (head_line + &rule + &body).trim_end().to_owned()
 }
@@ -299,8 +304,28 @@ fn sizes(rows: &[Row]) -> Vec<usize> {
     sizes
 }
 
+/// What stands in a cell that was not measured.
+const NOTHING: &str = "-";
+
 fn none() -> String {
-    "-".into()
+    NOTHING.into()
+}
+
+/// Breaks a text into lines of at most 100 letters.
+pub(super) fn wrapped(text: &str) -> String {
+    let mut wrapped = String::new();
+    let mut len = 0;
+    for word in text.split(' ') {
+        let word_len = word.chars().count();
+        if len > 0 {
+            let fits = len + 1 + word_len <= 100;
+            wrapped.push(if fits { ' ' } else { '\n' });
+            len = if fits { len + 1 } else { 0 };
+        }
+        wrapped += word;
+        len += word_len;
+    }
+    wrapped
 }
 
 pub(super) fn short(ns: f64) -> String {

@@ -1,12 +1,12 @@
 //! The table of filters that take keys one by one.
 
-use super::tables::{grouped, markdown, percent};
+use super::tables::{grouped, markdown, percent, wrapped};
 use crate::variants::Row;
 
 /// The table that a marker names.
 pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
     match what {
-        "machine" => Ok(format!("{machine}.")),
+        "machine" => Ok(wrapped(&format!("{machine}."))),
         "speed" => Ok(speed(rows)),
         _ => Err(format!("no table is called {what}")),
     }

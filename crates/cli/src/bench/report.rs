@@ -152,7 +152,8 @@ impl Report {
     fn machine_lines(&self) -> String {
         let settings = &self.settings;
         format!(
-            "{}.\n{} of {:.0} bytes with values of {}; {} reads{}; median of {}; reading the clock takes {:.0} ns.",
+            "{}.\n{} of {:.0} bytes with values of {}; {} reads{}.\n\
+             Medians of {}; reading the clock takes {:.0} ns.",
             self.machine.describe(),
             count(settings.keys, "key"),
             settings.key_len_bytes_mean,

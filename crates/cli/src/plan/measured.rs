@@ -18,14 +18,16 @@ const KEYS_APART: f64 = 10.0;
 const BITS_APART: f64 = 4.0 / 3.0;
 
 /// The machine and the way of measuring, in the record's words.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Machine(&'static str);
+pub struct Machine(String);
 
 impl Machine {
     /// `None` if the page has none.
     pub fn recorded() -> Option<Self> {
-        sections().find(|(name, _)| *name == "machine").and_then(|(_, text)| text.lines().next()).map(Self)
+        let text = sections().find(|(name, _)| *name == "machine").map(|(_, text)| text)?;
+        // The page wraps its lines.
+        Some(Self(text.lines().collect::<Vec<_>>().join(" ")))
     }
 }
 
