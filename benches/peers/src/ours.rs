@@ -5,7 +5,8 @@ use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, Sel
 
 use crate::contender::{BATCH, Contender, Input, Probe};
 
-/// The specifications that are measured. The program reports and skips those that this version does not know.
+/// The specifications that are measured. The program reports and skips those that this version does
+/// not know.
 const SPECS: [&str; 13] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -25,7 +26,8 @@ const SPECS: [&str; 13] = [
 /// The specifications that are measured with [`SELF_CHECK`] and [`UNALIGNED`] too.
 pub const EXTRA_SPECS: [&str; 4] =
     ["blocked-bloom:10", "split-block:10", "bumped-ribbon:fpr=0.00390625", "binary-fuse:8"];
-/// Ends the names of filters whose builder asks the new filter for every key, which is the default of the library.
+/// Ends the names of filters whose builder asks the new filter for every key, which is the default
+/// of the library.
 pub const SELF_CHECK: &str = ", self-check";
 /// Ends the names of filters whose bytes begin one byte behind a multiple of 64.
 pub const UNALIGNED: &str = ", unaligned";
@@ -79,8 +81,8 @@ fn known(specs: &[&'static str]) -> impl Iterator<Item = (&'static str, FilterSp
     specs.iter().filter_map(|text| Some((*text, text.parse::<FilterSpec>().ok()?)))
 }
 
-/// Returns a contender for each specification that this version of filterblock knows. Builders do not check
-/// themselves, as no other crate does, and the bytes are aligned.
+/// Returns a contender for each specification that this version of filterblock knows. Builders do
+/// not check themselves, as no other crate does, and the bytes are aligned.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     let contender = |(text, spec)| {

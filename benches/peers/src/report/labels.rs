@@ -1,4 +1,4 @@
-//! Finds places for the labels of points, so that no label covers another.
+//! Places labels next to points, so that no label covers another.
 
 use super::picture::{TEXT_SIZE, text_width};
 
@@ -62,8 +62,8 @@ const ROUNDS: usize = 6;
 /// Orders in which labels are placed. Each order ends in other places; the best of them counts.
 const ORDERS: usize = 6;
 
-/// Places labels in `frame`: each as near to its point as it can be without covering a label, a point, or what `avoid`
-/// holds.
+/// Places labels in `frame`: each as near to its point as it can be without covering a label, a
+/// point, or what `avoid` holds.
 pub fn place(points: &[(f64, f64)], texts: &[String], frame: Box2, avoid: &[Box2]) -> Vec<Box2> {
     let marks: Vec<Box2> = points.iter().map(|&(x, y)| around(x, y, 6.0)).collect();
     let labels = Labels { points, texts, frame, avoid, marks: &marks };
@@ -90,7 +90,7 @@ impl Labels<'_> {
         for _ in 0..ROUNDS {
             for turn in 0..count {
                 let turn = (turn + order * count / ORDERS) % count;
-                let i = if order % 2 == 0 { turn } else { count - 1 - turn };
+                let i = if order.is_multiple_of(2) { turn } else { count - 1 - turn };
                 let (x, y) = self.points[i];
                 let boxed = |(dx, dy): (f64, f64)| box_of(&self.texts[i], (x + dx, y + dy), dx < 0.0);
                 let best = candidates().map(boxed).map(|place| (self.cost(i, &place, &placed), place));
@@ -113,8 +113,8 @@ impl Labels<'_> {
         let crossed = others().chain(strangers()).filter(|other| other.crossed_by((x, y), leader)).count();
         let outside = if place.within(&self.frame) { 0.0 } else { 1e6 };
         let far = |(x, y): (f64, f64)| place.distance((x, y));
-        // A reader takes a label nearer to another point for the label of that point. Points within 12 units of each
-        // other cannot be told apart.
+        // A reader takes a label nearer to another point for the label of that point. Points within
+        // 12 units of each other cannot be told apart.
         let apart = |other: (f64, f64)| (other.0 - x).hypot(other.1 - y) > 12.0;
         let mistaken = self.points.iter().filter(|&&other| apart(other) && far(other) < far((x, y)) + 4.0).count();
         let misread = crossed as f64 * 60.0 + mistaken as f64 * 150.0;

@@ -1,4 +1,5 @@
-//! The pictures: space against query time, false-positive rate against bits per key, and build times.
+//! The pictures: space against query time, false-positive rate against bits per key, and build
+//! times.
 
 use super::labels::{self, Box2};
 use super::picture::bars::{Bar, Bars, Group};
@@ -14,7 +15,8 @@ const OURS: Colour = Colour::Series(0);
 const THEIRS: Colour = Colour::Series(1);
 /// The number of keys in the filters that are drawn, if the record has it.
 const SHOWN_N: usize = 1_000_000;
-/// Filters that lie so near to another that labels of both would cover each other. The tables have them.
+/// Filters that lie so near to another that labels of both would cover each other. The tables have
+/// them.
 const TWINS: [&str; 9] = [
     "blocked-bloom:fpr=0.01",
     "split-block-512:10",
@@ -26,7 +28,8 @@ const TWINS: [&str; 9] = [
     "pleat Ribbon<7>",
     "pleat StdRibbon<8>",
 ];
-/// Filters with nearly the rate and the space of another one. The picture of rates leaves them out, that of times does not.
+/// Filters with nearly the rate and the space of another one. The picture of rates leaves them out,
+/// that of times does not.
 const SAME_DESIGN: [&str; 7] = [
     "ribbon:fpr=0.00390625",
     "fastbloom:10",
@@ -89,7 +92,8 @@ fn scattered(rows: &[Row]) -> Vec<&Row> {
         })
     };
     let found = filters(rows).into_iter().filter_map(|row| of(&row.filter, row.n));
-    // With too few questions a filter can seem to lie below the bound. It then has no place on the axes.
+    // With too few questions a filter can seem to lie below the bound. It then has no place on the
+    // axes.
     let is_drawn = |row: &&Row| {
         row.overhead_bare.is_some_and(|overhead| overhead > 0.0)
             && row.rate.is_some_and(|rate| rate > 0.0)
@@ -246,8 +250,8 @@ fn rate_picture(rows: &[Row]) -> String {
     picture.finish()
 }
 
-/// Where the line of rates `2^-(efficiency * bits)` enters and leaves the frame, if it does. It is straight, as one axis
-/// is logarithmic.
+/// Where the line of rates `2^-(efficiency * bits)` enters and leaves the frame, if it does. It is
+/// straight, as one axis is logarithmic.
 fn curve(frame: &Frame, efficiency: f64) -> Option<[(f64, f64); 2]> {
     let rate = |bits: f64| 100.0 * (-bits * efficiency).exp2();
     let bits = |rate: f64| -(rate / 100.0).log2() / efficiency;

@@ -1,14 +1,14 @@
-//! The table of filters that take keys one by one.
+//! Makes the Markdown table of filters that take keys one by one.
 
 use super::tables::{grouped, markdown, percent, wrapped};
 use crate::variants::Row;
 
-/// The table that a marker names.
+/// Returns the table that the words of a marker name.
 pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
     match what {
         "machine" => Ok(wrapped(&format!("{machine}."))),
         "speed" => Ok(speed(rows)),
-        _ => Err(format!("no table is called {what}")),
+        _ => Err(format!("no table is called {what}; the tables are machine and speed")),
     }
 }
 

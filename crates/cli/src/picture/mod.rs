@@ -233,7 +233,7 @@ pub mod check {
         }
         assert!(svg.trim_end().ends_with("</svg>"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "a position is not a number");
-        assert!(TEXT_SIZE * 700.0 / WIDTH >= 11.0);
+        const { assert!(TEXT_SIZE * 700.0 / WIDTH >= 11.0) };
         let height: f64 = attribute(svg, "height").unwrap().parse().unwrap();
         let labels = labels(svg);
         assert!(labels.len() > 2);
