@@ -53,11 +53,11 @@ impl Random {
 /// Which share of the queries asks for present keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mix {
-    /// None.
+    /// Absent keys.
     Negative,
-    /// All.
+    /// Present keys.
     Positive,
-    /// Half of them, in random order.
+    /// Half absent and half present keys, in random order.
     Mixed,
 }
 

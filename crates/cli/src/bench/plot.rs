@@ -6,11 +6,11 @@ use super::super::picture::frame::Axis;
 use super::super::text::{count, significant, thousands, whole};
 use super::report::{Report, Row};
 
-/// The latency of the shortest bar that can be seen.
+/// Latencies of this and less have no visible bar.
 const AXIS_FROM_NS: f64 = 10.0;
 
-/// Draws the rows of absent keys of the report as an SVG document. `filters` names the filters to draw; an empty
-/// slice means all.
+/// Draws the rows of absent keys of the report as an SVG document. `filters` names the filters to
+/// draw; an empty slice means all.
 pub fn draw(report: &Report, filters: &[String]) -> String {
     let groups = groups(report, filters);
     let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(AXIS_FROM_NS, f64::max);
@@ -45,7 +45,7 @@ fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
             absent.iter().copied().filter(move |row| row.layout == *layout && row.filters_consulted == consulted)
         };
         let Some(runs) = of_layout(true).next().map(|row| row.runs) else { continue };
-        // A compacted store has one run, and so has a small store without compaction.
+        // The layouts `compacted` and `as-fallen` may both have one run.
         if groups.iter().any(|&(shown, _)| shown == runs) {
             continue;
         }

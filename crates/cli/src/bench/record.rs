@@ -84,7 +84,7 @@ fn read(path: &Path) -> Outcome<Report> {
     serde_json::from_str(&text).map_err(|error| {
         let path = path.display();
         Failure::Message(format!(
-            "{path}: no report of a benchmark ({error}); `bench point-miss --json FILE` writes one"
+            "{path}: not a report of point-miss ({error}); write one with \"filterblock bench point-miss --json FILE\""
         ))
     })
 }

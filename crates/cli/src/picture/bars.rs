@@ -17,7 +17,7 @@ const BOTTOM: f64 = 56.0;
 pub struct Bar {
     pub label: String,
     pub value: f64,
-    /// Stands behind the bar.
+    /// The text at the end of the bar.
     pub value_text: String,
     pub colour: Colour,
 }
@@ -38,7 +38,7 @@ pub struct Bars {
     pub description: String,
     pub axis: Axis,
     pub groups: Vec<Group>,
-    /// Stands below the axis.
+    /// The text below the axis.
     pub caption: String,
 }
 
@@ -60,7 +60,7 @@ impl Bars {
         for (value, label) in &self.axis.labels {
             let (x, half) = (along(*value), text_width(label) / 2.0);
             picture.line(&[(x, TOP), (x, bottom)], Stroke::Thin, Colour::Grid);
-            // Long names leave a short axis.
+            // Long names of bars leave a short axis without room for all labels.
             if x - half > free_from && x + half < WIDTH {
                 picture.text(label, (x, bottom + 14.0), Anchor::Middle, Colour::Ink);
                 free_from = x + half + 4.0;
@@ -77,7 +77,7 @@ impl Bars {
                 let upper = middle - BAR_HEIGHT / 2.0;
                 picture.text(&bar.label, (left - 8.0, middle), Anchor::End, Colour::Ink);
                 picture.bar((left, upper), (end, upper + BAR_HEIGHT), bar.colour);
-                // The grid must not cross the value.
+                // The background hides the grid behind the value.
                 let width = text_width(&bar.value_text);
                 picture.bar((end + 3.0, upper), (end + 7.0 + width, upper + BAR_HEIGHT), Colour::Background);
                 picture.text(&bar.value_text, (end + 6.0, middle), Anchor::Start, Colour::Ink);
@@ -91,11 +91,13 @@ impl Bars {
         picture.finish()
     }
 
-    /// How far values would stand out behind an axis that takes the whole width.
+    /// How much shorter than the whole width the axis must be, so that all values fit behind their
+    /// bars.
     fn overhang(&self, left: f64) -> f64 {
         let full = WIDTH - 20.0 - left;
         let bars = self.groups.iter().flat_map(|group| &group.bars);
-        // With `w` units of axis a value at share `s` ends at `s w + text`, which has to fit in `full`.
+        // With an axis of `w` units the text behind a bar of share `s` ends at `s * w + text`,
+        // which must be within `full`.
         let fits = |bar: &Bar| {
             let share = self.axis.share(bar.value).clamp(0.01, 1.0);
             (full - text_width(&bar.value_text) - 10.0) / share

@@ -49,7 +49,8 @@ impl Frame {
         (self.left + x * (self.right - self.left), self.bottom + y * (self.top - self.bottom))
     }
 
-    /// Draws axes, grid and labels. The title of the vertical axis stands above it, so that all text is horizontal.
+    /// Draws axes, grid and labels. The title of the vertical axis stands above it, so that all
+    /// text is horizontal.
     pub fn draw(&self, picture: &mut Picture) {
         for (value, label) in &self.x.labels {
             let (x, _) = self.at((*value, self.y.from));
@@ -75,9 +76,10 @@ impl Frame {
         }
     }
 
-    /// The parts of a line that lie between the axes, cut where the line crosses the lower and the upper edge.
+    /// The parts of a line that lie between the axes, cut where the line crosses the lower and the
+    /// upper edge.
     fn visible(&self, values: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
-        // The last step of a curve may end a rounding error behind the axis.
+        // Rounding may put the last point of a curve behind the end of the axis.
         let on_axis = -1e-9..=1.0 + 1e-9;
         let is_in = |(x, y): (f64, f64)| on_axis.contains(&x) && on_axis.contains(&y);
         let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
@@ -98,7 +100,8 @@ impl Frame {
         parts
     }
 
-    /// Labels the right ends of lines: each label lies near the height of its line and clear of the others.
+    /// Labels the right ends of lines: each label lies near the height of its line and clear of the
+    /// others.
     pub fn label_right_ends(&self, picture: &mut Picture, ends: &[(f64, &str, Colour)]) {
         let wanted: Vec<f64> = ends.iter().map(|&(value, ..)| self.at((self.x.to, value)).1).collect();
         let heights = spread(&wanted, TEXT_SIZE * 1.25, self.top, self.bottom);
@@ -118,12 +121,13 @@ fn crossing(from: (f64, f64), to: (f64, f64)) -> Option<(f64, f64)> {
     crossed.into_iter().find(|(x, _)| (0.0..=1.0).contains(x))
 }
 
-/// Returns heights between `top` and `bottom` that are at least `apart` from each other and near the heights wanted.
+/// Returns heights between `top` and `bottom` that are at least `apart` from each other and near
+/// the heights wanted.
 pub fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut sorted: Vec<(usize, f64)> = wanted.iter().copied().enumerate().collect();
     sorted.sort_by(|one, other| one.1.total_cmp(&other.1));
-    // Less the distance to the first label, heights must not fall. Neighbours in the wrong order share their mean
-    // (isotonic regression), which is the nearest to all of them.
+    // Subtract `rank * apart` from each wanted height. The results must not decrease. Neighbours
+    // that decrease share their mean, which minimises the squared distances (isotonic regression).
     let mut pools: Vec<(f64, usize)> = Vec::new();
     let mean = |(sum, count): (f64, usize)| sum / count as f64;
     for (rank, (_, wanted)) in sorted.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Pictures as SVG documents: text, lines, bars and areas that follow the light or dark theme of the reader.
+//! Pictures as SVG documents: text, lines, bars and areas that follow the light or dark theme of
+//! the reader.
 //!
 //! The command draws with this module, and so does `benches/peers`. Nothing here depends on either.
 
@@ -7,16 +8,18 @@ pub mod frame;
 
 use std::fmt::{Display, Write as _};
 
-/// Width of every picture in units. Pages show a picture about 700 pixels wide, so that a unit is about a pixel.
+/// Width of every picture in units. Pages show a picture about 700 pixels wide, so that a unit is
+/// about a pixel.
 pub const WIDTH: f64 = 720.0;
-/// Font sizes in units. The smallest is more than 11 pixels where a page shows the picture 700 pixels wide.
+/// Font sizes in units. The smallest is more than 11 pixels where a page shows the picture 700
+/// pixels wide.
 pub const TEXT_SIZE: f64 = 12.0;
 const TITLE_SIZE: f64 = 17.0;
-/// Units from the middle of a line of text down to its baseline, as a share of the font size.
+/// Distance from the middle of a line of text down to its baseline, as a share of the font size.
 const BASELINE: f64 = 0.35;
 
-/// The colours have a contrast of at least 4.5 to the background. Each picture labels what it draws, so that colours
-/// are never the only difference.
+/// The colours have a contrast of at least 4.5 to the background. Each picture labels what it
+/// draws, so that colours are never the only difference.
 const STYLE: &str = "\
 .back{color:#ffffff}.ink{color:#1f2328}.faint{color:#59636e}.grid{color:#d8dee4}\
 .c0{color:#0969da}.c1{color:#bc4c00}.c2{color:#1a7f37}.c3{color:#8250df}.c4{color:#bf3989}.c5{color:#1b7c83}\
@@ -72,14 +75,14 @@ pub enum Stroke {
     Dashed,
 }
 
-/// A picture under way. Positions are in units, from the upper left corner.
+/// An unfinished picture. Positions are in units from the upper left corner.
 #[derive(Debug)]
 pub struct Picture {
     svg: String,
 }
 
 impl Picture {
-    /// Begins a picture with a visible title and subtitle. `description` is for readers that do not see the picture.
+    /// Begins a picture with a visible title and subtitle. Screen readers read `description`.
     pub fn new(height: f64, title: &str, subtitle: &str, description: &str) -> Self {
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
@@ -168,7 +171,8 @@ impl Picture {
     }
 }
 
-/// Estimates the width of a text in units. Readers have different fonts: the estimate fits the widest common one.
+/// Estimates the width of a text in units. Readers have different fonts: the estimate fits the
+/// widest common one.
 pub fn text_width(text: &str) -> f64 {
     let width = |letter: char| match letter {
         'i' | 'j' | 'l' | 'I' | 't' | 'f' | 'r' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | ' ' | '/' => {
@@ -185,7 +189,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// One decimal is finer than a pixel.
+/// Writes a number with one decimal, which is finer than a pixel.
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
@@ -193,7 +197,7 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 pub mod check {
-    //! What every picture of the documents must keep.
+    //! Checks that tests make of every picture.
 
     use super::*;
 
@@ -226,7 +230,8 @@ pub mod check {
         svg.split("<text").skip(1).map(label).collect()
     }
 
-    /// Panics if the picture has no description, if a text leaves the picture, or if two texts overlap.
+    /// Panics if the picture has no description, if a text leaves the picture, or if two texts
+    /// overlap.
     pub fn is_readable(svg: &str) {
         for part in ["role=\"img\"", "<title id=\"title\">", "<desc id=\"desc\">", "prefers-color-scheme: dark"] {
             assert!(svg.contains(part), "{part} is missing");

@@ -1,4 +1,5 @@
-//! The pictures of a plan: the formulas of Bloom filters, and the space that each kind of filter takes.
+//! The pictures of a plan: the formulas of Bloom filters, and the space that each kind of filter
+//! takes.
 
 use super::super::picture::frame::{Axis, Frame, spread};
 use super::super::picture::{Anchor, Colour, Picture, Stroke, TEXT_SIZE, WIDTH, text_width};
@@ -21,17 +22,17 @@ pub fn all(num_keys: u64) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A frame that leaves `right` units for labels behind the lines.
+/// Returns a frame that leaves `right` units for labels at the right ends of lines.
 fn frame(x: Axis, y: Axis, right: f64) -> Frame {
     Frame { x, y, left: 58.0, right: WIDTH - right, top: 90.0, bottom: HEIGHT - 56.0 }
 }
 
-/// Rates from a millionth up are written as decimals, powers of two digits and more as `1e-7`.
+/// Writes a power of ten: as a decimal from 0.0001 up, and like `1e-5` below.
 fn power_of_ten(power: f64) -> String {
     if power < 1e-4 { format!("1e{:.0}", power.log10()) } else { power.to_string() }
 }
 
-/// Shares of the unit interval.
+/// Returns evenly spaced numbers from 0 to 1.
 fn steps() -> impl Iterator<Item = f64> + Clone {
     (0..=POINTS).map(|step| f64::from(step) / f64::from(POINTS))
 }
@@ -40,7 +41,7 @@ fn steps() -> impl Iterator<Item = f64> + Clone {
 const FEW_BITS: u64 = 20;
 const MOST_PROBES: u32 = 20;
 
-/// The rate against the number of probes, for several numbers of keys.
+/// Draws the rate against the number of probes, for several numbers of keys.
 fn rate_by_probes() -> String {
     let labels = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0].map(|rate| (rate, rate.to_string()));
     let x = Axis {
@@ -101,7 +102,7 @@ fn label_ends(frame: &Frame, picture: &mut Picture, ends: &[(f64, String, Colour
     frame.label_right_ends(picture, &ends);
 }
 
-/// The exponent of the rate against the share of bits that stay 0.
+/// Draws the exponent of the rate against the share of bits that stay 0.
 fn exponent() -> String {
     let share = |tenth: u32| f64::from(tenth) / 10.0;
     let x = Axis {
@@ -140,10 +141,11 @@ fn exponent() -> String {
     picture.finish()
 }
 
-/// Powers of two of the filters that [`rate_by_keys`] fills, in bits.
+/// Sizes of the filters in [`rate_by_keys`]: binary logarithms of their bits.
 const SIZES: [u32; 6] = [12, 16, 20, 24, 28, 32];
 
-/// The rate against the number of keys, with the best whole number of probes, for filters of several sizes.
+/// Draws the rate against the number of keys, with the best whole number of probes, for filters of
+/// several sizes.
 fn rate_by_keys() -> String {
     const LEAST_RATE: f64 = 1e-6;
     const POWERS: (f64, f64) = (2.0, 10.0);
@@ -181,7 +183,7 @@ fn rate_by_keys() -> String {
         let rate = |keys: u64| simplified_rate(keys, bits, best_probes(keys, bits));
         let exponents = steps().map(|share| POWERS.0 + share * (POWERS.1 - POWERS.0));
         let mut keys: Vec<u64> = exponents.map(|power| whole(10f64.powf(power))).collect();
-        // Where a curve begins, 200 steps of the whole axis would be visible corners.
+        // The curve is steep from here on. Steps of the whole axis would show as corners.
         let begin = bits as f64 / 29.0;
         keys.extend(steps().map(|share| whole(begin * 30f64.powf(share))));
         keys.sort_unstable();
@@ -198,13 +200,13 @@ fn rate_by_keys() -> String {
     picture.finish()
 }
 
-/// A power of two of bytes.
+/// Writes a power of two of bytes with its unit.
 fn size(bytes: u64) -> String {
     let fits = [(30, "GiB"), (20, "MiB"), (10, "KiB")].into_iter().find(|(shift, _)| bytes >> shift > 0);
     fits.map_or_else(|| format!("{bytes} B"), |(shift, unit)| format!("{} {unit}", bytes >> shift))
 }
 
-/// Bits per key against the rate that is wanted.
+/// Draws the bits per key of each kind against the rate.
 fn space_by_rate(num_keys: u64) -> String {
     const RATES: (f64, f64) = (0.1, 1e-6);
     const MOST_BITS: f64 = 60.0;
@@ -246,7 +248,7 @@ fn space_by_rate(num_keys: u64) -> String {
             Some((rate, plan.bits_per_key()))
         };
         let points: Vec<(f64, f64)> = rates().filter_map(bits).filter(|&(_, bits)| bits <= MOST_BITS).collect();
-        // Their lines lie on each other.
+        // Dashes leave the line of the bumped ribbon visible.
         let stroke = if kind == FilterKind::Ribbon { Stroke::Dashed } else { Stroke::Solid };
         frame.draw_line(&mut picture, &points, stroke, colour);
         let (Some(&(first_rate, first)), Some(&(rate, bits))) = (points.first(), points.last()) else { continue };
@@ -255,7 +257,8 @@ fn space_by_rate(num_keys: u64) -> String {
         } else if bits > MOST_BITS * 0.9 {
             ends.push((MOST_BITS, format!("{}, over {MOST_BITS}", kind.name()), colour));
         } else {
-            // The kind has no filter of so low a rate. Its label stands at the beginning of its line.
+            // The kind has no filter of so low a rate. Its label stands at the beginning of its
+            // line.
             early.push((frame.at((first_rate, first)), kind.name(), colour));
         }
     }
