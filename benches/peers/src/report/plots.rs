@@ -187,7 +187,11 @@ fn space_picture(rows: &[Row]) -> String {
     let found = scattered(rows);
     let points: Vec<_> = found.iter().map(|row| (*row, row.ns_min, row.overhead_bare.unwrap_or(1.0) * 100.0)).collect();
     let frame = frame(
-        axis("ns of CPU time for an absent key, hash at hand (logarithmic)", points.iter().map(|point| point.1), true),
+        axis(
+            "ns of CPU time for an absent key with a ready hash (logarithmic)",
+            points.iter().map(|point| point.1),
+            true,
+        ),
         axis("% more bits than the FPR lower bound (logarithmic)", points.iter().map(|point| point.2), true),
     );
     let (_, n) = shown_n(rows);
