@@ -5,25 +5,25 @@
 pub struct Crc32(crc32fast::Hasher);
 
 impl Crc32 {
-    /// Creates the checksum of no bytes.
+    /// Starts a checksum that covers no bytes yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends `bytes` to the covered bytes.
+    /// Extends the checksum: it then also covers `bytes`, after all bytes so far.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Appends `bytes` and returns the checksum.
+    /// Does the same as [`Self::update`], and returns the running checksum.
     #[must_use]
     pub fn with(mut self, bytes: &[u8]) -> Self {
         self.update(bytes);
         self
     }
 
-    /// Returns the CRC-32 of all appended bytes.
+    /// Returns the CRC-32 of all bytes that the checksum covers.
     #[must_use]
     pub fn finish(self) -> u32 {
         self.0.finalize()

@@ -17,7 +17,8 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Creates a cursor at the start of `bytes`. Its errors report offsets from `base`.
+    /// Creates a cursor at the start of `bytes`. Its errors report `base` plus the position in
+    /// `bytes` as the offset.
     #[must_use]
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self { rest: bytes, offset: base }
@@ -29,19 +30,19 @@ impl<'a> Cursor<'a> {
         self.rest
     }
 
-    /// Returns the offset of the next field.
+    /// Returns the offset of the next unread byte: the base plus the number of bytes read.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether all bytes are read.
+    /// Returns whether all bytes are read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Returns the error that `field` is invalid at the current offset.
+    /// Returns [`Error::Corrupt`] for `field` at the current offset.
     #[must_use]
     pub fn corrupt(&self, field: Field) -> Error {
         Error::Corrupt { field, offset: self.offset }
@@ -54,7 +55,8 @@ impl<'a> Cursor<'a> {
     pub fn take(&mut self, len: usize, field: Field) -> Result<&'a [u8]> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.corrupt(field)) };
         self.rest = rest;
-        // The caller chooses the base, which only errors report: an overflow is harmless.
+        // The sum overflows only if the base is not an offset in a real file. A wrong offset is
+        // harmless then.
         self.offset = self.offset.saturating_add(len as u64);
         Ok(taken)
     }
@@ -134,19 +136,19 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Appends a 32-bit integer.
+/// Appends a 32-bit integer to `out`: four bytes.
 pub fn put_u32(out: &mut Vec<u8>, value: u32) {
     let mut bytes = [0; 4];
     LittleEndian::write_u32(&mut bytes, value);
     out.extend_from_slice(&bytes);
 }
 
-/// Appends a 64-bit integer.
+/// Appends a 64-bit integer to `out`: eight bytes.
 pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
-/// Appends a variable-length integer.
+/// Appends a variable-length integer to `out`: one to ten bytes.
 #[expect(clippy::cast_possible_truncation, reason = "only the low seven bits are written")]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -156,7 +158,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends the length of `bytes` as a varint, then `bytes`.
+/// Appends the length of `bytes` to `out` as a varint, then `bytes`.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

@@ -54,12 +54,12 @@ pub enum Error {
     },
     /// A key is longer than the store accepts.
     KeyTooLong {
-        /// The length of the key.
+        /// The length of the key in bytes.
         len_bytes: usize,
-        /// The length of the longest accepted key.
+        /// The length of the longest accepted key in bytes.
         max_bytes: usize,
     },
-    /// Keys were added to a writer in the wrong order.
+    /// A key was added to a writer, but is not greater than the key before it.
     OutOfOrder,
     /// The directory is not empty, but holds no store.
     NotAStore,
@@ -79,9 +79,9 @@ pub enum Error {
     /// The free disk space is below the reserve that is kept for deletes and for the compactions
     /// that free space. Nothing was written.
     NoSpace {
-        /// The free disk space.
+        /// The free disk space in bytes.
         free_bytes: u64,
-        /// The reserve.
+        /// The reserve in bytes.
         kept_bytes: u64,
     },
     /// A background task fails for a reason that may be temporary, and is retried. A write returns
@@ -126,14 +126,15 @@ impl Error {
         }
     }
 
-    /// Whether the reader has no secret or a different one. The bytes themselves may be sound.
+    /// Returns whether the reader has no secret or a different one. The bytes themselves may be
+    /// sound.
     #[must_use]
     pub fn is_secret_mismatch(&self) -> bool {
         matches!(self.root(), Self::Filter(error) if error.is_secret_mismatch())
     }
 
-    /// Whether a newer version wrote the bytes, or they use a feature that this build does not
-    /// read.
+    /// Returns whether a newer version wrote the bytes, or they use a feature that this build does
+    /// not read.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         match self.root() {
@@ -143,7 +144,7 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are damaged, or were not written by this crate.
+    /// Returns whether the bytes are damaged, or were not written by this crate.
     ///
     /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes are
     /// sound, and a repair would destroy them.
@@ -151,7 +152,7 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         match self.root() {
             Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
-            // The filter lies in the SST file itself, so the filter of another table is damage of
+            // The filter lies in the SST file itself, so the filter of another SST is damage of
             // this file.
             Self::Filter(error) => error.is_damage() || (error.is_unexpected() && !error.is_secret_mismatch()),
             _ => false,
@@ -159,18 +160,18 @@ impl Error {
     }
 }
 
-/// The next step after damage of a file.
+/// The advice after damage of a file.
 const REPAIR: &str = "run \"filterblock db repair\", or restore the file from a backup";
 
-/// The next step after damage of a filter block.
+/// The advice after damage of a filter block.
 const REPAIR_FILTER: &str = "no key is lost, and reads do not need the filter; run \"filterblock db repair\"";
 
-/// The next step after an error of the operating system.
+/// Returns the advice for an error of the operating system.
 fn next_step(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as Kind;
     match kind {
         Kind::NotFound => "check the path",
-        Kind::PermissionDenied => "check its permissions",
+        Kind::PermissionDenied => "check the permissions",
         Kind::AlreadyExists => "choose another name, or remove it first",
         Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => "free disk space, and try again",
         Kind::OutOfMemory => "free memory, and try again",
@@ -194,12 +195,12 @@ impl fmt::Display for Error {
             Self::Unsupported { field: field @ Field::Version, found } => write!(
                 f,
                 "{field} {found} is not supported by this version of filterblock: a newer version wrote the bytes, or \
-                 they are damaged; open them with a newer version"
+                 they are damaged; use a newer version, or restore the file from a backup"
             ),
             Self::Unsupported { field, found } => {
                 write!(
                     f,
-                    "{field} {found} is not supported by this version of filterblock; open it with a newer version"
+                    "{field} {found} is not supported by this version of filterblock; open the file with a newer version"
                 )
             }
             Self::InvalidArgument { what, reason } => write!(f, "invalid {what}: {reason}"),

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// Returns `len` default values.
+/// Returns a vector of `len` default values.
 ///
 /// # Errors
 /// Returns [`Error::TooLarge`] with `what` if the memory does not suffice.

@@ -62,16 +62,16 @@ fn len_of(dir: &Path, end: &str) -> usize {
 fn store_memory_stays_within_the_documented_bound() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path();
-    // From docs/DESIGN.md: one more memtable is written to a table while the next one fills, and
+    // From docs/DESIGN.md: one more memtable is written to an SST while the next one fills, and
     // the arrays of a memtable grow by doubling.
     let buffers = 2 * (WAITING + 2) * WRITE_BUFFER;
-    // The filters of all tables: at most 16 bits per key.
+    // The filters of all SSTs: at most 16 bits per key.
     let filters = KEYS as usize * 2;
-    // One table that is being built: hashes, index, filter, a chunk of the file, and a block of
+    // One SST that is being built: hashes, index, filter, a chunk of the file, and a block of
     // each merge input.
     let keys_of_table = 2 * TABLE / VALUE;
     let table = 16 * keys_of_table + TABLE / 16 + MIB;
-    // The indexes of the tables in use, and the memory of each open table.
+    // The indexes of the SSTs in use, and the memory of each open SST.
     let indexes = KEYS as usize * (VALUE + 20) / 4096 * 64 + 256 * KIB;
     let bound = buffers + filters + table + indexes;
     let db = peak_of("load with flushes and compactions", bound, || {
@@ -87,7 +87,7 @@ fn store_memory_stays_within_the_documented_bound() {
     peak_of("compaction of the whole store", table + indexes + filters + WRITE_BUFFER, || {
         db.compact_range(..).unwrap()
     });
-    // A block and a key of each table of level 0 and of each level, at both ends.
+    // A block and a key of each SST of level 0 and of each level, at both ends.
     let scan = 2 * (20 + 7) * (2 * 4096 + KIB) + indexes;
     peak_of("scan of the whole store", scan, || assert_eq!(db.scan(..).map(Result::unwrap).count(), KEYS as usize));
     peak_of("backward scan of the whole store", scan, || {
@@ -123,7 +123,7 @@ fn store_memory_stays_within_the_documented_bound() {
             std::fs::write(&path, bytes).unwrap();
         }
     }
-    // Repair reads one whole table at a time. Then it recovers the store.
+    // Repair reads one whole SST at a time. Then it recovers the store.
     let repair = 2 * TABLE + 2 * table + 2 * WRITE_BUFFER + filters + indexes + MIB;
     let report = peak_of("repair, each table damaged and no manifest", repair, || {
         Db::repair(&killed, options(), RepairMode::Write).unwrap()

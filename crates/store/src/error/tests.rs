@@ -66,11 +66,11 @@ fn file_messages() -> Vec<Message> {
         (
             Error::Unsupported { field: Field::Version, found: 9 },
             "format version 9 is not supported by this version of filterblock: a newer version wrote the bytes, or \
-             they are damaged; open them with a newer version",
+             they are damaged; use a newer version, or restore the file from a backup",
         ),
         (
             Error::Unsupported { field: Field::Compression, found: 9 },
-            "compression 9 is not supported by this version of filterblock; open it with a newer version",
+            "compression 9 is not supported by this version of filterblock; open the file with a newer version",
         ),
         (batch, "invalid batch: it is full; write it first"),
         (

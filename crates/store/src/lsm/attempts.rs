@@ -18,7 +18,7 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// The attempts at one task.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// Number of failures since the store was opened.
+    /// The number of failed attempts since the store was opened.
     pub(super) num_failed: u64,
     trouble: Option<Trouble>,
 }
@@ -47,7 +47,8 @@ impl Attempts {
         self.trouble = None;
     }
 
-    /// Makes the next attempt due now. Returns the number of failures, for [`Self::failure_since`].
+    /// Makes the next attempt due now. Returns the number of failed attempts since the store was
+    /// opened, as the argument of [`Self::failure_since`].
     pub(super) fn hurry(&mut self) -> u64 {
         if let Some(trouble) = &mut self.trouble {
             trouble.due = Instant::now();
@@ -60,14 +61,15 @@ impl Attempts {
         self.trouble.is_some()
     }
 
-    /// Returns the error for a caller that waits for an attempt: one has failed since `seen`, and
-    /// none has succeeded.
+    /// Returns the error of the last attempt if it failed and the number of failed attempts is
+    /// above `seen`. Otherwise returns `None`.
     pub(super) fn failure_since(&self, seen: u64) -> Option<Error> {
         let trouble = self.trouble.as_ref().filter(|_| self.num_failed > seen)?;
         Some(Error::BackgroundFails { reason: trouble.reason.clone() })
     }
 
-    /// Returns the time until the next attempt.
+    /// Returns the time until the next attempt; zero if the attempt is due or the last attempt did
+    /// not fail.
     pub(super) fn delay(&self) -> Duration {
         self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
     }

@@ -21,7 +21,7 @@ impl Work {
 }
 
 impl Shared {
-    /// Records the result of a background attempt.
+    /// Records the result of an attempt at a background task.
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         self.files.reclaimer.reclaim();
         let Err(error) = result else {
@@ -41,9 +41,8 @@ impl Shared {
         self.background.changed.notify_all();
     }
 
-    /// Fails the store if an error puts more than one file in doubt. If a directory sync fails,
-    /// names that other threads have just created there may be lost, too. No later sync reports
-    /// this.
+    /// Fails the store if `error` is a failed sync of the store's directory. Names that other
+    /// threads have just created there may then be lost too, and no later sync reports this.
     pub(super) fn judge(&self, error: &Error) {
         // With ENFILE or EMFILE, the directory could not be opened. Nothing was synced then, and
         // nothing was lost.
@@ -55,14 +54,15 @@ impl Shared {
 }
 
 impl Background {
-    /// Makes the next attempt of a task due now. Returns how many attempts have failed before.
+    /// Makes the next attempt at a task due now. Returns the number of attempts at it that have
+    /// failed since the store was opened.
     pub(super) fn hurry(&self, task: Task) -> u64 {
         let num_failed = lock(&self.work).attempts(task).hurry();
         self.changed.notify_all();
         num_failed
     }
 
-    /// Waits for a change, at most for `timeout`.
+    /// Waits until the shared state changes, at most for `timeout`.
     pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, timeout: Duration) -> MutexGuard<'w, Work> {
         self.changed.wait_timeout(work, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -86,7 +86,9 @@ impl Shared {
         let stays = |path: &PathBuf| {
             let result = removed(storage.remove(path));
             result
-                .inspect_err(|error| log::warn!("an unneeded file could not be removed and is retried later: {error}"))
+                .inspect_err(|error| {
+                    log::warn!("an unneeded file could not be removed; the store tries again later: {error}")
+                })
                 .is_err()
         };
         let left: Vec<PathBuf> = paths.into_iter().filter(stays).collect();

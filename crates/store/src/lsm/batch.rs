@@ -4,13 +4,14 @@
 use crate::codec::{Cursor, MAX_VARINT_LEN_BYTES, put_bytes};
 use crate::error::{Error, Field, Result};
 
-/// Maximum length of a key.
+/// The maximum length of a key: 64 KiB.
 pub const MAX_KEY_LEN_BYTES: usize = 65_536;
 
-/// Maximum length of a value: 1 GiB.
+/// The maximum length of a value: 1 GiB.
 pub const MAX_VALUE_LEN_BYTES: usize = 1 << 30;
 
-/// Maximum length of a batch. It fits into a log record with room to spare.
+/// The maximum length of an encoded batch: 3 GiB. The payload of a log record may be almost 4 GiB
+/// long.
 pub(super) const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
 
 const OP_PUT: u8 = 1;
@@ -186,7 +187,7 @@ impl<'a> BatchOps<'a> {
 }
 
 impl<'a> Iterator for BatchOps<'a> {
-    /// `Err(Corrupt { field: Batch, .. })` for bytes that are not an encoded batch.
+    /// A write, or [`Error::Corrupt`] with `Field::Batch` for bytes that are not an encoded batch.
     type Item = Result<BatchOp<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -3,8 +3,8 @@
 use crate::codec::order_prefix;
 use filterblock::{KeyHash, KeyHasher};
 
-/// Number of keys of one `multi_get` that are processed together: one bit per key in a word, and
-/// enough keys to hide cache misses.
+/// The number of keys of one `multi_get` that are processed together. A 32-bit word has one bit
+/// for each of them, and they are enough to hide cache misses.
 pub(super) const BATCH: usize = 32;
 
 /// A key to read, with its hash.
@@ -28,8 +28,8 @@ pub(super) struct Batch<'a> {
     keys: [&'a [u8]; BATCH],
     prefixes: [u64; BATCH],
     hashes: [KeyHash; BATCH],
-    /// The least and the greatest prefix. Most SSTs of level 0 cover all keys of a batch or none,
-    /// which these two decide.
+    /// The least and the greatest key prefix of the batch. Most SSTs of level 0 cover all keys of
+    /// a batch or none, and these two prefixes decide both cases.
     least: u64,
     greatest: u64,
     /// One bit for each key without a result so far.
@@ -40,7 +40,7 @@ pub(super) struct Batch<'a> {
 #[derive(Debug)]
 pub(super) struct Group<'b> {
     gathered: Option<Gathered>,
-    /// Borrowed hashes, if the keys are the first ones of the batch.
+    /// The hashes of the keys, if the keys are the first ones of the batch.
     front: &'b [KeyHash],
 }
 
@@ -93,7 +93,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Returns the key at a position.
+    /// Returns the key at a position; `None` beyond the last key.
     #[inline]
     pub(super) fn probe(&self, place: u32) -> Option<Probe<'a>> {
         let place = place as usize;
@@ -123,7 +123,7 @@ impl<'a> Batch<'a> {
         inside & of
     }
 
-    /// Gathers the keys with a bit in `mask`.
+    /// Returns the keys of the batch whose bit in `mask` is set.
     #[inline]
     pub(super) fn gather(&self, mask: u32) -> Group<'_> {
         if mask & mask.wrapping_add(1) == 0 {

@@ -146,12 +146,14 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
 }
 
 impl Shared {
-    /// Returns whether the sizes of the levels require a compaction.
+    /// Returns whether a background compaction is due. Always `false` without
+    /// [`Options::auto_compaction`].
     pub(super) fn needs_compaction(&self) -> bool {
         self.pick_compaction().is_some()
     }
 
-    /// Keeps the SST that an error names out of background compactions.
+    /// Keeps the input that `error` names out of background compactions until the store is
+    /// reopened, and reports the error.
     fn leave_out(&self, compaction: &Compaction, error: &Error) {
         let is_named = |table: &Arc<StoredTable>| matches!(error, Error::InFile { path, .. } if *path == table.path);
         let is_any_named = compaction.inputs().any(is_named);
@@ -165,8 +167,10 @@ impl Shared {
             .add(format!("{error}; background compactions skip the damaged SSTs until the store is reopened"));
     }
 
-    /// Returns whether the background will compact level 0 when it is full. It will not while
-    /// compactions fail: writers would then wait for space that only their deletions release.
+    /// Returns whether the background compacts level 0 when it is full. The answer is no without
+    /// automatic compaction, while compactions fail, and if a damaged SST blocks level 0. Writers
+    /// must not wait for level 0 then: perhaps only their deletions can release the space that the
+    /// compaction needs.
     pub(super) fn compacts_level_0(&self, version: &Version, work: &Work) -> bool {
         if !self.options.auto_compaction || work.compactions.is_failing() {
             return false;
@@ -175,7 +179,8 @@ impl Shared {
         picker.leaves_nothing_out() || picker.pick_level_0(&levels_of(version)).is_some()
     }
 
-    /// Returns the most urgent compaction, if any.
+    /// Returns the most urgent compaction, or `None` if no compaction is due or automatic
+    /// compaction is off.
     fn pick_compaction(&self) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
@@ -185,7 +190,7 @@ impl Shared {
         Compaction::of(&version, &pick)
     }
 
-    /// Waits until no compaction is running, and reserves the next turn for the caller.
+    /// Waits until no compaction is running, and gives the caller the right to compact.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after a failure.

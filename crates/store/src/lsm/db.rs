@@ -290,7 +290,8 @@ impl Db {
         };
         for (_, table) in version.all_tables() {
             if !source.is_named(&table.path, table.table.file())? {
-                let reason = "another program removed or replaced this file of an open store";
+                let reason =
+                    "another program removed or replaced this file of an open store; restore the file, and try again";
                 let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
                 return Err(Error::Io(error).in_file(&table.path));
             }

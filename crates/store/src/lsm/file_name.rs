@@ -44,8 +44,8 @@ pub fn manifest_name(number: u64) -> String {
     format!("MANIFEST-{number:06}")
 }
 
-/// Returns the original name of an SST that was set aside (`unnamed-000123.sst`,
-/// `unnamed-000123.sst.2`).
+/// Returns the original name of an SST that was set aside: `000123.sst` for `unnamed-000123.sst`
+/// and for `unnamed-000123.sst.2`. Returns `None` for a name without the prefix `unnamed-`.
 #[must_use]
 pub fn set_aside_name(name: &str) -> Option<&str> {
     let name = name.strip_prefix("unnamed-")?;
@@ -56,7 +56,7 @@ pub fn set_aside_name(name: &str) -> Option<&str> {
 }
 
 /// Returns the number in the name of an SST, log or manifest. Also accepts the name of an
-/// unfinished SST and of one that was set aside.
+/// unfinished SST and of one that was set aside. Returns `None` for every other name.
 #[must_use]
 pub fn number_in(name: &str) -> Option<u64> {
     let name = set_aside_name(name).unwrap_or(name);
@@ -66,7 +66,7 @@ pub fn number_in(name: &str) -> Option<u64> {
     }
 }
 
-/// Returns the kind of the file called `name`. `None` if no store writes such a name.
+/// Returns the kind of the file called `name`, or `None` if no store writes such a name.
 #[must_use]
 pub fn parse(name: &str) -> Option<FileName> {
     match name {

@@ -19,10 +19,10 @@ use crate::codec::{put_u32, put_u64};
 use crate::error::{Error, Result};
 use crate::storage::{Storage, WriteFile};
 
-/// Length of the header of a file.
+/// The length of the header of a file.
 pub const HEADER_LEN_BYTES: usize = 48;
 
-/// Length of the header of a record.
+/// The length of the header of a record.
 pub const RECORD_HEADER_LEN_BYTES: usize = 24;
 
 /// The format version that this code writes, and the only one that it reads.
@@ -133,13 +133,15 @@ impl LogWriter {
     /// Appends one record whose payload is the concatenation of `parts`. The record is only in the
     /// memory of the process until [`Self::flush`].
     ///
-    /// `sequence` must be the number that the reader's visitor returns for the record before.
-    /// Sequence numbers have no gaps.
+    /// `sequence` is the sequence number of the record's first write. Sequence numbers have no
+    /// gaps: it must be one more than the number of the last write in the record before. This
+    /// function only refuses a number that is certainly used. The reader finds all other errors.
     ///
     /// # Errors
     /// Returns [`Error::InvalidArgument`], before anything is written, for an empty payload, for a
-    /// payload of 4 GiB or more, and for a sequence number that is too low. Returns
-    /// [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
+    /// payload of 4 GiB or more, and for a sequence number that does not exceed that of the record
+    /// before. Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass
+    /// through.
     pub fn append(&mut self, sequence: u64, parts: &[&[u8]]) -> Result<()> {
         self.check_usable()?;
         let invalid = |what, reason: &str| Err(Error::InvalidArgument { what, reason: reason.to_owned() });
@@ -259,8 +261,8 @@ impl WriteFile for NoFile {
     }
 }
 
-/// Removes a file whose creation failed. The file may exist all the same. It stays if the error
-/// says that it existed before.
+/// Removes a file whose creation failed, because the file may exist all the same. Keeps the file
+/// if the error says that it existed before.
 fn remove_unless_found(storage: &dyn Storage, path: &Path, error: &Error) {
     let is_found = matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists);
     if !is_found {

@@ -3,10 +3,10 @@
 //! After the first unsound record, the reader searches the rest of the file for a sound one:
 //!
 //! * There is none: a crash tore the tail. The tail is cut off and reported.
-//! * There is one, but a sector before it is blank and no found record says that this sector was
+//! * There is one, but a sector before it is blank, and no sound record says that this sector was
 //!   synced. This is a crash, too: a crash may keep later sectors and lose earlier ones. The tail
 //!   is cut off and reported.
-//! * There is one, otherwise: bytes are lost that had been durable. This is an error. Under
+//! * In every other case, bytes are lost that had been durable. This is an error. Under
 //!   [`LogRecovery::Salvage`] the damage is skipped and reported.
 
 use std::fmt;
@@ -56,17 +56,18 @@ pub struct LogRecord<'a> {
 /// The end of a log, as the reader found it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogEnd {
-    /// Length of the file up to the end of the last delivered record.
+    /// The length of the file up to the end of the last delivered record.
     pub valid_len_bytes: u64,
     /// Number of bytes after the last delivered record. A crash left them, or no sound record
     /// follows.
     pub torn_tail_bytes: u64,
     /// Whether the tail lacks bytes at its end, or contains sectors that were never written.
     pub is_tail_cut: bool,
-    /// Offset and length of each skipped range; always empty under [`LogRecovery::Strict`]. A
-    /// length of 0 means that sequence numbers are missing although no bytes are.
+    /// The offset and the length of each skipped range; always empty under
+    /// [`LogRecovery::Strict`]. A length of 0 means that sequence numbers are missing although no
+    /// bytes are.
     pub skipped: Vec<(u64, u64)>,
-    /// Number of delivered records.
+    /// The number of delivered records.
     pub num_records: u64,
     /// The sequence number that the next record must have. `None` if the header is missing.
     pub next_sequence: Option<u64>,
@@ -79,7 +80,8 @@ impl LogEnd {
         self.torn_tail_bytes == 0 && self.skipped.is_empty() && self.next_sequence.is_some()
     }
 
-    /// Returns the bytes at the end of the file at `path` that are not a record.
+    /// Returns the description of the bytes at the end of the file at `path` that are not a
+    /// record, or `None` if there are no such bytes.
     pub(crate) fn tail(&self, path: &Path) -> Option<LogTail> {
         let (offset, len_bytes) = (self.valid_len_bytes, self.torn_tail_bytes);
         (len_bytes > 0).then(|| LogTail { path: path.to_path_buf(), offset, len_bytes, is_cut: self.is_tail_cut })
@@ -280,8 +282,8 @@ impl<'a> Reader<'a> {
         plausible.then_some(LogRecord { sequence, payload, payload_offset, synced_len_bytes })
     }
 
-    /// Returns where to continue after the unsound bytes at `offset`. `None` means that the tail is
-    /// torn from there.
+    /// Returns the offset at which to continue after the unsound bytes at `offset`. `None` means
+    /// that the torn tail begins at `offset`.
     fn resume_after(&mut self, offset: usize, expected: Option<u64>, failed: Error) -> Result<Option<usize>> {
         let strict = self.recovery == LogRecovery::Strict;
         // The record itself is sound: records before it are missing, or the record is a duplicate.

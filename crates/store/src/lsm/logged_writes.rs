@@ -32,7 +32,7 @@ struct Place {
     offset: usize,
 }
 
-/// Memory per write while it is sorted.
+/// The memory per write while the writes are sorted, in bytes.
 pub(super) const PLACE_LEN_BYTES: usize = size_of::<Place>();
 
 impl<'a> LoggedWrites<'a> {
@@ -86,7 +86,7 @@ impl<'a> LoggedWrites<'a> {
         self.num_writes == 0
     }
 
-    /// Returns the numbers of the first and the last write. Meaningless if there are none.
+    /// Returns the sequence numbers of the first and of the last write; `(0, 0)` without writes.
     pub(super) fn sequences(&self) -> (u64, u64) {
         self.sequences.unwrap_or_default()
     }
@@ -96,9 +96,9 @@ impl<'a> LoggedWrites<'a> {
         self.len_bytes
     }
 
-    /// Passes the newest write of each key to `visit`, in key order. It uses memory for
-    /// `max_places` writes, at least two. The number of passes over the log is the number of keys
-    /// divided by half of `max_places`.
+    /// Passes the newest write of each key to `visit`, in key order. It uses memory for the
+    /// positions of `max_places` writes, at least two. Each pass over the log, except the last,
+    /// handles at least half as many keys.
     ///
     /// # Errors
     /// Returns the first error of `visit`.
@@ -109,7 +109,7 @@ impl<'a> LoggedWrites<'a> {
     ) -> Result<()> {
         let max_places = max_places.max(2);
         let mut places = Vec::with_capacity(usize::try_from(self.num_writes).unwrap_or(max_places).min(max_places));
-        // Keys below `from` were visited.
+        // Earlier passes have visited all keys below `from`.
         let mut from: &[u8] = &[];
         loop {
             // Keys from `to` on are left for a later pass.
@@ -160,7 +160,7 @@ impl<'a> LoggedWrites<'a> {
         Ok(())
     }
 
-    /// Sorts by key and keeps only the newest write of each key.
+    /// Sorts `places` by key and keeps only the newest write of each key.
     fn sort(&self, places: &mut Vec<Place>) {
         let key_order = |a: &Place, b: &Place| {
             a.prefix.cmp(&b.prefix).then_with(|| self.key_at(a.offset).cmp(self.key_at(b.offset)))

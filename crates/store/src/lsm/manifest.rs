@@ -23,14 +23,14 @@ pub struct Manifest {
     log: Option<LogWriter>,
     number: u64,
     next_sequence: u64,
-    /// Length of the initial snapshot.
+    /// The length of the manifest after its first edit, the snapshot.
     first_len_bytes: u64,
     /// Whether `CURRENT` may name this manifest.
     may_be_in_force: bool,
 }
 
-/// A manifest longer than this, and longer than twice its first edit, is replaced by a snapshot of
-/// its state.
+/// A manifest longer than this, and longer than twice its length after the first edit, is replaced
+/// by a new one that begins with a snapshot of the state.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 /// The content of a manifest.
@@ -40,7 +40,7 @@ pub struct RecoveredManifest {
     pub number: u64,
     /// The state after all edits, without SSTs whose file is missing.
     pub state: StoreState,
-    /// The number of one SST whose file is missing.
+    /// The number of one SST whose file is missing, or `None` if no file is missing.
     pub missing: Option<u64>,
     /// The end of the log. After a torn tail the last edit may be missing, so an unknown SST is not
     /// certainly garbage.

@@ -10,16 +10,17 @@ use crate::error::Result;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use filterblock::KeyHash;
 
-/// Memory per entry besides its bytes: the node, the pointer to the entry, and the allocator's
-/// header.
+/// The memory per entry in addition to the entry's bytes: the node, the pointer to the entry, and
+/// the allocator's header.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// The filter has 16 bits per entry if entries have this length. Shorter entries raise the fill
 /// ratio: the list is searched more often, but no answer is wrong.
 const ENTRY_LEN_BYTES: usize = 128;
 
-/// 16 MiB, enough for a write buffer of 1 GiB. The filter must not take all memory if the write
-/// buffer's size is set to "no limit".
+/// The largest filter has this many 64-bit words: 16 MiB, enough for a write buffer of 1 GiB.
+/// Without a maximum, the filter would take all memory if the write buffer's size is set to "no
+/// limit".
 const MAX_FILTER_WORDS: usize = 1 << 21;
 
 /// A Bloom filter that can be read while keys are inserted. It sets four bits per key in one 64-bit
@@ -37,7 +38,8 @@ impl GrowingFilter {
         Self((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// High bits choose the word, low bits the four bits in it.
+    /// Returns the word of a key, and the mask of the key's four bits in it. The high bits of the
+    /// hash choose the word, and its low bits choose the four bits.
     #[inline]
     fn word_and_mask(&self, hash: KeyHash) -> (Option<&AtomicU64>, u64) {
         let raw = hash.raw();
@@ -98,7 +100,7 @@ impl Memtable {
     ///
     /// # Errors
     /// Returns [`crate::Error::InvalidArgument`] if the memtable holds too many versions.
-    /// [`Memtable::is_full`] tells long before to replace it.
+    /// [`Memtable::is_full`] returns `true` long before that.
     pub(super) fn insert(&self, key: &[u8], value: Option<&[u8]>, hash: KeyHash, sequence: u64) -> Result<()> {
         let version = Entry::new(key, value, sequence);
         let len = version.len_bytes();
@@ -129,7 +131,7 @@ impl Memtable {
         (version.key() == key).then(|| version.value().map(<[u8]>::to_vec))
     }
 
-    /// Returns the approximate memory use.
+    /// Returns the approximate memory use in bytes.
     pub(super) fn len_bytes(&self) -> usize {
         self.len_bytes.load(Ordering::Relaxed)
     }

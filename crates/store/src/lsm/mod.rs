@@ -8,7 +8,8 @@
 //! * Newer writes always lie above older ones, and an SST holds at most one version of a key.
 //! * A snapshot keeps the SSTs and memtables of its moment alive. Compaction therefore never has to
 //!   keep old versions.
-//! * Readers never wait. Writers wait for the disk, and for nothing else.
+//! * Readers never wait. Writers wait for their turn and for the log. If memory or level 0 is
+//!   full, they also wait for a flush or a compaction.
 
 mod attempts;
 mod background;

@@ -130,8 +130,8 @@ pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()
     };
     created.into_iter().try_for_each(sync_name)?;
     found.into_iter().try_for_each(|path| match sync_name(path) {
-        // If the process may not sync this directory, it created no names in it or cannot do
-        // anything about them.
+        // If the process may not sync this directory, it either created no name in it or cannot
+        // make the name durable.
         Err(error) if is_refused(&error) => Ok(()),
         result => result,
     })
@@ -249,8 +249,8 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     let recovered = Manifest::recover(storage, dir, Some(&tables.collect()))?;
     let path = dir.join(manifest_name(recovered.number));
     let mut state = recovered.state;
-    // With another secret, every filter would deny present keys. With another hash kind, the
-    // caller's expectations of speed would be wrong. Both are errors.
+    // With another secret, every filter would deny present keys. With another hash kind, reads
+    // would be slower, or less safe against chosen keys, than the caller expects. Both are errors.
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     in_order(&state, &path)?;
     // File numbers assigned after the last edit must not be assigned again.

@@ -231,8 +231,9 @@ fn owner_of(storage: &dyn Storage, path: &Path, name: FileName) -> Result<Owner>
     })
 }
 
-/// A `CURRENT` of LevelDB or RocksDB consists of the first line alone. A truncated `CURRENT` of
-/// this crate can look the same. The manifest that it names decides.
+/// Returns who wrote a `CURRENT`. A `CURRENT` of LevelDB or RocksDB consists of the first line
+/// alone. A truncated `CURRENT` of this crate can look the same. The manifest that `CURRENT` names
+/// decides.
 fn owner_of_current(storage: &dyn Storage, path: &Path, file: &dyn ReadAt) -> Result<Owner> {
     let dir = path.parent().unwrap_or(Path::new(""));
     match read_current(storage, dir) {

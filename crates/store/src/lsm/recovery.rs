@@ -41,7 +41,7 @@ pub(super) struct Site<'a> {
 pub(super) struct Replayed<'a> {
     /// Each group of writes becomes one SST.
     groups: Vec<LoggedWrites<'a>>,
-    /// The number of the last write that is known, or that is given up.
+    /// The sequence number of the last write that the store holds or has given up.
     last_sequence: u64,
     /// Whether writes are missing and the options accept that.
     has_gap: bool,
@@ -49,7 +49,8 @@ pub(super) struct Replayed<'a> {
     empty_logs: Vec<u64>,
 }
 
-/// Reads all logs that are still needed. Returns their numbers and bytes in order.
+/// Reads all logs that are still needed. Returns the number and the bytes of each log, oldest
+/// first.
 ///
 /// # Errors
 /// Returns an error if the log that the manifest names is missing, unless the options say to
@@ -174,7 +175,7 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Repo
         }
     });
     if let Err(error) = removed {
-        log::warn!("an unneeded file could not be removed and is retried at the next open: {error}");
+        log::warn!("an unneeded file could not be removed; the next open tries again: {error}");
     }
 }
 
@@ -208,7 +209,7 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
         registry.manifest.abandon(storage, &shared.identity.dir);
         for (path, aside) in moved {
             if let Err(error) = storage.rename(&aside, &path) {
-                log::warn!("an SST keeps the name that it was set aside under: {error}");
+                log::warn!("an SST of a failed open could not get its old name back and stays set aside: {error}");
             }
         }
     }
@@ -232,14 +233,16 @@ fn write_tables(shared: &Shared, groups: &[LoggedWrites<'_>]) -> Result<Vec<Arc<
     Ok(tables)
 }
 
-/// Gives up SSTs that no manifest names. Their files are removed with the last reference.
+/// Gives up SSTs that no manifest names. The file of each is removed when the last reference to
+/// the SST is dropped.
 fn give_up(tables: &[Arc<StoredTable>]) {
     tables.iter().for_each(|stored| stored.mark_obsolete());
 }
 
 fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTable>]) -> Result<Arc<StoredTable>> {
     let buffer_len_bytes = shared.options.write_buffer_bytes.max(MIN_SORTED_LEN_BYTES);
-    // This length grows with the log, which bounds the number of passes over a log of any length.
+    // The memory for sorting grows with the log, so the number of passes over a log of any length
+    // is bounded.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
     // For more keys than this, each under 16 bytes, the hashes would take more than half the log's
     // length.
@@ -316,7 +319,8 @@ impl<'a> Replay<'a, '_> {
         Ok(())
     }
 
-    /// Adds a record to the current group. Returns the sequence number of the next record.
+    /// Adds the writes of a record to the current group. Returns the sequence number that the next
+    /// record must have.
     fn take(&mut self, record: &LogRecord<'a>, log: &'a [u8], path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
         // An interrupted recovery has already put the first writes into SSTs.
@@ -417,7 +421,7 @@ pub(super) fn undo(shared: &Shared) {
     let is_made = |name: &String| number_in(name).is_some_and(|number| number >= registry.manifest.number());
     for name in names.iter().filter(|name| is_made(name)) {
         if let Err(error) = storage.remove(&shared.identity.dir.join(name)) {
-            log::warn!("a file of a failed open could not be removed and is retried at the next open: {error}");
+            log::warn!("a file of a failed open could not be removed; the next open tries again: {error}");
         }
     }
 }

@@ -8,8 +8,9 @@ use crate::storage::Storage;
 /// The state of file deletion in the store's directory.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    /// Whether the store's handle is closed. The directory must not change any more, because
-    /// another process may have files with these names. Snapshots may outlive the handle.
+    /// Whether the store's handle is closed. The store must not change the directory any more,
+    /// because another process may have files with the same names there. Snapshots may outlive the
+    /// handle.
     pub(super) is_closed: bool,
     /// Files that could not be removed.
     pub(super) left: Vec<PathBuf>,
@@ -22,7 +23,7 @@ impl Removals {
             return;
         }
         if let Err(error) = removed(storage.remove(&path)) {
-            log::warn!("an unneeded file could not be removed and is retried later: {error}");
+            log::warn!("an unneeded file could not be removed; the store tries again later: {error}");
             self.left.push(path);
         }
     }

@@ -4,7 +4,7 @@
 use super::log_reader::LogTail;
 use crate::sync::{Mutex, lock};
 
-/// Further damage is logged but not kept.
+/// The maximum number of kept messages. Further damage is logged but not kept.
 const MAX_REPORTS: usize = 100;
 
 /// The messages, and the cut-off tails of logs.

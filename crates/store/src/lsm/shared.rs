@@ -315,7 +315,7 @@ impl Shared {
         registry.state.next_file_number = self.catalogue.next_file_number.load(Ordering::Relaxed);
         let mut made = Manifest::planned(number);
         if let Err(error) = made.prepare(storage, &self.identity.dir, &registry.state.snapshot()) {
-            log::warn!("the manifest could not be replaced and is retried after the next change: {error}");
+            log::warn!("the manifest could not be replaced; the store tries again after the next change: {error}");
             self.judge(&error);
             if !is_taken(&error) {
                 self.discard(

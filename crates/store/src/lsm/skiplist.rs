@@ -109,7 +109,7 @@ impl SkipList {
     /// the first.
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`] when the 32-bit index space is used up, after about 900
+    /// Returns [`Error::InvalidArgument`] when the 32-bit index space is used up, after about 990
     /// million versions.
     pub(super) fn insert(&self, version: Entry) -> Result<()> {
         let mut before = [HEAD; MAX_HEIGHT as usize];
@@ -146,7 +146,8 @@ impl SkipList {
         1 + ((mixed >> 32).trailing_zeros() / 2).min(MAX_HEIGHT - 1)
     }
 
-    /// Allocates a node within one chunk.
+    /// Allocates `len` words for a node within one chunk. Returns the index of the first word, and
+    /// the words from there to the end of the chunk.
     fn allocate(&self, len: u32) -> Result<(u32, &[AtomicU32])> {
         let full = || Error::InvalidArgument {
             what: "memtable",

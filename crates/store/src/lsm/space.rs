@@ -15,20 +15,22 @@ use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
-/// The space for `CURRENT`, for a log's header and for the unused end of each file's last page.
+/// The space in bytes for `CURRENT`, for a log's header and for the unused end of each file's last
+/// page.
 const SMALL_FILES_BYTES: u64 = 64 << 10;
 
-/// A new SST file leaves this much space to the log, if there is as much. A log on a full disk
-/// refuses all writes.
+/// A new SST file leaves at least this much free space to the log, if that much was free before. A
+/// log on a full disk refuses all writes.
 const LOG_ROOM_BYTES: u64 = 4 << 20;
 
 /// The free space and its planned uses.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     free: u64,
-    /// Reserved for a manifest and a merge.
+    /// The bytes reserved for a manifest and a merge.
     kept: u64,
-    /// Bytes in memtables, and so in logs. They become SSTs and are merged later.
+    /// The bytes of writes that are in memtables and in logs. They become SSTs and are merged
+    /// later.
     in_memory: u64,
 }
 
@@ -64,7 +66,7 @@ impl Shared {
 
     #[cold]
     fn look_for_space(&self, batch: &WriteBatch, len: u64) -> Result<()> {
-        // A failed store is the better reason.
+        // If the store has failed, report that instead of the missing space.
         self.background.check_writable()?;
         let Some(mut room) = self.room() else {
             self.writing.queue.space.allow(MAX_UNSEEN_BYTES, false);
@@ -90,7 +92,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns `None` if the storage does not report its free space.
+    /// Returns the free space and its planned uses, or `None` if the storage does not report its
+    /// free space.
     fn room(&self) -> Option<Room> {
         // If the system does not answer, accept the write. If there is no space, the write itself
         // fails.

@@ -26,7 +26,8 @@ pub struct VerifyReport {
     pub data_blocks: u64,
     /// Number of keys that the filter of their own SST denies. It must be 0.
     pub filter_false_negatives: u64,
-    /// All damage found. Each error names the file, the field and the offset.
+    /// All problems found: damage, files of a newer format version, and missing files. Each error
+    /// names the file. An error about damage also names the field and the offset.
     pub damage: Vec<Error>,
     /// The torn tails that this handle cut off logs and the manifest when it opened the store. The
     /// files themselves are gone.
@@ -90,7 +91,8 @@ impl Db {
     /// while the logs are read.
     ///
     /// # Errors
-    /// Returns I/O errors. Damage and missing files are in the report and are not errors.
+    /// Returns I/O errors. Damage, a newer format version and missing files are in the report and
+    /// are not errors.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&mut |_| {})
     }

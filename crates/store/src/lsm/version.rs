@@ -64,10 +64,10 @@ impl StoredTable {
         Self { file: Arc::new(file), meta, table: Arc::new(table), path, expected, is_reported }
     }
 
-    /// Replaces `other`, which is an earlier opening of the same file. The file is removed when
-    /// neither is needed.
+    /// Returns this SST as the replacement of `other`, an earlier opening of the same file. Both
+    /// then share the file, which is removed when neither is needed.
     pub(super) fn instead_of(self, other: &Self) -> Self {
-        // Damage of this opening is reported when it is read.
+        // The damage of this opening has not been reported yet.
         Self { file: Arc::clone(&other.file), is_reported: AtomicBool::new(false), ..self }
     }
 
@@ -175,7 +175,8 @@ impl Slot {
         batch.within((self.smallest, self.largest), of, |probe| self.covers(probe))
     }
 
-    /// Compares whole keys, because equal prefixes decide nothing.
+    /// Returns whether the SST's key range covers `key`. Compares whole keys, because equal
+    /// prefixes decide nothing.
     fn covers_by_bytes(&self, key: &[u8]) -> bool {
         self.stored.meta.smallest.as_slice() <= key && key <= self.stored.meta.largest.as_slice()
     }
@@ -236,7 +237,8 @@ impl Version {
         Self { levels, hasher: hasher.clone(), filters }
     }
 
-    /// Returns a version with some SSTs removed and others added. Both lists give the levels.
+    /// Returns a version with some SSTs removed and others added. Each element of both lists
+    /// begins with its level.
     pub(super) fn with(&self, removed: &[(u8, u64)], added: Vec<(usize, Arc<StoredTable>)>) -> Self {
         let mut levels: Vec<Vec<_>> = (0..NUM_LEVELS).map(|level| self.tables(level).cloned().collect()).collect();
         for (number, tables) in levels.iter_mut().enumerate() {
@@ -463,7 +465,7 @@ impl Slot {
         tally.block_reads += reads.blocks;
         tally.block_read_bytes += reads.bytes;
         let found = found?;
-        // A "maybe" from a damaged page is not a false positive of the filter.
+        // A "maybe" from a damaged page counts as degraded, not as a false positive.
         let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
         match (answer, &found) {
             (Answer::Maybe, Lookup::NotFound) if is_damaged() => tally.degraded += 1,

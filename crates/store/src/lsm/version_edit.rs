@@ -30,7 +30,7 @@ const TAG_KEYED_HASH: u64 = 8;
 pub struct TableMeta {
     /// The number in the file name.
     pub number: u64,
-    /// Length of the file.
+    /// The length of the file in bytes.
     pub len_bytes: u64,
     /// Number of entries, including tombstones.
     pub num_entries: u64,

@@ -7,11 +7,12 @@ use crate::error::Result;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 
-/// Maximum length of a group of batches in one log record, unless a single batch is longer.
+/// The maximum length in bytes of a group of batches in one log record, unless a single batch is
+/// longer.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
 
-/// The most that may be written before the free space is checked again. Other programs may write,
-/// too.
+/// At most this many bytes are written before the free space is checked again, because other
+/// programs may write, too.
 pub(super) const MAX_UNSEEN_BYTES: u64 = 1 << 20;
 const MIN_UNSEEN_BYTES: u64 = 4 << 10;
 

@@ -1,5 +1,5 @@
 //! The remaining facts about a damaged store: the readable parts of its manifests, and the
-//! properties of its tables.
+//! properties of its SSTs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,15 +20,17 @@ pub(super) struct Listing {
     pub(super) logs: BTreeSet<u64>,
     pub(super) manifests: BTreeSet<u64>,
     pub(super) has_current: bool,
-    /// A number above all valid numbers in file names.
+    /// A file number above the number of every listed file, except the files in `foreign`.
     pub(super) next_number: u64,
-    /// Names with numbers that no store assigns. A store does not open while such files exist.
+    /// Names of files with numbers above [`MAX_NUMBER`], which no store assigns. A store does not
+    /// open while such files exist.
     pub(super) foreign: Vec<String>,
 }
 
 impl Listing {
-    /// Lists all files except those that certainly belong to another program. The numbers of those
-    /// files count too, because the store never assigns the number of an existing file.
+    /// Lists all files except those that certainly belong to another program. `next_number` is
+    /// above the numbers of the excepted files too, because the store never assigns the number of
+    /// an existing file.
     ///
     /// # Errors
     /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number
@@ -73,12 +75,12 @@ pub(super) struct ManifestEvidence {
     /// Whether this is the complete state of the store: the manifest is readable from its start to
     /// an end that a crash can leave.
     pub(super) is_whole: bool,
-    /// Whether the edit that names a table may be in a torn tail, so that an unnamed table may
+    /// Whether the edit that names an SST may be in a torn tail, so that an unnamed SST may
     /// belong to the store.
     pub(super) is_torn: bool,
     /// Whether `CURRENT` names this manifest, so that the manifest can stay in force.
     pub(super) is_in_force: bool,
-    /// Tables that an edit removed. They no longer belong to the store.
+    /// SSTs that an edit removed. They no longer belong to the store.
     pub(super) removed: BTreeSet<u64>,
     /// The parts that could not be read.
     pub(super) losses: Vec<Loss>,
@@ -87,8 +89,9 @@ pub(super) struct ManifestEvidence {
 }
 
 impl ManifestEvidence {
-    /// Reads `CURRENT` and the manifest that it names. If that fails, it reads the newest manifest,
-    /// which is either the manifest in force or a copy of its state that was about to replace it.
+    /// Reads `CURRENT` and the manifest that it names. If that manifest is missing or unreadable,
+    /// it reads the newest readable manifest, which is either the manifest in force or a copy of
+    /// its state that was about to replace it.
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::Unsupported`] for a manifest of a newer version.
@@ -125,11 +128,12 @@ impl ManifestEvidence {
     }
 
     fn lose(&mut self, error: Error) {
-        // A manifest holds no keys. The losses of the tables report the effect of its damage.
+        // A manifest holds no keys. The losses of the SSTs report the effect of its damage.
         self.losses.push(Loss::without_keys(error));
     }
 
-    /// Reads a manifest as far as possible.
+    /// Reads the manifest with this number as far as possible, and records its state and its
+    /// damage.
     fn read(&mut self, storage: &dyn Storage, dir: &Path, number: u64) -> Result<()> {
         let path = dir.join(manifest_name(number));
         let strict = Manifest::read(storage, dir, number, None).and_then(|recovered| {
@@ -168,18 +172,20 @@ impl ManifestEvidence {
         Ok(())
     }
 
-    /// Whether the tables of the state hold all writes of a table. Such a table was replaced, or
-    /// was about to replace some of them.
+    /// Returns whether the state covers all writes of an SST with this origin: no write is after
+    /// [`StoreState::last_sequence`]. If the state does not name such an SST, a merge has replaced
+    /// it, or a merge wrote it and the edit that adds it is missing.
     pub(super) fn is_before(&self, origin: &TableOrigin) -> bool {
         origin.largest_sequence <= self.state.last_sequence
     }
 
-    /// Whether a table was flushed after the state.
+    /// Returns whether an SST with this origin was flushed after the state: all its writes are
+    /// after [`StoreState::last_sequence`].
     pub(super) fn is_next(&self, origin: &TableOrigin) -> bool {
         origin.level == 0 && origin.smallest_sequence > self.state.last_sequence
     }
 
-    /// Returns the tables that the state names, with their levels.
+    /// Returns the SSTs that the state names: for each number the level and the metadata.
     pub(super) fn named(&self) -> BTreeMap<u64, (u8, TableMeta)> {
         let levels = (0u8..).zip(&self.state.levels);
         let tables =
@@ -195,7 +201,7 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
     if let Some((kind, fingerprint)) = edit.keyed_hash {
         (state.hash.kind, state.hash.fingerprint) = (kind, Some(fingerprint));
     }
-    // No store assigns larger numbers.
+    // Ignore larger numbers: no store assigns them.
     let is_number = |number: &u64| *number <= MAX_NUMBER;
     state.log_number = edit.log_number.filter(is_number).unwrap_or(state.log_number);
     state.next_file_number = edit.next_file_number.filter(is_number).unwrap_or(state.next_file_number);
@@ -221,7 +227,7 @@ pub(super) fn missing(path: &Path) -> Error {
     Error::Io(std::io::Error::from(std::io::ErrorKind::NotFound)).in_file(path)
 }
 
-/// A table on the disk with the facts that its own bytes prove.
+/// An SST on the disk with the facts that its own bytes prove.
 #[derive(Debug)]
 pub(super) struct FoundTable {
     pub(super) number: u64,
@@ -230,20 +236,22 @@ pub(super) struct FoundTable {
 }
 
 impl FoundTable {
-    /// Returns the origin in the table's properties, unless its numbers are impossible.
+    /// Returns the origin in the SST's properties. Returns `None` if the properties are unreadable
+    /// or have no origin, or if its sequence numbers exceed [`MAX_NUMBER`].
     pub(super) fn origin(&self) -> Option<TableOrigin> {
         self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
     }
 
-    /// Returns the number for comparisons: that of the first original if the table is a copy, and
-    /// its own otherwise.
+    /// Returns the number that orders the SST: the number of the first original if the SST is a
+    /// copy, and its own number otherwise.
     pub(super) fn first_number(&self) -> u64 {
         self.peek.properties.as_ref().and_then(|own| own.copied_from).unwrap_or(self.number)
     }
 }
 
-/// Removes duplicates from `found` and returns their numbers. A duplicate is a copy that an
-/// interrupted repair wrote or, if the manifest names a copy, the original.
+/// Removes duplicates from `found` and returns their numbers. Of an original and its copies, the
+/// SST that the manifest names stays. If the manifest names none of them, the SST with the lowest
+/// number stays.
 pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {
     let all: Vec<(u64, u64)> = found.iter().map(|table| (table.first_number(), table.number)).collect();
     let is_double = |table: &mut FoundTable| {
@@ -253,7 +261,7 @@ pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -
     found.extract_if(.., is_double).map(|table| table.number).collect()
 }
 
-/// Reads the tables with these numbers.
+/// Reads the SST files with these numbers, and returns the facts that their bytes prove.
 ///
 /// # Errors
 /// Returns I/O errors.

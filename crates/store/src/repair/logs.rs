@@ -16,7 +16,8 @@ use crate::storage::Storage;
 /// The result of reading the WALs.
 #[derive(Debug, Default)]
 pub(super) struct LogEvidence {
-    /// The losses that an open cannot undo.
+    /// The damage and the gaps that cost writes even if the store is opened with
+    /// [`LogRecovery::Salvage`].
     pub(super) losses: Vec<Loss>,
     /// The partly damaged WALs.
     pub(super) damaged: Vec<PathBuf>,
@@ -26,7 +27,8 @@ pub(super) struct LogEvidence {
     pub(super) log_number: u64,
 }
 
-/// Returns the store id in the header of a WAL if the header's checksum matches.
+/// Returns the store id in the header of a WAL, or `None` if the header is too short or its
+/// checksum does not match.
 pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Option<[u8; 16]>> {
     let bytes = storage.read(&dir.join(log_name(number)))?;
     let Some(header) = bytes.first_chunk::<HEADER_LEN_BYTES>() else { return Ok(None) };
@@ -35,7 +37,8 @@ pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Res
     Ok(header.get(20..36).and_then(<[u8]>::first_chunk).copied().filter(|_| is_sound))
 }
 
-/// Returns the first sequence number in the header of the oldest WAL whose header is sound.
+/// Returns the first sequence number in the header of the oldest WAL whose header is sound, or
+/// `None` without such a WAL.
 pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<u64>) -> Result<Option<u64>> {
     for &number in logs {
         let bytes = storage.read(&dir.join(log_name(number)))?;
@@ -48,15 +51,17 @@ pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<
     Ok(None)
 }
 
-/// The range of writes that one WAL holds.
+/// The range of sequence numbers of the writes that one WAL holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogSpan {
     number: u64,
-    /// The first write that the WAL holds, or would hold.
+    /// The sequence number of the first write in the WAL. For a WAL without writes, the number
+    /// that its first write would have.
     earliest: u64,
-    /// The first write after the last gap in the WAL.
+    /// The sequence number of the first write after the last gap in the WAL, or of the first write
+    /// if there is no gap.
     first: u64,
-    /// The last write plus one.
+    /// The sequence number of the last write plus one.
     end: u64,
 }
 
@@ -66,7 +71,8 @@ impl LogSpan {
     }
 }
 
-/// Returns the range of usable writes of each WAL, the oldest WAL first.
+/// Returns the range of usable writes of each WAL, the oldest WAL first. It leaves out WALs with
+/// which no store opens, and WALs in which neither the header nor a record is readable.
 ///
 /// # Errors
 /// Returns I/O errors, and [`Error::Unsupported`] for a WAL of a newer version.
@@ -100,7 +106,7 @@ pub(super) fn spans(
                 first: first.unwrap_or(end),
                 end,
             })),
-            // A damaged WAL adds no writes.
+            // No store opens with this WAL, so none of its writes is usable.
             Err(error) if error.is_damage() => {}
             Err(error) => return Err(error),
         }
@@ -108,7 +114,9 @@ pub(super) fn spans(
     Ok(spans)
 }
 
-/// Returns the longest range of last writes that the WALs from `log_number` on hold without a gap.
+/// Returns the longest range of sequence numbers that ends with the last write in the WALs and has
+/// no gap. It considers only WALs with a number of at least `log_number`. Returns `None` if they
+/// hold no writes.
 pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>> {
     let mut spans = spans.iter().filter(|span| span.number >= log_number).rev().skip_while(|span| span.is_empty());
     let mut oldest = *spans.next()?;
@@ -127,13 +135,13 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     Some(oldest.first..end)
 }
 
-/// Returns the first write that any WAL holds.
+/// Returns the lowest sequence number of a write in the WALs, or `None` without WALs.
 pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
     spans.iter().map(|span| span.earliest).min()
 }
 
-/// Reads the WALs from `log_number` on, of a store whose tables hold all writes up to
-/// `last_sequence`.
+/// Reads the WALs with a number of at least `log_number`, and collects their losses. The SSTs of
+/// the store hold all writes up to `last_sequence`.
 ///
 /// # Errors
 /// Returns I/O errors, and [`Error::Unsupported`] for a WAL of a newer version.

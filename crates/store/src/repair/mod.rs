@@ -1,18 +1,18 @@
 //! Repairs a store: keeps the sound parts of its files, sets the rest aside and lists the losses.
 //!
 //! ```text
-//! sound manifest, all its tables exist ─▶ tables and levels of the manifest ─┐
-//! anything else ─▶ all tables, ordered by their own properties (`order`) ────┘
-//!   ─▶ damaged tables are rewritten from their sound blocks
+//! sound manifest, all its SSTs exist ─▶ SSTs and levels of the manifest ─┐
+//! anything else ─▶ all SSTs, ordered by their own properties (`order`) ──┘
+//!   ─▶ damaged SSTs are rewritten from their sound blocks
 //!   ─▶ damaged files are copied to lost/ ─▶ a new manifest ─▶ the store opens and salvages the WALs
 //! ```
-//! The repair removes only files that have a copy in `lost/`, and set-aside tables whose entries
+//! The repair removes only files that have a copy in `lost/`, and set-aside SSTs whose entries
 //! the store all holds (`unnamed`). Until the new manifest is in force, the store is unchanged, so
 //! an interrupted repair can be repeated.
 //!
 //! With a sound manifest, no deleted key comes back unless its tombstone is lost. The report gives
-//! the range of such keys. Without a sound manifest, the tables' own properties give their order,
-//! and the report names each pair of tables whose order is a guess.
+//! the range of the keys whose tombstones may be lost. Without a sound manifest, the SSTs' own
+//! properties give their order, and the report names each pair of SSTs whose order is a guess.
 
 mod evidence;
 mod logs;
@@ -58,25 +58,25 @@ pub enum RepairMode {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// The number of sound tables, which stay unchanged.
+    /// The number of sound SSTs, which stay unchanged.
     pub tables_kept: u64,
-    /// The number of damaged tables whose sound blocks were written to a new table.
+    /// The number of damaged SSTs whose sound blocks were written to a new SST.
     pub tables_rewritten: u64,
-    /// The number of tables without any readable entry.
+    /// The number of SSTs without any readable entry.
     pub tables_lost: u64,
-    /// The number of entries in the tables of the repaired store.
+    /// The number of entries in the SSTs of the repaired store.
     pub entries: u64,
     /// Whether a new manifest was needed.
     pub new_manifest: bool,
     /// Every part of a file that could not be read, with the range of affected keys. Damage of a
-    /// manifest has no range, because the losses of the tables report its effect.
+    /// manifest has no range, because the losses of the SSTs report its effect.
     pub losses: Vec<Loss>,
-    /// Facts that could not be determined, and the assumption made. If the order of two tables is a
-    /// guess, old values and deleted keys may come back.
+    /// One text for each fact that could not be determined, with the assumption that the repair
+    /// made. If the order of two SSTs is a guess, old values and deleted keys may come back.
     pub doubts: Vec<String>,
     /// Files that were copied to [`LOST`]: the path, and the path of the copy.
     pub set_aside: Vec<(PathBuf, PathBuf)>,
-    /// Removed tables that an earlier open had set aside (`unnamed-NNNNNN.sst`). The store holds
+    /// Removed SSTs that an earlier open had set aside (`unnamed-NNNNNN.sst`). The store holds
     /// all their entries. A dry run does not look for them.
     pub removed: Vec<PathBuf>,
     /// Files of another program that have the name of a store's file, with a description. A repair
@@ -85,14 +85,14 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
-    /// Whether all keys are unchanged as far as the repair can know: no loss affects keys, and
-    /// nothing was guessed.
+    /// Returns whether all keys are unchanged as far as the repair can know: no loss affects keys,
+    /// and nothing was guessed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.doubts.is_empty() && !self.losses.iter().any(Loss::holds_keys)
     }
 
-    /// Whether the repair found nothing to do.
+    /// Returns whether the repair found nothing to do.
     #[must_use]
     pub fn was_sound(&self) -> bool {
         self.is_complete()
@@ -119,12 +119,12 @@ impl Db {
     /// Rebuilds the store in a directory from its sound parts, and reports the losses. The store
     /// must not be open.
     ///
-    /// `options` say how to write new tables. They must hold the secret if the store has one.
+    /// `options` decide how new SSTs are written. They must hold the secret if the store has one.
     ///
     /// # Errors
     /// * [`Error::NotAStore`] if no file in the directory has the name of a store's file.
-    /// * [`Error::ForeignFile`] if no file is certainly a store's, or if `CURRENT` belongs to
-    ///   another engine.
+    /// * [`Error::ForeignFile`] if no file certainly belongs to a store, if `CURRENT` belongs to
+    ///   another engine, or if a file of another program has a number with which no store opens.
     /// * [`Error::Locked`] if the store is open, or if another engine holds the lock.
     /// * [`Secret`](filterblock::Error::Secret) and the other errors of a wrong secret, as for
     ///   [`Db::open`].
@@ -136,7 +136,7 @@ impl Db {
         Self::repair_with(path, options, mode, &mut |_| {})
     }
 
-    /// Does the same as [`Self::repair`], and reports the progress of reading the tables, which
+    /// Does the same as [`Self::repair`], and reports the progress of reading the SSTs, which
     /// takes the longest.
     ///
     /// # Errors
@@ -174,11 +174,11 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
 /// Lists the files of the store in a directory, and judges which program wrote the others.
 ///
 /// # Errors
-/// Returns [`Error::ForeignFile`] or [`Error::NotAStore`] if no file is certainly a store's, and
-/// I/O errors.
+/// Returns [`Error::ForeignFile`] or [`Error::NotAStore`] if the directory holds no files of a
+/// store, and I/O errors.
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
-        let reason = "the directory is empty: there is no store to repair";
+        let reason = "the directory is empty, so there is no store to repair; check the path";
         return Err(Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)));
     }
     let judged = Ownership::judge(storage, dir)?;
@@ -187,12 +187,12 @@ fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)>
     if listing.is_empty() { Err(Error::NotAStore) } else { Ok((listing, judged)) }
 }
 
-/// All decisions of a repair. The new tables are already written, under numbers that no manifest
-/// names.
+/// All decisions of a repair. Unless the repair is a dry run, the new SSTs are already written,
+/// under numbers that no manifest names.
 struct Plan {
     report: RepairReport,
     state: StoreState,
-    /// Files that are copied to [`LOST`], and whether they must be removed before the store is
+    /// The files to copy to [`LOST`], and for each whether it must be removed before the store is
     /// opened.
     aside: Vec<(PathBuf, bool)>,
     next_number: u64,
@@ -216,8 +216,8 @@ impl Plan {
         let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
         let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
-        // Whether the manifest lost its last edits, which may leave no trace. Unnamed tables show
-        // it.
+        // `true` if the manifest lost its last edits. The manifest itself may show no trace of the
+        // loss, but SSTs that it does not name do.
         let is_stale = found.iter().filter(|table| unnamed.contains(&table.number)).any(|table| match table.origin() {
             None => evidence.is_torn || has_gap,
             Some(origin) => !evidence.is_before(&origin) && !evidence.is_next(&origin),
@@ -279,7 +279,8 @@ impl Plan {
         let storage = options.storage.as_ref();
         if self.report.new_manifest {
             self.state.next_file_number = self.next_number + 1;
-            // A store does not open with another state, and no repair accepts it either.
+            // Check the state before it is written: a store whose manifest fails this check does
+            // not open, and the next repair does not accept that manifest either.
             in_order(&self.state, &dir.join(manifest_name(self.next_number)))?;
         }
         let lost = dir.join(LOST);
@@ -342,7 +343,8 @@ fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf>
     Ok(lost.join(name))
 }
 
-/// Finds the store id and the hasher of its keys: from the manifest, or from tables and WALs.
+/// Sets the store id in the state if the manifest does not give it, and returns the hasher of the
+/// store's keys. Without a manifest, both come from the SSTs and the WALs.
 fn identify(
     dir: &Path,
     options: &Options,
@@ -366,7 +368,7 @@ fn identify(
         let in_log = logs::store_id_in(storage, dir, number)?;
         id = id.or(in_log.filter(|id| half.is_none_or(|half| id.starts_with(&half))));
     }
-    // Only WALs and manifests hold the second half of a store id. Without them any value is
+    // Only WALs and manifests hold the second half of a store id. Without them, any second half is
     // correct.
     let mut new = [0; 16];
     let (first, second) = new.split_at_mut(8);

@@ -1,56 +1,60 @@
-//! Decides which of two tables is newer if no manifest says so.
+//! Decides which of two SSTs is newer if no manifest says so.
 //!
-//! A table does not store the sequence numbers of its keys. These facts are known about a table:
+//! An SST does not store the sequence numbers of its keys. These facts are known about an SST:
 //!
 //! * the level on which it lies (from a readable part of a manifest) or to which it was written
 //!   (its origin),
 //! * the range of sequence numbers of all its merge inputs,
 //! * its file number.
 //!
-//! The rules for two tables that share keys and are both in force:
+//! The rules for two SSTs that share keys and are both in force:
 //!
-//! * If all writes of one table are after all writes of the other (disjoint ranges), then that
-//!   table is newer, on any level.
-//! * A flushed table (level 0) is newer than any table of a deeper level, because a compaction of
-//!   level 0 takes the whole level. Sequence numbers order flushed tables among themselves.
-//! * If both were written to the same level below 0, then the later table is newer. Tables of one
-//!   level do not overlap, so the earlier table had already moved down.
-//! * If the later table was written to the higher level, then it is newer, because tables only move
+//! * If all writes of one SST are after all writes of the other (disjoint ranges), then the SST
+//!   with the later writes is newer, on any level.
+//! * A flushed SST (level 0) is newer than any SST of a deeper level, because a compaction of
+//!   level 0 takes the whole level. Sequence numbers order flushed SSTs among themselves.
+//! * If both were written to the same level below 0, then the later SST is newer. SSTs of one
+//!   level do not overlap, so the earlier SST had already moved down.
+//! * If the later SST was written to the higher level, then it is newer, because SSTs only move
 //!   down.
-//! * If the later table was written to the deeper level, then the order depends on the earlier
-//!   table. It is newer if it stayed on its level, and older if it had first moved below the later
-//!   table's level. Most tables stay, and few move down two levels. Therefore the table of the
-//!   higher level counts as newer, and the report names the doubt.
+//! * If the later SST was written to the deeper level, then the order depends on the earlier SST.
+//!   The earlier SST is newer if it stayed on its level. It is older if it had moved below the
+//!   level of the later SST before that SST was written. Most SSTs stay, and few move down two
+//!   levels. Therefore the earlier SST counts as newer, and the report names the doubt.
 //!
-//! A table may also exist that is not in force: it was merged into another table, but was
-//! not removed. Keys that were deleted since come back with such a table, wherever it is placed, so
-//! every such case is reported as a doubt. Its range lies within the range of the merge result:
+//! An SST may also exist that is not in force: it was merged into another SST, but was not removed.
+//! Keys that were deleted since come back with such an SST, wherever it is placed, so every such
+//! case is reported as a doubt. The range of its sequence numbers lies within the range of the
+//! merge result. The cases are:
 //!
-//! * In level 0 that proves the merge, and the table is placed below the result.
-//! * On the same level, the table may also have moved down.
-//! * Above a later table of a deeper level, the table may also have stayed.
-//! * A range that begins with 0 means that a repair had moved all tables to one level.
+//! * If the SST was written to level 0, the ranges prove the merge. The SST is placed below the
+//!   result.
+//! * If both were written to the same level, the SST may have been merged, or may have moved down.
+//! * If a later SST was written to a deeper level, the earlier SST may have been merged into it, or
+//!   may have stayed.
+//! * If the range of the later SST begins with 0, a repair had moved all SSTs to one level, and the
+//!   earlier SST may come from any level.
 //! * Below level 0, nothing reveals the merge if its result is gone or shares no key with the
-//!   table. Then one doubt covers all tables.
+//!   SST. Then one doubt covers all SSTs.
 //!
-//! The resulting order is by level, and within a level by file number. A table that is too damaged
+//! The resulting order is by level, and within a level by file number. An SST that is too damaged
 //! to have an origin is ordered by its number alone, and the report names the doubt.
 //!
-//! We rejected the file number as the only rule: a compaction that runs during a flush gets higher
-//! numbers than the flushed table but holds older content, so deleted keys would come back
+//! We rejected the file number as the only rule. A compaction that runs during a flush writes SSTs
+//! with higher numbers than the flushed SST but older content, so deleted keys would come back
 //! regularly.
 
 use std::cmp::Reverse;
 
 use crate::lsm::parts::TableMeta;
 
-/// The level and the sequence numbers of a table.
+/// The level of an SST, and the range of its sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) level: u8,
     pub(super) smallest_sequence: u64,
     pub(super) largest_sequence: u64,
-    /// Whether a whole manifest gives this place. The table is then in force, and the level is its
+    /// Whether a whole manifest gives this place. The SST is then in force, and the level is its
     /// current level.
     pub(super) is_exact: bool,
 }
@@ -64,19 +68,19 @@ impl Place {
         other.smallest_sequence <= self.smallest_sequence && self.largest_sequence <= other.largest_sequence
     }
 
-    /// Whether this table was flushed before the merge inputs of the deeper table `other`. It was
-    /// then one of those inputs.
+    /// Returns whether this SST was flushed before the last merge input of the deeper SST `other`,
+    /// and one of the two may not be in force. This SST was then one of the merge inputs.
     fn is_merged_away(&self, other: &Self) -> bool {
         let both_in_force = self.is_exact && other.is_exact;
         !both_in_force && self.level == 0 && other.level > 0 && self.largest_sequence <= other.largest_sequence
     }
 }
 
-/// A table that needs a position in the order. Its meta has its original number.
+/// An SST that needs a position in the order.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) meta: TableMeta,
-    /// The number for comparisons: that of the original file if the table is a copy.
+    /// The number that orders the SST: the number of the original file if the SST is a copy.
     pub(super) number: u64,
     pub(super) place: Option<Place>,
 }
@@ -86,12 +90,12 @@ impl Candidate {
         self.meta.smallest <= other.meta.largest && other.meta.smallest <= self.meta.largest
     }
 
-    /// Whether the table may have been merged away without a trace.
+    /// Returns whether the SST may have been merged away without a trace.
     pub(super) fn may_not_be_in_force(&self) -> bool {
         self.place.is_some_and(|place| !place.is_exact && place.level > 0)
     }
 
-    /// Whether the table is certainly newer than `older` for keys that both hold.
+    /// Returns whether the SST is certainly newer than `older` for keys that both hold.
     fn is_surely_above(&self, older: &Self) -> bool {
         let (a, b) = match (self.place, older.place) {
             (Some(a), Some(b)) => (a, b),
@@ -101,7 +105,9 @@ impl Candidate {
         if a.is_exact && b.is_exact || a.is_all_after(&b) {
             return true;
         }
-        // If both were in force, all writes of the flushed table would be newer.
+        // If both were in force, all writes of the flushed SST would be after those of the other
+        // SST, and the check above would have returned `true`. One of them is therefore not in
+        // force.
         if a.level == 0 || b.level == 0 {
             return false;
         }
@@ -109,7 +115,7 @@ impl Candidate {
         self.number > older.number && !may_be_merged_away
     }
 
-    /// Whether the table belongs below `other`, although its level is higher.
+    /// Returns whether the SST belongs below `other` in the order, although its level is higher.
     fn sinks_below(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (self.place, other.place) else { return false };
         let both_in_force = a.is_exact && b.is_exact;
@@ -130,7 +136,7 @@ pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let sinking: Vec<Candidate> = known.extract_if(.., sinks).collect();
     let mut last = 0;
     for one in sinking {
-        // Sinking tables keep their order among themselves.
+        // SSTs that sink keep their order among themselves.
         let below = known.iter().rposition(|other| one.sinks_below(other)).map_or(0, |at| at + 1);
         last = below.max(last);
         known.insert(last, one);
@@ -144,7 +150,7 @@ pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     known
 }
 
-/// Returns the pairs of tables (newer, older) whose order is a guess: for each table its first such
+/// Returns the pairs of SSTs (newer, older) whose order is a guess: for each SST its first such
 /// pair.
 pub(super) fn doubtful(ordered: &[Candidate]) -> Vec<(&Candidate, &Candidate)> {
     let pair = |(at, newer): (usize, _)| {
@@ -163,8 +169,9 @@ fn newer_is_guess(newer: &Candidate, older: &Candidate) -> bool {
 mod tests {
     use super::*;
 
-    /// Orders tables that all hold the same keys. Each is given by number, level, smallest and
-    /// largest sequence number.
+    /// Orders SSTs that all hold the same keys. Each is given by number, level, smallest and
+    /// largest sequence number. Returns the numbers, newest first, and the number of doubtful
+    /// pairs.
     fn ordered(tables: &[(u64, u8, u64, u64)]) -> (Vec<u64>, usize) {
         let candidate = |&(number, level, smallest_sequence, largest_sequence): &_| Candidate {
             meta: TableMeta { number, ..TableMeta::default() },
@@ -178,7 +185,7 @@ mod tests {
 
     #[test]
     fn tables_of_a_store_with_many_levels_are_never_in_doubt() {
-        // Level 1 keeps old tables, so a table merged there also begins with old writes.
+        // Level 1 keeps old SSTs, so an SST merged there also begins with old writes.
         let tables = [(3, 3, 1, 100), (5, 2, 1, 200), (9, 1, 1, 300), (8, 0, 301, 310), (12, 0, 311, 320)];
         assert_eq!(ordered(&tables), (vec![12, 8, 9, 5, 3], 0));
     }
@@ -190,12 +197,12 @@ mod tests {
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 10)]), (vec![4, 7, 3], 1));
         // On the same level.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 1, 1, 20)]), (vec![7, 3], 1));
-        // The earlier table moved down first.
+        // The earlier SST moved down first.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 1, 11, 20)]), (vec![7, 3], 0));
         // On the next level: in the first case the ranges do not decide, in the second they do.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 2, 1, 20)]), (vec![3, 7], 1));
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 2, 11, 20)]), (vec![7, 3], 0));
-        // Merged after a repair, which left no table on level 2.
+        // Merged after a repair, which left no SST on level 2.
         assert_eq!(ordered(&[(3, 2, 1, 10), (7, 1, 0, 20)]), (vec![7, 3], 1));
     }
 }

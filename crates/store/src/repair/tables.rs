@@ -1,4 +1,4 @@
-//! The tables of a store under repair: kept, rewritten or given up.
+//! The SSTs of a store under repair: kept, rewritten or given up.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::evidence::{FoundTable, ManifestEvidence, missing};
 use super::logs::{LogSpan, earliest, unbroken};
 use super::order::{Candidate, Place, doubtful, newest_first};
-use super::{RepairMode, RepairReport};
+use super::{LOST, RepairMode, RepairReport};
 use crate::error::{Error, Field, Result};
 use crate::lsm::parts::{StoreState, TableMeta, origin, table_id, table_meta, table_name};
 use crate::lsm::{Options, Progress};
@@ -23,10 +23,11 @@ pub(super) struct Tables<'a> {
     pub(super) mode: RepairMode,
     pub(super) hasher: &'a KeyHasher,
     pub(super) next_number: u64,
-    /// The writes that the WALs hold.
+    /// The range of writes that each WAL holds, the oldest WAL first.
     pub(super) logs: &'a [LogSpan],
     pub(super) report: &'a mut RepairReport,
-    /// Files to set aside, and whether they must be removed before the store is opened.
+    /// The files to copy to [`LOST`], and for each whether it must be removed before the store is
+    /// opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
     /// The progress so far, and the callback that receives it.
     pub(super) done: Progress,
@@ -34,10 +35,11 @@ pub(super) struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Returns the state of the manifest, with damaged tables replaced.
+    /// Returns the state of the manifest with damaged SSTs replaced, missing ones removed, and
+    /// unnamed ones added that were flushed after the state.
     ///
     /// # Errors
-    /// Returns I/O errors, and [`Error::Unsupported`] for a table of a newer version.
+    /// Returns I/O errors, and [`Error::Unsupported`] for an SST of a newer version.
     pub(super) fn by_manifest(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let mut state = evidence.state.clone();
         let named = evidence.named();
@@ -59,8 +61,8 @@ impl Tables<'_> {
                 }
             }
         }
-        // These tables were flushed, but the edit that names them was lost. If the WALs still hold
-        // their writes, opening the store takes the writes from the WALs, and the tables are not
+        // These SSTs were flushed, but the edit that names them was lost. If the WALs still hold
+        // their writes, opening the store takes the writes from the WALs, and the SSTs are not
         // needed.
         let last_flushed = found.iter().filter_map(FoundTable::origin).filter(|origin| evidence.is_next(origin));
         let is_logged = last_flushed.map(|origin| origin.largest_sequence).max().is_some_and(|last| {
@@ -89,32 +91,34 @@ impl Tables<'_> {
             }
             if origin.is_none() {
                 let path = path.display();
-                self.report
-                    .doubts
-                    .push(format!("{path}: the manifest does not name this table, but it may hold writes"));
+                self.report.doubts.push(format!(
+                    "{path}: the manifest does not name this SST, and the SST does not say which writes it holds; \
+                             some writes may be only in its copy in {LOST}/"
+                ));
             }
             self.aside.push((path, true));
         }
         Ok(state)
     }
 
-    /// Returns a state with all existing tables in level 0, in the order of [`newest_first`].
-    /// Tables may overlap there, and the next compaction moves them to their levels.
+    /// Returns a state with all existing SSTs in level 0, in the order of [`newest_first`]. It
+    /// leaves out SSTs whose writes are all in the WALs. SSTs may overlap there, and the next
+    /// compaction moves them to their levels.
     ///
     /// # Errors
-    /// Returns I/O errors, and [`Error::Unsupported`] for a table of a newer version.
+    /// Returns I/O errors, and [`Error::Unsupported`] for an SST of a newer version.
     pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let named = evidence.named();
         let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
         let in_tables = places.iter().flatten().map(|place| place.largest_sequence);
         let last = in_tables.chain([evidence.state.last_sequence]).max().unwrap_or(0);
-        // If the WALs hold all writes up to the last one, they are read from their first write on.
-        // That replaces writes of damaged tables.
+        // If the WALs hold all writes up to the last one, the open replays them from their first
+        // write on. This restores writes that damaged SSTs have lost.
         let from_logs = unbroken(self.logs, 0).filter(|held| held.end > last).map(|held| held.start.saturating_sub(1));
         let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
         let mut candidates = Vec::new();
         for (table, place) in found.iter().zip(places) {
-            // The WALs hold all writes of this table.
+            // The WALs hold all writes of this SST.
             if place.is_some_and(|place| place.smallest_sequence > last_sequence) {
                 self.aside.push((self.path(table.number), true));
                 continue;
@@ -134,22 +138,26 @@ impl Tables<'_> {
             }
         }
         if candidates.iter().any(|one| one.place.is_none()) {
-            // The table may hold any write before the first one in the WALs.
+            // An SST without a place may hold any write before the first one in the WALs.
             let before = earliest(self.logs).map_or(self.report.entries, |first| first.saturating_sub(1));
             last_sequence = last_sequence.max(before);
         }
         if candidates.iter().any(Candidate::may_not_be_in_force) {
             let dir = self.dir.display();
             self.report.doubts.push(format!(
-                "{dir}: no manifest says which tables below level 0 are in force; if one of them was merged away earlier, \
-                 deleted keys are back"
+                "{dir}: no manifest says which SSTs below level 0 are in force; if one of them was merged into another SST \
+                 before, keys that were deleted since are back"
             ));
         }
         let ordered = newest_first(candidates);
         for (newer, older) in doubtful(&ordered) {
             let how = if newer.overlaps(older) { "which overlaps it" } else { "which it seems to replace" };
             let (newer, older) = (self.path(newer.number), self.path(older.number));
-            let doubt = format!("{}: taken as newer than {}, {how}", newer.display(), older.display());
+            let doubt = format!(
+                "{}: taken as newer than {}, {how}; if that is wrong, keys of both have old values or are back",
+                newer.display(),
+                older.display()
+            );
             self.report.doubts.push(doubt);
         }
         let (level_0, last_sequence) = self.rank(ordered, last_sequence);
@@ -162,12 +170,13 @@ impl Tables<'_> {
         Ok(state)
     }
 
-    /// Assigns sequence numbers to tables, newest first. The numbers keep the order in level 0 and
-    /// do not exceed `last`, because the WALs hold the writes above it. Each range begins with 0,
-    /// so that tables merged from these tables show that they may come from any level.
+    /// Assigns sequence numbers to SSTs, newest first. Returns the SSTs and the new last sequence
+    /// number. The numbers keep the order in level 0. They do not exceed `last`, because the WALs
+    /// hold the writes above it, unless there are too many SSTs. Each range begins with 0, which
+    /// marks the result of every later merge of these SSTs: its content may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
-        // Of two tables with equal sequence numbers, the one with the higher file number is newer.
-        // That saves sequence numbers if there are more tables than writes.
+        // Of two SSTs with equal sequence numbers, the one with the higher file number is newer.
+        // That saves sequence numbers if there are more SSTs than writes.
         let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
         let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
         for one in ordered.iter().rev() {
@@ -178,8 +187,8 @@ impl Tables<'_> {
             ranks.push(rank);
         }
         if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
-            // There are more tables in descending order than writes. That happens only if someone
-            // copied tables into the directory.
+            // There are more SSTs in descending order than writes. That happens only if someone
+            // copied SSTs into the directory.
             let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
             self.report.losses.push(Loss { error, keys: KeyRange::ALL });
         }
@@ -217,8 +226,8 @@ impl Tables<'_> {
         Ok(kept)
     }
 
-    /// Returns the table for the repaired store: the table itself if all of it is sound, and a
-    /// rewritten one otherwise.
+    /// Returns the SST for the repaired store: the SST itself if all of it is sound, and a
+    /// rewritten one otherwise. Returns `None` if no entry is readable.
     fn look_at(
         &mut self,
         store_id: [u8; 16],
@@ -261,7 +270,8 @@ impl Tables<'_> {
         self.rewrite(store_id, found, level, meta, errors)
     }
 
-    /// Writes the sound blocks of a table to a new table, and adds the losses to the report.
+    /// Writes the sound blocks of an SST to a new SST, and adds the losses to the report. A dry
+    /// run writes nothing. Returns `None` if no entry is readable.
     fn rewrite(
         &mut self,
         store_id: [u8; 16],
@@ -290,7 +300,7 @@ impl Tables<'_> {
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(&shape)),
             hasher: self.hasher.clone(),
             table_id: table_id(&store_id, number),
-            // The new table keeps the origin of the old one, because the next repair may have to
+            // The new SST keeps the origin of the old one, because the next repair may have to
             // order it without this manifest.
             origin: found.origin().or_else(|| sequences.and_then(|sequences| origin(level, sequences))),
             copied_from: Some(found.first_number()),
@@ -312,8 +322,8 @@ impl Tables<'_> {
             summary.num_tombstones += u64::from(value.is_none());
             writer.as_mut().map_or(Ok(()), |writer| writer.add(key, value))
         })?;
-        // Nothing in the file matches this version. A newer version is then more likely than damage
-        // in every block.
+        // No part of the file is readable as version 1. A newer version is then more likely than
+        // damage in every block.
         let newer = errors.iter().position(Error::is_unsupported);
         if let (0, Some(newer)) = (summary.num_entries, newer) {
             return Err(errors.into_iter().nth(newer).unwrap_or(Error::OutOfOrder));
@@ -356,13 +366,14 @@ impl Tables<'_> {
     }
 }
 
-/// Returns the place of a table, from a manifest or from the table's properties.
+/// Returns the place of an SST from the manifest or, if the manifest does not name the SST, from
+/// the SST's properties. Returns `None` if neither gives it.
 fn place(table: &FoundTable, named: &BTreeMap<u64, (u8, TableMeta)>, is_whole: bool) -> Option<Place> {
     let from_manifest = named.get(&table.number).map(|(level, meta)| Place {
         level: *level,
         smallest_sequence: meta.smallest_sequence,
         largest_sequence: meta.largest_sequence,
-        // If the manifest is not whole, the edit that removed the table may be missing.
+        // If the manifest is not whole, the edit that removed the SST may be missing.
         is_exact: is_whole,
     });
     let from_origin = table.origin().map(|origin| Place {

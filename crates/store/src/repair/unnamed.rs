@@ -8,8 +8,8 @@ use crate::lsm::parts::{FileName, Recovered, parse, set_aside_name};
 use crate::sstable::Table;
 use crate::storage::Storage;
 
-/// Removes each set-aside table whose entries the store all holds, so that no data is lost, and
-/// returns their paths. All other tables stay for a person to inspect.
+/// Removes each set-aside SST if the store also holds every entry of it, so that no data is lost.
+/// Returns the paths of the removed SSTs. All other SSTs stay for a person to inspect.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be listed.
@@ -24,13 +24,16 @@ pub(super) fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered)
             Ok(true) => removed.push(path),
             Ok(false) => {}
             // The repair itself is done, and this file is not part of it.
-            Err(error) => log::warn!("{}: not removed: {error}", path.display()),
+            Err(error) => {
+                log::warn!("{}: the set-aside SST could not be checked or removed and stays: {error}", path.display())
+            }
         }
     }
     Ok(removed)
 }
 
-/// Whether the table is sound, belongs to this store, and has only entries that the store also has.
+/// Returns whether the SST is sound, belongs to this store, and has only entries that the store
+/// also has.
 fn is_known(storage: &dyn Storage, store: &Recovered, path: &Path, number: u64) -> Result<bool> {
     let table = match Table::open(storage, path, store.table_read_options(number)) {
         Ok(table) => Arc::new(table),

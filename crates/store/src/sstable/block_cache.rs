@@ -1,4 +1,4 @@
-//! A cache of verified data blocks in memory. Any number of tables can share it.
+//! A cache of verified data blocks in memory. Any number of SSTs can share it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use quick_cache::sync::Cache;
 /// The verified and decompressed content of a data block, on the heap.
 pub(super) type BlockContent = Arc<Vec<u8>>;
 
-/// Identifies a block: the number of the open table (never reused in a process) and the block's
+/// Identifies a block: the number of the open SST (never reused in a process) and the block's
 /// offset.
 type Place = (u64, u64);
 
@@ -22,22 +22,23 @@ impl Weighter<Place, BlockContent> for Bytes {
     }
 }
 
-/// An estimate of the memory of an entry besides the block's content: key, pointer, counters, hash
-/// table slot.
+/// An estimate of the memory of a cache entry in addition to the block's content: key, pointer,
+/// counters, hash table slot.
 const ENTRY_OVERHEAD_BYTES: u64 = 80;
 
 /// A cache of data blocks with a bound on its bytes.
 pub struct BlockCache(Cache<Place, BlockContent, Bytes>);
 
 impl BlockCache {
-    /// Creates a cache of at most about `capacity_bytes`.
+    /// Creates a cache that uses at most about `capacity_bytes` of memory.
     #[must_use]
     pub fn new(capacity_bytes: u64) -> Self {
         let estimated_blocks = usize::try_from(capacity_bytes / 4096).unwrap_or(usize::MAX).clamp(1, 1 << 24);
         Self(Cache::with_weighter(estimated_blocks, capacity_bytes, Bytes))
     }
 
-    /// Returns the bytes in use.
+    /// Returns the approximate memory in use, in bytes: the content of all blocks, and 80 bytes
+    /// per block.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.0.weight()
@@ -80,7 +81,8 @@ mod tests {
     }
 
     impl Admission {
-        /// Eight bits per miss, for twice as many misses as blocks fit into the cache.
+        /// Creates an empty filter. Each generation has eight bits per miss, for twice as many
+        /// misses as blocks fit into the cache.
         fn new() -> Self {
             let words = vec![0; (BLOCKS_THAT_FIT * 2 * 8 / 64) as usize];
             Self { generations: [words.clone(), words], missed: 0 }
@@ -102,8 +104,8 @@ mod tests {
     }
 
     /// Returns the share of reads that the cache answers. The share `once` of all reads is for
-    /// blocks that are never read again. The other reads follow Zipf's law over twenty times as
-    /// many blocks as fit.
+    /// blocks that are read only once. The other reads follow Zipf's law over twenty times as many
+    /// blocks as fit.
     fn hit_ratio(once: f64, exponent: f64, mut admission: Option<Admission>) -> f64 {
         let content = Arc::new(vec![0; 4096]);
         let cache = BlockCache::new(BLOCKS_THAT_FIT * (4096 + ENTRY_OVERHEAD_BYTES));

@@ -15,20 +15,22 @@ use crate::error::{Error, Field, Result};
 /// The length of the trailer of a data block.
 pub const BLOCK_TRAILER_LEN_BYTES: usize = 5;
 
-/// LZ4 expands one byte to at most 255. A larger claimed length is refused before anything is
-/// allocated.
+/// LZ4 expands one byte to at most 255. The reader refuses a stored content length above this
+/// ratio before it allocates memory.
 const MAX_EXPANSION: usize = 255;
 
 fn checksum(table_id: &TableId, offset: u64, covered: &[u8]) -> u32 {
     block_checksum(table_id, offset).with(covered).finish()
 }
 
-/// Starts the checksum of the block at `offset`.
+/// Returns the running checksum of the block at `offset` before its stored bytes are added: it
+/// covers the table id and the offset.
 pub(super) fn block_checksum(table_id: &TableId, offset: u64) -> Crc32 {
     Crc32::new().with(table_id).with(&u64_bytes(offset))
 }
 
-/// Appends `content` to `out` as the block at `offset` of the file.
+/// Appends the block at `offset` of the file to `out`: `content`, compressed if that makes it
+/// shorter, and the trailer.
 pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, table_id: &TableId, offset: u64) {
     let start = out.len();
     let stored_as = match compression {
@@ -43,8 +45,9 @@ pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, 
     put_u32(out, checksum);
 }
 
-/// Appends the compressed content. Appends nothing and returns `false` if compression saves
-/// nothing.
+/// Appends the compressed block to `out`: the length of `content` and an LZ4 block. Appends
+/// nothing and returns `false` if that is not shorter than `content`, or if `content` has 4 GiB or
+/// more.
 fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
     let start = out.len();
     let Ok(content_len) = u32::try_from(content.len()) else { return false };
@@ -91,8 +94,8 @@ fn unpack(stored: &[u8], offset: u64, content: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// Returns the verified content of the block that was read from `offset`. `scratch` holds the
-/// content if the block is compressed.
+/// Verifies the block `sealed`, which was read from `offset`, and returns its content. `scratch`
+/// receives the content if the block is compressed.
 ///
 /// # Errors
 /// Returns [`Error::ChecksumMismatch`], [`Error::Corrupt`], or [`Error::Unsupported`] for an

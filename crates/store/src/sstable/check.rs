@@ -23,14 +23,14 @@ pub struct TableCheck {
 }
 
 impl TableCheck {
-    /// Whether the file has no damage and its filter denies none of its keys.
+    /// Returns whether the file has no damage and its filter denies none of its keys.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.filter_false_negatives == 0
     }
 }
 
-/// Totals over all entries, for the comparison with the properties.
+/// The totals over all entries read so far, for the comparison with the properties.
 #[derive(Default)]
 struct Walk {
     totals: Properties,
@@ -51,7 +51,7 @@ impl Table {
     }
 
     /// Does the same as [`Self::verify`], and calls `progress` after each data block with the
-    /// number of bytes read so far.
+    /// offset of the block's end in the file.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::verify`].
@@ -85,7 +85,8 @@ impl Table {
         let Some(index) = self.note(&mut check, index)? else { return Ok(check) };
         let damage_before = check.damage.len();
         let walk = self.walk(&index, &filter, &mut check, progress)?;
-        // With a missing block the totals cannot match, and the result lists that block already.
+        // Compare the totals only if the walk found no damage. Damage makes them differ, and
+        // `check.damage` lists it already.
         if let Some(properties) = properties.filter(|_| check.damage.len() == damage_before) {
             let totals = walk.compare(&properties, self.footer.data_len_bytes, self.footer.properties.offset);
             self.note(&mut check, totals)?;
@@ -96,8 +97,9 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // The store opened the table and knows its secret. A filter under another secret or of
-            // a newer version therefore does not belong to the store.
+            // The SST was opened, so the reader knows its format version and the hash of its
+            // filter. A filter under another secret, or a part of a newer version, therefore does
+            // not belong to this SST.
             Err(error) if error.is_damage() || error.is_unsupported() || error.is_secret_mismatch() => {
                 check.damage.push(error.in_file(&self.path));
                 Ok(None)

@@ -7,7 +7,7 @@ use super::data_block::{Block, EntryCursor};
 use super::reader::{BlockReads, Table};
 use crate::error::{Error, Field, Result};
 
-/// A position among the entries of a table. The cursor keeps the table open.
+/// A position among the entries of an SST. The cursor keeps the SST open.
 ///
 /// A new cursor has no position. A cursor loses its position past either end and after an error.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct TableCursor {
 
 impl Table {
     /// Creates a cursor that reads through `cache`. Without a cache the cursor keeps only its
-    /// current block, which suits a single pass over the table.
+    /// current block, which suits a single pass over the SST.
     #[must_use]
     pub fn cursor(self: &Arc<Self>, cache: Option<Arc<BlockCache>>) -> TableCursor {
         TableCursor { table: Arc::clone(self), cache, block: None, entry: EntryCursor::default(), valid: false }
@@ -37,7 +37,7 @@ impl Table {
 }
 
 impl TableCursor {
-    /// Whether the cursor has a position.
+    /// Returns whether the cursor has a position.
     #[must_use]
     #[inline]
     pub fn valid(&self) -> bool {
@@ -58,7 +58,7 @@ impl TableCursor {
         self.entry.value(&Block::parse(content, *offset).ok()?)
     }
 
-    /// Returns the table.
+    /// Returns the SST.
     #[must_use]
     pub fn table(&self) -> &Arc<Table> {
         &self.table
@@ -84,7 +84,8 @@ impl TableCursor {
         self.reposition(Self::enter_last)
     }
 
-    /// Moves to the first entry whose key is at least `key`.
+    /// Moves to the first entry whose key is at least `key`. Without such an entry the cursor has
+    /// no position.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
@@ -92,7 +93,8 @@ impl TableCursor {
         self.reposition(|cursor| cursor.seek_inner(key))
     }
 
-    /// Moves to the last entry whose key is at most `key`.
+    /// Moves to the last entry whose key is at most `key`. Without such an entry the cursor has no
+    /// position.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
@@ -104,7 +106,8 @@ impl TableCursor {
         })
     }
 
-    /// Moves to the next entry. A cursor without a position stays without one.
+    /// Moves to the next entry. After the last entry, the cursor has no position. A cursor without
+    /// a position stays without one.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
@@ -113,7 +116,8 @@ impl TableCursor {
         if self.valid { self.reposition(Self::advance) } else { Ok(()) }
     }
 
-    /// Moves to the previous entry. A cursor without a position stays without one.
+    /// Moves to the previous entry. Before the first entry, the cursor has no position. A cursor
+    /// without a position stays without one.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
@@ -148,7 +152,8 @@ impl TableCursor {
         go(&mut self.entry, &Block::parse(content, *offset)?)
     }
 
-    /// Returns the error for keys that are out of order, or outside the table's first and last key.
+    /// Returns the error for a key that is out of order, or outside the range from the SST's first
+    /// key to its last key.
     fn disordered<T>(&self) -> Result<T> {
         let offset = self.block.as_ref().map_or(0, |block| block.2);
         Err(Error::Corrupt { field: Field::Key, offset })
@@ -182,7 +187,7 @@ impl TableCursor {
         let next = self.block.as_ref().map_or(0, |block| block.1 + 1);
         let last = self.entry.key().to_vec();
         let found = self.enter_first(next)?;
-        // A merge trusts that a run of tables is in order. That requires each table to stay within
+        // A merge trusts that a run of SSTs is in order. That requires each SST to stay within
         // its bounds.
         let agrees = if found { self.entry.key() > last.as_slice() } else { last == self.table.largest() };
         if agrees { Ok(found) } else { self.disordered() }
@@ -204,7 +209,7 @@ impl TableCursor {
     }
 }
 
-/// An iterator over all entries of a table, in ascending order.
+/// An iterator over all entries of an SST, in ascending order.
 #[derive(Debug)]
 pub struct TableIter {
     cursor: TableCursor,

@@ -16,6 +16,11 @@ use std::ops::Range;
 use crate::codec::{Cursor, put_u32, put_varint, u32_at, u32_from};
 use crate::error::{Error, Field, Result};
 
+/// A block would exceed 4 GiB, the range of its 32-bit restart offsets. The caller knows whether it
+/// is a data block or the index block, and makes the [`Error`] of it.
+#[derive(Debug)]
+pub(super) struct BlockTooLong;
+
 /// Collects the entries of one block, in ascending order.
 #[derive(Debug)]
 pub(super) struct BlockBuilder {
@@ -44,29 +49,28 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Returns the length of the block if it ended here.
+    /// Returns the length that the block would have without further entries, in bytes.
     pub(super) fn len_bytes(&self) -> usize {
         self.content.len() + 4 * self.restarts.len() + 4
     }
 
-    /// Returns an upper bound of the block's length with one more entry of this key and value
-    /// length.
+    /// Returns an upper bound of the block's length, in bytes, after one more entry with this key
+    /// length and value length.
     pub(super) fn len_bytes_with(&self, key_len: usize, value_len: usize) -> usize {
-        // Each of the three varints is below 2^35; the last 4 bytes are a restart point.
+        // Each of the three varints is below 2^35 and takes at most 5 bytes. The last 4 bytes are
+        // a restart point.
         self.len_bytes() + key_len + value_len + 3 * 5 + 4
     }
 
-    /// Adds an entry. The caller ensures the order.
+    /// Adds an entry. The caller ensures that `key` is greater than the last added key.
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`] if the block would exceed the range of 32-bit offsets.
-    pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    /// Returns [`BlockTooLong`] if the entry needs a restart point at or above 4 GiB. The block is
+    /// unchanged then.
+    pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), BlockTooLong> {
         let mut shared = 0;
         if self.run_len.is_multiple_of(self.restart_interval) {
-            let restart = u32::try_from(self.content.len()).map_err(|_| Error::InvalidArgument {
-                what: "table",
-                reason: "the block would exceed 4 GiB; write smaller tables or larger data blocks".to_owned(),
-            })?;
+            let restart = u32::try_from(self.content.len()).map_err(|_| BlockTooLong)?;
             self.restarts.push(restart);
             self.run_len = 0;
         } else {
@@ -132,7 +136,8 @@ impl<'a> Block<'a> {
     /// Locates the parts of the content of the block at `offset`.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the restart points do not fit.
+    /// Returns [`Error::Corrupt`] if the restart points do not fit into `content`, or if there are
+    /// entries without a restart point or restart points without an entry.
     pub(super) fn parse(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let (rest, count) = content.split_last_chunk::<4>().ok_or_else(corrupt)?;
@@ -181,7 +186,8 @@ impl<'a> Block<'a> {
         usize::try_from(u32_from(at)).or_else(|_| self.corrupt(Field::Restarts))
     }
 
-    /// Returns the entry at a restart point, where the key is stored whole.
+    /// Returns the key and the value at restart point number `index`, where the key is stored
+    /// whole. The value of a tombstone is `None`.
     pub(super) fn restart_entry(&self, index: usize) -> Result<(&'a [u8], Option<&'a [u8]>)> {
         let entry = self.entry_at(self.restart(index)?)?;
         if entry.shared != 0 { self.corrupt(Field::Restarts) } else { Ok((entry.suffix, entry.value)) }
@@ -202,7 +208,8 @@ impl<'a> Block<'a> {
         Ok(low)
     }
 
-    /// Finds the value of `key` without building any key. `Some(None)` is a tombstone.
+    /// Finds the value of `key` without building any key. `None` means that the block has no entry
+    /// for `key`, and `Some(None)` is a tombstone.
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Option<&'a [u8]>>> {
         let Some(run) =
             self.partition_restarts(0..self.num_restarts(), |restart_key| restart_key <= key)?.checked_sub(1)
@@ -236,11 +243,13 @@ impl<'a> Block<'a> {
         Ok(None)
     }
 
-    /// Checks what searches rely on: each restart point is the start of an entry, and the first one
-    /// of its run.
+    /// Decodes all entries and checks the restart points, because searches rely on them. The first
+    /// restart point must be the first entry. Each one must be the start of an entry that stores
+    /// its whole key, and they must ascend.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if a restart point is not.
+    /// Returns [`Error::Corrupt`] if an entry is malformed, or if a restart point breaks one of
+    /// these rules.
     pub(super) fn check_restarts(&self) -> Result<()> {
         let (mut at, mut wanted) = (0, 0);
         while at < self.entries.len() {
@@ -266,7 +275,7 @@ pub(super) struct EntryCursor {
     at: usize,
     next: usize,
     key: Vec<u8>,
-    /// The key that the last step back left.
+    /// The key at which the last [`Self::retreat`] began.
     above: Vec<u8>,
     /// The value's length; `None` for a tombstone. The value ends where the next entry begins.
     value_len: Option<usize>,
@@ -310,9 +319,9 @@ impl EntryCursor {
         Ok(())
     }
 
-    /// Moves to the next entry. At the last entry it changes nothing and returns `false`. A key
-    /// that is not greater than the previous key is damage even if the checksum matches: a merge
-    /// would lose keys.
+    /// Moves to the next entry and returns `true`. At the last entry it changes nothing and
+    /// returns `false`. A key that is not greater than the previous key is damage even if the
+    /// checksum matches: a merge would lose keys.
     pub(super) fn advance(&mut self, block: &Block<'_>) -> Result<bool> {
         if self.next >= block.entries.len() {
             return Ok(false);
@@ -326,8 +335,8 @@ impl EntryCursor {
         Ok(true)
     }
 
-    /// Moves to the previous entry through the restart point before it. At the first entry it
-    /// changes nothing and returns `false`.
+    /// Moves to the previous entry and returns `true`. At the first entry it changes nothing and
+    /// returns `false`. It walks forward from the last restart point before the current entry.
     pub(super) fn retreat(&mut self, block: &Block<'_>) -> Result<bool> {
         let here = self.at;
         let (mut low, mut high) = (0, block.num_restarts());

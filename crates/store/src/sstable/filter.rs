@@ -9,7 +9,7 @@ use filterblock::{
     AlignedBytes, Expected, FilterBlock, KeyHasher, LockedBlock, Mapped, Populate, Reclaimer, SharedBytes, Verify,
 };
 
-/// Where the filter of an open table lies in memory.
+/// Where the filter of an open SST lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FilterMemory {
     /// In a memory map of the file, whose pages the operating system can evict. Use this only if no
@@ -21,7 +21,7 @@ pub enum FilterMemory {
     Heap,
 }
 
-/// The filter of an open table. Its errors name the file.
+/// The filter of an open SST. Its errors name the file.
 pub type TableFilter = filterblock::TableFilter<SharedBytes, Error>;
 
 /// How to open a filter.
@@ -32,14 +32,15 @@ pub(super) struct FilterUse<'h> {
     /// If `None`, the hasher comes from the filter's metadata, and the filter must not need a
     /// secret.
     pub(super) hasher: Option<&'h KeyHasher>,
-    /// If given, it frees the filter's bytes.
+    /// The background thread that frees the filter's bytes. If `None`, the thread that drops the
+    /// last reference frees them.
     pub(super) reclaimer: Option<&'h Reclaimer>,
 }
 
 /// Opens the filter of a file with `num_entries` keys. Returns `None` if the file has no filter.
 ///
 /// # Errors
-/// Returns an error that names the file if the filter is unusable.
+/// Returns an error that names the file if the filter is unusable or cannot be read.
 pub(super) fn open(
     file: &dyn ReadAt,
     path: &Path,
@@ -110,7 +111,8 @@ mod tests {
         };
         for (bytes, entries, refused) in [
             (block(10, ours, true), 10, None),
-            // Two keys may share a hash.
+            // The filter may count fewer keys than the file has, because two keys may share a
+            // hash.
             (block(10, ours, true), 11, None),
             (block(0, ours, true), 0, None),
             (block(10, ours, true), 9, Some(Field::NumKeys)),

@@ -1,10 +1,10 @@
 //! The index block: for each data block, in order, a separator key and the position of the block.
 //!
 //! The index is a block with a restart point at each entry, so that a binary search needs no scan.
-//! The value is offset and length as varints. A separator is at least the last key of its block and
-//! less than the first key of the next block.
+//! The value of an entry is the offset and the length of the data block, as varints. A separator
+//! is at least the last key of its block and less than the first key of the next block.
 
-use super::data_block::{Block, BlockBuilder, shared_len};
+use super::data_block::{Block, BlockBuilder, BlockTooLong, shared_len};
 use super::layout::Handle;
 use crate::codec::{Cursor, order_prefix, put_varint};
 use crate::error::{Error, Field, Result};
@@ -18,15 +18,18 @@ impl IndexBuilder {
         Self(BlockBuilder::new(1))
     }
 
-    /// Adds the next data block.
+    /// Adds an entry for the next data block.
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`] if the index would exceed 4 GiB.
+    /// Returns [`Error::InvalidArgument`] if the index block would exceed 4 GiB.
     pub(super) fn add(&mut self, separator: &[u8], handle: Handle) -> Result<()> {
         let mut value = Vec::new();
         put_varint(&mut value, handle.offset);
         put_varint(&mut value, handle.len_bytes);
-        self.0.add(separator, Some(&value))
+        self.0.add(separator, Some(&value)).map_err(|BlockTooLong| Error::InvalidArgument {
+            what: "SST file",
+            reason: "the index block would exceed 4 GiB; write smaller SST files or use larger data blocks".to_owned(),
+        })
     }
 
     /// Ends the block and returns its content.
@@ -62,8 +65,8 @@ pub(super) struct IndexBlock {
 }
 
 impl IndexBlock {
-    /// Creates the index from the content of the index block at `offset`, after `data_len_bytes` of
-    /// data. The caller has verified the checksum.
+    /// Creates the index from the content of the index block at `offset` of the file. The data
+    /// blocks take the first `data_len_bytes` of the file. The caller has verified the checksum.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the content is not a block, or if the separators are not in
@@ -103,7 +106,7 @@ impl IndexBlock {
     }
 
     /// Returns the position in the index of the first data block that may hold a key of at least
-    /// `key`. Without such a block it returns the length of the index.
+    /// `key`. If there is no such block, it returns the length of the index.
     pub(super) fn seek(&self, key: &[u8]) -> Result<usize> {
         let block = self.block()?;
         let Some(tail) = key.strip_prefix(self.common.as_slice()) else {
@@ -123,7 +126,11 @@ impl IndexBlock {
         Ok(self.entry(position)?.1)
     }
 
-    /// Returns separator and handle of the data block at `position`.
+    /// Returns the separator and the handle of the data block at `position`.
+    ///
+    /// # Errors
+    /// Returns [`Error::Corrupt`] if the entry is malformed, or if the data block does not lie
+    /// within the data.
     pub(super) fn entry(&self, position: usize) -> Result<(&[u8], Handle)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: self.offset };
         let (separator, value) = self.block()?.restart_entry(position)?;

@@ -25,7 +25,8 @@ pub const VERSION: u32 = 1;
 /// The length of the footer.
 pub const FOOTER_LEN_BYTES: usize = 112;
 
-/// The alignment of a filter block in the file. It makes a page of the block a page of memory.
+/// The alignment of a filter block in the file, in bytes. A page of the block is therefore a page
+/// of memory in a memory map.
 pub const FILTER_ALIGNMENT_BYTES: u64 = 4096;
 
 /// The largest length of a key and of a value in an SST file: 1 GiB.
@@ -55,8 +56,8 @@ pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
 const VERSION_AT: usize = 96;
 const CHECKSUM_AT: usize = 100;
 
-/// Whether the last bytes of a file are a footer: the magic or, if the magic is damaged, the
-/// checksum shows it.
+/// Returns whether the last bytes of a file are a footer: they end with the magic, or their
+/// checksum matches although the magic is damaged.
 pub(crate) fn is_footer(bytes: &[u8; FOOTER_LEN_BYTES]) -> bool {
     let (body, tail) = bytes.split_at(CHECKSUM_AT);
     bytes.ends_with(&MAGIC) || u32_at(tail, 0) == Some(crc32(body))
@@ -105,7 +106,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Returns the offset of the first byte after the block.
+    /// Returns the offset of the first byte after the block, or `None` if it exceeds 64 bits.
     pub(super) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len_bytes)
     }
@@ -118,12 +119,13 @@ impl Handle {
         usize::try_from(self.len_bytes).map_err(|_| Error::Corrupt { field: Field::Handle, offset: self.offset })
     }
 
-    /// Allocates zeros to read the block into. A sparse file may be longer than the memory.
+    /// Returns a zeroed buffer of the block's length. The allocation can fail, because a sparse
+    /// file may be longer than the memory.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if the memory does not suffice.
     pub(super) fn room(self) -> Result<Vec<u8>> {
-        zeros(self.len_bytes, "a part of the file")
+        zeros(self.len_bytes, "a block")
     }
 }
 
@@ -137,8 +139,8 @@ pub(super) struct Footer {
     pub(super) index: Handle,
     pub(super) properties: Handle,
     pub(super) file_len_bytes: u64,
-    /// The checksum in the trailer of the filter block. It differs in an older filter of the same
-    /// table.
+    /// The checksum in the trailer of the filter block. An older filter of the same SST has
+    /// another checksum.
     pub(super) filter_checksum: u32,
     pub(super) index_checksum: u32,
     pub(super) properties_checksum: u32,

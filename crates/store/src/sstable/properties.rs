@@ -25,17 +25,18 @@ pub const PROPERTY_TAGS: [(u64, &str); 12] = [
 /// The number of required tags. They precede the optional ones.
 const NUM_REQUIRED: usize = 10;
 
-/// Where a store put a file when it wrote the file. If the manifest is lost, this tells newer files
-/// from older ones.
+/// Where a store put a file when it wrote the file. If the manifest is lost, a repair uses it to
+/// order the files by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOrigin {
     /// The level. The file may move to a deeper level later, but to a higher one only after a
     /// repair without a manifest.
     pub level: u8,
-    /// No write in the file or in its merge inputs is older. 0 if a repair without a manifest came
-    /// between.
+    /// The sequence number of the oldest write in the file or in its merge inputs, or a lower
+    /// number. 0 if a repair without a manifest had reset the numbers of a merge input.
     pub smallest_sequence: u64,
-    /// No write in the file or in its merge inputs is newer.
+    /// The sequence number of the newest write in the file or in its merge inputs, or a higher
+    /// number.
     pub largest_sequence: u64,
 }
 
@@ -43,15 +44,15 @@ pub struct TableOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Properties {
-    /// The number of keys, including tombstones.
+    /// The number of entries, including tombstones.
     pub num_entries: u64,
     /// The number of tombstones.
     pub num_tombstones: u64,
     /// The number of data blocks.
     pub num_data_blocks: u64,
-    /// The sum of all key lengths, before prefix compression.
+    /// The sum of all key lengths in bytes, before prefix compression.
     pub raw_key_bytes: u64,
-    /// The sum of all value lengths.
+    /// The sum of all value lengths in bytes.
     pub raw_value_bytes: u64,
     /// The first key; empty in a file without entries.
     pub smallest: Vec<u8>,
@@ -63,7 +64,7 @@ pub struct Properties {
     pub compression: Compression,
     /// The program that wrote the file.
     pub created_by: String,
-    /// The origin of the file; only a store writes it.
+    /// The origin of the file. `None` in a file that no store wrote.
     pub origin: Option<TableOrigin>,
     /// The number of the damaged file whose sound blocks a repair copied to this file. If that file
     /// was itself a copy, this is the number of the first file in the chain. Only a repair writes

@@ -36,19 +36,19 @@ pub struct TableReadOptions {
     pub hasher: Option<KeyHasher>,
     /// If given, a file with another identity is refused.
     pub table_id: Option<TableId>,
-    /// If given, it frees the filter's bytes. Otherwise the thread that drops the last reference
-    /// frees them.
+    /// The background thread that frees the filter's bytes. If `None`, the thread that drops the
+    /// last reference frees them.
     pub reclaimer: Option<Reclaimer>,
 }
 
-/// The result of a lookup in one table.
+/// The result of a lookup in one SST.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     /// The key has this value.
     Value(Vec<u8>),
-    /// The key is deleted. The caller must not search older tables.
+    /// The key is deleted. The caller must not search older SSTs.
     Tombstone,
-    /// The table has no entry for the key.
+    /// The SST has no entry for the key.
     NotFound,
 }
 
@@ -57,7 +57,7 @@ pub enum Lookup {
 pub struct BlockReads {
     /// The number of blocks.
     pub blocks: u64,
-    /// The bytes of these blocks in the file.
+    /// The total length of these blocks in the file in bytes, including their trailers.
     pub bytes: u64,
 }
 
@@ -69,9 +69,10 @@ pub struct Table {
     pub(super) options: TableReadOptions,
     properties: Properties,
     filter: Arc<TableFilter>,
-    /// Read at the first use. A failed read is not kept, because the failure may be temporary.
+    /// The index, read at its first use. A failed read is not kept, because the failure may be
+    /// temporary.
     index: OnceLock<IndexBlock>,
-    /// Identifies the table in a block cache.
+    /// Identifies the SST in a block cache.
     number: u64,
 }
 
@@ -81,7 +82,8 @@ struct Scratch {
     content: Vec<u8>,
 }
 
-/// A larger buffer is freed after its use, and not kept until the thread ends.
+/// The largest read buffer that a thread keeps for its next lookup. A larger buffer is freed after
+/// its use.
 const MAX_KEPT_SCRATCH_BYTES: usize = 256 << 10;
 
 thread_local! {
@@ -143,12 +145,13 @@ impl Table {
         &self.filter
     }
 
-    /// Returns the file's filter to share it with a set of filters.
+    /// Returns the file's filter as a shared reference, for a [`filterblock::FilterSet`].
     pub(crate) fn shared_filter(&self) -> &Arc<TableFilter> {
         &self.filter
     }
 
-    /// Verifies all pages of the filter and returns the error of the first damaged page.
+    /// Verifies all pages of the filter and returns the error of the first damaged page. Returns
+    /// `None` if all pages are sound, or if the SST has no usable filter.
     #[must_use]
     pub fn filter_damage(&self) -> Option<Error> {
         let error = self.filter.ready()?.verify_pages().err()?;
@@ -181,13 +184,13 @@ impl Table {
         self.footer.table_id
     }
 
-    /// Returns the file's length.
+    /// Returns the file's length in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.footer.file_len_bytes
     }
 
-    /// Returns the filter block's length; 0 without a filter.
+    /// Returns the filter block's length in bytes; 0 without a filter.
     #[must_use]
     pub fn filter_len_bytes(&self) -> u64 {
         self.footer.filter.len_bytes
@@ -207,7 +210,8 @@ impl Table {
     }
 
     /// Looks `key` up without asking the filter: in the index, then in the one data block that may
-    /// hold the key.
+    /// hold the key. It reads the block through `cache`, if given, and adds the blocks read from
+    /// the file to `reads`.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::get`].

@@ -23,12 +23,12 @@ use crate::error::{Error, Field, Result};
 use filterblock::HashIdentity;
 use filterblock::{LockedBlock, Verify};
 
-/// The search for a block after a gap covers the block's first entry twice and this many more
-/// bytes.
+/// After a gap, the search for the end of a block covers twice the length of the block's first
+/// entry, and this many more bytes.
 const SEARCH_LEN_BYTES: usize = 256 << 10;
 
-/// The number of checksummed bytes, in addition to four times the file, after which the search
-/// stops. The rest of the file is then reported as lost.
+/// The search may checksum this many bytes in addition to four times the length of the file, and
+/// then stops. The rest of the file is reported as lost.
 const SEARCH_BUDGET_BYTES: usize = 16 << 20;
 
 /// A range of keys.
@@ -47,7 +47,7 @@ impl KeyRange {
     /// The range without any key.
     pub const NONE: Self = Self { from: Bound::Included(Vec::new()), to: Bound::Excluded(Vec::new()) };
 
-    /// Whether the range contains `key`.
+    /// Returns whether the range contains `key`.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         let from = match &self.from {
@@ -100,7 +100,7 @@ impl Loss {
         Self { error, keys: KeyRange::NONE }
     }
 
-    /// Whether the loss may affect keys.
+    /// Returns whether the loss may affect keys.
     #[must_use]
     pub fn holds_keys(&self) -> bool {
         self.keys != KeyRange::NONE
@@ -109,17 +109,24 @@ impl Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The error's own advice is to run a repair, but a repair prints this text.
+        let error = self.error.to_string();
+        let damage = error.rsplit_once("; ").map_or(error.as_str(), |(damage, _)| damage);
         if !self.holds_keys() {
-            return write!(f, "{}", self.error);
+            return write!(f, "{damage}; this damage alone affects no key");
         }
-        write!(f, "{}; keys {} may be lost, or may show an older value", self.error, self.keys)
+        write!(
+            f,
+            "{damage}; keys {} may be lost, or may show an older value; restore them from a backup, if there is one",
+            self.keys
+        )
     }
 }
 
 /// The facts about a file that its checksums prove.
 #[derive(Debug, Default)]
 pub(crate) struct Peek {
-    /// The table id of a sound footer.
+    /// The table id, if the footer is sound.
     pub(crate) table_id: Option<TableId>,
     /// The properties, if they match the checksum in the footer. The footer itself may be damaged.
     pub(crate) properties: Option<Properties>,
@@ -198,7 +205,7 @@ pub(crate) fn salvage(bytes: &[u8], table_id: &TableId, known: &Known, visit: &m
     Ok(walk.losses)
 }
 
-/// Returns the index if it matches the checksum in the footer.
+/// Returns the index if it matches the checksum in the footer, and `None` otherwise.
 fn trusted_index(bytes: &[u8]) -> Option<IndexBlock> {
     let footer = footer_of(bytes)?;
     let content = checksummed(bytes, footer.index, footer.index_checksum)?;
@@ -363,7 +370,7 @@ impl Walk<'_> {
         block.restart_entry(0).ok().map(|(key, _)| key.to_vec())
     }
 
-    /// Passes the entries of a verified block to `visit`.
+    /// Passes all entries of a verified block to `visit`.
     fn take(&mut self, sealed: &[u8], offset: u64) -> Result<()> {
         let mut scratch = Vec::new();
         let block = Block::parse(unseal(sealed, self.table_id, offset, &mut scratch)?, offset)?;

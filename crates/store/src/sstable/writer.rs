@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::block_trailer;
-use super::data_block::BlockBuilder;
+use super::data_block::{BlockBuilder, BlockTooLong};
 use super::index_block::{IndexBuilder, separator};
 use super::layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,
@@ -24,9 +24,10 @@ const CHUNK_LEN_BYTES: usize = 256 << 10;
 /// How to write an SST file.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
-    /// The size of a data block before compression. A larger entry gets a block of its own.
+    /// The maximum size of a data block before compression, in bytes. A larger entry gets a block
+    /// of its own.
     pub block_size_bytes: usize,
-    /// The number of entries between two keys that are stored whole.
+    /// One key in this many entries is stored whole. 0 counts as 1.
     pub restart_interval: usize,
     /// How data blocks are stored.
     pub compression: Compression,
@@ -66,9 +67,9 @@ impl Default for TableOptions {
 /// A summary of the written file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSummary {
-    /// The length of the file.
+    /// The length of the file in bytes.
     pub len_bytes: u64,
-    /// The number of keys, including tombstones.
+    /// The number of entries, including tombstones.
     pub num_entries: u64,
     /// The number of tombstones.
     pub num_tombstones: u64,
@@ -138,8 +139,8 @@ impl<'s> TableWriter<'s> {
         })
     }
 
-    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter. Without it
-    /// that memory grows by doubling.
+    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter. Without this
+    /// call, the memory grows by doubling.
     pub fn reserve(&mut self, keys: usize) {
         self.filter.iter_mut().for_each(|filter| filter.reserve(keys));
     }
@@ -149,7 +150,9 @@ impl<'s> TableWriter<'s> {
     /// # Errors
     /// Returns [`Error::OutOfOrder`] if the key is not greater than the last one. Returns
     /// [`Error::KeyTooLong`] or [`Error::InvalidArgument`] if key or value exceed 1 GiB. None of
-    /// these errors changes the file. After an I/O error every further call fails.
+    /// these errors changes the file. Returns [`Error::InvalidArgument`] if a block would exceed 4
+    /// GiB, or an I/O error. After either of these, every further call fails with
+    /// [`Error::Poisoned`].
     pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.check_usable()?;
         let value_len = value.map_or(0, <[u8]>::len);
@@ -184,7 +187,10 @@ impl<'s> TableWriter<'s> {
         if self.properties.num_entries == 0 {
             self.properties.smallest = key.to_vec();
         }
-        self.block.add(key, value)?;
+        self.block.add(key, value).map_err(|BlockTooLong| Error::InvalidArgument {
+            what: "block size",
+            reason: "the data block would exceed 4 GiB; use a smaller block size".to_owned(),
+        })?;
         if let Some(filter) = &mut self.filter {
             filter.add(key);
         }
@@ -201,7 +207,8 @@ impl<'s> TableWriter<'s> {
         self.properties.num_entries
     }
 
-    /// Returns the length of the data so far, including the open block without compression.
+    /// Returns the length of the data so far in bytes, including the uncompressed length of the
+    /// open block.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes + if self.block.is_empty() { 0 } else { self.block.len_bytes() as u64 }
@@ -212,8 +219,8 @@ impl<'s> TableWriter<'s> {
     ///
     /// # Errors
     /// Returns an I/O error, or [`filterblock::Error::SelfCheckFailed`] if the filter denies one of
-    /// its keys. After an error no file has the final name, unless the last step failed, which
-    /// syncs the directory.
+    /// its keys. After an error, the final name is unchanged, unless the last step failed: the
+    /// sync of the directory after the rename.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.check_usable()?;
         self.write_rest().map_err(|error| error.in_file(&self.path))?;

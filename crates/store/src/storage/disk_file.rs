@@ -55,7 +55,11 @@ impl ReadAt for DiskFile {
 /// Reads at `offset` until `buffer` holds at least `wanted` bytes.
 ///
 /// After a short read, the next read starts at the last multiple of `align`, so that every offset
-/// stays aligned. A read that does not reach the first missing byte has met the end of the file.
+/// stays aligned. A read of less than `align` bytes that leaves bytes missing has met the end of
+/// the file.
+///
+/// # Errors
+/// Returns [`Error::Corrupt`] with `Field::Length` if the file ends first, and I/O errors.
 fn read_at_least(
     read_at: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     buffer: &mut [u8],
@@ -90,7 +94,7 @@ fn read_direct(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     BOUNCE.with_borrow_mut(|bounce| {
         let mut offset = offset;
         for chunk in buffer.chunks_mut(DIRECT_CHUNK_BYTES) {
-            // The remainder is below the alignment, so it fits any integer type.
+            // The remainder is below the alignment of 4,096, so it fits `usize`.
             let skip = usize::try_from(offset % align).unwrap_or_default();
             let aligned_len = (skip + chunk.len()).next_multiple_of(DIRECT_ALIGN_BYTES);
             if bounce.len() < aligned_len + DIRECT_ALIGN_BYTES {

@@ -9,8 +9,8 @@
 use std::fs::File;
 use std::io;
 
-/// Whether another process holds an `fcntl` lock on a file. Call it before `flock`: on NFS it could
-/// otherwise find the store's own lock.
+/// Returns whether another process holds an `fcntl` lock on a file. Call it before `flock`: on NFS
+/// it could otherwise find the store's own lock.
 #[cfg(unix)]
 pub(super) fn is_held(file: &File) -> io::Result<bool> {
     use rustix::io::Errno;
@@ -23,7 +23,8 @@ pub(super) fn is_held(file: &File) -> io::Result<bool> {
     }
 }
 
-/// On other systems, the lock of another engine makes the open fail.
+/// Always returns `false`: on other systems, opening the lock file of a running engine fails by
+/// itself.
 #[cfg(not(unix))]
 pub(super) fn is_held(_file: &File) -> io::Result<bool> {
     Ok(false)

@@ -4,7 +4,7 @@
 //! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation. The unsynced
 //!   changes are then lost, kept, torn or reordered.
 //! * [`Faulty::set_capacity`] gives the disk a size.
-//! * [`Faulty::refuse`] makes operations fail until the test ends that.
+//! * [`Faulty::refuse`] makes chosen operations fail until the test ends the refusal.
 //!
 //! All random choices come from a seed. Short and interrupted calls are errors here, because a
 //! storage has to continue them itself.
@@ -46,7 +46,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether the operation only reads.
+    /// Returns whether the operation only reads.
     #[must_use]
     pub fn is_reading(self) -> bool {
         matches!(self, Self::Open | Self::Read | Self::ReadAt | Self::Exists | Self::List)
@@ -56,8 +56,8 @@ impl Operation {
 /// The way in which an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// `EIO`; any operation can fail with it. A failed sync loses the bytes for good that it should
-    /// have made durable.
+    /// `EIO`; any operation can fail with it. A failed sync loses the bytes that it should have
+    /// made durable. No later sync makes them durable.
     Io,
     /// `ENOSPC`, for operations that need space. Half of a write is done.
     NoSpace,
@@ -167,7 +167,7 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// Omits the content of the files.
+/// Prints the file system without the content of its files.
 impl fmt::Debug for Faulty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Faulty").finish_non_exhaustive()
@@ -200,13 +200,15 @@ impl Faulty {
         self.state().fault = None;
     }
 
-    /// Limits the total size of all files. Every file takes whole pages of 4 KiB, and at least one.
+    /// Limits the total size of all files to `bytes`, or removes the limit if `bytes` is `None`.
+    /// Every file takes whole pages of 4 KiB, and at least one.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
 
-    /// Refuses operations by kind and path until this is called again. A refused operation changes
-    /// nothing.
+    /// Refuses the operations for which `refusal` returns an error number. It replaces an earlier
+    /// refusal, and `None` ends it. A refused operation changes nothing, except that a refused sync
+    /// loses the unsynced bytes.
     pub fn refuse(&self, refusal: Option<Refusal>) {
         self.state().refusal = refusal;
     }
@@ -223,12 +225,13 @@ impl Faulty {
         self.state().struck.clone()
     }
 
-    /// Starts to keep every moment after a change.
+    /// Starts recording: from now on the file system keeps the moment after each operation that is
+    /// not a read.
     pub fn record(&self) {
         self.state().moments = Some(Vec::new());
     }
 
-    /// Returns the kept moments and stops keeping them.
+    /// Returns the recorded moments, oldest first, and stops recording.
     #[must_use]
     pub fn moments(&self) -> Vec<Moment> {
         self.state().moments.take().unwrap_or_default()
@@ -268,7 +271,7 @@ impl Faulty {
         let mut state = self.state();
         let refused = state.refusal.as_ref().and_then(|refusal| refusal(operation, path));
         let kind = match refused {
-            // A failed sync loses bytes for good, so a refused sync does, too.
+            // A refused sync must lose the unsynced bytes, as a failed sync does.
             Some(_) if operation == Operation::Sync => Some(FaultKind::Io),
             Some(_) => None,
             None => state.strike(operation, path),
@@ -296,7 +299,7 @@ fn failure(kind: Option<FaultKind>, path: &Path) -> Error {
         Some(FaultKind::NoSpace) => ErrorKind::StorageFull,
         Some(FaultKind::Interrupted) => ErrorKind::Interrupted,
         Some(FaultKind::ShortRead) => ErrorKind::UnexpectedEof,
-        // The error kind of `EIO`.
+        // Stands for `EIO`, which has no stable error kind.
         _ => ErrorKind::Other,
     };
     Error::Io(IoError::new(kind, "a fault injected by the test")).in_file(path)

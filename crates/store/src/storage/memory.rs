@@ -29,7 +29,8 @@ impl State {
         self.files.get(path).ok_or_else(|| refused(ErrorKind::NotFound, path))
     }
 
-    /// The root directories always exist, and so does the working directory as `` and as `.`.
+    /// Returns whether the directory `path` exists. The root directories always exist, and so does
+    /// the working directory, whose path is empty or `.`.
     fn has_directory(&self, path: &Path) -> bool {
         path.parent().is_none() || matches!(path.to_str(), Some("" | ".")) || self.directories.contains(path)
     }

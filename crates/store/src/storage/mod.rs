@@ -77,7 +77,7 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns an error if the file is missing or the directory is not writable.
     fn remove(&self, path: &Path) -> Result<()>;
 
-    /// Whether a file or directory of that name exists.
+    /// Returns whether a file or directory of that name exists.
     ///
     /// # Errors
     /// Returns an error if the system cannot tell. Otherwise a store that only seems missing would
@@ -130,8 +130,8 @@ pub trait Storage: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether `path` still leads to `file`, which was opened at that path. The default checks only
-    /// that `path` exists.
+    /// Returns whether `path` still leads to `file`, which was opened at that path. The default
+    /// checks only that `path` exists.
     ///
     /// # Errors
     /// Returns an error if the system cannot tell.
@@ -140,7 +140,7 @@ pub trait Storage: Debug + Send + Sync {
         self.exists(path)
     }
 
-    /// Returns by how many bytes the files in a directory can grow, or `None` if that is unknown.
+    /// Returns the free space for the files in a directory in bytes, or `None` if it is unknown.
     ///
     /// # Errors
     /// Returns an error if the operating system reports one.
@@ -152,10 +152,11 @@ pub trait Storage: Debug + Send + Sync {
 
 /// A file that any number of threads can read at any offset.
 pub trait ReadAt: Debug + Send + Sync {
-    /// Returns the length at open. Files of a store do not change while they are read.
+    /// Returns the length in bytes that the file had when it was opened. Files of a store do not
+    /// change while they are read.
     fn len(&self) -> u64;
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -189,7 +190,7 @@ pub trait WriteFile: Debug + Send {
     /// Returns the number of bytes in the file.
     fn len(&self) -> u64;
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -77,7 +77,8 @@ impl Root {
         Ok(unlinkat(&*self.dir, self.name(path)?, AtFlags::empty())?)
     }
 
-    /// Whether `path` leads to `file`: compares device and inode.
+    /// Returns whether `path` leads to `file`. Two files are the same if device and inode are
+    /// equal.
     pub(super) fn leads_to(&self, path: &Path, file: &File) -> io::Result<bool> {
         let named = match statat(&*self.dir, self.name(path)?, AtFlags::empty()) {
             Err(Errno::NOENT) => return Ok(false),

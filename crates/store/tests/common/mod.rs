@@ -16,7 +16,7 @@ pub use random::Random;
 /// The directory of stores in memory.
 pub const DIR: &str = "/store";
 
-/// Options for a store in `storage` without automatic work.
+/// Returns options for a store in `storage` without automatic compaction.
 pub fn quiet(storage: &(impl Storage + Clone + 'static)) -> Options {
     Options { storage: Arc::new(storage.clone()), auto_compaction: false, hash_seed: Some(7), ..Options::default() }
 }
@@ -25,8 +25,8 @@ pub fn key(i: u64) -> Vec<u8> {
     format!("key{i:06}").into_bytes()
 }
 
-/// Creates and closes a store with `tables` tables in level 0. Table `n` has the keys `i * tables +
-/// n`.
+/// Creates and closes a store with `tables` SSTs in level 0. The `n`-th SST, counted from 0, has
+/// the keys `i * tables + n`.
 pub fn make_store(storage: &Memory, tables: u64, keys_per_table: u64) {
     let db = Db::open(DIR, quiet(storage)).unwrap();
     for n in 0..tables {

@@ -23,7 +23,7 @@ struct Hooked {
     on_create: Hook,
     on_write: Hook,
     on_remove: Hook,
-    /// Files that seem not to exist.
+    /// Returns whether a file seems not to exist.
     hides: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
 }
 
@@ -230,7 +230,7 @@ fn a_policy_panic_in_a_compaction_blocks_no_caller() {
             let db = Db::open(DIR, options).unwrap();
             for i in 0..2 {
                 db.put(&key(i), b"value").unwrap();
-                // The second table triggers the compaction, which may panic before this check.
+                // The second SST triggers the compaction, which may panic before this check.
                 match db.flush() {
                     Err(Error::Poisoned { .. }) if in_background && i == 1 => {}
                     flushed => flushed.unwrap(),
@@ -284,7 +284,7 @@ fn a_storage_panic_under_a_writer_fails_the_store() {
 #[test]
 fn a_flush_under_load_ends() {
     let memory = Memory::new();
-    // Writing a table takes longer than filling the next memtable.
+    // Writing an SST takes longer than filling the next memtable.
     let storage = Hooked::new(&memory, |path| {
         if is_table(path) {
             std::thread::sleep(Duration::from_millis(20));
@@ -374,7 +374,8 @@ fn a_compaction_of_damaged_tables_stops_no_read_or_write() {
     db.close().unwrap();
 }
 
-/// Level 1 has the same keys as level 2, in many tables. `damage` changes one table of level 1.
+/// Returns a store whose level 1 has the same keys as level 2, in many SSTs, and the path of one
+/// SST of level 1. `damage` changes that SST.
 fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
     let memory = Memory::new();
     let options = || Options { block_size_bytes: 1, table_size_bytes: 4_000, auto_compaction: true, ..quiet(&memory) };
@@ -395,8 +396,8 @@ fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
     (memory, damaged)
 }
 
-/// Blocks have one entry each. This makes the first key of the second block the largest possible
-/// one and corrects the checksum.
+/// Gives the second data block the largest possible key and corrects the checksum. Each block has
+/// one entry.
 fn disorder(bytes: &mut [u8]) {
     let (block_len, footer) = (3 + 9 + 20 + 8 + 5, bytes.len() - 112);
     let table_id = bytes[footer..footer + 16].to_vec();
@@ -426,7 +427,7 @@ fn a_damaged_or_disordered_table_is_left_out_of_compactions() {
         db.wait_idle().unwrap();
         let levels = db.stats().levels;
         assert_eq!((levels[1].tables, levels[2].tables > 2), (1, true), "{levels:?}");
-        // A damaged table blocks the compaction of level 0, but no writer waits for it.
+        // A damaged SST blocks the compaction of level 0, but no writer waits for it.
         (0..200).for_each(|i| db.put(&key(i * 5), &[b'w'; 100]).unwrap());
         db.flush().unwrap();
         db.wait_idle().unwrap();

@@ -33,8 +33,8 @@ fn assert_io(error: &Error, kinds: &[ErrorKind], what: &str) {
     assert!(matches!(error, Error::InFile { .. }), "{what}: the error names no file: {error}");
 }
 
-/// Writes, flushes and compacts until an error, for at most `steps` steps. `content` becomes the
-/// acknowledged content.
+/// Writes, flushes and compacts for `steps` steps, or until an error, which it returns. `content`
+/// becomes the acknowledged content.
 fn work(db: &Db, content: &mut Content, steps: u64) -> Result<()> {
     for step in content.steps + 1..=content.steps + steps {
         do_step(db, 0, step)?;
@@ -143,7 +143,7 @@ fn on_a_full_disk(dir: &Path) {
         // A flush fails in a background thread. The caller receives its reason.
         let message = error.to_string();
         assert!(message.to_lowercase().contains("no space"), "{what}: {message}");
-        // A compaction whose table would leave no space for the WAL is stopped before the disk is
+        // A compaction whose SST would leave no space for the WAL is stopped before the disk is
         // full.
         let kind = [".sst", ".log", "MANIFEST", "CURRENT", "kept free"].into_iter().find(|name| message.contains(name));
         *failures.entry(kind.unwrap_or_else(|| panic!("{what}: the error names no file: {message}"))).or_default() += 1;
@@ -224,7 +224,7 @@ fn take_descriptors(free: usize) -> Vec<File> {
 fn without_descriptors(dir: &Path) {
     let mut content = Content::none(0);
     let (mut failed_opens, mut failures) = (0, 0);
-    // The harness, the log and the manifest use some of the 64 descriptors, and each table uses
+    // The harness, the log and the manifest use some of the 64 descriptors, and each SST uses
     // one.
     for free in 0..24 {
         let what = format!("{free} descriptors free");

@@ -54,7 +54,8 @@ fn spoil(path: &Path, what: usize) {
     }
 }
 
-/// The child process of the tests below, which a signal may end. It is not a test by itself.
+/// Does the work of the child process of the tests below, which a signal may end. It is not a test
+/// by itself.
 #[test]
 fn child_process_of_open_files() {
     let Some(case) = std::env::var_os(CHILD).map(|case| case.to_str().unwrap().to_owned()) else { return };

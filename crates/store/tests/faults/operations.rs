@@ -167,7 +167,7 @@ fn lasting_operation_failures_lose_no_acknowledged_write() {
 
 #[test]
 fn a_recovery_after_failures_applies_each_write_once() {
-    // Each record becomes a table, and no tables are merged.
+    // Each record becomes an SST, and no SSTs are merged.
     let quiet = |storage: &Faulty| Options { auto_compaction: false, write_buffer_bytes: 1, ..options(storage) };
     let is_table = |path: &Path| path.to_string_lossy().contains(".sst");
     let storage = Faulty::new();

@@ -46,12 +46,12 @@ fn is_table(path: &Path) -> bool {
     path.to_string_lossy().contains(".sst")
 }
 
-/// Makes an operation on tables fail.
+/// Makes an operation on SSTs fail.
 fn refuse_tables(storage: &Faulty, refused: Operation, errno: i32) {
     storage.refuse(Some(Arc::new(move |operation, path| (operation == refused && is_table(path)).then_some(errno))));
 }
 
-/// The operations that create a table.
+/// The operations that create an SST.
 const TABLE_OPERATIONS: [Operation; 5] =
     [Operation::Create, Operation::Write, Operation::Sync, Operation::Rename, Operation::Open];
 
@@ -288,12 +288,12 @@ fn a_filter_that_could_not_be_read_is_read_later() {
     assert_eq!(db.stats().total.degraded_tables, 1);
     let snapshot = db.snapshot();
     storage.refuse(None);
-    // This write overlaps the table.
+    // This write overlaps the SST.
     db.put(&key(5), b"").unwrap();
     db.flush().unwrap();
     wait_until(|| db.stats().total.degraded_tables == 0);
     assert!((0..1_000).all(|i| db.get(&key(i)).unwrap().is_some()));
-    // Both tables share one file, which is removed when no reader uses it.
+    // Both SSTs share one file, which is removed when no reader uses it.
     db.compact_range(..).unwrap();
     assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), 2);
     assert!((0..1_000).all(|i| snapshot.get(&key(i)).unwrap().is_some()));
@@ -360,7 +360,7 @@ fn deletes_are_accepted_while_compactions_lack_space() {
         };
         let keys = 20_000;
         let mut db = Db::open(DIR, options()).unwrap();
-        // The keys are shuffled, so that each compaction merges all tables.
+        // The keys are shuffled, so that each compaction merges all SSTs.
         (0..keys).for_each(|i| db.put(&key(i * 7_919 % keys), &[b'v'; 200]).unwrap());
         db.compact_range(..).unwrap();
         db.wait_idle().unwrap();

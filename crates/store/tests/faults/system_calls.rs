@@ -24,7 +24,7 @@ use filterblock_store::{Db, Error, Options, Result};
 
 const CHILD: &str = concat!(module_path!(), "::store_child_process");
 const STEPS_PER_RUN: u64 = 10;
-/// The steps that the store holds, in tables and in an unclosed log, when the process begins.
+/// The steps that the store holds, in SSTs and in an unclosed log, when the process begins.
 const STEPS_BEFORE: u64 = 12;
 /// The number of calls of each name that the thread makes first without any purpose. Before the
 /// test begins, the process's first thread has made some calls already. Without the extra calls,

@@ -3,7 +3,7 @@
 //! report. `Db::verify` finds all damage.
 //!
 //! `FILTERBLOCK_EVERY_DAMAGE=1` tries every bit, byte and length. By default the tests try only
-//! some of those of tables.
+//! some of those of SSTs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn options(storage: &Faulty) -> Options {
     }
 }
 
-/// Opens a store with two tables of several pages, and with a manifest and a log of more than one
+/// Opens a store with two SSTs of several pages, and with a manifest and a log of more than one
 /// page each. Returns it with its content.
 fn store() -> (Faulty, Db, Content) {
     let storage = Faulty::new();
@@ -68,7 +68,7 @@ fn is_kind(path: &Path, kind: &str) -> bool {
     path.to_str().unwrap().contains(kind)
 }
 
-/// All changes that are tried on a file.
+/// Returns all changes that are tried on a file.
 fn edits(path: &Path, sound: &[u8], others: &[Vec<u8>]) -> Vec<(String, Edit<'static>)> {
     let is_all = std::env::var_os("FILTERBLOCK_EVERY_DAMAGE").is_some();
     let (bit_step, step) = match is_kind(path, ".sst") || is_kind(path, ".log") || is_kind(path, "MANIFEST") {
@@ -143,7 +143,7 @@ fn damages(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u
     })
 }
 
-/// Whether a log cut at this length ends with a whole record. Nothing can show such a cut.
+/// Returns whether a log cut at this length ends with a whole record. Nothing can show such a cut.
 fn is_prefix_of_records(path: &Path, sound: &[u8], bytes: &[u8]) -> bool {
     let mut at = 48;
     while at < bytes.len() && at + 4 <= sound.len() {
@@ -188,7 +188,7 @@ fn damage_while_the_store_is_closed_is_found() {
             let db = match Db::open(DIR, Options { verify, ..options(&copy) }) {
                 Ok(db) => db,
                 Err(error) => {
-                    // A manifest without its last edits may name removed tables or a removed log.
+                    // A manifest without its last edits may name removed SSTs or a removed log.
                     let is_manifest = is_kind(&path, "MANIFEST");
                     assert!(names(&error, &path) || is_manifest, "{}: {error}", what());
                     assert!(error.is_damage() || is_manifest, "{}: {error}", what());

@@ -13,7 +13,8 @@ use filterblock_store::{Db, Error, Options};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A crashed store with two tables of small blocks and a log with eleven writes, and its content.
+/// Returns a crashed store with two SSTs of small blocks and a log with eleven writes, and its
+/// content.
 fn crashed_store() -> (Memory, Content) {
     let storage = Memory::new();
     let options = Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(&storage) };
@@ -104,7 +105,7 @@ fn a_bit_flipped_in_any_file_is_an_error_or_report_about_it() {
     let (sound, content) = crashed_store();
     for path in store_files(&sound) {
         let len = sound.read(&path).unwrap().len();
-        // Other tests flip every bit of a table.
+        // Other tests flip every bit of an SST.
         let step = if path.extension().is_some_and(|end| end == "sst") { 7 } else { 1 };
         let (mut whole, mut seen) = (0, 0);
         for at in (0..len).step_by(step) {
@@ -200,7 +201,7 @@ fn a_missing_file_is_named_and_nothing_else_is_touched() {
 fn look_for_missing(storage: &Memory) -> String {
     match Db::open(DIR, quiet(storage)) {
         Err(error) => error.to_string(),
-        // Nothing can reveal a missing log, but all writes in tables must be present.
+        // Nothing can reveal a missing log, but all writes in SSTs must be present.
         Ok(db) => {
             assert!((0..90).all(|i| db.get(&key(i)).unwrap().is_some()));
             String::new()
@@ -231,7 +232,7 @@ fn lost_manifest_edits_are_noticed_and_tables_are_kept() {
         }
         let kept = |storage: &Memory| files(storage, Path::new(DIR), ".sst").len();
         assert_eq!(kept(&storage), 4, "cut at {cut}: {:?}", storage.list(Path::new(DIR)));
-        // With salvage, the store reports the cut and sets the tables aside instead of removing
+        // With salvage, the store reports the cut and sets the SSTs aside instead of removing
         // them.
         let salvage = Options { recovery: LogRecovery::Salvage, ..quiet(&storage) };
         if let Ok(db) = Db::open(DIR, salvage) {

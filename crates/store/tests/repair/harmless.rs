@@ -1,5 +1,5 @@
-//! Cases that a repair must not make worse: merged tables that still exist, an interrupted repair,
-//! and a damaged table whose writes a sound log still holds.
+//! Cases that a repair must not make worse: merged SSTs that still exist, an interrupted repair,
+//! and a damaged SST whose writes a sound log still holds.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ fn on(storage: &Faulty) -> Options {
     Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
 }
 
-/// Whether a doubt names one table.
+/// Returns whether a doubt names one SST.
 fn names_a_table(report: &RepairReport) -> bool {
     report.doubts.iter().any(|doubt| doubt.contains(".sst"))
 }
@@ -58,8 +58,8 @@ fn an_isolated_merged_table_brings_no_key_back_silently() {
     assert!(found.is_none() || !report.is_complete(), "{found:?} is back without a doubt in the report:\n{report}");
 }
 
-/// A store with forty writes in a log and in a table with its final name, which the manifest does
-/// not name.
+/// Returns a store with forty writes in a log, and the path of an SST with the same writes. The
+/// SST has its final name, but the manifest does not name it.
 fn flushed_and_not_named() -> (Faulty, PathBuf) {
     let storage = Faulty::new();
     let db = Db::open(DIR, on(&storage)).unwrap();
@@ -101,8 +101,8 @@ fn writes_in_a_log_are_not_lost_with_their_unnamed_table() {
     }
 }
 
-/// An open that fails at any operation leaves files behind, such as a log without writes. They cost
-/// a repair nothing.
+/// An open that fails at any operation leaves files behind, such as a log without writes. These
+/// files must not make a repair lose writes.
 #[test]
 fn writes_in_a_log_survive_a_failed_open_and_a_repair() {
     let (crashed, table) = flushed_and_not_named();
@@ -184,7 +184,7 @@ fn a_leftover_table_that_was_merged_away_hides_no_newer_value() {
     forget_manifest(&killed);
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let db = Db::open(DIR, quiet(&killed)).unwrap();
-    // A compaction takes all of level 0. A flushed table without newer writes than the merged table
+    // A compaction takes all of level 0. A flushed SST without newer writes than the merged SST
     // is therefore one of its inputs.
     assert_eq!(db.get(&key(5)).unwrap().as_deref(), Some(&b"new"[..]), "{report}");
 }
@@ -212,14 +212,14 @@ fn cut_tables_and_half_a_manifest_repair_to_a_usable_store() {
     assert!((20..120).all(|i| db.get(&key(i)).unwrap().is_some()), "{report}");
 }
 
-/// The repair moves all tables to level 0, so that the next compaction merges a table that was
+/// The repair moves all SSTs to level 0, so that the next compaction merges an SST that was
 /// written to a deeper level.
 #[test]
 fn a_merge_after_a_repair_restores_no_deleted_key_silently() {
     let storage = Memory::new();
     let small = || Options { auto_compaction: true, l0_compaction_trigger: 1, level_base_bytes: 1, ..quiet(&storage) };
     let db = Db::open(DIR, small()).unwrap();
-    // The second table meets the first on a deeper level, and the merged table is written there.
+    // The second SST meets the first on a deeper level, and the merged SST is written there.
     for _ in 0..2 {
         (0..200).for_each(|i| db.put(&key(i), b"old").unwrap());
         db.flush().unwrap();

@@ -1,8 +1,8 @@
 //! `Db::repair` on stores with a missing, cut or changed file. Afterwards every key of a sound
-//! block is present, every missing key is in a reported range, and no deleted key is back whose
-//! tombstone exists.
+//! block is present, every missing key is in a reported range, and no deleted key is back if its
+//! tombstone still exists.
 //!
-//! `FILTERBLOCK_EVERY_DAMAGE=1` tries every byte and every length of the tables. By default the
+//! `FILTERBLOCK_EVERY_DAMAGE=1` tries every byte and every length of the SSTs. By default the
 //! tests try every seventh.
 
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ fn options(storage: &Memory) -> Options {
     Options { block_size_bytes: 256, table_size_bytes: 1_200, durability: Durability::Sync, ..quiet(storage) }
 }
 
-/// A killed store with three tables in level 1, two tables in level 0 that delete some of their
-/// keys, and a log that deletes more.
+/// Returns a killed store and its content. The store has three SSTs in level 1, two SSTs in level
+/// 0 that delete some keys of level 1, and a log that deletes more.
 fn damaged_soon() -> (Memory, Content) {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
@@ -138,10 +138,10 @@ fn a_directory_without_a_store_is_refused_unchanged() {
     assert!(matches!(error.root(), Error::Locked), "{error}");
 }
 
-/// Whether the report has no doubt. Without a manifest it has exactly one, about all tables below
-/// level 0.
+/// Returns whether the report has no doubt. Without a manifest it has exactly one, about all SSTs
+/// below level 0.
 fn nothing_is_in_doubt(report: &RepairReport, without_manifest: bool) -> bool {
-    let is_of_all = |doubt: &String| doubt.contains("no manifest says which tables");
+    let is_of_all = |doubt: &String| doubt.contains("no manifest says which SSTs");
     report.losses.iter().all(|loss| !loss.holds_keys())
         && report.doubts.len() == usize::from(without_manifest)
         && report.doubts.iter().all(is_of_all)
@@ -301,7 +301,7 @@ fn a_flipped_or_cut_log_loses_a_write_or_its_end_with_report() {
     assert!(report.losses[0].error.to_string().starts_with(path.to_str().unwrap()), "{report}");
 }
 
-/// A compaction runs while a memtable is flushed. The tables that it writes later have higher
+/// A compaction runs while a memtable is flushed. The SSTs that it writes later have higher
 /// numbers but older content.
 #[test]
 fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
@@ -335,7 +335,7 @@ fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
     assert!(changed.is_empty() && nothing_is_in_doubt(&report, true), "{changed:?}\n{report}");
 }
 
-/// Damaged properties hide the origin of tables. Their numbers then order them, and the report
+/// Damaged properties hide the origin of SSTs. Their numbers then order them, and the report
 /// names the guess.
 #[test]
 fn tables_with_damaged_properties_are_ordered_by_their_numbers() {
@@ -358,7 +358,9 @@ fn tables_with_damaged_properties_are_ordered_by_their_numbers() {
     forget_manifest(&storage);
     let report = Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap();
     assert!(!report.is_complete(), "{report}");
-    assert_eq!(report.doubts, ["/store/000007.sst: taken as newer than /store/000005.sst, which overlaps it"]);
+    let doubt = "/store/000007.sst: taken as newer than /store/000005.sst, which overlaps it; if that is wrong, keys of \
+                 both have old values or are back";
+    assert_eq!(report.doubts, [doubt]);
     assert_eq!(scan_all(&Db::open(DIR, quiet(&storage)).unwrap()), whole);
 }
 
@@ -382,7 +384,8 @@ mod interrupted {
         Options { storage: Arc::new(storage.clone()), ..super::options(&Memory::new()) }
     }
 
-    /// Stores with a damaged table and a damaged log, and without `CURRENT` or without a manifest.
+    /// Returns stores with a damaged SST and a damaged log, and without `CURRENT` or without a
+    /// manifest.
     fn damaged() -> Vec<Memory> {
         let (sound, _) = damaged_soon();
         let mut stores = Vec::new();
@@ -409,7 +412,7 @@ mod interrupted {
                 Db::repair(DIR, options(image), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
                 let db = Db::open(DIR, options(image)).unwrap();
                 assert_eq!(scan_all(&db), content, "{what}");
-                // The damaged table is kept in every case.
+                // The damaged SST is kept in every case.
                 let lost = image.list(&Path::new(DIR).join("lost")).unwrap();
                 assert!(lost.iter().any(|name| name.ends_with(".sst")), "{what}: {lost:?}");
             };

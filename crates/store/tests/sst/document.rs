@@ -24,7 +24,7 @@ fn write(options: TableOptions, entries: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<u
     storage.read(path).unwrap()
 }
 
-/// The file with the three keys of the document.
+/// Returns the SST file with the three keys of the document.
 fn tiny() -> Vec<u8> {
     let options = TableOptions {
         table_id: *b"the 3-key table.",

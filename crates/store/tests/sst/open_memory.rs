@@ -1,6 +1,6 @@
 //! Bounds on the memory that opening takes, for hostile files:
 //!
-//! * a table: its size plus 8 KiB,
+//! * an SST: its size plus 8 KiB,
 //! * a log: twice its size plus the write buffers, for any writes in it; four times its size if a
 //!   damaged log is salvaged,
 //! * a manifest: four times its size, for any content.
@@ -168,7 +168,7 @@ fn logs_with_any_lengths_are_read_within_size_and_write_buffer() {
     }
 }
 
-/// One batch becomes one table, so that it is present completely or not at all. These batches have
+/// One batch becomes one SST, so that it is present completely or not at all. These batches have
 /// many short writes, which would take many times their size as separate memtable entries.
 #[test]
 fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
@@ -260,7 +260,7 @@ fn manifests_of_any_content_are_read_within_a_size_multiple() {
         (storage, bytes.len())
     };
     let id = [&[1u8][..], &identity(&log).1].concat();
-    // Tables with empty keys: the shortest valid entries.
+    // SSTs with empty keys: the shortest valid entries.
     let varint = |i: u64| [(i & 0x7f) as u8 | 0x80, (i >> 7) as u8];
     let added = |i: u64| [&[6, 0][..], &varint(i), &[0; 7]].concat();
     let removed = |i: u64| [&[7, 0][..], &varint(i)].concat();

@@ -49,7 +49,8 @@ fn owned(entry: Option<(&Vec<u8>, &Option<Vec<u8>>)>) -> Option<(Vec<u8>, Option
     entry.map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// Keys that are close together, with long common prefixes. Some are empty, and some are long.
+/// Generates keys that are close together, with long common prefixes. Some are empty, and some are
+/// long.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(0u8..3, 0..6),
@@ -68,7 +69,7 @@ fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
     ]
 }
 
-/// Returns one of the hash functions, by `seed`.
+/// Returns a hasher with a hash function that `seed` chooses.
 fn hasher(seed: u64) -> KeyHasher {
     let secret = Secret::new(&[3; 16]).unwrap();
     match seed % 3 {

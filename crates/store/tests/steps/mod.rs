@@ -55,7 +55,7 @@ pub fn steps_in(db: &Db, writer: u64) -> Result<u64> {
     Ok(steps.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap())))
 }
 
-/// The content after the first steps of a writer.
+/// The content that the store must have after a number of steps of one writer.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
     writer: u64,
@@ -103,7 +103,7 @@ pub fn judge(db: &Db, contents: &mut [Content], what: &str) {
     assert!(db.verify().unwrap().is_sound(), "{what}");
 }
 
-/// Options that flush and merge after very few writes.
+/// Returns options with which a store flushes and merges after very few writes.
 pub fn small(durability: Durability) -> Options {
     Options {
         durability,
@@ -117,7 +117,7 @@ pub fn small(durability: Durability) -> Options {
     }
 }
 
-/// The same options without automatic flushes and compactions.
+/// Returns the same options without automatic flushes and compactions.
 pub fn small_and_quiet(durability: Durability) -> Options {
     Options { auto_compaction: false, write_buffer_bytes: 1 << 20, ..small(durability) }
 }
@@ -144,15 +144,16 @@ pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
     command
 }
 
-/// Returns the order from the parent process: its first word and a directory.
+/// Returns the order from the parent process: its first word and a directory. Returns `None` in a
+/// process without an order.
 pub fn order() -> Option<(String, std::path::PathBuf)> {
     let order = std::env::var(ORDER).ok()?;
     let (word, dir) = order.split_once(':').unwrap();
     Some((word.to_owned(), Path::new(dir).to_path_buf()))
 }
 
-/// Writes one line to the standard error. A pipe receives a short line whole or not at all. Errors
-/// are ignored.
+/// Writes one line to the standard error, and ignores errors. A pipe receives a short line whole
+/// or not at all.
 pub fn say(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
 }

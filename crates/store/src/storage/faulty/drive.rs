@@ -220,7 +220,7 @@ impl Drive {
     }
 }
 
-/// Whether `path` is a root directory or the working directory, which always exist.
+/// Returns whether `path` is a root directory or the working directory, which always exist.
 pub(super) fn is_root(path: &Path) -> bool {
     path.parent().is_none() || matches!(path.to_str(), Some("" | "."))
 }
