@@ -9,7 +9,7 @@ use filterblock_store::{Db, Options};
 const KEYS: u64 = 100_000;
 const LOOKUPS: usize = 4_096;
 
-/// Returns sixteen bytes that differ for each number.
+/// Returns a key of sixteen bytes. Different numbers have different keys.
 fn key(i: u64) -> [u8; 16] {
     let mix = |x: u64| (x ^ (x >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut key = [0; 16];

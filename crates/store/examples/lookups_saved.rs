@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         without as f64 / with as f64
     );
     checks.holds("all answers are right, with and without filters", wrong_without + wrong_with == 0);
-    // Each present key costs one block read. A false positive costs every other block read.
+    // Each present key costs one block read. All other block reads are due to false positives.
     let questions = absent * RUNS as u64 + stored * (RUNS as u64 - 1) / 2;
     checks.share("needless reads of files without the key", with - stored, questions, expected / questions as f64);
     Ok(())

@@ -217,7 +217,7 @@ impl fmt::Display for Error {
             Self::ForeignFile { what } => write!(
                 f,
                 "{what}; the directory is not opened as a filterblock store, and nothing was changed; give another \
-                 directory"
+                 directory, or move the file away if this directory is a filterblock store"
             ),
             Self::Locked => f.write_str("already open in this process or in another one; close it there first"),
             Self::Poisoned { reason } => {

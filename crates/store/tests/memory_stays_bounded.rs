@@ -125,7 +125,7 @@ fn store_memory_stays_within_the_documented_bound() {
     }
     // Repair reads one whole SST at a time. Then it recovers the store.
     let repair = 2 * TABLE + 2 * table + 2 * WRITE_BUFFER + filters + indexes + MIB;
-    let report = peak_of("repair, each table damaged and no manifest", repair, || {
+    let report = peak_of("repair, each SST damaged and no manifest", repair, || {
         Db::repair(&killed, options(), RepairMode::Write).unwrap()
     });
     assert!(report.tables_rewritten > 10 && report.entries > KEYS * 95 / 100, "{report:?}");

@@ -91,7 +91,7 @@ fn store_messages() -> Vec<Message> {
         (
             Error::ForeignFile { what: "a log of LevelDB" },
             "a log of LevelDB; the directory is not opened as a filterblock store, and nothing was changed; give \
-             another directory",
+             another directory, or move the file away if this directory is a filterblock store",
         ),
         (Error::Locked, "already open in this process or in another one; close it there first"),
         (

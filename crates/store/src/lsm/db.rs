@@ -360,8 +360,8 @@ impl Db {
     ///
     /// # Errors
     /// Returns the error of the last flush, or [`Error::Poisoned`] after an earlier failure. The
-    /// store is closed in either case and does not wait for retries. Acknowledged writes in the log
-    /// are there at the next open.
+    /// store is closed in either case and does not wait for retries. The next open recovers
+    /// acknowledged writes from the log.
     pub fn close(mut self) -> Result<()> {
         self.shut_down()
     }

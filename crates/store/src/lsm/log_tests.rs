@@ -427,7 +427,11 @@ fn a_crash_that_keeps_any_unsynced_sectors_leaves_a_prefix() {
         let (end, delivered) = strict(&image);
         let end = end.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
-        assert!(delivered.len() >= num_synced, "seed {seed}: {} of {num_synced}", delivered.len());
+        assert!(
+            delivered.len() >= num_synced,
+            "seed {seed}: only {} of {num_synced} synced records were delivered",
+            delivered.len()
+        );
         assert_eq!(delivered, numbered(&payloads[..delivered.len()]), "seed {seed}");
         delivered_unsynced += u32::from(delivered.len() > num_synced);
         cut_before_kept_records += u32::from(salvage(&image).1.len() > delivered.len());

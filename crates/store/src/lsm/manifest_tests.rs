@@ -58,7 +58,7 @@ fn written() -> (Memory, &'static Path) {
     (memory, dir)
 }
 
-/// Returns the same store with its manifest still open.
+/// Returns a store with several edits in its manifest, and the manifest, which is still open.
 fn open() -> (Memory, &'static Path, Manifest) {
     let (memory, dir) = store();
     let mut manifest = Manifest::create(&memory, dir, 1, &first_edit()).unwrap();

@@ -356,7 +356,7 @@ mod loom_tests {
             let sequence = visible.load(Ordering::Acquire);
             for (number, key) in [(1, b"b"), (2, b"a")] {
                 let found = table.get(key, hash(key), sequence);
-                assert_eq!(found.is_some(), number <= sequence, "{number} of {sequence}");
+                assert_eq!(found.is_some(), number <= sequence, "write {number}, read at sequence number {sequence}");
                 assert!(found.is_none_or(|value| value.as_deref() == Some(key)));
             }
         });
@@ -374,7 +374,10 @@ mod loom_tests {
                 seen.push(version.key().to_vec());
                 node = table.list.after(found);
             }
-            assert!(seen.is_sorted_by(|a, b| a < b) && seen.len() as u64 >= sequence, "{seen:?} of {sequence}");
+            assert!(
+                seen.is_sorted_by(|a, b| a < b) && seen.len() as u64 >= sequence,
+                "read at sequence number {sequence}: {seen:?}"
+            );
         });
     }
 

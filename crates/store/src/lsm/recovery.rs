@@ -71,7 +71,7 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
             if site.options.recovery == LogRecovery::Strict {
                 // This file may have replaced the store's last log, and nothing else would show
                 // that writes are missing.
-                let what = "a log of another program; move it away, or salvage the store without it";
+                let what = "a log of another program, which may have replaced a log of the store; a salvage ignores it";
                 return Err(Error::ForeignFile { what }.in_file(&path));
             }
             site.reports.add(format!("{}: another program wrote it; left as it is", path.display()));

@@ -483,7 +483,7 @@ fn a_failed_store_removes_nothing_for_a_running_compaction() {
     assert!(matches!(compaction.join().unwrap().unwrap_err().root(), Error::Poisoned { .. }));
     drop(db);
     let left = files(&memory, Path::new(DIR), ".sst");
-    assert!(tables.iter().all(|table| left.contains(table)), "{left:?} of {tables:?}");
+    assert!(tables.iter().all(|table| left.contains(table)), "only {left:?} remain of the SSTs {tables:?}");
     assert!(memory.read(&manifest[0]).unwrap() == before);
     let db = Db::open(DIR, quiet(&memory)).unwrap();
     assert!(scan_all(&db).iter().all(|(_, value)| value == b"two") && scan_all(&db).len() == 20);

@@ -44,7 +44,7 @@ fn spoil(path: &Path, what: usize) {
     match what {
         0 => file.set_len(0).unwrap(),
         1 => file.set_len(filter.start).unwrap(),
-        // The rest of the last page of a memory map then reads as zeros.
+        // With a memory map, the rest of the last page would then read as zeros.
         2 => file.set_len(filter.start + 5_000).unwrap(),
         3 => zeros(filter.start, filter.end),
         4 => zeros(filter.start + 4_096, filter.start + 8_192),

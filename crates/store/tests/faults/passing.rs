@@ -179,7 +179,7 @@ fn a_store_whose_flushes_fail_for_ever_closes_at_once() {
         assert!(error.is_none_or(|error| error.to_string().contains("os error 28")));
         // The store does not retry in a tight loop.
         let attempts = attempts.load(Ordering::Relaxed);
-        assert!((1..10).contains(&attempts), "{attempts}");
+        assert!((1..10).contains(&attempts), "{attempts} attempts at the flush");
         storage.refuse(None);
         assert_eq!(scan_all(&Db::open(DIR, options(&storage)).unwrap()).len(), 20);
     }
@@ -447,6 +447,6 @@ fn a_full_store_can_be_emptied() {
         assert!(left < 64 << 10, "{left} bytes remain: {:?}", files(&storage, Path::new(DIR), ""));
         let db = Db::open(DIR, options()).unwrap();
         let (again, _) = fill(&db, &[b'v'; 200]);
-        assert!(again > taken / 2, "{again} of {taken}");
+        assert!(again > taken / 2, "the emptied store accepted only {again} keys, and the new one {taken}");
     }
 }

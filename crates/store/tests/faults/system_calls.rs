@@ -24,11 +24,13 @@ use filterblock_store::{Db, Error, Options, Result};
 
 const CHILD: &str = concat!(module_path!(), "::store_child_process");
 const STEPS_PER_RUN: u64 = 10;
-/// The steps that the store holds, in SSTs and in an unclosed log, when the process begins.
+/// The number of steps that the store holds, in SSTs and in an unclosed log, when the process
+/// begins.
 const STEPS_BEFORE: u64 = 12;
-/// The number of calls of each name that the thread makes first without any purpose. Before the
-/// test begins, the process's first thread has made some calls already. Without the extra calls,
-/// those places would all hit the loader.
+/// The thread of the workload first makes this many calls of each name that have no effect. A
+/// fault is given by the number of the call in its thread, and the first thread of the process
+/// makes calls with low numbers before the test begins. Without the extra calls, the faults at low
+/// numbers would all hit the loader.
 const BURNED: u64 = 40;
 
 fn burn() {
@@ -287,7 +289,7 @@ fn try_places(
         refusals += judged.refusals;
     }
     println!("{test} {mode}: {} places, {tried} tried, {struck} struck, {refusals} errors", injections.len());
-    assert!(struck * 10 > tried * 9, "{struck} of {tried}");
+    assert!(struck * 10 > tried * 9, "only {struck} of {tried} faults hit a call");
 }
 
 fn kill(_: &str) -> Vec<(&'static str, &'static str)> {

@@ -3,7 +3,7 @@
 //! report. `Db::verify` finds all damage.
 //!
 //! `FILTERBLOCK_EVERY_DAMAGE=1` tries every bit, byte and length. By default the tests try only
-//! some of those of SSTs.
+//! some of the changes to SSTs, and all changes to other files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -113,8 +113,8 @@ fn a_bit_flipped_in_any_file_is_an_error_or_report_about_it() {
             change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
             let verify = if at % 2 == 0 { Verify::AtOpen } else { Verify::OnFirstTouch };
             let outcome = look(&storage, Options { verify, ..quiet(&storage) }, &content);
-            // The last edit of a manifest may look torn. The log then reveals that it is missing,
-            // by its number.
+            // Damage in the last edit of a manifest looks like a torn tail, and the edit is cut
+            // off. The number of the log then shows that the edit is missing.
             let is_manifest = path.to_str().unwrap().contains("MANIFEST");
             assert!(
                 is_about(&outcome, &path) || is_manifest && outcome != Outcome::Lost,

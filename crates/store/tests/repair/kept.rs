@@ -96,7 +96,12 @@ fn repair(storage: &Memory, content: &Content, what: &str) -> (RepairReport, Vec
     assert!(found.keys().all(|key| key.starts_with(b"key")), "{what}");
     for key in &keys {
         let is_told = report.losses.iter().any(|loss| loss.keys.contains(key)) || !report.doubts.is_empty();
-        assert!(is_told, "{what}: {:?} is {:?}\n{report}", key.escape_ascii().to_string(), found.get(key));
+        assert!(
+            is_told,
+            "{what}: key {:?} has the value {:?}, which no loss or doubt covers\n{report}",
+            key.escape_ascii().to_string(),
+            found.get(key)
+        );
         let known = [None, Some(&[b'a'; 20][..]), Some(&[b'b'; 20]), Some(&[b'c'; 20]), Some(b"again"), Some(b"log")];
         assert!(known.contains(&found.get(key).map(Vec::as_slice)), "{what}");
     }
@@ -195,7 +200,11 @@ fn a_bit_flipped_in_a_table_costs_at_most_the_keys_of_its_block() {
             let what = format!("{}, bit flipped at {at}", path.display());
             let (report, changed) = repair(&storage, &content, &what);
             // A block has at most 16 entries, and no other part of the file holds keys.
-            assert!(changed.len() <= if at < data_len { 16 } else { 0 }, "{what}: {}\n{report}", changed.len());
+            assert!(
+                changed.len() <= if at < data_len { 16 } else { 0 },
+                "{what}: {} keys changed\n{report}",
+                changed.len()
+            );
             assert!(report.is_complete() == (at >= data_len), "{what}\n{report}");
             assert!(report.losses.iter().all(|loss| loss.error.to_string().starts_with(path.to_str().unwrap())));
             assert_eq!((report.tables_rewritten, report.tables_lost), (1, 0), "{what}\n{report}");

@@ -34,7 +34,10 @@ fn a_failing_operation_leaves_no_partial_or_temporary_file() {
             storage.heal();
             let names = storage.list(Path::new("/")).unwrap();
             let Err(error) = outcome else {
-                assert!(from >= 6, "create, several writes, sync, rename, sync of the directory");
+                assert!(
+                    from >= 6,
+                    "expected at least six operations: create, writes, sync, rename, sync of the directory"
+                );
                 assert_eq!(names, ["t.sst"]);
                 break;
             };

@@ -47,7 +47,11 @@ fn open_frugally(path: &Path, bytes: &[u8], what: &str) {
         for filter_memory in [FilterMemory::Heap, FilterMemory::Mapped] {
             let options = TableReadOptions { verify, filter_memory, ..TableReadOptions::default() };
             let (opened, peak) = peak_of(|| Table::open(&Disk, path, options).map(drop));
-            assert!(peak <= bytes.len() + 8192, "{what}: {peak} bytes for {}, {opened:?}", bytes.len());
+            assert!(
+                peak <= bytes.len() + 8192,
+                "{what}: a peak of {peak} bytes for a file of {}, {opened:?}",
+                bytes.len()
+            );
         }
     }
 }
@@ -163,7 +167,11 @@ fn logs_with_any_lengths_are_read_within_size_and_write_buffer() {
                 fs::write(path, &bytes).unwrap();
             }
             let (opened, peak) = peak_of(|| Db::open(temporary.path(), options.clone()).map(drop));
-            assert!(peak <= base + bytes.len() + 8192, "{peak} of {base} and {}: {opened:?}", bytes.len());
+            assert!(
+                peak <= base + bytes.len() + 8192,
+                "a peak of {peak} bytes, {base} for an empty store and {} for the bytes: {opened:?}",
+                bytes.len()
+            );
         }
     }
 }
@@ -196,7 +204,7 @@ fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
         let log = log(b"fb-log\r\n", number, store_id, 1, &payload, payload.len() as u32);
         fs::write(&path, &log).unwrap();
         let (db, peak) = peak_of(|| Db::open(dir, options.clone()).unwrap());
-        println!("{what}: {peak} bytes for {}", log.len());
+        println!("{what}: a peak of {peak} bytes for a log of {}", log.len());
         // The positions for the sort take a quarter of the log or of the buffer, and the hashes for
         // a filter take half of it. In addition there are the filter, the index and the chunk of
         // the written file, twice while it grows.
@@ -204,7 +212,7 @@ fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
         // In debug builds a hash takes 16 bytes instead of 8.
         let hashes = if cfg!(debug_assertions) { log.len() / 2 + options.write_buffer_bytes } else { 0 };
         let bound = bound + hashes;
-        assert!(peak <= bound, "{what}: {peak} bytes for {}", log.len());
+        assert!(peak <= bound, "{what}: a peak of {peak} bytes for a log of {}, above {bound}", log.len());
         // The first case has many writes but few keys.
         assert_eq!(db.stats().total.filter_bytes > 0, ["enough keys for a filter", "long values"].contains(&what));
         let mut model = std::collections::BTreeMap::new();
@@ -241,8 +249,8 @@ fn a_log_damaged_everywhere_is_salvaged_within_a_size_multiple() {
     records[48..].chunks(26).for_each(|record| log.extend([record, &[0xff]].concat()));
     fs::write(&path, &log).unwrap();
     let (db, peak) = peak_of(|| Db::open(dir, options.clone()).unwrap());
-    println!("{peak} bytes for {}", log.len());
-    assert!(peak <= 4 * log.len() + (512 << 10), "{peak} bytes for {}", log.len());
+    println!("a peak of {peak} bytes for a log of {}", log.len());
+    assert!(peak <= 4 * log.len() + (512 << 10), "a peak of {peak} bytes for a log of {}", log.len());
     // The store keeps at most this many reports.
     assert_eq!(db.stats().reports.len(), 100);
 }
@@ -266,11 +274,11 @@ fn manifests_of_any_content_are_read_within_a_size_multiple() {
     let removed = |i: u64| [&[7, 0][..], &varint(i)].concat();
     let all = |step: &dyn Fn(u64) -> Vec<u8>| (0..16_000).flat_map(step).collect::<Vec<u8>>();
     let mut cases = vec![
-        ("tables", vec![all(&added)]),
-        ("tables of several edits", (0..16_000).step_by(40).map(|i| (i..i + 40).flat_map(added).collect()).collect()),
-        ("removed tables that do not exist", vec![all(&removed)]),
-        ("tables that are removed", vec![all(&added), all(&removed)]),
-        ("tables that are removed, the last first", vec![all(&added), all(&|i| removed(15_999 - i))]),
+        ("SSTs", vec![all(&added)]),
+        ("SSTs of several edits", (0..16_000).step_by(40).map(|i| (i..i + 40).flat_map(added).collect()).collect()),
+        ("removed SSTs that do not exist", vec![all(&removed)]),
+        ("SSTs that are removed", vec![all(&added), all(&removed)]),
+        ("SSTs that are removed, the last first", vec![all(&added), all(&|i| removed(15_999 - i))]),
     ];
     for tail in [[0xff; 9].as_slice(), &[0xff, 0xff, 0xff, 0xff, 0x0f], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x20]] {
         cases.push(("false lengths", vec![[&[6, 0, 1, 1, 1, 0][..], tail].concat()]));
@@ -280,8 +288,8 @@ fn manifests_of_any_content_are_read_within_a_size_multiple() {
         edits[0].splice(0..0, id.iter().copied());
         let (storage, len) = put_manifest(&edits);
         let (opened, peak) = peak_of(|| Db::open(DIR, common::quiet(&storage)).map(drop));
-        println!("{what}: {peak} bytes for {len}, {:?}", opened.as_ref().err());
-        assert!(peak <= 4 * len + 16_384, "{what}: {peak} bytes for {len}: {opened:?}");
-        assert_eq!(opened.is_ok(), what.starts_with("tables that are removed"), "{what}: {opened:?}");
+        println!("{what}: a peak of {peak} bytes for a manifest of {len}, {:?}", opened.as_ref().err());
+        assert!(peak <= 4 * len + 16_384, "{what}: a peak of {peak} bytes for a manifest of {len}: {opened:?}");
+        assert_eq!(opened.is_ok(), what.starts_with("SSTs that are removed"), "{what}: {opened:?}");
     }
 }

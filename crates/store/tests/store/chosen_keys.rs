@@ -71,7 +71,7 @@ fn forged_gets_read_one_block_each_only_without_a_secret() {
         // The FPR of a single filter deviates by about 3 % from the mean of all filters of its
         // size.
         let deviation = (rate * (1.0 - rate) / forged.len() as f64 + (0.03 * rate).powi(2)).sqrt();
-        assert!((keyed - rate).abs() <= 5.0 * deviation, "{hash}: {keyed} instead of {rate}");
+        assert!((keyed - rate).abs() <= 5.0 * deviation, "{hash}: {keyed} block reads per get, expected {rate}");
     }
     // The weakness is the known seed. A random seed protects against an attacker who has not seen
     // any file of the store.

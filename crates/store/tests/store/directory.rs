@@ -38,7 +38,7 @@ fn open_with_tables(tables: u64, dir: &Path, value: &[u8]) -> Db {
 
 fn assert_holds(db: &Db, value: &[u8], len: u64) {
     let expected: Vec<_> = (0..len).map(|i| (key(i), value.to_vec())).collect();
-    assert!(scan_all(db) == expected, "not the {len} entries");
+    assert!(scan_all(db) == expected, "the store does not hold exactly the {len} expected entries");
 }
 
 fn bytes_in(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {

@@ -154,7 +154,10 @@ fn a_memory_budget_holds_for_the_blocks_of_binary_fuse_filters() {
             }
         }
         println!("{upper} over {bottom}: {fuse_filters} binary fuse filters, at most {best_use:.3} of the budget");
-        assert!(fuse_filters > 0 && best_use > 0.75, "{upper} over {bottom}: {best_use}");
+        assert!(
+            fuse_filters > 0 && best_use > 0.75,
+            "{upper} over {bottom}: {fuse_filters} binary fuse filters, at most {best_use} of the budget"
+        );
     }
 }
 
@@ -283,8 +286,8 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
     let db = Db::open(DIR, options()).unwrap();
     load(&db, (BULK..KEYS - LAST).map(mixed_key), LAST, |_| {});
     db.close().unwrap();
-    // The larger level 1 accepts the last SST without a compaction, which would leave a hole. The
-    // test compares full levels.
+    // The test compares full levels. A level 1 of this size accepts the last SST without another
+    // compaction, which would leave level 1 partly empty.
     let db = Db::open(DIR, Options { level_base_bytes: 70_000, ..options() }).unwrap();
     load(&db, (KEYS - LAST..KEYS).map(mixed_key), LAST, |_| {});
     db.reset_stats();

@@ -20,15 +20,17 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Three generations of writes, each over the one before: in an SST of level 1, in an SST of level
-/// 0, in the log.
+/// Three generations of writes, each of which overwrites a part of the earlier ones. They lie in
+/// an SST of level 1, in an SST of level 0, and in the log. The number is the step between two keys
+/// of a generation.
 const GENERATIONS: [(&str, usize); 3] = [("level 1", 1), ("level 0", 3), ("log", 7)];
 
 fn key(i: usize) -> Vec<u8> {
     if i == 0 { Vec::new() } else { format!("golden/{i:04}").into_bytes() }
 }
 
-/// Writes every `step`-th of 300 keys and deletes every fifth of those.
+/// Returns the entries of a generation: every `step`-th of 300 keys. One in five of them is a
+/// tombstone.
 fn generation(name: &str, step: usize) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>)> {
     (0..300).step_by(step).enumerate().map(move |(nth, i)| {
         let value = format!("{name} {i} {}", "-".repeat(i % 13)).into_bytes();

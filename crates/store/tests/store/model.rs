@@ -192,7 +192,7 @@ fn a_full_compaction_leaves_no_tombstone_on_any_level() {
     }
     db.compact_range(..).unwrap();
     assert_eq!((db.stats().total.keys, common::scan_all(&db).len()), (100, 100));
-    // Tombstones for a range without deeper entries.
+    // Write tombstones for a range in which no deeper level has entries.
     for i in 1_000..1_100 {
         db.delete(&common::key(i)).unwrap();
     }

@@ -167,7 +167,7 @@ fn a_lock_has_one_holder_at_a_time() {
     on_each(|storage, dir, _| {
         let path = dir.join("LOCK");
         let guard = storage.lock(&path).unwrap();
-        let Err(error) = storage.lock(&path) else { panic!("locked twice") };
+        let Err(error) = storage.lock(&path) else { panic!("a locked file was locked again") };
         assert!(matches!(error.root(), Error::Locked), "{error}");
         assert!(matches!(&error, Error::InFile { path: named, .. } if *named == path));
         // A storage that holds the directory locks the whole directory, and with it every other
