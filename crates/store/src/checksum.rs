@@ -1,6 +1,6 @@
-//! CRC-32 (IEEE 802.3, reflected polynomial 0xEDB88320), by `crc32fast`.
+//! Computes CRC-32 checksums (IEEE 802.3, reflected polynomial 0xEDB88320) with `crc32fast`.
 
-/// A running CRC-32.
+/// A CRC-32 that is computed piece by piece.
 #[derive(Debug, Clone, Default)]
 pub struct Crc32(crc32fast::Hasher);
 

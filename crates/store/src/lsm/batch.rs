@@ -113,7 +113,7 @@ impl WriteBatch {
     }
 }
 
-/// One write.
+/// One write of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchOp<'a> {
     /// Sets the value of `key`.

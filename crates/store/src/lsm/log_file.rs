@@ -228,7 +228,7 @@ impl LogWriter {
     /// later successful sync proves nothing.
     fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.check_usable()?;
-        // This reason stays if the storage panics.
+        // If the storage panics, this reason stays.
         self.failure = Some(Cow::Borrowed("a write panicked"));
         match act(self) {
             Ok(()) => {

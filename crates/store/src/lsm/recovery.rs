@@ -134,7 +134,8 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
     *lock(&shared.writing.log) = LogState { log, last_sequence: replayed.last_sequence };
     let memtable = Arc::new(Memtable::new(number, shared.options.write_buffer_bytes));
     shared.change_state(|state| state.memtable = memtable);
-    // This edit obsoletes the older logs. The log that a manifest names must exist.
+    // After this edit the older logs are obsolete. The new log was created before the edit,
+    // because the log that a manifest names must exist.
     shared.install(VersionEdit { log_number: Some(number), ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 

@@ -272,9 +272,9 @@ impl Shared {
         change: impl FnOnce(&mut ReadState),
     ) -> Result<()> {
         let mut registry = lock(&self.catalogue.registry);
-        // Check under the lock. A failed manifest, or one whose name could not be synced, may be
-        // lost, so no file may be removed because of it. A merge that ran meanwhile is repeated
-        // after the reopen.
+        // Check under the lock. A manifest whose write failed, or whose name could not be synced,
+        // may be lost. No file may then be removed because of an edit in it. A merge that ran
+        // meanwhile is repeated after the reopen.
         self.background.check_writable()?;
         edit.next_file_number = Some(self.catalogue.next_file_number.load(Ordering::Relaxed));
         let mut next = registry.state.clone();

@@ -58,8 +58,8 @@ impl<T: Default> Chunks<T> {
         ((top - FIRST_CHUNK_BITS) as usize, offset)
     }
 
-    /// Returns the elements from `index` to the end of its chunk. Empty if the chunk does not
-    /// exist.
+    /// Returns the elements from `index` to the end of its chunk, or an empty slice if the chunk
+    /// does not exist.
     #[inline]
     fn from(&self, index: u32) -> &[T] {
         let (chunk, offset) = Self::locate(index);
@@ -218,19 +218,19 @@ impl SkipList {
         Self::found(self.search(place, &mut [HEAD; MAX_HEIGHT as usize]))
     }
 
-    /// Returns the last node before `place`.
+    /// Returns the last node that sorts before `place`; `None` if no node does.
     pub(super) fn last_before(&self, place: &Place<'_>) -> Option<Node> {
         let mut before = [HEAD; MAX_HEIGHT as usize];
         self.search(place, &mut before);
         before.first().and_then(|&node| Self::found(node))
     }
 
-    /// Returns the first node of the list.
+    /// Returns the first node of the list; `None` if the list is empty.
     pub(super) fn first(&self) -> Option<Node> {
         Self::found(self.next(HEAD, 0))
     }
 
-    /// Returns the last node of the list.
+    /// Returns the last node of the list; `None` if the list is empty.
     pub(super) fn last(&self) -> Option<Node> {
         let mut node = HEAD;
         for level in (0..MAX_HEIGHT as usize).rev() {
@@ -245,7 +245,7 @@ impl SkipList {
         Self::found(node)
     }
 
-    /// Returns the node after another one.
+    /// Returns the node after the given one; `None` after the last node.
     pub(super) fn after(&self, Node(node): Node) -> Option<Node> {
         Self::found(self.next(node, 0))
     }

@@ -53,8 +53,8 @@ impl TableMeta {
     }
 }
 
-/// Returns the first SST of a level that shares keys with an SST before it. From level 1 down there
-/// must be none.
+/// Returns the first SST of a level, in key order, whose key range overlaps that of the SST before
+/// it, or `None` if no key ranges overlap. From level 1 down, none may overlap.
 pub(super) fn first_overlap<'a>(level: impl Iterator<Item = &'a TableMeta>) -> Option<&'a TableMeta> {
     let mut tables: Vec<&TableMeta> = level.collect();
     tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));

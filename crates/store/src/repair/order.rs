@@ -150,8 +150,8 @@ pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     known
 }
 
-/// Returns the pairs of SSTs (newer, older) whose order is a guess: for each SST its first such
-/// pair.
+/// Returns pairs of SSTs (newer, older) whose order is a guess. Each SST is the newer one of at
+/// most one pair: the pair with the next older SST whose order against it is a guess.
 pub(super) fn doubtful(ordered: &[Candidate]) -> Vec<(&Candidate, &Candidate)> {
     let pair = |(at, newer): (usize, _)| {
         let is_guess = |older: &&Candidate| newer_is_guess(newer, older);

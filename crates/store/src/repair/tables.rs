@@ -176,7 +176,8 @@ impl Tables<'_> {
     /// marks the result of every later merge of these SSTs: its content may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
         // Of two SSTs with equal sequence numbers, the one with the higher file number is newer.
-        // That saves sequence numbers if there are more SSTs than writes.
+        // Several SSTs can then have one number, which is needed if there are more SSTs than
+        // writes.
         let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
         let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
         for one in ordered.iter().rev() {

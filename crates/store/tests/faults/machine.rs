@@ -79,7 +79,8 @@ fn in_a_mount(test: &str, child: &str, size_mib: u64) {
     );
     let order = format!("{child}:{}", dir.path().display());
     let mut why = String::new();
-    // As root, or as a user that may become root in its own namespace.
+    // The first command needs root. The second one works for a user who may become root in a
+    // namespace of its own.
     for unshare in [&["unshare", "-m"][..], &["unshare", "-r", "-m"]] {
         let wrapper = [unshare, &["sh", "-c", &script, "sh"]].concat();
         match this_program(&wrapper, CHILD, &order).output() {
@@ -149,7 +150,7 @@ fn on_a_full_disk(dir: &Path) {
         *failures.entry(kind.unwrap_or_else(|| panic!("{what}: the error names no file: {message}"))).or_default() += 1;
         check_failed_store(&db, &mut content, &what);
         drop(db);
-        // The disk is still full: the store opens or returns the reason.
+        // The disk is still full: the store either opens or returns an error with the reason.
         match Db::open(&store, small_and_quiet(Durability::Sync)) {
             Ok(db) => judge(&db, std::slice::from_mut(&mut content), &what),
             Err(error) => {

@@ -267,7 +267,7 @@ fn wrong_bytes_from_reads_are_errors_or_only_extra_reads() {
         let db = Db::open(DIR, options(storage))?;
         for i in 0..PAIRS {
             for key in pair(i) {
-                // An error is allowed, and an answer must be right.
+                // The read may return an error. If it returns an answer, the answer must be right.
                 if let Ok(value) = db.get(&key) {
                     assert!(known.of(i).contains(&value), "{i}: {value:?}, {:?}", storage.struck());
                 }

@@ -110,7 +110,8 @@ fn store_child_process() {
     });
 }
 
-/// The fault at one place.
+/// One fault: the system call that it hits, its effect in the words of `strace`, and the number of
+/// the call in its thread.
 #[derive(Debug, Clone)]
 struct Injection {
     call: String,

@@ -69,7 +69,7 @@ fn a_clean_store_names_its_log_after_any_number_of_opens() {
     for round in 0..4 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!(db.stats().reports, Vec::<String>::new(), "round {round}");
-        // The image is the state of a process that is killed right after the open.
+        // The image is the state that a process leaves if it is killed right after the open.
         assert_eq!(Db::open(DIR, quiet(&image(&storage))).unwrap().stats().reports, Vec::<String>::new());
         if round == 2 {
             db.put(b"key", b"value").unwrap();

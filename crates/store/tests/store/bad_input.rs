@@ -286,7 +286,7 @@ fn fill_the_disk(disk: &Path) {
         // A merge may release space, so the result of further writes is open. Acknowledged writes
         // may be in the log alone, which is enough.
         drop(db.close());
-        // The open on a full disk may succeed or fail. Neither loses data.
+        // An open on the full disk may succeed or fail. In both cases no data is lost.
         for _ in 0..2 {
             drop(Db::open(&dir, options()).map(drop));
         }

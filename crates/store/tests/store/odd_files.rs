@@ -11,7 +11,8 @@ use filterblock_store::lsm::{Durability, LogRecovery};
 use filterblock_store::repair::RepairMode;
 use filterblock_store::{Db, Error, Options};
 
-/// Enough time even on a busy machine. An operation that takes longer waits forever.
+/// An operation that takes longer than this, even on a busy machine, counts as one that never
+/// ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options() -> Options {

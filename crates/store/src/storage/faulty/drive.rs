@@ -119,7 +119,7 @@ impl Inode {
     }
 }
 
-/// The target of a name.
+/// The directory or the file that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     Directory,
