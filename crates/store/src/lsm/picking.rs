@@ -161,6 +161,8 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
 pub(super) struct Limits {
     /// The number of SSTs in level 0 that starts a compaction.
     pub(super) l0_trigger: usize,
+    /// The number of SSTs in level 0 from which writers wait.
+    pub(super) l0_stall_trigger: usize,
     /// The size of level 1.
     pub(super) base_bytes: u64,
     /// The size ratio between a level and the level above it.
@@ -198,18 +200,45 @@ impl Picker {
 
     /// Returns the levels that need a compaction, the most urgent first. The level that failed last
     /// comes behind the others: their compactions may need less space or release some.
+    ///
+    /// The most urgent level exceeds its limit by the largest factor. A fixed order would starve a
+    /// level: while writes go on, level 0 is always due, and each of its merges rewrites all of
+    /// level 1.
     fn due_levels(&self, levels: &Levels<'_>) -> Vec<usize> {
-        let is_full = levels.tables(0).len() >= self.limits.l0_trigger.max(1);
-        let mut due: Vec<usize> = is_full.then_some(0).into_iter().collect();
+        let mut due: Vec<(f64, usize)> =
+            self.is_level_0_due(levels).then(|| (self.excess_of_level_0(levels), 0)).into_iter().collect();
         let mut limit = self.limits.base_bytes;
         for level in 1..NUM_LEVELS - 1 {
-            if levels.bytes(level) > limit {
-                due.push(level);
+            let bytes = levels.bytes(level);
+            if bytes > limit {
+                due.push((bytes as f64 / limit.max(1) as f64, level));
             }
             limit = limit.saturating_mul(self.limits.size_ratio);
         }
-        due.sort_by_key(|&level| self.failed_level == Some(level));
-        due
+        // The sort is stable: of two equal levels, the upper one comes first.
+        due.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        due.sort_by_key(|&(_, level)| self.failed_level == Some(level));
+        due.into_iter().map(|(_, level)| level).collect()
+    }
+
+    fn excess_of_level_0(&self, levels: &Levels<'_>) -> f64 {
+        levels.tables(0).len() as f64 / self.limits.l0_trigger.max(1) as f64
+    }
+
+    /// Returns whether level 0 needs a compaction. A merge of level 0 rewrites the SSTs of level 1,
+    /// so it waits until level 0 has as many bytes as level 1, or twice as many SSTs as its trigger.
+    fn is_level_0_due(&self, levels: &Levels<'_>) -> bool {
+        let (len, trigger) = (levels.tables(0).len(), self.limits.l0_trigger.max(1));
+        len >= self.max_l0_tables() || len >= trigger && levels.bytes(0) >= levels.bytes(1)
+    }
+
+    /// Returns the number of SSTs in level 0 from which level 0 is due in any case.
+    fn max_l0_tables(&self) -> usize {
+        let trigger = self.limits.l0_trigger.max(1);
+        // A low trigger asks for few SSTs in level 0, so there level 0 does not wait.
+        let doubled = if trigger < 4 { trigger } else { trigger.saturating_mul(2) };
+        // Writers that wait for level 0 must not wait for a compaction that is not due.
+        doubled.min(self.limits.l0_stall_trigger.max(trigger))
     }
 
     /// Returns the next compaction of a level: level 0 as a whole, or one SST of a deeper level.
@@ -253,6 +282,9 @@ impl Picker {
     }
 }
 
+#[cfg(test)]
+#[path = "picking_load_tests.rs"]
+mod load_tests;
 #[cfg(test)]
 #[path = "picking_tests.rs"]
 mod tests;
