@@ -1,4 +1,5 @@
-//! A key is hashed once: below this file everything speaks [`KeyHash`]. Which function hashes is a [`KeyHasher`].
+//! Key hashing. Each key is hashed once by a [`KeyHasher`]; all other modules work on the
+//! [`KeyHash`].
 
 mod hasher;
 mod secret;
@@ -12,15 +13,16 @@ pub use secret::Secret;
 
 pub(crate) use sort::sort;
 
-/// The seed under which a store hashes its keys; it is kept in every filter block, for all to read.
+/// The seed under which a store hashes its keys. The seed is public: every filter block stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct HashSeed(pub u64);
 
 /// The 64-bit hash of a key by a [`KeyHasher`].
 ///
-/// A store computes it once per key. It is good for every filter whose block names the same function, seed and secret. Asking
-/// a filter with another hasher's hash would answer about another key, so debug builds keep beside each hash which hasher made
-/// it, and filters check it. Release builds keep the eight bytes of the hash alone.
+/// A store computes the hash once per key. The hash is valid for every filter whose block names the
+/// same function, seed and secret. With a hash from another hasher, a filter would answer about
+/// another key. Debug builds therefore keep a tag of the hasher beside each hash, and filters check
+/// the tag. In release builds a hash takes only eight bytes.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(debug_assertions), repr(transparent))]
 pub struct KeyHash {
@@ -29,20 +31,21 @@ pub struct KeyHash {
     made_by: HasherTag,
 }
 
-/// Tells hashers apart in debug builds; 0 stands for a hash that no [`KeyHasher`] made.
+/// Tells hashers apart in debug builds. The tag 0 means that no [`KeyHasher`] made the hash.
 #[cfg(debug_assertions)]
 type HasherTag = u64;
 
 impl KeyHash {
-    /// Hashes `key` by XXH3-64 under `seed`, without a secret: short for [`KeyHasher::xxh3`] and [`KeyHasher::of`].
+    /// Hashes `key` by XXH3-64 under `seed`, without a secret. Short for [`KeyHasher::xxh3`] and
+    /// [`KeyHasher::of`].
     #[must_use]
     #[inline]
     pub fn of(key: &[u8], seed: HashSeed) -> Self {
         KeyHasher::xxh3(seed).of(key)
     }
 
-    /// Takes over a hash that was computed elsewhere. It must be by the function that the block names, if others are to read
-    /// the filter. Debug builds cannot check such a hash.
+    /// Wraps a hash that was computed elsewhere. If other programs read the filter, the hash must
+    /// come from the function that the filter block names. Debug builds cannot check such a hash.
     #[must_use]
     #[inline]
     pub const fn from_raw(hash: u64) -> Self {
@@ -53,14 +56,14 @@ impl KeyHash {
         }
     }
 
-    /// The hash as an integer.
+    /// Returns the hash as an integer.
     #[must_use]
     #[inline]
     pub const fn raw(self) -> u64 {
         self.raw
     }
 
-    /// Maps the hash to `0..range`: a shard, a bucket or a word for the key.
+    /// Maps the hash to `0..range`, to choose a shard, a bucket or a word for the key.
     #[must_use]
     #[inline]
     pub const fn reduce(self, range: u64) -> u64 {
@@ -68,7 +71,7 @@ impl KeyHash {
     }
 }
 
-// By the hash alone, in every build.
+// Comparisons use the hash alone in every build, so that debug builds behave like release builds.
 impl PartialEq for KeyHash {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
@@ -99,12 +102,12 @@ impl Hash for KeyHash {
     }
 }
 
-/// Maps a uniform `hash` to `0..range`, in the order of the hashes (Lemire, "Fast random integer generation in an
-/// interval", 2019: the high half of the 128-bit product).
+/// Maps a uniform `hash` to `0..range` and keeps the order of the hashes. The result is the high
+/// half of the 128-bit product (Lemire, "Fast random integer generation in an interval", 2019).
 #[must_use]
 #[inline]
 pub const fn reduce(hash: u64, range: u64) -> u64 {
-    // The high half of hash * range is below range, so the cast loses nothing.
+    // The high half of hash * range is below range, so the cast is exact.
     ((hash as u128 * range as u128) >> 64) as u64
 }
 

@@ -7,9 +7,6 @@ use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::kinds::{Budget, Budgets, Effort, FilterKind, MILLIBITS, Shape, math};
 
-const UNKNOWN_KIND: &str = "unknown kind; try bloom:10, blocked-bloom:10, bumped-ribbon:8 or another kind";
-const BITS_EXPECTED: &str = "expected 1 to 100 bits per key; try 10";
-const RATE_EXPECTED: &str = "expected a rate above 0 and below 1; try fpr=0.01";
 const NO_BUDGET_TAKEN: &str = "this kind takes no budget; try bloom:10";
 const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon has a compact form; try bumped-ribbon:8:compact";
 
@@ -47,8 +44,7 @@ impl FilterSpec {
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         if !kind.budgets().take(millibits) {
-            let reason = if kind.takes_budget() { BITS_EXPECTED } else { NO_BUDGET_TAKEN };
-            return Err(Error::invalid("filter", format!("{kind}:{bits_per_key}"), reason));
+            return Err(Error::invalid("filter", format!("{kind}:{bits_per_key}"), bits_expected(kind)));
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to lie in MILLIBITS")]
         let millibits = millibits as u32;
@@ -80,13 +76,13 @@ impl FilterSpec {
     /// Returns [`Error::Invalid`] if the kind takes no budget, if `rate` is not between 0 and 1, or
     /// if 100 bits per key do not reach it. The error names the lowest rate that the kind reaches.
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
-        let invalid = |reason| Error::invalid("filter", format!("{kind}:fpr={rate}"), reason);
+        let given = || format!("{kind}:fpr={rate}");
         // NaN fails both comparisons.
         if !(rate > 0.0 && rate < 1.0 && kind.takes_budget()) {
-            return Err(invalid(if kind.takes_budget() { RATE_EXPECTED } else { NO_BUDGET_TAKEN }));
+            return Err(Error::invalid("filter", given(), rate_expected(kind)));
         }
         let millibits = math::least_millibits(rate, MILLIBITS, |millibits| kind.rate_of_many(millibits));
-        let millibits = millibits.ok_or_else(|| invalid(kind.lowest_rate()))?;
+        let millibits = millibits.ok_or_else(|| Error::invalid("filter", given(), kind.lowest_rate()))?;
         Ok(Self { kind, budget: Budget { rate: Some(rate), ..Budget::of_millibits(millibits) } })
     }
 
@@ -245,7 +241,7 @@ impl FromStr for FilterSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let invalid = |reason| Error::invalid("filter", text, reason);
+        let invalid = |reason: String| Error::invalid("filter", text, reason);
         let named = |error| match error {
             Error::Invalid { reason, .. } => Error::invalid("filter", text, reason),
             other => other,
@@ -257,16 +253,60 @@ impl FromStr for FilterSpec {
             return Ok(Self::FULL);
         }
         let (name, budget) = text.split_once(':').unwrap_or((text, ""));
-        let kind = FilterKind::from_name(name).ok_or_else(|| invalid(UNKNOWN_KIND))?;
+        let kind = FilterKind::from_name(name).ok_or_else(|| invalid(unknown_kind(name)))?;
         if budget.is_empty() {
-            return Err(invalid(missing_budget(kind)));
+            return Err(invalid(missing_budget(kind).to_owned()));
         }
         let spec = match budget.strip_prefix("fpr=") {
-            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid(RATE_EXPECTED))?),
-            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid(BITS_EXPECTED))?),
+            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid(rate_expected(kind)))?),
+            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid(bits_expected(kind)))?),
         };
         spec.map_err(named)
     }
+}
+
+/// Returns the reason to refuse a number of bits per key.
+fn bits_expected(kind: FilterKind) -> String {
+    let (range, example) = match kind {
+        _ if !kind.takes_budget() => return NO_BUDGET_TAKEN.to_owned(),
+        FilterKind::Ribbon => ("from 1 to 32", 7),
+        FilterKind::BinaryFuse => ("8, 12 or 16", 8),
+        FilterKind::BumpedRibbon => ("from 1 to 100", 7),
+        _ => ("from 1 to 100", 10),
+    };
+    format!("bits per key must be {range}; try {kind}:{example}")
+}
+
+/// Returns the reason to refuse a false-positive rate.
+fn rate_expected(kind: FilterKind) -> String {
+    if !kind.takes_budget() {
+        return NO_BUDGET_TAKEN.to_owned();
+    }
+    format!("the false-positive rate must be above 0 and below 1; try {kind}:fpr=0.01")
+}
+
+/// Returns the reason to refuse the name of a kind, with a similar name if there is one.
+fn unknown_kind(name: &str) -> String {
+    let kinds = FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget() || *kind == FilterKind::Full);
+    let nearest = kinds.map(|kind| (edit_distance(name, kind.name()), kind)).min_by_key(|&(distance, _)| distance);
+    match nearest {
+        Some((1 | 2, kind)) => format!("unknown kind {name:?}; did you mean {kind}?"),
+        _ => format!("unknown kind {name:?}; try bloom:10, blocked-bloom:10 or bumped-ribbon:8"),
+    }
+}
+
+/// Returns the Levenshtein distance of two texts, in bytes.
+fn edit_distance(one: &str, other: &str) -> usize {
+    let mut costs: Vec<usize> = (1..=other.len()).collect();
+    for (i, byte) in one.bytes().enumerate() {
+        let (mut diagonal, mut left) = (i, i + 1);
+        for (cost, other) in costs.iter_mut().zip(other.bytes()) {
+            let least = (diagonal + usize::from(byte != other)).min(left + 1).min(*cost + 1);
+            (diagonal, left) = (*cost, least);
+            *cost = least;
+        }
+    }
+    costs.last().copied().unwrap_or(one.len())
 }
 
 #[cfg(test)]
@@ -314,6 +354,22 @@ mod tests {
             for text in [example, other] {
                 assert_eq!(text.parse::<FilterSpec>().unwrap().kind(), kind, "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_is_answered_with_a_similar_one() {
+        for (text, reason) in [
+            ("blom:10", "unknown kind \"blom\"; did you mean bloom?"),
+            ("bumped-ribon", "unknown kind \"bumped-ribon\"; did you mean bumped-ribbon?"),
+            ("ful", "unknown kind \"ful\"; did you mean full?"),
+            ("cuckoo:8", "unknown kind \"cuckoo\"; try bloom:10, blocked-bloom:10 or bumped-ribbon:8"),
+            ("binary-fuse:9", "bits per key must be 8, 12 or 16; try binary-fuse:8"),
+            ("ribbon:33", "bits per key must be from 1 to 32; try ribbon:7"),
+            ("bloom:fpr=2", "the false-positive rate must be above 0 and below 1; try bloom:fpr=0.01"),
+        ] {
+            let error = text.parse::<FilterSpec>().unwrap_err();
+            assert_eq!(error.to_string(), format!("invalid filter {text:?}: {reason}"));
         }
     }
 

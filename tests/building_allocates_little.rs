@@ -1,4 +1,5 @@
-//! Building a filter takes little memory beyond the hashes and the block: a bumped ribbon works in shards.
+//! Tests that a build takes little memory beyond the hashes and the block. A bumped ribbon works in
+//! shards for this reason.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "allocation/of_process.rs"]
@@ -14,24 +15,28 @@ use allocation::{LIVE, PEAK};
 use filterblock::{FilterBuilder, HashSeed, KeyHash};
 use support::{SplitMix, spec};
 
-/// Of all threads: a build may use several. The tests take turns, and the harness itself needs a few hundred bytes.
+/// The counters cover all threads, because a build may use several. So the tests take turns. The
+/// harness itself needs a few hundred bytes.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Debug builds keep beside each hash which hasher made it. The bounds below are those of release builds, and hold there.
+/// Debug builds keep a tag of the hasher beside each hash. The bounds below are those of release
+/// builds, plus the tags.
 const HASH_LEN_BYTES: usize = size_of::<KeyHash>();
 
-/// What debug builds take more for the hashes of `n` keys and to sort them; a vector that doubles is there twice over meanwhile.
+/// Returns the additional memory of debug builds for the hashes of `n` keys and for sorting. While
+/// a vector grows, its old and new memory exist together.
 const fn debug_bytes(n: usize, is_told: bool) -> usize {
     (HASH_LEN_BYTES - 8) * (n * if is_told { 1 } else { 3 } + (1 << 15))
 }
 
-/// Bytes of the block, and the most that were held at once from the builder's first key to the finished block.
+/// The length of the block, and the peak memory from the builder's first key to the finished block.
 struct Cost {
     block: usize,
     peak: usize,
 }
 
-/// Adds `n` random keys to a builder that was told their number, or was not.
+/// Builds a filter of `n` random keys. `is_told` says whether the builder knows their number in
+/// advance.
 fn build(spec_text: &str, n: usize, threads: usize, is_told: bool) -> Cost {
     let mut random = SplitMix(9);
     let before = LIVE.load(Ordering::Relaxed);
@@ -56,22 +61,23 @@ fn the_allocator_counts() {
 }
 
 #[test]
-fn a_bumped_ribbon_takes_at_most_30_bytes_a_key_in_all() {
+fn a_bumped_ribbon_build_takes_at_most_30_bytes_per_key() {
     let _turn = TURN.lock();
     for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:16", "bumped-ribbon:fpr=0.01:compact"] {
         for is_told in [false, true] {
             let cost = build(spec, 1_000_000, 1, is_told);
-            println!("{spec}, told: {is_told}: {:.2} bytes a key", cost.peak as f64 / 1e6);
-            assert!(cost.peak <= 30_000_000 + debug_bytes(1_000_000, is_told), "{spec}: {} bytes at once", cost.peak);
+            println!("{spec}, told: {is_told}: {:.2} bytes per key", cost.peak as f64 / 1e6);
+            assert!(cost.peak <= 30_000_000 + debug_bytes(1_000_000, is_told), "{spec}: peak of {} bytes", cost.peak);
         }
     }
 }
 
 #[test]
-fn a_bumped_ribbon_takes_2_mb_beside_hashes_and_block_at_most() {
+fn a_bumped_ribbon_build_takes_2_mb_beyond_hashes_and_block() {
     let _turn = TURN.lock();
-    // The compact setting has no shards: it takes the rows of all slots. What grows with the keys is the second layer's
-    // columns, which are there twice for a while: from some 15 million keys on that passes what the rows of a shard leave.
+    // The compact setting has no shards and needs rows for all slots, so it is not tested here. The
+    // columns of the second layer grow with the keys and exist twice for a while. From some 15
+    // million keys on, they take more than the rows of a shard leave free.
     for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3"] {
         for n in [10_000, 100_000, 1_000_000, 4_000_000] {
             let cost = build(spec, n, 1, true);
@@ -86,7 +92,7 @@ fn a_bumped_ribbon_takes_2_mb_beside_hashes_and_block_at_most() {
 }
 
 #[test]
-fn a_thread_more_takes_the_rows_of_its_shard_more() {
+fn each_more_thread_takes_only_the_rows_of_its_shard() {
     let _turn = TURN.lock();
     let one = build("bumped-ribbon:8", 1_000_000, 1, true).peak;
     let four = build("bumped-ribbon:8", 1_000_000, 4, true).peak;
@@ -95,17 +101,17 @@ fn a_thread_more_takes_the_rows_of_its_shard_more() {
 }
 
 #[test]
-fn other_kinds_take_no_more_than_they_are_said_to() {
+fn builds_of_other_kinds_stay_within_their_memory_bounds() {
     let _turn = TURN.lock();
-    // Hashes and block for all; beside them 20 bytes a slot for a standard ribbon, and for a binary fuse filter 13 bytes a
-    // slot.
+    // All kinds need the hashes and the block. In addition, a standard ribbon takes 20 bytes per
+    // slot, and a binary fuse filter 13 bytes per slot.
     let specs = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "ribbon:8", "binary-fuse:8"];
     for (spec, most) in specs.into_iter().zip([9.3, 9.3, 9.3, 9.3, 31.0, 25.0]) {
         let cost = build(spec, 1_000_000, 1, true);
-        println!("{spec}: {:.2} bytes a key", cost.peak as f64 / 1e6);
+        println!("{spec}: {:.2} bytes per key", cost.peak as f64 / 1e6);
         assert!(
             cost.peak as f64 <= most * 1e6 + debug_bytes(1_000_000, true) as f64,
-            "{spec}: {} bytes at once",
+            "{spec}: peak of {} bytes",
             cost.peak
         );
     }

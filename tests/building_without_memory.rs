@@ -1,4 +1,5 @@
-//! A build that finds no memory is an error, at whichever allocation: it never ends the process, and makes no other filter.
+//! Tests of builds without enough memory. Whichever allocation fails, the build returns an error:
+//! it never aborts the process and never builds another filter.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "allocation/failing.rs"]
@@ -40,8 +41,8 @@ fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
     builder
 }
 
-/// Makes something with every large allocation refused in turn, once and for ever. What is made all the same must be what is
-/// made with enough memory.
+/// Runs `make` with each large allocation refused in turn, once and for ever. If a run succeeds all
+/// the same, its bytes must be those of a run with enough memory.
 fn refuse_each(
     what: &str,
     is_error: impl Fn(&Error) -> bool,
@@ -63,7 +64,7 @@ fn refuse_each(
                 }
             }
             if counted <= number {
-                assert!(number < 2 || errors > 0, "{what}: {number} allocations, and none is needed");
+                assert!(number < 2 || errors > 0, "{what}: {number} allocations were refused without an error");
                 break;
             }
         }
@@ -82,7 +83,7 @@ fn refuse_each_of_finish(spec_text: &str, n: u64, threads: usize) {
 }
 
 #[test]
-fn builds_of_every_kind_end_in_an_error_where_memory_ends() {
+fn builds_of_every_kind_return_an_error_without_memory() {
     let _turn = TURN.lock();
     for spec in SPECS {
         for n in [1, 100, 1_400, 2_000, 3_000, 20_000] {
@@ -92,7 +93,7 @@ fn builds_of_every_kind_end_in_an_error_where_memory_ends() {
 }
 
 #[test]
-fn builds_on_several_threads_end_in_an_error_where_memory_ends() {
+fn builds_on_several_threads_return_an_error_without_memory() {
     let _turn = TURN.lock();
     for threads in [1, 3] {
         refuse_each_of_finish("bumped-ribbon:8", 150_000, threads);
@@ -100,7 +101,7 @@ fn builds_on_several_threads_end_in_an_error_where_memory_ends() {
 }
 
 #[test]
-fn hashes_that_crowd_end_in_an_error_where_memory_ends() {
+fn builds_of_crowded_hashes_return_an_error_without_memory() {
     let _turn = TURN.lock();
     for spec_text in ["ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
         refuse_each(spec_text, is_no_memory, || {
@@ -112,7 +113,7 @@ fn hashes_that_crowd_end_in_an_error_where_memory_ends() {
 }
 
 #[test]
-fn the_compact_form_ends_in_an_error_where_memory_ends() {
+fn compact_builds_return_an_error_without_memory() {
     let _turn = TURN.lock();
     for spec in ["bloom:10", "blocked-bloom:10"] {
         refuse_each(spec, is_no_memory, || {
@@ -123,7 +124,7 @@ fn the_compact_form_ends_in_an_error_where_memory_ends() {
 }
 
 #[test]
-fn partitions_end_in_an_error_where_memory_ends() {
+fn partitioned_builds_return_an_error_without_memory() {
     let _turn = TURN.lock();
     let keys: Vec<_> = (0..10_000).map(support::key).collect();
     let is_error = |error: &Error| is_no_memory(error) || matches!(error, Error::TooLarge { .. });
@@ -138,7 +139,7 @@ fn partitions_end_in_an_error_where_memory_ends() {
 }
 
 #[test]
-fn partitions_forget_no_key_that_finds_no_memory() {
+fn partitioned_builders_never_lose_a_key_without_an_error() {
     let _turn = TURN.lock();
     for partition_keys in [1, 2, 3] {
         for failing in 0..5 {
@@ -149,19 +150,19 @@ fn partitions_forget_no_key_that_finds_no_memory() {
                 refuse_small_too(number);
                 let added = builder.add(&key);
                 let counted = refuse_none();
-                let what = format!("{partition_keys} a partition, key {failing}, allocation {number}");
+                let what = format!("{partition_keys} keys per partition, key {failing}, allocation {number}");
                 if counted <= number {
                     added.unwrap();
                     break;
                 }
                 if added.is_ok() {
-                    // It did without.
+                    // The call did not need the refused allocation.
                     let made = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
                     assert!((0..=failing).all(|i| made.may_contain(&support::key(i))), "{what}");
                     continue;
                 }
                 assert!(added.as_ref().is_err_and(is_no_memory), "{what}: {added:?}");
-                // Neither another try nor another key makes up for what is lost.
+                // Neither a repeated call nor another key makes up for the lost key.
                 for i in [failing, failing + 1] {
                     assert!(builder.add(&support::key(i)).is_err_and(|error| is_no_memory(&error)), "{what}");
                 }
@@ -172,7 +173,7 @@ fn partitions_forget_no_key_that_finds_no_memory() {
 }
 
 #[test]
-fn partitions_forget_no_prefix_that_finds_no_memory() {
+fn partitioned_builders_never_lose_a_prefix_without_an_error() {
     let _turn = TURN.lock();
     for whole_keys_too in [false, true] {
         let mut lost = 0;
@@ -202,14 +203,14 @@ fn partitions_forget_no_prefix_that_finds_no_memory() {
                 assert!(builder.finish().is_err_and(|error| is_no_memory(&error)), "{what}");
             }
         }
-        assert!(lost > 0, "no prefix grew the memory");
+        assert!(lost > 0, "no prefix made the builder allocate");
     }
 }
 
 #[test]
-fn keys_that_find_no_memory_are_not_forgotten() {
+fn builders_never_lose_a_key_without_an_error() {
     let _turn = TURN.lock();
-    // Each time that the hashes outgrow their memory.
+    // Refuses each allocation by which the vector of hashes grows.
     for number in 0..8 {
         let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
         refuse(number, false);
@@ -219,7 +220,7 @@ fn keys_that_find_no_memory_are_not_forgotten() {
         assert_eq!(made.is_err(), counted > number, "{number}");
         assert!(made.err().is_none_or(|error| is_no_memory(&error)));
     }
-    // No address has so many bytes; keys that come are taken all the same.
+    // Reserving more bytes than the address space has is not an error, and later keys are added.
     let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
     builder.reserve(usize::MAX);
     builder.reserve(isize::MAX as usize / 8);
@@ -229,7 +230,7 @@ fn keys_that_find_no_memory_are_not_forgotten() {
 
 #[cfg(feature = "variants")]
 #[test]
-fn variants_end_in_an_error_where_memory_ends() {
+fn variants_return_an_error_without_memory() {
     use filterblock::variants::{
         Bloom, Bloomier, CounterBits, Counting, DLeft, DynamicCounting, Error as VariantsError, MutableBloomier, Noisy,
         Partitioned, Scalable, Spectral, SpectralMode,
@@ -283,16 +284,16 @@ fn variants_end_in_an_error_where_memory_ends() {
     }
 }
 
-/// Each call of a filter in a file that is an error where memory ends.
+/// Tests every call on a filter in a file that returns an error if there is no memory.
 #[cfg(feature = "variants")]
 #[test]
-fn filters_in_files_end_in_an_error_where_memory_ends() {
+fn filters_in_files_return_an_error_without_memory() {
     use filterblock::variants::{Bloom, Error as VariantsError, FileFilter, Membership, Result, merge_blocks};
     use filterblock::{LockedBlock, Verify};
 
     let _turn = TURN.lock();
     let dir = tempfile::tempdir().unwrap();
-    // Where a file was made before, there is none.
+    // Removes the file of an earlier call and returns its path.
     let free = || {
         let path = dir.path().join("free");
         let _ = std::fs::remove_file(&path);
@@ -339,7 +340,7 @@ fn filters_in_files_end_in_an_error_where_memory_ends() {
             }
         }
     }
-    // A sync that had no memory forgot nothing.
+    // A sync that fails for lack of memory loses no bits.
     let mut target = target.into_inner();
     for number in 0..2 {
         target.clear().unwrap();
@@ -354,10 +355,11 @@ fn filters_in_files_end_in_an_error_where_memory_ends() {
     }
 }
 
-/// Another seed would need as much memory again. What is written is the Bloom filter that RocksDB writes when no seed will do.
+/// Trying another seed would need as much memory again, so the builder writes a Bloom filter.
+/// RocksDB does the same if no seed succeeds.
 #[cfg(feature = "foreign")]
 #[test]
-fn a_foreign_ribbon_without_memory_is_a_bloom_filter() {
+fn a_rocksdb_ribbon_build_without_memory_gives_a_bloom_filter() {
     use filterblock::foreign::rocksdb;
 
     let _turn = TURN.lock();
@@ -386,14 +388,15 @@ fn a_foreign_ribbon_without_memory_is_a_bloom_filter() {
     }
 }
 
-/// The test below, in a process whose threads cannot be started, since their stacks would fill no address space.
+/// Runs itself in a child process that cannot start threads, because their stacks exceed the
+/// address space.
 #[test]
-fn threads_that_cannot_be_started_are_done_without() {
+fn builds_succeed_if_threads_cannot_be_started() {
     const VARIABLE: &str = "RUST_MIN_STACK";
-    // Starting a process allocates, too.
+    // Starting a process allocates too.
     let _turn = TURN.lock();
     if std::env::var_os(VARIABLE).is_none() {
-        let name = "threads_that_cannot_be_started_are_done_without";
+        let name = "builds_succeed_if_threads_cannot_be_started";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args([name, "--exact", "--test-threads=1", "--nocapture"]);
         let output = command.env(VARIABLE, (1u64 << 50).to_string()).output().unwrap();
@@ -405,7 +408,7 @@ fn threads_that_cannot_be_started_are_done_without() {
         );
         return;
     }
-    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "a thread with a stack of 2^50 bytes");
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "a thread with a stack of 2^50 bytes must not start");
     let one = builder("bumped-ribbon:8", 300_000, 1).finish().unwrap();
     assert!(one == builder("bumped-ribbon:8", 300_000, 4).finish().unwrap());
 }

@@ -1,15 +1,16 @@
-//! The house rules that a compiler does not check: floors, the list of files with `unsafe`, sizes, and a text that
-//! speaks of the project alone.
+//! Tests of house rules that the compiler does not check: layers of modules, the files with
+//! `unsafe`, sizes of files and functions, and names of tests.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The source folders. The command has no floors: its modules are one a subcommand.
+/// The source folders. The command-line crate has no floors: it has one module per subcommand.
 const SOURCES: [&str; 3] = ["src", "crates/store/src", "crates/cli/src"];
 
-/// A module of a higher floor may import one of a lower floor, never the other way round. A folder is one module.
+/// The floor of each module. A module may import modules of lower floors, and never of higher ones.
+/// A folder is one module.
 const FLOORS: [(&str, u8); 20] = [
     ("error", 0),
     ("hash", 0),
@@ -33,11 +34,11 @@ const FLOORS: [(&str, u8); 20] = [
     ("repair", 7),
 ];
 
-/// Modules of one floor that may import another of it.
+/// Imports between modules of the same floor that are allowed: importer and imported.
 const DOORS: [(&str, &str); 4] =
     [("storage", "error"), ("error", "hash_kind"), ("hash", "hash_kind"), ("variants", "block")];
 
-/// The only files with `unsafe`, each block argued.
+/// The only files with `unsafe`. Each block has a SAFETY comment.
 const UNSAFE: [&str; 8] = [
     "src/block/mapped.rs",
     "src/block/shared_bytes.rs",
@@ -51,7 +52,7 @@ const UNSAFE: [&str; 8] = [
 
 const MAX_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
-/// Of a test, without its modules.
+/// The maximum length of a test's name, without its modules.
 const MAX_NAME_LEN: usize = 60;
 
 fn sources(dir: &str) -> Vec<(PathBuf, String)> {
@@ -82,7 +83,7 @@ fn module_of(path: &Path) -> String {
     name.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
 }
 
-/// The part of a file that is not its unit tests.
+/// Returns the part of a file before its unit tests.
 fn without_tests(text: &str) -> &str {
     text.split("\n#[cfg(test)]\nmod ").next().unwrap()
 }
@@ -113,7 +114,7 @@ fn modules_import_downwards_only() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A name behind `prefix`, or all names of `prefix::{a::b, c}`.
+/// Returns the name after `prefix`, or all first names of `prefix::{a::b, c}`.
 fn imported(code: &str, prefix: &str) -> BTreeSet<String> {
     let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut found = BTreeSet::new();
@@ -145,7 +146,8 @@ fn imported(code: &str, prefix: &str) -> BTreeSet<String> {
     found
 }
 
-/// For each module of a folder, which is a file or a folder in it, the modules of the folder that it imports.
+/// Returns, for each module of a folder, the modules of the same folder that it imports. A module
+/// is a file or a subfolder.
 fn imports_within(folder: &Path, root: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let crate_path = folder.strip_prefix(root).unwrap().iter().map(|part| part.to_str().unwrap());
@@ -159,7 +161,7 @@ fn imports_within(folder: &Path, root: &Path) -> BTreeMap<String, BTreeSet<Strin
         if parts.last() == Some(&"mod") {
             parts.pop();
         }
-        // What the folder itself re-exports is no import of a module of it.
+        // Re-exports of the folder itself are not imports of a module.
         let Some(module) = parts.first().filter(|name| !["lib", "main"].contains(name)) else { continue };
         let code: String =
             without_tests(&text).lines().flat_map(|line| [line.split("//").next().unwrap().trim(), " "]).collect();
@@ -171,7 +173,7 @@ fn imports_within(folder: &Path, root: &Path) -> BTreeMap<String, BTreeSet<Strin
     imports
 }
 
-/// All that a module imports, and what that imports, and so on.
+/// Returns all modules that a module imports, directly or indirectly.
 fn reached(imports: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(module) = open.pop() {
@@ -184,33 +186,33 @@ fn reached(imports: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet
     seen
 }
 
-/// The modules of a folder that import each other, in as many sets as there are circles.
-fn circles_within(folder: &Path, root: &Path) -> BTreeSet<BTreeSet<String>> {
+/// Returns the sets of modules of a folder that import each other in a cycle.
+fn cycles_within(folder: &Path, root: &Path) -> BTreeSet<BTreeSet<String>> {
     let imports = imports_within(folder, root);
     let reached: BTreeMap<&str, _> = imports.keys().map(|one| (one.as_str(), reached(&imports, one))).collect();
-    let circle = |one: &&str| -> BTreeSet<String> {
+    let cycle = |one: &&str| -> BTreeSet<String> {
         let others = reached[one].iter().filter(|other| reached[other.as_str()].contains(*one));
         others.cloned().collect()
     };
-    reached.keys().map(circle).filter(|all| all.len() > 1).collect()
+    reached.keys().map(cycle).filter(|all| all.len() > 1).collect()
 }
 
 #[test]
-fn modules_of_a_folder_import_each_other_in_no_circle() {
+fn modules_of_a_folder_form_no_import_cycles() {
     let mut found = Vec::new();
     for root in SOURCES {
         let files = sources(root);
         let folders: BTreeSet<&Path> = files.iter().filter_map(|(path, _)| path.parent()).collect();
         for folder in folders {
-            let circles = circles_within(folder, Path::new(root));
-            found.extend(circles.into_iter().map(|circle| format!("{}: {circle:?}", folder.display())));
+            let cycles = cycles_within(folder, Path::new(root));
+            found.extend(cycles.into_iter().map(|cycle| format!("{}: {cycle:?}", folder.display())));
         }
     }
     assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]
-fn imports_are_found_however_they_are_written() {
+fn imports_are_found_in_every_syntax() {
     let code = "use super::{a, b::{c, d}, e::F}; use super::g::H; x(super::i::j()); use super::super::k; my_super::l;";
     let names = |prefix| imported(code, prefix).into_iter().collect::<Vec<_>>();
     assert_eq!(names("super::"), ["a", "b", "e", "g", "i", "super"]);
@@ -245,7 +247,7 @@ fn files_and_functions_stay_readable() {
             wrong.push(format!("{}: {} lines", path.display(), lines.len()));
         }
         if !lines.first().is_some_and(|line| line.starts_with("//!")) {
-            wrong.push(format!("{}: the first line does not say what lives there", path.display()));
+            wrong.push(format!("{}: the first line must be a module comment that starts with //!", path.display()));
         }
         let mut start: Option<(usize, usize)> = None;
         for (number, line) in lines.iter().enumerate() {
@@ -270,18 +272,22 @@ fn files_and_functions_stay_readable() {
 
 #[test]
 fn no_unfinished_code_is_left() {
-    // Assembled, so that this file does not hold them.
+    // The marks are put together from parts, so that this file does not contain them.
     let marks =
         [["to", "do!("].concat(), ["unimpl", "emented!("].concat(), ["FIX", "ME"].concat(), ["XX", "X "].concat()];
     for (path, text) in ["src", "crates", "tests", "benches"].into_iter().flat_map(sources) {
         for mark in &marks {
-            assert!(!text.contains(mark.as_str()), "{} holds {mark}", path.display());
+            assert!(
+                !text.contains(mark.as_str()),
+                "{} contains {mark}; finish the code or remove the mark",
+                path.display()
+            );
         }
     }
 }
 
 #[test]
-fn every_test_that_the_page_on_testing_names_exists() {
+fn tests_named_in_testing_md_exist() {
     let page = fs::read_to_string("docs/TESTING.md").unwrap();
     let named = page.split('`').skip(1).step_by(2).filter(|name| {
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c);
@@ -289,13 +295,13 @@ fn every_test_that_the_page_on_testing_names_exists() {
     });
     let files: Vec<_> = ["src", "crates", "tests", "fuzz/tests", "fuzz/src"].into_iter().flat_map(sources).collect();
     let exists = |name: &&str| {
-        // A function, a file, or a module of a test program.
+        // A name may be a function, a file, or a module of a test program.
         let function = format!("fn {name}(");
         let file = PathBuf::from(format!("{}.rs", name.replace("::", "/")));
         files.iter().any(|(path, text)| text.contains(&function) || path.ends_with(&file))
     };
     let (known, unknown): (Vec<_>, Vec<_>) = named.partition(exists);
-    assert!(known.len() > 20 && unknown.is_empty(), "no such test: {unknown:?}");
+    assert!(known.len() > 20 && unknown.is_empty(), "docs/TESTING.md names tests that do not exist: {unknown:?}");
 }
 
 #[test]
@@ -304,7 +310,7 @@ fn names_of_tests_have_at_most_60_characters() {
     for (path, text) in ["src", "crates", "tests", "fuzz/tests", "benches"].into_iter().flat_map(sources) {
         let mut lines = text.lines().map(str::trim_start);
         while lines.by_ref().any(|line| line == "#[test]") {
-            // Other attributes and comments may stand between.
+            // Other attributes and comments may stand between the attribute and the function.
             let Some(function) = lines.by_ref().find_map(|line| line.split_once("fn ")) else { break };
             let name = function.1.split('(').next().unwrap();
             tests += 1;

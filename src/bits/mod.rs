@@ -1,4 +1,4 @@
-//! Zeros where there is memory for them, and cells of a few bits each, packed.
+//! Fallible allocation of vectors, and packed arrays of cells of a few bits each.
 
 #[cfg(feature = "variants")]
 mod packed;
@@ -10,7 +10,8 @@ use std::collections::TryReserveError;
 
 use crate::error::{Error, Result};
 
-/// There is no memory, or no address, for what was to be made. Who knows what that was names it in an error.
+/// An allocation failed or overflowed the address space. The caller turns this into an error that
+/// names the object.
 #[derive(Debug)]
 pub(crate) struct NoMemory;
 
@@ -21,16 +22,16 @@ impl From<TryReserveError> for NoMemory {
 }
 
 impl NoMemory {
-    /// [`Error::TooLarge`], naming `what`.
+    /// Returns a function that makes [`Error::TooLarge`] for the object `what`.
     pub(crate) fn of(what: &'static str) -> impl Fn(Self) -> Error {
         move |_| Error::TooLarge { what }
     }
 }
 
-/// So many default values, or an error where there is no memory for them.
+/// Allocates `len` default values.
 ///
 /// # Errors
-/// [`Error::TooLarge`], naming `what`.
+/// Returns [`Error::TooLarge`] for the object `what` if there is no memory.
 pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> {
     let len = usize::try_from(len).map_err(|_| Error::TooLarge { what })?;
     let mut values = Vec::new();
@@ -39,7 +40,7 @@ pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> 
     Ok(values)
 }
 
-/// So many default values, of a type that can be copied over the memory at once.
+/// Allocates `len` default values. It is faster than [`zeros`], but the type must be `Clone`.
 pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(len)?;
@@ -47,7 +48,7 @@ pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemo
     Ok(values)
 }
 
-/// As many values as an iterator gives.
+/// Collects an iterator of known length.
 pub(crate) fn try_collect<T>(iter: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(iter.len())?;

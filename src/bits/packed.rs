@@ -1,12 +1,13 @@
 //! An array of unsigned integers of 1 to 64 bits each, without gaps between them.
 //!
-//! Cell `i` begins at bit `i * cell_bits`; bit `b` is bit `b % 64` of word `b / 64`. A cell may lie across two words: with
-//! cells that do not, eighteen bits would take a sixth more memory.
+//! Cell `i` begins at bit `i * cell_bits`. Bit `b` of the array is bit `b % 64` of word `b / 64`. A
+//! cell may span two words. Without such cells, an array of 18-bit cells would take a sixth more
+//! memory.
 
 use super::zeros;
 use crate::error::{Error, Result};
 
-/// See the module. Indices are those of the cells.
+/// An array of packed cells. All indices are cell indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PackedArray {
     words: Vec<u64>,
@@ -15,49 +16,50 @@ pub(crate) struct PackedArray {
 }
 
 impl PackedArray {
-    /// `len` cells of `cell_bits` bits, all zero.
+    /// Makes `len` cells of `cell_bits` bits, all zero.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless `cell_bits` is 1 to 64, [`Error::TooLarge`] when there is no memory for them.
+    /// Returns [`Error::Invalid`] unless `cell_bits` is 1 to 64, and [`Error::TooLarge`] if there
+    /// is no memory.
     pub(crate) fn new(len: u64, cell_bits: u32) -> Result<Self> {
         if !(1..=64).contains(&cell_bits) {
-            return Err(Error::invalid("width of a cell", cell_bits, "expected 1 to 64 bits; try 4"));
+            return Err(Error::invalid("cell width", cell_bits, "expected 1 to 64 bits; try 4"));
         }
         let what = "an array of counters";
         let bits = len.checked_mul(u64::from(cell_bits)).ok_or(Error::TooLarge { what })?;
-        // A word more, so that every cell has a word behind its first.
+        // One word more, so that each cell can be read as a pair of words.
         Ok(Self { words: zeros(bits.div_ceil(64) + 1, what)?, len, cell_bits })
     }
 
-    /// The number of cells.
+    /// Returns the number of cells.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The width of a cell.
+    /// Returns the width of a cell in bits.
     pub(crate) fn cell_bits(&self) -> u32 {
         self.cell_bits
     }
 
-    /// The largest value of a cell.
+    /// Returns the largest value of a cell.
     pub(crate) fn max(&self) -> u64 {
         u64::MAX >> (64 - self.cell_bits)
     }
 
-    /// The memory it takes.
+    /// Returns the memory that the array takes.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.words.len() as u64 * 8
     }
 
-    /// The value of a cell.
+    /// Returns the value of a cell.
     ///
     /// # Panics
-    /// When there is no such cell.
+    /// Panics if there is no such cell.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "place() is within, and there is a word behind the last cell's")]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to 64 bits at most")]
+    #[expect(clippy::indexing_slicing, reason = "locate() is in bounds, and one word follows the last cell")]
+    #[expect(clippy::cast_possible_truncation, reason = "the mask keeps at most 64 bits")]
     pub(crate) fn get(&self, index: u64) -> u64 {
-        let (word, shift) = self.place(index);
+        let (word, shift) = self.locate(index);
         let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
         (pair >> shift) as u64 & self.max()
     }
@@ -65,20 +67,20 @@ impl PackedArray {
     /// Replaces the value of a cell.
     ///
     /// # Panics
-    /// When there is no such cell, or `value` is wider than one.
+    /// Panics if there is no such cell, or if `value` does not fit a cell.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "place() is within, and there is a word behind the last cell's")]
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a pair")]
+    #[expect(clippy::indexing_slicing, reason = "locate() is in bounds, and one word follows the last cell")]
+    #[expect(clippy::cast_possible_truncation, reason = "splits the pair into its halves")]
     pub(crate) fn set(&mut self, index: u64, value: u64) {
-        assert!(value <= self.max(), "a value wider than its cell");
-        let (word, shift) = self.place(index);
+        assert!(value <= self.max(), "value {value} is wider than its cell");
+        let (word, shift) = self.locate(index);
         let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
         let pair = pair & !(u128::from(self.max()) << shift) | u128::from(value) << shift;
         self.words[word] = pair as u64;
         self.words[word + 1] = (pair >> 64) as u64;
     }
 
-    /// The values of all cells, in order.
+    /// Returns the values of all cells, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         (0..self.len).map(|index| self.get(index))
     }
@@ -88,11 +90,11 @@ impl PackedArray {
         self.words.fill(0);
     }
 
-    /// The word in which a cell begins, and at which of its bits.
+    /// Returns the word in which a cell begins, and the bit within that word.
     #[inline]
-    fn place(&self, index: u64) -> (usize, u32) {
-        assert!(index < self.len, "cell {index} of {}", self.len);
-        // Fits: the number of bits did when the array was made, and the words are in memory.
+    fn locate(&self, index: u64) -> (usize, u32) {
+        assert!(index < self.len, "no cell {index}: the array has {}", self.len);
+        // No overflow: `new` checked the number of bits, and the words are in memory.
         let bit = index * u64::from(self.cell_bits);
         ((bit / 64) as usize, (bit % 64) as u32)
     }
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_do_not_fit_are_an_error_and_no_crash() {
+    fn oversized_arrays_return_an_error() {
         for (len, bits) in [(u64::MAX, 1), (u64::MAX, 64), (1 << 60, 3), (1 << 62, 64)] {
             assert!(matches!(PackedArray::new(len, bits), Err(Error::TooLarge { .. })), "{len} of {bits}");
         }
@@ -134,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "cell 8 of 8")]
-    fn there_is_no_cell_behind_the_last() {
+    #[should_panic(expected = "no cell 8: the array has 8")]
+    fn reading_past_the_last_cell_panics() {
         PackedArray::new(8, 3).unwrap().get(8);
     }
 
     #[test]
     #[should_panic(expected = "wider than its cell")]
-    fn a_value_is_never_cut_to_its_cell() {
+    fn setting_a_value_wider_than_its_cell_panics() {
         PackedArray::new(8, 3).unwrap().set(0, 8);
     }
 }

@@ -1,4 +1,4 @@
-//! The functions that hash keys: which there are, and what each is made from.
+//! Key hashers: the hash functions, and the inputs from which each one is made.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,8 @@ use crate::codec::u64_bytes;
 use crate::error::{Error, Field, Result};
 use crate::hash_kind::{Fingerprint, HashKind};
 
-/// Bytes of the secret that XXH3 is given: as many as its own default has, so that each length of key has its own part.
+/// The length of the secret for XXH3. It equals the length of XXH3's default secret, so each key
+/// length keeps its own part.
 const XXH3_SECRET_LEN_BYTES: usize = 192;
 
 impl FromStr for HashKind {
@@ -27,9 +28,10 @@ impl FromStr for HashKind {
     }
 }
 
-/// Hashes keys: a function, its seed, and what the function took from the secret, if it takes one.
+/// Hashes keys. A hasher is a hash function, its seed, and the values derived from the secret, if
+/// the function takes one.
 ///
-/// Made once for a store and shared; it never prints what is secret, and `Clone` is cheap.
+/// A store makes one hasher and shares it; `Clone` is cheap. A hasher never prints anything secret.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Secret, Verify};
@@ -41,7 +43,7 @@ impl FromStr for HashKind {
 /// let bytes = builder.finish()?;
 ///
 /// let open = |hasher: &KeyHasher| FilterBlock::open(&bytes, &Expected::of_table(table_id, hasher), Verify::AtOpen);
-/// assert!(open(&KeyHasher::xxh3(HashSeed(42))).is_err()); // not without the secret
+/// assert!(open(&KeyHasher::xxh3(HashSeed(42))).is_err()); // refused without the secret
 /// assert!(open(&hasher)?.may_contain(b"apple"));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
@@ -84,16 +86,17 @@ impl KeyHasher {
         Self { seed, function: Function::SipHash13(key, secret.fingerprint(kind, seed)) }
     }
 
-    /// A function by its kind.
+    /// Makes a hasher of the given kind.
     ///
     /// # Errors
-    /// [`Error::Secret`] without a secret where the function takes one, [`Error::Invalid`] with one where it takes
-    /// none: whoever gives a secret believes that it protects.
+    /// - Returns [`Error::Secret`] if the function takes a secret and none is given.
+    /// - Returns [`Error::Invalid`] if a secret is given and the function takes none: the caller
+    ///   would wrongly believe that the secret protects the keys.
     pub fn new(kind: HashKind, seed: HashSeed, secret: Option<&Secret>) -> Result<Self> {
         match (kind, secret) {
             (HashKind::Xxh3, None) => Ok(Self::xxh3(seed)),
             (HashKind::Xxh3, Some(_)) => {
-                let reason = format!("keys are hashed by {kind}, which takes none; leave the secret out");
+                let reason = format!("the hash function {kind} takes no secret; leave the secret out");
                 Err(Error::invalid("secret", "(not shown)", reason))
             }
             (HashKind::Xxh3Secret, Some(secret)) => Ok(Self::xxh3_with_secret(seed, secret)),
@@ -120,7 +123,7 @@ impl KeyHasher {
         }
     }
 
-    /// Never 0.
+    /// Returns a number that tells this hasher from other hashers. It is never 0.
     #[cfg(debug_assertions)]
     fn tag(&self) -> u64 {
         let (kind, secret) = match &self.function {
@@ -128,17 +131,18 @@ impl KeyHasher {
             Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
             Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
         };
-        // Each step but the last keeps any two apart.
+        // Every step except the last is injective, so it keeps distinct inputs distinct.
         let mixed =
             (self.seed.0 ^ secret.rotate_left(32)).wrapping_add(kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 32) | 1
     }
 
-    /// Panics for a hash that another hasher made: a filter would deny keys that it holds. Release builds check nothing.
+    /// Panics if another hasher made the hash: the filter would reject keys that it holds. Release
+    /// builds check nothing.
     #[cfg(debug_assertions)]
     pub(crate) fn debug_check(&self, hash: KeyHash) {
         let is_ours = hash.made_by == 0 || hash.made_by == self.tag();
-        assert!(is_ours, "another hasher than {self:?} made the hash; hash keys by the hasher of the filter");
+        assert!(is_ours, "the hash was not made by {self:?}; hash keys with the filter's hasher");
     }
 
     #[cfg(not(debug_assertions))]
@@ -146,12 +150,17 @@ impl KeyHasher {
     #[expect(clippy::unused_self, reason = "debug builds use it")]
     pub(crate) fn debug_check(&self, _: KeyHash) {}
 
-    /// The same, and panics for the hash of another key. A hash that was computed elsewhere may be anything.
+    /// Panics like [`debug_check`](Self::debug_check), and also if the hash belongs to another key.
+    /// Hashes that were computed elsewhere are not checked.
     #[cfg(debug_assertions)]
     pub(crate) fn debug_check_of(&self, key: &[u8], hash: KeyHash) {
         self.debug_check(hash);
         let is_of_key = hash.made_by == 0 || hash == self.of(key);
-        assert!(is_of_key, "the hash is that of another key than {:?}", String::from_utf8_lossy(key));
+        assert!(
+            is_of_key,
+            "the hash does not belong to the key {:?}; hash the key again",
+            String::from_utf8_lossy(key)
+        );
     }
 
     #[cfg(not(debug_assertions))]
@@ -159,7 +168,7 @@ impl KeyHasher {
     #[expect(clippy::unused_self, reason = "debug builds use it")]
     pub(crate) fn debug_check_of(&self, _: &[u8], _: KeyHash) {}
 
-    /// What may be told of it, and is enough to tell it from any other.
+    /// Returns the public identity of the hasher. It is enough to tell the hasher from any other.
     #[must_use]
     pub fn identity(&self) -> HashIdentity {
         let (kind, fingerprint) = match &self.function {
@@ -170,7 +179,7 @@ impl KeyHasher {
         HashIdentity { kind, seed: self.seed, fingerprint }
     }
 
-    /// The public part of what it is made from.
+    /// Returns the public seed.
     #[must_use]
     pub fn seed(&self) -> HashSeed {
         self.seed
@@ -189,45 +198,48 @@ impl From<&KeyHasher> for KeyHasher {
     }
 }
 
-/// Without a secret.
+/// Makes an XXH3 hasher without a secret.
 impl From<HashSeed> for KeyHasher {
     fn from(seed: HashSeed) -> Self {
         Self::xxh3(seed)
     }
 }
 
-/// What files say of the function that hashed their keys.
+/// The identity of the hasher of a file's keys, as the file stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HashIdentity {
-    /// The function.
+    /// The hash function.
     pub kind: HashKind,
-    /// Its seed.
+    /// The seed of the hash function.
     pub seed: HashSeed,
-    /// That of its secret, if it takes one.
+    /// The fingerprint of the secret, if the function takes one.
     pub fingerprint: Option<Fingerprint>,
 }
 
 impl HashIdentity {
-    /// What a file says of its hasher; `None` unless there is a fingerprint exactly where the function takes a secret.
+    /// Makes an identity. Returns `None` if the function takes a secret and `fingerprint` is
+    /// missing, or if the function takes no secret and `fingerprint` is given.
     #[must_use]
     pub fn new(kind: HashKind, seed: HashSeed, fingerprint: Option<Fingerprint>) -> Option<Self> {
         (kind.is_keyed() == fingerprint.is_some()).then_some(Self { kind, seed, fingerprint })
     }
 
-    /// The hasher that it names, given the secret that it takes.
+    /// Makes the hasher that this identity describes.
     ///
     /// # Errors
-    /// [`Error::Secret`] without the secret, and for another one; [`Error::Invalid`] where none is taken.
+    /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if the
+    /// function takes no secret.
     pub fn hasher(&self, secret: Option<&Secret>) -> Result<KeyHasher> {
         let hasher = KeyHasher::new(self.kind, self.seed, secret)?;
         self.check(&hasher).map(|()| hasher)
     }
 
-    /// Whether `hasher` is the one that it names.
+    /// Checks that `hasher` has this identity.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] for another function or seed, [`Error::Secret`] for another secret.
+    /// Returns [`Error::Unexpected`] for another function or seed, and [`Error::Secret`] for
+    /// another secret.
     pub fn check(&self, hasher: &KeyHasher) -> Result<()> {
         let given = hasher.identity();
         if given.kind != self.kind {
@@ -296,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_or_missing_secret_is_told_from_each_other() {
+    fn wrong_and_missing_secrets_are_distinct_errors() {
         for hasher in keyed(1, 9) {
             let (identity, kind) = (hasher.identity(), hasher.identity().kind);
             assert_eq!(identity.hasher(Some(&secret(1))).unwrap().of(b"key"), hasher.of(b"key"));
@@ -312,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn hash_kind_names_parse_back() {
         for kind in HashKind::ALL {
             assert_eq!(kind.to_string().parse::<HashKind>().unwrap(), kind);
             assert_eq!(HashKind::from_id(kind as u8), Some(kind));

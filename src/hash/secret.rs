@@ -1,4 +1,5 @@
-//! A user's secret, and all that is made of it. docs/FORMAT.md, section 6, specifies it byte by byte.
+//! The user's secret and the values derived from it. docs/FORMAT.md, section 6, specifies the
+//! derivation.
 //!
 //! ```text
 //! secret, 16 bytes ------------------------------> root, 16 bytes
@@ -6,10 +7,11 @@
 //! root --SipHash-2-4 of (label, hash function, number of the word, seed)--> words of 8 bytes
 //!                                    word 0: fingerprint; words 1 and up: the hash function's own key
 //! ```
-//! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom function: without the
-//! root its words look drawn at random and independent of each other, whatever is known of other words. So the
-//! fingerprint tells nothing of the root, nor of the key under which keys are hashed, and no store's key tells
-//! anything of another's. XXH3 has no such property: its short inputs are inverted with pencil and paper.
+//! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom
+//! function. Without the root, its words look random and independent, even to a reader who knows
+//! other words. So the fingerprint reveals neither the root nor the key of the hash function, and
+//! the words of one store reveal nothing about another store. XXH3 has no such property: its hashes
+//! of short inputs can be inverted with pencil and paper.
 
 use std::fmt;
 
@@ -22,21 +24,23 @@ use crate::hash_kind::{Fingerprint, HashKind};
 
 const LABEL: &[u8; 11] = b"filterblock";
 
-/// The secret under which a store hashes its keys, so that nobody without it can choose keys by their hashes.
+/// The secret under which a store hashes its keys. An attacker without the secret cannot choose
+/// keys by their hashes.
 ///
-/// Sixteen or thirty-two bytes from a source of randomness. A passphrase is none: whoever has a file can try guesses at
-/// millions a second. The strength is that of 128 bits in both cases. It is never printed, and never written anywhere;
-/// memory that held it is not wiped.
+/// The secret is 16 or 32 bytes from a source of randomness; both lengths give a strength of 128
+/// bits. Do not use a passphrase: an attacker who has a file can try millions of guesses per
+/// second. The secret is never printed and never written to a file. Memory that held the secret is
+/// not wiped.
 #[derive(Clone)]
 pub struct Secret {
     root: SipHasher24,
 }
 
 impl Secret {
-    /// The secret in 16 or 32 random bytes.
+    /// Makes a secret from 16 or 32 random bytes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for any other number of bytes.
+    /// Returns [`Error::Invalid`] for any other number of bytes.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         let of_half = |half: &[u8; 16]| SipHasher24::new_with_key(half);
         let root = match bytes.as_chunks::<16>() {
@@ -62,7 +66,7 @@ impl Secret {
         Ok(Self { root })
     }
 
-    /// The `number`-th word that a hash function may have of the secret under a seed.
+    /// Derives word `number` for a hash function under a seed. Word 0 is the fingerprint.
     pub(super) fn word(&self, kind: HashKind, seed: HashSeed, number: u32) -> u64 {
         let mut message = Vec::with_capacity(24);
         message.extend_from_slice(LABEL);
@@ -77,7 +81,7 @@ impl Secret {
     }
 }
 
-/// Says that it is one, and not which.
+/// Prints `Secret(..)` and nothing of the secret.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")

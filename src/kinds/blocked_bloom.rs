@@ -1,12 +1,13 @@
-//! The blocked Bloom filter (Putze, Sanders, Singler 2007): all bits of a key in one 512-bit line, so that a query
-//! costs at most one cache miss.
+//! The blocked Bloom filter (Putze, Sanders, Singler 2007). All bits of a key lie in one 512-bit
+//! line, so a query has at most one cache miss.
 //!
 //! ```text
 //! hash ──reduce──▶ line               (high bits, in the order of the hashes: a sorted build writes front to back)
 //!      ──fold────▶ 32 bits f ──× MULTIPLIERS[i]──▶ top 9 bits: 4 choose a word of the line, 5 a bit of the word
 //! ```
-//! A line is sixteen little-endian 32-bit words. The rate at ten bits a key is 0.966 %, where the same bits spread
-//! over the whole filter would give 0.819 %: the price of the single line.
+//! A line is sixteen little-endian 32-bit words. At 10 bits per key the FPR is 0.966 %. The same
+//! bits spread over the whole filter would give 0.819 %; the difference is the cost of the single
+//! line.
 
 use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
@@ -20,17 +21,17 @@ use crate::error::Result;
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{Simd, prefetch};
 
-/// Bytes in a line.
+/// The length of a line.
 pub(crate) const LINE_LEN_BYTES: usize = 64;
 
-/// See [`FilterKind::BlockedBloom`].
+/// The kind [`FilterKind::BlockedBloom`].
 pub(super) struct BlockedBloom;
 
 impl Kind for BlockedBloom {
     type Geometry = u32;
     const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest rate of blocked-bloom is 1.5e-9, at 100 bits per key: of each key in a line, one absent key in 2^32 \
-         has the bits; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
+    const LOWEST_RATE: &'static str = "the lowest FPR of blocked-bloom is 1.5e-9, at 100 bits per key: for each key in a cache line, one absent key in \
+         2^32 has the same bits; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 
     fn rate_of_many(millibits: u32) -> f64 {
@@ -60,17 +61,17 @@ impl Kind for BlockedBloom {
     }
 }
 
-/// Keys under way at once where memory is waited for: enough to hide a miss, few enough for the line-fill buffers and
-/// the first-level cache.
+/// The keys of one prefetching pass. The number is large enough to hide a cache miss, and small
+/// enough for the line-fill buffers and the first-level cache.
 pub(super) const BATCH: usize = 32;
 
 impl Query for BlockedBloom {
-    /// The probes.
+    /// The number of probes.
     type Asked<'a> = u32;
 
     #[inline(always)]
     fn may_contain(simd: impl Simd, probes: u32, padded: &[u8], len: usize, hash: KeyHash) -> bool {
-        // The number of probes as a constant would save five of thirty instructions, and no time.
+        // A constant number of probes would save five of thirty instructions, but no time.
         let Some(line) = line_within(padded, len, hash) else { return true };
         simd.all_set_in_line(line, fold(hash), &MULTIPLIERS, probes)
     }
@@ -106,15 +107,16 @@ impl Query for BlockedBloom {
     }
 }
 
-/// The rate of so many keys in a payload.
+/// Returns the FPR of `num_keys` keys in a payload.
 pub(super) fn expected_rate(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::blocked_bloom_rate(num_keys, len_bytes / LINE_LEN_BYTES as u64, probes)
 }
 
-/// Folds the hash; odd, the 2nd output of the generator that [`super::bloom`] names.
+/// The multiplier that folds the hash. It is odd: output 2 of the generator that [`super::bloom`]
+/// names.
 const FOLD: u64 = 0xdd22_899b_0135_a30f;
 
-/// One per probe; odd, the high halves of the 3rd to 18th output of that generator.
+/// One multiplier per probe. They are odd: the high halves of outputs 3 to 18 of that generator.
 pub(super) const MULTIPLIERS: [u32; 16] = [
     0xf6bc_24af,
     0x4a1e_9ce9,
@@ -134,33 +136,35 @@ pub(super) const MULTIPLIERS: [u32; 16] = [
     0xa9ee_fdb7,
 ];
 
-/// The 32 bits that choose the bits within a line; the line itself was chosen by the hash's high bits.
+/// Returns the 32 bits that select the bits within a line. The high bits of the hash select the
+/// line.
 #[inline]
 pub(super) fn fold(hash: KeyHash) -> u32 {
     (hash.raw().wrapping_mul(FOLD) >> 32) as u32
 }
 
-/// The number of the line of a key, of `lines`.
+/// Returns the number of the line of a key, out of `lines`.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "below the number of lines, which is a usize")]
+#[expect(clippy::cast_possible_truncation, reason = "the result is below the number of lines, which is a usize")]
 fn line_number(lines: usize, hash: KeyHash) -> usize {
     reduce(hash.raw(), lines as u64) as usize
 }
 
-/// Where the line of a key begins, in a payload of `len` bytes in lines of `LEN`.
+/// Returns the offset of the line of a key, in a payload of `len` bytes with lines of `LEN` bytes.
 #[inline]
 pub(super) fn line_offset<const LEN: usize>(len: usize, hash: KeyHash) -> usize {
     line_number(len / LEN, hash) * LEN
 }
 
-/// The line of a key in a payload of `len` bytes with others behind it; `None` only where the payload is shorter than a line.
+/// Returns the line of a key. The payload is the first `len` bytes of `padded`. Returns `None` only
+/// if the payload is shorter than a line.
 #[inline]
 pub(super) fn line_within<const LEN: usize>(padded: &[u8], len: usize, hash: KeyHash) -> Option<&[u8; LEN]> {
-    // Counted in lines, the check of the bound is one comparison.
+    // With the bound counted in lines, the bounds check is one comparison.
     padded.as_chunks().0.get(line_number(len / LEN, hash))
 }
 
-/// The word and the bit within it of each probe.
+/// Returns the word of each probe, and the bit within the word.
 fn positions(hash: KeyHash, probes: u32) -> impl Iterator<Item = (usize, u32)> {
     let folded = fold(hash);
     MULTIPLIERS.iter().take(probes as usize).map(move |&multiplier| {
@@ -169,8 +173,8 @@ fn positions(hash: KeyHash, probes: u32) -> impl Iterator<Item = (usize, u32)> {
     })
 }
 
-/// Sets the bits of every hash. `payload` is whole lines, zero at first.
-#[expect(clippy::indexing_slicing, reason = "a line of the payload, which has at least one, and sixteen words of it")]
+/// Sets the bits of every hash. `payload` consists of whole lines and is all zero at first.
+#[expect(clippy::indexing_slicing, reason = "the payload has at least one line, and a line has sixteen words")]
 fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
     for &hash in hashes {
         let offset = line_offset::<LINE_LEN_BYTES>(payload.len(), hash);
@@ -186,21 +190,21 @@ mod tests {
     use super::super::statistics::{MOST, bits, hash_families, independence};
     use super::*;
 
-    /// The words of the probes, four bits each.
+    /// Returns the words of the probes, four bits each.
     fn words(hash: u64) -> u64 {
         positions(KeyHash::from_raw(hash), 16).fold(0, |all, (word, _)| all << 4 | word as u64)
     }
 
     #[test]
-    fn lines_words_and_bits_of_real_hashes_look_drawn_at_random() {
+    fn lines_words_and_bits_of_real_hashes_look_random() {
         for (name, hashes) in hash_families() {
             let mut found = Vec::new();
             for skipped in [0, 8] {
-                let places = hashes.iter().map(|&hash| {
-                    let places = positions(KeyHash::from_raw(hash), 16).skip(skipped).take(8);
-                    places.fold(0u128, |all, (word, bit)| all << 9 | (word as u128) << 5 | u128::from(bit))
+                let positions = hashes.iter().map(|&hash| {
+                    let positions = positions(KeyHash::from_raw(hash), 16).skip(skipped).take(8);
+                    positions.fold(0u128, |all, (word, bit)| all << 9 | (word as u128) << 5 | u128::from(bit))
                 });
-                let (balance, correlation) = bits(places, 72);
+                let (balance, correlation) = bits(positions, 72);
                 found.extend([balance, correlation]);
             }
             let words: Vec<u64> = hashes.iter().map(|&hash| words(hash)).collect();

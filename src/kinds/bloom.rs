@@ -1,9 +1,10 @@
-//! The standard Bloom filter (Bloom 1970): `k` bits anywhere in `m`.
+//! The standard Bloom filter (Bloom 1970), which sets `k` bits anywhere in `m`.
 //!
-//! The i-th bit of a key is `reduce(x_i, m)` with `x_0` the key's hash and `x_(i+1) = mix(x_i)`, an invertible step,
-//! so that the probes of one key are as good as independent. Plain double hashing (`h1 + i h2`) is cheaper and is
-//! rejected: at ten bits a key it raises the rate from 0.82 % to about 1.1 % when `h2` is short, and it degenerates
-//! when `h2` is zero. Bit `i` is bit `i % 8` of byte `i / 8`.
+//! Bit `i` of a key is `reduce(x_i, m)`, where `x_0` is the key's hash and `x_(i+1) = mix(x_i)`.
+//! The step is invertible, and the probes of a key are as good as independent. We rejected plain
+//! double hashing (`h1 + i h2`). It is cheaper, but at 10 bits per key a short `h2` raises the FPR
+//! from 0.82 % to about 1.1 %, and `h2 = 0` puts all probes on one bit. Bit `i` of the payload is
+//! bit `i % 8` of byte `i / 8`.
 
 use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
@@ -18,7 +19,7 @@ use crate::error::Result;
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{Simd, prefetch};
 
-/// See [`FilterKind::Bloom`].
+/// The kind [`FilterKind::Bloom`].
 pub(super) struct Bloom;
 
 impl Bloom {
@@ -34,14 +35,15 @@ impl Bloom {
 impl Kind for Bloom {
     type Geometry = u32;
     const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest rate of bloom is 2.8e-11: of 512 million keys with hashes of 64 bits, so many absent keys have the \
-         hash of a present one; use a higher rate";
+    const LOWEST_RATE: &'static str = "the lowest FPR of bloom is 2.8e-11: with 512 million keys and 64-bit hashes, this share of absent \
+         keys has the hash of a present key; use a higher rate";
     const HAS_COMPACT: bool = false;
 
     fn rate_of_many(millibits: u32) -> f64 {
         let bits = MANY_KEYS / 1000 * u64::from(millibits);
-        // Of the other kinds, what equal hashes add is less than they let through anyway, and whole columns and
-        // fingerprints are to have whole powers of two.
+        // For the other kinds, equal hashes add less than the FPR that they have anyway. Ribbon and
+        // binary fuse filters should also report exact powers of two for whole columns and
+        // fingerprints.
         math::with_equal_hashes(math::bloom_rate(MANY_KEYS, bits, math::bloom_probes(millibits.into())), MANY_KEYS)
     }
 
@@ -71,7 +73,7 @@ impl Kind for Bloom {
 }
 
 impl Query for Bloom {
-    /// The probes.
+    /// The number of probes.
     type Asked<'a> = u32;
 
     #[inline(always)]
@@ -81,11 +83,12 @@ impl Query for Bloom {
 
     #[inline(always)]
     fn prefetch(_: u32, padded: &[u8], len: usize, hash: KeyHash) {
-        // The first position's byte: below the length, which is a usize.
+        // The byte of the first position is below the length, which is a usize.
         prefetch(padded, (reduce(hash.raw(), len as u64 * 8) / 8) as usize);
     }
 
-    /// One sound byte with a zero bit is enough: the guard takes part in the query itself.
+    /// One sound byte with a zero bit proves that the key is absent, so the query itself calls the
+    /// guard.
     #[inline]
     fn may_contain_guarded(
         _: impl FnOnce() -> bool,
@@ -100,33 +103,34 @@ impl Query for Bloom {
     }
 }
 
-/// The rate of so many keys in a payload.
+/// Returns the FPR of `num_keys` keys in a payload.
 pub(super) fn expected_rate(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::with_equal_hashes(math::bloom_rate(num_keys, len_bytes.saturating_mul(8), probes), num_keys)
 }
 
-/// An odd 64-bit constant without a pattern: the 1st output of SplitMix64 seeded with
+/// An odd 64-bit constant without a pattern: the first output of SplitMix64 seeded with
 /// 0xf117e7b10c5 ("filterblocks"), forced odd.
 const STEP: u64 = 0x7f7c_8f42_bca8_eb67;
 
 #[inline]
 fn mix(x: u64) -> u64 {
-    // The multiplication carries low bits up, the shift brings high bits down; reduce() looks at the high ones.
+    // The multiplication carries low bits up, and the shift brings high bits down. reduce() uses
+    // the high bits.
     (x ^ (x >> 32)).wrapping_mul(STEP)
 }
 
-/// As many 64-bit numbers as are wanted of a hash, the first of which is the hash itself.
+/// Returns an endless series of 64-bit numbers from a hash. The first number is the hash itself.
 pub(crate) fn mixed(hash: KeyHash) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(hash.raw()), |&x| Some(mix(x)))
 }
 
-/// The bits of a key in a filter of `bits` bits.
+/// Returns the bit positions of a key in a filter of `bits` bits.
 pub(crate) fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<Item = u64> {
     mixed(hash).map(move |x| reduce(x, bits)).take(probes as usize)
 }
 
-/// Sets the bits of every hash. `payload` holds `bits` bits, zero at first.
-#[expect(clippy::indexing_slicing, reason = "a position is below the bits of a slice")]
+/// Sets the bits of every hash. `payload` is all zero at first.
+#[expect(clippy::indexing_slicing, reason = "a position is below the number of bits of the payload")]
 fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
     let bits = payload.len() as u64 * 8;
     for &hash in hashes {
@@ -136,14 +140,15 @@ fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
     }
 }
 
-/// Whether all bits of a key are set. A byte that is not sound counts as set.
+/// Returns whether all bits of a key are set. A byte that is not sound counts as set.
 #[inline]
 fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
     let bits = payload.len() as u64 * 8;
     let mut x = hash.raw();
     for _ in 0..probes {
         let position = reduce(x, bits);
-        // The position is below the number of bits, which a slice can hold: the cast is exact and the byte exists.
+        // The position is below the number of bits of a slice, so the cast is exact and the byte
+        // exists.
         let index = (position / 8) as usize;
         let byte = payload.get(index).copied().unwrap_or(u8::MAX);
         if byte >> (position % 8) & 1 == 0 && guard.sound(index, 1) {

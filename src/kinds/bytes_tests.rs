@@ -1,6 +1,7 @@
-//! What the builders of ribbons and binary fuse filters write, pinned by sums: of numbers of keys on both sides of every
-//! border at which they decide otherwise. A difference here is a change of what is built, though readers may not mind.
-#![allow(clippy::cast_possible_truncation, reason = "low bits of random numbers are meant")]
+//! Tests that pin the bytes of ribbon and binary fuse filters by checksums. The numbers of keys lie
+//! on both sides of every threshold at which a builder decides differently. A failure means that
+//! the built bytes changed, even if readers accept them.
+#![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 
 use std::num::NonZeroUsize;
 
@@ -28,18 +29,18 @@ fn written(text: &str, mut hashes: Vec<KeyHash>) -> (Shape, Vec<u8>) {
 }
 
 fn assert_written(text: &str, sets: impl Iterator<Item = Vec<KeyHash>>, wanted: u32) {
-    let mut sum = Crc32::new();
+    let mut checksum = Crc32::new();
     for hashes in sets {
         let (shape, payload) = written(text, hashes);
-        sum.update(&shape.params);
-        sum.update(&shape.layers);
-        sum.update(&payload);
+        checksum.update(&shape.params);
+        checksum.update(&shape.layers);
+        checksum.update(&payload);
     }
-    assert_eq!(format!("{:08x}", sum.finish()), format!("{wanted:08x}"), "{text}");
+    assert_eq!(format!("{:08x}", checksum.finish()), format!("{wanted:08x}"), "{text}");
 }
 
 #[test]
-fn ribbons_are_built_as_ever() {
+fn ribbon_bytes_stay_the_same() {
     for (text, wanted) in [
         ("ribbon:1", 0x9b95_c92b),
         ("ribbon:8", 0x6854_07ba),
@@ -56,18 +57,18 @@ fn ribbons_are_built_as_ever() {
 }
 
 #[test]
-fn binary_fuse_filters_are_built_as_ever() {
+fn binary_fuse_bytes_stay_the_same() {
     for (text, wanted) in
         [("binary-fuse:8", 0x4bbd_1802), ("binary-fuse:12", 0xfe4b_e288), ("binary-fuse:16", 0x40e0_67f1)]
     {
-        // Of few keys the first seeds often fail.
+        // With few keys, the first seeds often fail.
         let sizes = (1..200).chain([999, 1_000, 1_001, 5_000, 11_500, 40_000]);
         assert_written(text, sizes.map(|n| random_hashes(n, n as u64)), wanted);
     }
 }
 
 #[test]
-fn bumped_ribbons_are_built_as_ever() {
+fn bumped_ribbon_bytes_stay_the_same() {
     let few = (1..70).chain([150, 1_000, 1_500]);
     let near_the_border = [
         1_501, 1_600, 2_000, 2_400, 2_560, 2_561, 2_700, 3_000, 3_333, 3_700, 4_096, 4_097, 4_500, 5_000, 6_000, 7_000,
@@ -87,27 +88,28 @@ fn bumped_ribbons_are_built_as_ever() {
     }
 }
 
-/// Where most sets of keys try all the numbers of blocks that there are to try.
+/// With these sizes, most key sets try every possible number of blocks.
 #[test]
-fn bumped_ribbons_of_a_few_thousand_keys_are_built_as_ever() {
+fn bumped_ribbon_bytes_of_a_few_thousand_keys_stay_the_same() {
     let sets = (2_561..4_096).step_by(47).map(|n| random_hashes(n, n as u64));
     assert_written("bumped-ribbon:8", sets, 0x16f1_6c1a);
 }
 
 #[test]
-fn bumped_ribbons_of_hashes_that_crowd_are_built_as_ever() {
+fn bumped_ribbon_bytes_of_crowded_hashes_stay_the_same() {
     let crowded = |n: usize, crowd: u64, at: u64, distance: u64| {
         let crowd = (1..=crowd).map(move |i| KeyHash::from_raw(at - i * distance));
         random_hashes(n, 5).into_iter().chain(crowd).collect::<Vec<_>>()
     };
     let sets = [
-        // At the end of the first of two shards, which bumps them.
+        // The crowd lies at the end of the first of two shards, and that shard bumps it.
         crowded(68_500, 1_500, 1 << 63, 1 << 46),
-        // In one place, so that they are a layer of their own.
+        // The crowd lies in one place, so that it needs a layer of its own.
         crowded(4_500, 5_500, 1 << 62, 1 << 20),
         crowded(9_000, 1_000, u64::MAX, 1 << 40),
     ];
-    // At the end of the first of two shards, 263 of 526 buckets, which they leave.
+    // The crowd lies at the end of the first of two shards (263 of 526 buckets) and does not fit
+    // there.
     let end = ((263 * 128 + 24u128) << 64) / 67_241;
     let at_the_end = [50, 70, 90, 110, 125].map(|crowd| crowded(69_900, crowd, end as u64, 1 << 46));
     assert_written("bumped-ribbon:fpr=0.01", at_the_end.into_iter(), 0xb0d6_b32b);
@@ -116,7 +118,8 @@ fn bumped_ribbons_of_hashes_that_crowd_are_built_as_ever() {
 
 #[test]
 fn the_last_4096_keys_are_one_system() {
-    // So many that the first layer bumps exactly as many: one more would be a layer.
+    // With these numbers the first layer bumps exactly 4,096 keys: one more key would need another
+    // layer.
     for (text, n, slots) in [
         ("bumped-ribbon:8", 99_365, 4_137),
         ("bumped-ribbon:8", 99_813, 4_137),

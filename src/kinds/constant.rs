@@ -1,4 +1,5 @@
-//! The filters without bits: `empty`, which answers "absent", and `full`, which answers "maybe".
+//! The filters without bits: `empty` always answers "absent", and `full`, the always-maybe filter,
+//! always answers "maybe".
 
 use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
@@ -11,13 +12,13 @@ use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::simd::Simd;
 
-/// See [`FilterKind::Empty`].
+/// The kind [`FilterKind::Empty`].
 pub(super) struct Empty;
-/// See [`FilterKind::Full`].
+/// The kind [`FilterKind::Full`].
 pub(super) struct Full;
 
-/// No rate can be asked for.
-const NO_BUDGET: &str = "the kind takes no budget";
+/// The reason why no FPR can be requested.
+const NO_BUDGET: &str = "the kind takes no budget; leave out the bits per key or the rate";
 
 fn check_shape(shape: &Shape, len_bytes: u64) -> Result<()> {
     let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
@@ -42,7 +43,7 @@ impl Kind for Empty {
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        // An empty filter over keys would deny them.
+        // An empty filter over keys would answer "absent" for present keys.
         if hashes.is_empty() {
             return Ok(Some((Shape::plain(FilterKind::Empty, 0), Vec::new())));
         }

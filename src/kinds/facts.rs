@@ -1,4 +1,4 @@
-//! What each kind tells of itself, by its [`FilterKind`]: calls of [`Kind`], generated from the list of kinds.
+//! Access to the facts of each kind through its [`FilterKind`], generated from the list of kinds.
 
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
 use super::kind::FilterKind;
@@ -6,46 +6,46 @@ use super::shape::Effort;
 use crate::bits::NoMemory;
 use crate::hash::KeyHash;
 
-/// Generates a call of each item of [`Kind`].
+/// Generates a function that dispatches to each item of [`Kind`].
 macro_rules! facts {
     ($($(#[$doc:meta])* $tag:literal $kind:ident $name:literal $module:ident::$type:ident, $description:literal;)+) => {
         impl FilterKind {
-            /// See [`Kind::BUDGETS`].
+            /// Returns [`Kind::BUDGETS`].
             pub(crate) fn budgets(self) -> Budgets {
                 match self {
                     $(Self::$kind => super::$module::$type::BUDGETS,)+
                 }
             }
 
-            /// See [`Kind::LOWEST_RATE`].
+            /// Returns [`Kind::LOWEST_RATE`].
             pub(crate) fn lowest_rate(self) -> &'static str {
                 match self {
                     $(Self::$kind => super::$module::$type::LOWEST_RATE,)+
                 }
             }
 
-            /// See [`Kind::HAS_COMPACT`].
+            /// Returns [`Kind::HAS_COMPACT`].
             pub(crate) fn has_compact(self) -> bool {
                 match self {
                     $(Self::$kind => super::$module::$type::HAS_COMPACT,)+
                 }
             }
 
-            /// See [`Kind::rate_of_many`].
+            /// Calls [`Kind::rate_of_many`].
             pub(crate) fn rate_of_many(self, millibits: u32) -> f64 {
                 match self {
                     $(Self::$kind => super::$module::$type::rate_of_many(millibits),)+
                 }
             }
 
-            /// See [`Kind::plan`].
+            /// Calls [`Kind::plan`].
             pub(crate) fn plan(self, budget: Budget, num_keys: u64) -> Result<Planned, &'static str> {
                 match self {
                     $(Self::$kind => super::$module::$type::plan(budget, num_keys),)+
                 }
             }
 
-            /// See [`Kind::build`].
+            /// Calls [`Kind::build`].
             pub(crate) fn build(
                 self,
                 budget: Budget,
@@ -57,7 +57,7 @@ macro_rules! facts {
                 }
             }
 
-            /// See [`Kind::fallback_rate`].
+            /// Calls [`Kind::fallback_rate`].
             pub(crate) fn fallback_rate(self, budget: Budget) -> Option<f64> {
                 match self {
                     $(Self::$kind => super::$module::$type::fallback_rate(budget),)+
@@ -69,7 +69,7 @@ macro_rules! facts {
 kinds!(facts);
 
 impl FilterKind {
-    /// Whether the kind's size is a matter of choice.
+    /// Returns whether the kind takes a budget.
     pub(crate) fn takes_budget(self) -> bool {
         self.budgets() != Budgets::None
     }

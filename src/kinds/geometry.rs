@@ -1,4 +1,4 @@
-//! The geometry of a filter: its shape, read and found to fit its payload.
+//! The geometry of a filter: its parsed shape, checked against the payload.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::shape::Shape;
 use super::split_block::{self, Lanes, SplitBlock, SplitBlock512};
 use crate::error::Result;
 
-/// A shape read and found to fit its payload: after that, no query can fail.
+/// A parsed shape that fits its payload. No query of a valid geometry can fail.
 ///
-/// Small, as every partition of an open filter has one; what is long, or asked slowly anyway, is shared by the
-/// clones.
+/// The enum is small, because every partition of an open filter has one. Clones share
+/// large parts. They also share the geometry of kinds whose queries are slow anyway.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Geometry {
     Empty,
@@ -32,14 +32,15 @@ pub(crate) enum Geometry {
     BinaryFuse(binary_fuse::Geometry),
 }
 
-/// So that an open partition takes less memory than the 64 bytes and the entry of the index that it is on disk at least.
+/// Bounds the memory of an open partition: it must stay below the partition's minimum on disk,
+/// which is 64 bytes and an index entry.
 const _: () = assert!(size_of::<Geometry>() <= 24);
 
 impl Geometry {
     /// Reads a shape and checks that a payload of `len_bytes` with `num_keys` keys can have it.
     ///
     /// # Errors
-    /// The field that does not hold, at offset 0.
+    /// Returns [`Error::Corrupt`](crate::Error::Corrupt) with the wrong field, at offset 0.
     pub(crate) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Ok(match shape.kind {
             FilterKind::Empty => {
@@ -64,13 +65,13 @@ impl Geometry {
         Self::BumpedRibbon(ribbon.plain(), Arc::new(ribbon))
     }
 
-    /// The rate at which absent keys are expected to be answered "maybe".
+    /// Returns the expected FPR: the share of absent keys for which the filter answers "maybe".
     pub(crate) fn expected_rate(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
         match *self {
             Self::Empty => 0.0,
             Self::Full => 1.0,
             Self::Bloom { probes } => bloom::expected_rate(num_keys, payload_len_bytes, probes),
-            // Equal hashes are among those that agree in line and fold.
+            // Keys with equal hashes are among the keys with equal line and fold.
             Self::BlockedBloom { probes } => blocked_bloom::expected_rate(num_keys, payload_len_bytes, probes),
             Self::SplitBlock { lanes } => split_block::expected_rate(lanes, num_keys, payload_len_bytes),
             Self::BumpedRibbon(_, ref ribbon) => math::with_equal_hashes(ribbon.expected_rate(), num_keys),
@@ -93,7 +94,7 @@ impl Geometry {
         }
     }
 
-    /// Bits asked per query.
+    /// Returns the number of bits that a query tests.
     pub(crate) fn probes(&self) -> u32 {
         match *self {
             Self::Empty | Self::Full => 0,
@@ -105,7 +106,7 @@ impl Geometry {
         }
     }
 
-    /// Whether some of it is kept in the trailer's extension.
+    /// Returns whether the trailer's extension holds a part of the geometry.
     pub(crate) fn has_layers(&self) -> bool {
         match self {
             Self::Ribbon(_) => true,
@@ -119,7 +120,8 @@ impl Geometry {
         }
     }
 
-    /// The number of distinct keys that most likely set `set_bits` of `bits` bits; `None` where the bits do not tell.
+    /// Returns the most likely number of distinct keys that set `set_bits` of `bits` bits. Returns
+    /// `None` for kinds whose bits give no estimate.
     pub(crate) fn estimated_keys(&self, set_bits: u64, bits: u64) -> Option<f64> {
         match *self {
             Self::Empty => Some(0.0),
@@ -132,7 +134,7 @@ impl Geometry {
     }
 }
 
-/// What the parameters say, for people.
+/// Prints the parameters for a reader.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,7 +143,11 @@ impl fmt::Display for Geometry {
             Self::BinaryFuse(fuse) => fuse.fmt(f),
             Self::Empty | Self::Full | Self::Bloom { .. } | Self::BlockedBloom { .. } | Self::SplitBlock { .. } => {
                 let probes = self.probes();
-                write!(f, "{probes} {} asked per query; the rest is reserved", if probes == 1 { "bit" } else { "bits" })
+                write!(
+                    f,
+                    "{probes} {} tested per query; the other parameters are reserved",
+                    if probes == 1 { "bit" } else { "bits" }
+                )
             }
         }
     }
@@ -157,7 +163,7 @@ mod tests {
     use crate::hash::KeyHash;
 
     #[test]
-    fn parameters_can_be_read() {
+    fn geometries_print_their_parameters() {
         let geometry = |text: &str, keys: u64| {
             let mut state = 0u64;
             let mut next = || {
@@ -170,25 +176,25 @@ mod tests {
             let (shape, payload) = text.parse::<FilterSpec>().unwrap().encode(&mut hashes, effort).unwrap();
             Geometry::new(&shape, keys, payload.len() as u64).unwrap()
         };
-        for (text, keys, says) in [
-            ("full", 9, "0 bits asked per query; the rest is reserved"),
-            ("bloom:1", 9_000, "1 bit asked per query; the rest is reserved"),
-            ("split-block:9", 9, "8 bits asked per query; the rest is reserved"),
-            ("binary-fuse:12", 1_000, "segments of 128 slots, 12 bits a slot, seed 0; 1408 slots"),
-            ("ribbon:7.3", 1_000, "columns 8, seed 0; blocks of 128 slots 8, 7 with a column less"),
+        for (text, keys, expected) in [
+            ("full", 9, "0 bits tested per query; the other parameters are reserved"),
+            ("bloom:1", 9_000, "1 bit tested per query; the other parameters are reserved"),
+            ("split-block:9", 9, "8 bits tested per query; the other parameters are reserved"),
+            ("binary-fuse:12", 1_000, "segments of 128 slots, 12 bits per slot, seed 0; 1408 slots"),
+            ("ribbon:7.3", 1_000, "columns: 8, seed 0; 8 blocks of 128 slots, 7 with one column less"),
             (
                 "bumped-ribbon:7.3",
                 300,
-                "columns 8; 304 slots in one system, seed 0, 3 of 4 whole blocks with a column less",
+                "columns: 8; 304 slots in one system, seed 0, 3 of 4 whole blocks with one column less",
             ),
             (
                 "bumped-ribbon:7.3",
                 12_000,
-                "columns 8; layer 0: blocks of 64 slots 182, 137 with a column less; 392 slots in one system, seed 2, \
-                 4 of 6 whole blocks with a column less",
+                "columns: 8; layer 0: 182 blocks of 64 slots, 137 with one column less; 392 slots in one system, seed 2, \
+                 4 of 6 whole blocks with one column less",
             ),
         ] {
-            assert_eq!(geometry(text, keys).to_string(), says, "{text}, {keys} keys");
+            assert_eq!(geometry(text, keys).to_string(), expected, "{text}, {keys} keys");
         }
         for (text, keys, has_layers) in [
             ("bloom:10", 9_000, false),

@@ -1,22 +1,24 @@
-//! Whether bytes of a payload may be believed.
+//! Guards, which say whether bytes of a payload are sound.
 
-/// Asked before a zero bit of the payload may mean "absent".
+/// Tells which bytes are sound. A query calls the guard before it uses a zero bit to answer
+/// "absent".
 pub(crate) trait Guard {
-    /// Whether all is sound, whatever is asked: then nothing need be found out for asking.
+    /// Whether all bytes are known to be sound. If so, queries skip the work of calling the guard.
     const ALL_SOUND: bool = false;
 
-    /// Whether the `len` bytes from `offset` on are what the writer wrote.
+    /// Returns whether the `len` bytes from `offset` on are the bytes that the writer wrote.
     fn sound(&self, offset: usize, len: usize) -> bool;
 }
 
-/// `answer`, or "maybe" where what an "absent" rests on is not sound. Without a branch on the answer where all is sound: of
-/// mixed queries half would be mispredicted.
+/// Returns `answer`, or "maybe" if an "absent" rests on bytes that are not sound. If all bytes are
+/// sound, there is no branch on the answer: with mixed queries, half of these branches would be
+/// mispredicted.
 #[inline(always)]
 pub(super) fn or_maybe<G: Guard>(answer: bool, _: &G, is_sound: impl FnOnce() -> bool) -> bool {
     if G::ALL_SOUND { answer } else { answer || !is_sound() }
 }
 
-/// The guard of a payload that was checked as a whole.
+/// The guard of a payload that was verified as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checked;
 

@@ -1,4 +1,4 @@
-//! The geometry of a filter that is opened for one query: it takes nothing from the heap.
+//! The geometry of a filter that is opened for one query. It takes no heap memory.
 
 use super::bumped_ribbon::Unread;
 use super::geometry::Geometry;
@@ -11,13 +11,15 @@ use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::simd::Portable;
 
-/// A shape read from borrowed bytes and found to fit its payload. Asks as a [`Geometry`] does.
+/// A shape that was read from borrowed bytes and fits its payload. It gives the same answers as a
+/// [`Geometry`].
 #[derive(Debug, Clone)]
 pub(crate) enum InlineGeometry<'a> {
-    /// Of a kind whose geometry is a few numbers.
+    /// A kind whose geometry is a few numbers.
     Plain(Geometry, Kernel),
     Ribbon(ribbon::Geometry),
-    /// Its layers would fill a kilobyte: each query reads them, and answers "maybe" where they are not valid.
+    /// The parsed layers would fill a kilobyte, so each query reads them. It answers "maybe" if
+    /// they are not valid.
     BumpedRibbon(Unread<'a>),
 }
 
@@ -25,7 +27,8 @@ impl<'a> InlineGeometry<'a> {
     /// Reads the parts of a shape: see [`Geometry::new`].
     ///
     /// # Errors
-    /// As there, but for bumped ribbons.
+    /// Returns the errors of [`Geometry::new`], except for bumped ribbons, whose record is read by
+    /// each query.
     #[inline]
     pub(crate) fn new(
         kind: FilterKind,
@@ -55,7 +58,8 @@ impl<'a> InlineGeometry<'a> {
         }
     }
 
-    /// `padded` begins with the payload, of `len` bytes; where it is shorter, the answer is "maybe".
+    /// Answers a query. `padded` begins with the payload of `len` bytes; if `padded` is shorter,
+    /// the answer is "maybe".
     #[inline]
     pub(crate) fn may_contain(&self, padded: &[u8], len: usize, hash: KeyHash) -> bool {
         if padded.len() < len {

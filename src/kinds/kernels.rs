@@ -1,4 +1,5 @@
-//! The one way to ask a filter: pointers to the queries of its kind, compiled for this processor.
+//! Kernels: pointers to the queries of a kind, compiled for this processor. All filter queries go
+//! through them.
 
 use super::binary_fuse::{Slots, Width};
 use super::blocked_bloom::BlockedBloom;
@@ -13,14 +14,16 @@ use crate::hash::KeyHash;
 use crate::simd::{Isa, kernels};
 
 kernels! {
-    /// The single query of a filter, as a pointer: it is one call, and nothing is decided that was known when the filter was
-    /// opened. It takes the geometry that it was chosen by, and the payload; see [`Query`].
+    /// The single query of a filter, as a function pointer. A query is one call, and it repeats no
+    /// decision that was made when the filter was opened. The call takes the payload and the
+    /// geometry from which the kernel was chosen; see [`Query`].
     ///
-    /// By itself, as every filter and every partition keeps one, in the same cache line as the geometry.
+    /// The single query has a table of its own. Every filter and every partition keeps one, in the
+    /// same cache line as the geometry.
     pub(crate) struct Kernel[K: Asked];
     |simd|
 
-    /// `false` if the key was certainly not added; `true` if it may have been.
+    /// Returns `false` if the key was certainly not added, and `true` if it may have been added.
     fn may_contain(geometry: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
         match K::asked(geometry) {
             Some(asked) => K::may_contain(simd, asked, padded, len, hash),
@@ -30,11 +33,12 @@ kernels! {
 }
 
 kernels! {
-    /// The query of a filter for many keys, looked up for each batch.
+    /// The batch query of a filter, looked up for each batch.
     pub(super) struct BatchKernel[K: Asked];
     |simd|
 
-    /// Answers for many keys, as many as there are of both.
+    /// Answers for many keys: `answers[i]` belongs to `hashes[i]`, up to the shorter of the two
+    /// slices.
     fn may_contain_batch(geometry: &Geometry, padded: &[u8], len: usize, hashes: &[KeyHash], answers: &mut [bool]) {
         match K::asked(geometry) {
             Some(asked) => K::may_contain_batch(simd, asked, padded, len, hashes, answers),
@@ -43,7 +47,8 @@ kernels! {
     }
 }
 
-/// The kernel of a geometry's kind. A kind whose queries use no vector primitive has a portable one alone.
+/// Chooses the kernel of a geometry's kind. A kind whose queries use no vector primitive has only a
+/// portable kernel.
 macro_rules! of_geometry {
     ($kernel:ident, $geometry:expr, $isa:expr) => {
         match $geometry {
@@ -66,41 +71,42 @@ macro_rules! of_geometry {
 }
 
 impl Kernel {
-    /// The best for this processor.
+    /// Returns the best kernel for this processor.
     pub(crate) fn of(geometry: &Geometry) -> Self {
         Self::on(Isa::detect(), geometry)
     }
 
-    /// The one of an instruction set.
+    /// Returns the kernel for an instruction set.
     pub(super) fn on(isa: Isa, geometry: &Geometry) -> Self {
         of_geometry!(Self, geometry, isa)
     }
 }
 
 impl BatchKernel {
-    /// The best for this processor.
+    /// Returns the best kernel for this processor.
     pub(super) fn of(geometry: &Geometry) -> Self {
         Self::on(Isa::detect(), geometry)
     }
 
-    /// The one of an instruction set.
+    /// Returns the kernel for an instruction set.
     pub(super) fn on(isa: Isa, geometry: &Geometry) -> Self {
         of_geometry!(Self, geometry, isa)
     }
 }
 
-/// Queries that find what they need in a geometry.
+/// Queries that find their parameters in a geometry.
 trait Asked: Query {
-    /// `None` for the geometry of another kind.
+    /// Returns the parameters, or `None` for the geometry of another kind.
     fn asked(geometry: &Geometry) -> Option<Self::Asked<'_>>;
 }
 
-/// One line for each: the geometry, and what the queries need of it.
+/// Implements [`Asked`]. Each line gives a geometry and the parameters that the queries take from
+/// it.
 macro_rules! asked {
     ($([$($parameter:tt)*] $query:ty: $geometry:pat => $asked:expr;)+) => {
         $(
             impl $($parameter)* Asked for $query {
-                #[allow(irrefutable_let_patterns, reason = "of queries that need nothing of the geometry")]
+                #[allow(irrefutable_let_patterns, reason = "queries without parameters match every geometry")]
                 #[inline(always)]
                 fn asked(geometry: &Geometry) -> Option<Self::Asked<'_>> {
                     let $geometry = geometry else { return None };
@@ -115,7 +121,7 @@ asked! {
     [] Full: Geometry::Full => ();
     [] Bloom: &Geometry::Bloom { probes } => probes;
     [] BlockedBloom: &Geometry::BlockedBloom { probes } => probes;
-    // Not even the kind is compared: that would be two of some twenty instructions.
+    // The kind is not compared here: the comparison would take two of some twenty instructions.
     [] SplitBlock: _ => ();
     [] SplitBlock512: _ => ();
     [] Ribbon: Geometry::Ribbon(ribbon) => ribbon;

@@ -1,13 +1,14 @@
-//! The kinds of filter as a closed set: what the list of kinds generates.
+//! The enum of filter kinds, generated from the list of kinds.
 
 use std::fmt;
 
-/// Generates [`FilterKind`] and what follows from the list alone.
+/// Generates [`FilterKind`] and the functions that depend on the list alone.
 macro_rules! filter_kind {
     ($($(#[$doc:meta])* $tag:literal $kind:ident $name:literal $module:ident::$type:ident, $description:literal;)+) => {
-        /// The kinds of filter that this version builds and reads; the numbers are the tags on disk.
+        /// The kinds of filter that this version builds and reads. The numbers are the tags on
+        /// disk.
         ///
-        /// Zero stays invalid, so that zeroed bytes are no filter.
+        /// Tag 0 is invalid, so that zeroed bytes are no filter.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -19,7 +20,7 @@ macro_rules! filter_kind {
             /// All kinds, in the order of their tags.
             pub const ALL: [Self; [$($tag),+].len()] = [$(Self::$kind),+];
 
-            /// The name in a [`FilterSpec`](crate::FilterSpec).
+            /// Returns the name in a [`FilterSpec`](crate::FilterSpec).
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -27,7 +28,7 @@ macro_rules! filter_kind {
                 }
             }
 
-            /// How the kind stores a key, as half a line of text.
+            /// Returns a short phrase that says how the kind stores a key.
             #[must_use]
             pub fn description(self) -> &'static str {
                 match self {
@@ -35,7 +36,7 @@ macro_rules! filter_kind {
                 }
             }
 
-            /// The kind with this [`name`](Self::name); `None` for any other text.
+            /// Returns the kind with this [`name`](Self::name), or `None` for any other text.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
@@ -44,7 +45,7 @@ macro_rules! filter_kind {
                 }
             }
 
-            /// The kind with this tag on disk.
+            /// Returns the kind with this tag on disk.
             pub(crate) fn from_tag(tag: u8) -> Option<Self> {
                 match tag {
                     $($tag => Some(Self::$kind),)+

@@ -1,47 +1,56 @@
-//! Sizes, probe counts and expected false-positive rates. Used when a filter is built or described, never by a probe.
+//! Sizes, probe counts and expected false-positive rates (FPRs). Builders and descriptions use
+//! them; queries do not.
 //!
-//! The textbook rate of a Bloom filter, `(1 - (1 - 1/m)^(kn))^k`, treats the `k` bits that a query asks as if they were
-//! independent, which is too good by a relative `O(k²/m)` (Bose et al., "On the false-positive rate of Bloom filters",
-//! 2008): nothing in a megabit, several per cent in one cache line. So lines and small filters use the exact
-//! expectation ([`Coverage`]), and a blocked filter is the average of that over the keys that fall in a line
-//! (Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, eq. 3).
+//! The textbook FPR of a Bloom filter, `(1 - (1 - 1/m)^(kn))^k`, treats the `k` bits of a query as
+//! independent. The result is too low by a relative `O(k²/m)` (Bose et al., "On the false-positive
+//! rate of Bloom filters", 2008). The error is negligible in a megabit, but several per cent in one
+//! cache line. So lines and small filters use the exact expectation ([`Coverage`]). A blocked
+//! filter is the average of that expectation over the number of keys in a line (Putze, Sanders,
+//! Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, eq. 3).
 //!
-//! Two hashes whose 32-bit folds agree are one key to a line ([`equal_fold`]), and two keys of one 64-bit hash are one to
-//! every filter ([`equal_hash`]). Both are nothing beside the rate of a usual budget, and most of it at a hundred bits a key.
+//! A line cannot distinguish two hashes whose 32-bit folds agree ([`equal_fold`]). No filter can
+//! distinguish two keys with the same 64-bit hash ([`equal_hash`]). Both effects are negligible at
+//! a usual budget, but they dominate the FPR at 100 bits per key.
 //!
-//! Sizes and probe counts are integer arithmetic on thousandths of a bit, so that every platform builds the same bytes.
+//! Sizes and probe counts use integer arithmetic on thousandths of a bit, so that every platform
+//! builds the same bytes.
 
-/// Bits in a line of a blocked Bloom filter: one cache line.
+/// Bits in a line of a blocked Bloom filter, which is one cache line.
 pub(crate) const LINE_BITS: u64 = 512;
-/// Most probes of a standard Bloom filter: 2^-30 is a rate that nobody can tell from zero.
+/// The most probes of a standard Bloom filter: an FPR of 2^-30 cannot be distinguished from zero in
+/// practice.
 pub(crate) const MAX_BLOOM_PROBES: u32 = 30;
-/// Most probes within a line: two vectors of eight lanes.
+/// The most probes within a line: two vectors of eight lanes.
 pub(crate) const MAX_LINE_PROBES: u32 = 16;
 
-/// Lanes of a block of a split-block Bloom filter, and so bits of a key.
+/// The number of lanes of a split block, which is also the number of bits per key.
 pub(crate) const LANES: u32 = 8;
 
-/// Above this number of bits set, the textbook formula is within 0.2 % of the exact one.
+/// Above this number of throws (bits set, with repetitions), the textbook formula is within 0.2 %
+/// of the exact formula.
 const EXACT_BELOW_THROWS: u64 = 20_000;
 
-/// `BLOOM_PROBE_STEPS[i]`: from so many thousandths of a bit per key on, `i + 2` probes are better than `i + 1`.
+/// `BLOOM_PROBE_STEPS[i]`: from this many thousandths of a bit per key on, `i + 2` probes are
+/// better than `i + 1`.
 ///
-/// With `x = m/n`, `k` probes and `k + 1` have the same rate where `k ln(1 - e^(-k/x)) = (k + 1) ln(1 - e^(-(k+1)/x))`.
+/// With `x = m/n`, `k` and `k + 1` probes have the same FPR where `k ln(1 - e^(-k/x)) = (k + 1)
+/// ln(1 - e^(-(k+1)/x))`.
 const BLOOM_PROBE_STEPS: [u32; 29] = [
     2079, 3557, 5014, 6465, 7913, 9359, 10804, 12249, 13693, 15137, 16581, 18024, 19468, 20911, 22354, 23797, 25241,
     26684, 28127, 29570, 31013, 32456, 33899, 35341, 36784, 38227, 39670, 41113, 42556,
 ];
 
-/// The same for a line of 512 bits, by the exact formula.
+/// Like [`BLOOM_PROBE_STEPS`], for a line of 512 bits, by the exact formula.
 const LINE_PROBE_STEPS: [u32; 15] =
     [2082, 3585, 5104, 6674, 8318, 10058, 11921, 13933, 16124, 18528, 21185, 24140, 27445, 31162, 35361];
 
-/// The number of probes with the least false positives at `millibits` thousandths of a bit per key.
+/// Returns the number of probes with the lowest FPR at `millibits` thousandths of a bit per key.
 pub(crate) fn bloom_probes(millibits: u64) -> u32 {
     probes_by(&BLOOM_PROBE_STEPS, millibits)
 }
 
-/// The number of probes in a line with the least false positives at `millibits` thousandths of a bit per key.
+/// Returns the number of probes in a line with the lowest FPR at `millibits` thousandths of a bit
+/// per key.
 pub(crate) fn line_probes(millibits: u64) -> u32 {
     probes_by(&LINE_PROBE_STEPS, millibits)
 }
@@ -50,20 +59,22 @@ fn probes_by(steps: &[u32], millibits: u64) -> u32 {
     1 + steps.iter().map(|&step| u32::from(u64::from(step) <= millibits)).sum::<u32>()
 }
 
-/// `num_keys` keys at `millibits` thousandths of a bit each, in whole granules of `granule_bits`, at least one.
+/// Returns the number of granules of `granule_bits` for `num_keys` keys at `millibits` thousandths
+/// of a bit each, at least one.
 ///
-/// `None` when the size does not fit 64 bits.
+/// Returns `None` if the result does not fit 64 bits.
 pub(crate) fn granules(num_keys: u64, millibits: u64, granule_bits: u64) -> Option<u64> {
     let millibits_wanted = u128::from(num_keys) * u128::from(millibits);
     u64::try_from(millibits_wanted.div_ceil(u128::from(granule_bits) * 1000).max(1)).ok()
 }
 
-/// Thousandths of a bit per key that `bits` bits give to `num_keys` keys.
+/// Returns the thousandths of a bit per key that `bits` bits give to `num_keys` keys.
 pub(crate) fn millibits_per_key(bits: u64, num_keys: u64) -> u64 {
     u64::try_from(u128::from(bits) * 1000 / u128::from(num_keys.max(1))).unwrap_or(u64::MAX)
 }
 
-/// The expected false-positive rate of a standard Bloom filter, for hashes other than those of its keys.
+/// Returns the expected FPR of a standard Bloom filter, over hashes that differ from those of its
+/// keys.
 pub(crate) fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
     if num_keys == 0 || bits == 0 {
         return 0.0;
@@ -74,12 +85,13 @@ pub(crate) fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
         coverage.throw(throws);
         return coverage.rate();
     }
-    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses in a large m.
+    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m.
     let empty_share = (throws as f64 * (-1.0 / bits as f64).ln_1p()).exp();
     (1.0 - empty_share).powi(probes.cast_signed())
 }
 
-/// The expected false-positive rate of a Bloom filter of 512-bit lines, each key in one of `lines`.
+/// Returns the expected FPR of a Bloom filter of 512-bit lines, with each key in one of `lines`
+/// lines.
 pub(crate) fn blocked_bloom_rate(num_keys: u64, lines: u64, probes: u32) -> f64 {
     if num_keys == 0 || lines == 0 {
         return 0.0;
@@ -94,63 +106,70 @@ pub(crate) fn blocked_bloom_rate(num_keys: u64, lines: u64, probes: u32) -> f64 
     })
 }
 
-/// The rate of a filter of `num_keys` keys that lets a share `rate` of all hashes but those of its keys through.
+/// Returns the FPR of a filter of `num_keys` keys that answers "maybe" for a share `rate` of the
+/// other hashes.
 ///
-/// No filter tells keys of one 64-bit hash apart: one absent key in `2^64 / num_keys` has the hash of a present one.
+/// No filter can distinguish keys with the same 64-bit hash. One absent key in `2^64 / num_keys`
+/// has the hash of a present key.
 pub(crate) fn with_equal_hashes(rate: f64, num_keys: u64) -> f64 {
     either(rate, equal_hash(num_keys))
 }
 
-/// The probability that an absent key has the 64-bit hash of one of `num_keys` keys: no filter has a lower rate.
+/// Returns the probability that an absent key has the 64-bit hash of one of `num_keys` keys. No
+/// filter has a lower FPR.
 pub(crate) fn equal_hash(num_keys: u64) -> f64 {
     at_least_one(num_keys, (-64f64).exp2())
 }
 
-/// The probability that an absent key has the fold of one of the `keys` keys in its line, of `lines`.
+/// Returns the probability that an absent key has the same fold as one of the `keys` keys in its
+/// line, out of `lines`.
 ///
-/// A line and a fold take 64 bits of the hash at most: with `2^32` lines or more, equal folds of a line are equal hashes.
+/// A line and a fold use at most 64 bits of the hash. With `2^32` lines or more, equal folds in a
+/// line are equal hashes.
 fn equal_fold(keys: u64, lines: u64) -> f64 {
     at_least_one(keys, (-32f64).exp2().max(lines as f64 * (-64f64).exp2()))
 }
 
-/// `1 - (1 - p)^n`, with all digits where `p` is tiny.
+/// Returns `1 - (1 - p)^n`, without loss of digits for a tiny `p`.
 fn at_least_one(n: u64, p: f64) -> f64 {
     -(n as f64 * (-p).ln_1p()).exp_m1()
 }
 
-/// The probability that at least one of two independent events happens.
+/// Returns the probability that at least one of two independent events happens.
 fn either(one: f64, other: f64) -> f64 {
     one + (1.0 - one) * other
 }
 
-/// The expected false-positive rate of a split-block Bloom filter, each key in one of `blocks`: one bit in each of
-/// [`LANES`] lanes of `lane_bits`.
+/// Returns the expected FPR of a split-block Bloom filter, with each key in one of `blocks` blocks.
+/// A key sets one bit in each of [`LANES`] lanes of `lane_bits` bits.
 pub(crate) fn split_block_rate(num_keys: u64, blocks: u64, lane_bits: u32) -> f64 {
     if num_keys == 0 || blocks == 0 {
         return 0.0;
     }
     let ln_other_bit = (-1.0 / f64::from(lane_bits)).ln_1p();
     average_over_lines(num_keys, blocks, |keys| {
-        // What it is negative for is gone in an even power.
+        // exp_m1 is negative here; the even power removes the sign.
         let covered = (keys as f64 * ln_other_bit).exp_m1().powi(LANES.cast_signed());
         either(covered, equal_fold(keys, blocks))
     })
 }
 
-/// The expectation of `rate` over the number of keys in a line, where each of `num_keys` falls in one of `lines`.
+/// Returns the mean of `rate` over the number of keys in a line, if each of `num_keys` keys falls
+/// in one of `lines`.
 ///
-/// `rate` is called for ascending numbers of keys.
+/// The function calls `rate` with ascending numbers of keys.
 fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f64) -> f64 {
     if lines == 1 {
         return rate(num_keys);
     }
-    // The keys of a line are binomially distributed: weights by the recurrence p(i+1) / p(i), relative to that of the
-    // first, of which the mode has 10^120 times at most, and normalised at the end.
+    // The number of keys in a line is binomially distributed. The weights follow the recurrence
+    // p(i+1) / p(i), starting from 1 for the first number, and are normalised at the end. The
+    // weight of the mode is at most 10^120.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= first <= n")]
     let mut rate = |keys: f64| rate(keys as u64);
     let (n, odds) = (num_keys as f64, 1.0 / (lines as f64 - 1.0));
     let mean = n / lines as f64;
-    // Twelve standard deviations and a little: what lies beyond weighs less than 1e-20.
+    // The range is twelve standard deviations and a little more. The rest has a weight below 1e-20.
     let reach = 12.0 * mean.sqrt() + 24.0;
     let first = (mean - reach).max(0.0).floor();
     let last = (mean + reach).min(n).floor();
@@ -165,19 +184,21 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
     sum / total
 }
 
-/// The number of distinct keys that most likely set `set_bits` of `bits` bits with `probes` probes each
-/// (Swamidass and Baldi, "Mathematical correction for fingerprint similarity measures", 2007).
+/// Returns the most likely number of distinct keys that set `set_bits` of `bits` bits with `probes`
+/// probes each (Swamidass and Baldi, "Mathematical correction for fingerprint similarity measures",
+/// 2007).
 pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     if bits == 0 || probes == 0 {
         return 0.0;
     }
     let m = bits as f64;
-    // A full filter would give infinity: one bit short of full is the best that can be said.
+    // If all bits are set, the estimate would be infinite. The function then assumes that one bit
+    // is zero.
     let fill = (set_bits as f64 / m).min(1.0 - 1.0 / m);
     -m / f64::from(probes) * (-fill).ln_1p()
 }
 
-/// The same as a whole number: none only where no bit is set.
+/// Returns [`estimated_keys`] rounded up to a whole number. The result is 0 only if no bit is set.
 #[cfg(feature = "variants")]
 pub(crate) fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
@@ -185,7 +206,8 @@ pub(crate) fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
     keys
 }
 
-/// The least thousandths of a bit per key at which `rate_at` is at most `rate`, for a rate that falls with size.
+/// Returns the fewest thousandths of a bit per key at which `rate_at` is at most `rate`. `rate_at`
+/// must fall with size.
 pub(crate) fn least_millibits(
     rate: f64,
     range: std::ops::RangeInclusive<u32>,
@@ -206,25 +228,27 @@ pub(crate) fn least_millibits(
     Some(high)
 }
 
-/// `(1 - (1 - 1/m)^(kn))^k`: the rate of `num_keys` keys in `num_bits` bits, if a query's bits were independent.
+/// Returns `(1 - (1 - 1/m)^(kn))^k`: the FPR of `num_keys` keys in `num_bits` bits if a query's
+/// bits were independent.
 #[must_use]
 pub fn exact_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
-    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses in a large m. Without bits, as with one.
+    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m. No bits count as one bit.
     raised(throws, (-1.0 / num_bits as f64).max(-1.0).ln_1p(), probes)
 }
 
-/// `(1 - e^(throws * ln_other))^k`, where `ln_other` is the logarithm of the chance that a throw hits another bit.
+/// Returns `(1 - e^(throws * ln_other))^k`, where `ln_other` is the logarithm of the probability
+/// that a throw hits another bit.
 pub(crate) fn raised(throws: f64, ln_other: f64, probes: u32) -> f64 {
-    // No keys set no bits, also where there are none.
+    // Without keys no bit is set, even if `ln_other` is infinite.
     let set_share = if throws == 0.0 { 0.0 } else { -(throws * ln_other).exp_m1() };
     set_share.powi(probes.cast_signed())
 }
 
-/// The fewest columns of a ribbon whose rate is at most `wanted`, or `most` where that takes more; and their rate, which each
-/// column halves.
+/// Returns the fewest columns of a ribbon whose FPR is at most `wanted`, but at most `most`
+/// columns, and the FPR of these columns. Each column halves the FPR.
 pub(super) fn columns_of_rate(wanted: f64, most: u32) -> (u32, f64) {
-    // Halving is exact, so that every platform chooses alike; a logarithm is not.
+    // Halving is exact, so every platform chooses the same number; a logarithm is not exact.
     let (mut columns, mut rate) = (1, 0.5);
     for _ in 1..most {
         if rate <= wanted {
@@ -235,15 +259,16 @@ pub(super) fn columns_of_rate(wanted: f64, most: u32) -> (u32, f64) {
     (columns, rate)
 }
 
-/// The probability that random bits thrown into a field cover all the bits that a query asks.
+/// The probability that random bits thrown into a field cover all the bits that a query tests.
 ///
-/// `covered[r]` is the probability that `r` given bits are all set after the throws so far. One more throw hits one
-/// of the `r` with probability `r / bits`, which leaves `r - 1` to cover: all terms are positive, so no digits are
-/// lost, unlike in the closed form with its alternating signs.
+/// `covered[r]` is the probability that `r` given bits are all set after the throws so far. One
+/// more throw hits one of the `r` bits with probability `r / bits`, which leaves `r - 1` bits to
+/// cover. All terms are positive, so no digits are lost. The closed form has alternating signs and
+/// loses digits.
 struct Coverage {
     bits: f64,
     covered: [f64; MAX_BLOOM_PROBES as usize + 1],
-    /// The probability that the query's draws hit exactly so many distinct bits.
+    /// `distinct[j]` is the probability that the query's draws hit exactly `j` distinct bits.
     distinct: [f64; MAX_BLOOM_PROBES as usize + 1],
 }
 
@@ -252,7 +277,7 @@ impl Coverage {
         let bits = bits as f64;
         let mut covered = [0.0; MAX_BLOOM_PROBES as usize + 1];
         let mut distinct = covered;
-        // Nothing to cover, and no draw.
+        // Before the first draw there is no bit to cover.
         (covered[0], distinct[0]) = (1.0, 1.0);
         for _ in 0..probes {
             let mut fewer = 0.0;
@@ -286,7 +311,7 @@ impl Coverage {
 mod tests {
     use super::*;
 
-    /// The rate of an infinitely large filter.
+    /// Returns the FPR of an infinitely large filter.
     fn asymptotic_bloom(millibits: u32, probes: u32) -> f64 {
         let bits_per_key = f64::from(millibits) / 1000.0;
         (1.0 - (-f64::from(probes) / bits_per_key).exp()).powi(probes.cast_signed())
@@ -305,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn each_probe_count_takes_over_exactly_where_its_rate_does() {
+    fn probe_counts_change_exactly_where_their_fprs_cross() {
         assert_steps(&BLOOM_PROBE_STEPS, asymptotic_bloom);
         assert_steps(&LINE_PROBE_STEPS, large_blocked);
     }
 
     #[test]
-    fn published_rates_are_met() {
-        // The optimal-k table of Broder and Mitzenmacher's survey: bits per key, probes, rate.
+    fn formulas_reproduce_published_fprs() {
+        // The optimal-k table of Broder and Mitzenmacher's survey: bits per key, probes, FPR.
         for (bits, probes, rate) in
             [(2, 1, 0.3935), (4, 3, 0.1469), (6, 4, 0.0561), (8, 6, 0.02158), (10, 7, 0.008194), (16, 11, 4.587e-4)]
         {
@@ -320,7 +345,7 @@ mod tests {
             let found = bloom_rate(1_000_000, bits * 1_000_000, probes);
             assert!((found / rate - 1.0).abs() < 1e-3, "{bits} bits: {found} for {rate}");
         }
-        // Measured over twenty million queries of a prototype with the same geometry: 0.967 %.
+        // A prototype with the same geometry measured 0.967 % over twenty million queries.
         let line = blocked_bloom_rate(1_000_000, 19_532, 6);
         assert!((line - 0.00967).abs() < 0.00001, "{line}");
         // Split blocks of 8 lanes, by the formula of Putze et al. with a Poisson load.
@@ -336,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_without_keys_or_without_bits_lets_nothing_through() {
+    fn formulas_give_zero_without_keys_or_without_bits() {
         for (keys, size) in [(0, 0), (0, 8), (9, 0)] {
             assert_eq!(bloom_rate(keys, size, 7), 0.0);
             assert_eq!(blocked_bloom_rate(keys, size, 7), 0.0);
@@ -347,8 +372,8 @@ mod tests {
     }
 
     #[test]
-    fn the_average_over_lines_leaves_out_nothing_that_counts() {
-        // Three lines or more, so that no weight underflows where the sum begins with no key.
+    fn the_average_over_lines_omits_nothing_that_matters() {
+        // With three lines or more, no weight underflows when the series starts with zero keys.
         for (keys, lines) in [(40, 3u32), (300, 3), (2_000, 6), (3_000, 60), (100, 9_000)] {
             let (n, p) = (keys as f64, 1.0 / f64::from(lines));
             for rate in [|keys: f64| keys, |keys: f64| keys * keys, |keys: f64| (-keys / 9.0).exp()] {
@@ -364,8 +389,9 @@ mod tests {
     }
 
     #[test]
-    fn equal_folded_hashes_are_part_of_a_large_split_blocks_rate() {
-        // At 100 bits a key and 2.56 keys a block: eight lanes at random, and one of 2^32 for each key of the block.
+    fn equal_folds_count_in_the_fpr_of_a_large_split_block() {
+        // 100 bits per key and 2.56 keys per block: eight random lanes, or one of 2^32 folds for
+        // each key of the block.
         let poisson = |rate: &dyn Fn(f64) -> f64| {
             let (mut weight, mut sum) = ((-2.56f64).exp(), 0.0);
             for keys in 0..60 {
@@ -378,12 +404,12 @@ mod tests {
         let equal = poisson(&|keys| keys / 4_294_967_296.0);
         let found = split_block_rate(2_560_000_000, 1_000_000_000, 32);
         assert!((found / (lanes + equal) - 1.0).abs() < 1e-4, "{found} for {lanes} and {equal}");
-        // What is covered by both is not counted twice.
+        // A key that is covered in both ways does not count twice.
         assert_eq!(split_block_rate(1 << 32, 1, 32), 1.0);
     }
 
     #[test]
-    fn the_least_budget_for_a_rate_may_be_the_largest_of_all() {
+    fn least_millibits_finds_the_smallest_sufficient_budget() {
         let rate_at = |millibits: u32| 1.0 / f64::from(millibits);
         assert_eq!(least_millibits(0.25, 1..=4, rate_at), Some(4));
         assert_eq!(least_millibits(0.2499, 1..=4, rate_at), None);
@@ -394,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_few_as_a_rate_allows() {
+    fn columns_of_rate_returns_the_fewest_columns() {
         for (wanted, columns) in
             [(0.9, 1), (0.5, 1), (0.499, 2), (0.25, 2), (1e-9, 30), (2f64.powi(-32), 32), (1e-20, 32)]
         {
@@ -403,15 +429,16 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_rate_of_tiny_filters_agrees_with_counting() {
-        // One key, one probe, m bits: the query hits with probability 1/m. Two probes: by hand over m = 2,
-        // the key sets one bit (probability 1/2) or both; a query of two draws is covered with 1/4 or 1.
+    fn exact_fprs_of_tiny_filters_agree_with_counting() {
+        // With one key, one probe and m bits, the query hits with probability 1/m. With two probes
+        // and m = 2, the key sets one bit or both, with probability 1/2 each. A query of two draws
+        // is then covered with probability 1/4 or 1.
         assert!((bloom_rate(1, 64, 1) - 1.0 / 64.0).abs() < 1e-15);
         assert!((bloom_rate(1, 2, 2) - 0.5 * (0.25 + 1.0)).abs() < 1e-15);
     }
 
     #[test]
-    fn the_exact_and_textbook_rates_meet_where_the_formula_changes() {
+    fn exact_and_textbook_fprs_meet_where_the_formula_changes() {
         for probes in [1, 7, 16, 30] {
             let keys = EXACT_BELOW_THROWS / u64::from(probes);
             let bits = keys * 10;
@@ -429,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_keys_is_estimated_from_the_fill() {
+    fn the_number_of_keys_is_estimated_from_the_fill_ratio() {
         // 1 - e^-0.7 of a million bits.
         assert!((estimated_keys(503_415, 1_000_000, 7) / 100_000.0 - 1.0).abs() < 1e-4);
         assert!(estimated_keys(64, 64, 3).is_finite());

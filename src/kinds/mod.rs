@@ -1,40 +1,46 @@
-//! The kinds of filter: bytes and [`KeyHash`](crate::KeyHash)es, no I/O and no checksums.
+//! The filter kinds. They work on bytes and [`KeyHash`](crate::KeyHash)es, without I/O and without
+//! checksums.
 //!
-//! The kinds are a closed set, because they are tags on disk. One list in this file generates [`FilterKind`] and the calls of
-//! what a kind tells of itself ([`Kind`]). No `match` over kinds or geometries has a wildcard, so that the compiler names
-//! every place that a new kind needs; docs/ARCHITECTURE.md has the places.
+//! The kinds are a closed set, because they are tags on disk. One list in this file generates
+//! [`FilterKind`] and the dispatch to the facts of each kind ([`Kind`](contract::Kind)). No `match`
+//! over kinds or geometries has a wildcard, so the compiler points at every place that a new kind
+//! needs. docs/ARCHITECTURE.md lists these places.
 //!
-//! A kind builds a payload and its [`Shape`] of distinct hashes; a [`FilterView`] answers queries from the two.
+//! A kind builds a payload and its [`Shape`] from distinct hashes. A [`FilterView`] answers queries
+//! from the two.
 
-/// THE list of kinds: tag on disk, name in the code, name in a
-/// [`FilterSpec`](crate::FilterSpec), the type that implements [`Kind`], how the kind stores a key.
+/// The list of kinds. Each entry has the tag on disk, the name in the code, the name in a
+/// [`FilterSpec`](crate::FilterSpec), the type that implements [`Kind`](contract::Kind), and how
+/// the kind stores a key.
 ///
 /// A generator macro takes the list and writes the items that need every kind.
 macro_rules! kinds {
     ($generate:ident) => {
         $generate! {
-            /// No key was added: every query is "absent".
+            /// The filter of no keys. Every query is answered "absent".
             1 Empty "empty" constant::Empty, "no keys: always absent";
-            /// Every query is "maybe".
+            /// The always-maybe filter. Every query is answered "maybe".
             2 Full "full" constant::Full, "always maybe";
-            /// A standard Bloom filter: the least bits of the two for a rate, a cache miss per probe.
+            /// A standard Bloom filter. It has the lowest FPR of the Bloom filters, at one cache
+            /// miss per probe.
             3 Bloom "bloom" bloom::Bloom, "bits anywhere in the filter";
-            /// A Bloom filter of 512-bit lines: one cache miss per query.
-            4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one cache line of 512";
-            /// A Bloom filter of 256-bit blocks, one bit of a key in each of eight lanes: the cheapest query, for more
-            /// space.
-            5 SplitBlock "split-block" split_block::SplitBlock, "a bit of a key in each 32-bit lane of one block of 256";
-            /// A standard ribbon filter with rows of 128 bits: 2 to 5 % above the least space, to compare with.
-            6 Ribbon "ribbon" ribbon::Ribbon, "a system of equations, one for each key, of 128 coefficients";
-            /// A bumped ribbon filter: about one per cent above the least space that any filter of its rate can have.
+            /// A Bloom filter of 512-bit lines, with one cache miss per query.
+            4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one 512-bit cache line";
+            /// A Bloom filter of 256-bit blocks, with one bit of a key in each of eight lanes. It
+            /// has the cheapest query, but needs more space.
+            5 SplitBlock "split-block" split_block::SplitBlock, "one bit of a key in each 32-bit lane of a 256-bit block";
+            /// A standard ribbon filter with rows of 128 bits. It is a baseline and
+            /// takes 2 to 5 % more space than the FPR lower bound.
+            6 Ribbon "ribbon" ribbon::Ribbon, "one linear equation of 128 coefficients per key";
+            /// A bumped ribbon filter. It takes about 1 % more space than the FPR lower bound.
             7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
-                "a system of equations, one for each key; keys that did not fit are in further layers";
-            /// A binary fuse filter with fingerprints of 8, 12 or 16 bits: three cache misses a query, a thirteenth to a
-            /// third more bits than the fingerprints.
-            8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the sum of three cells";
-            /// A Bloom filter of 512-bit blocks with eight lanes: as good as [`FilterKind::BlockedBloom`] from twelve bits
-            /// a key on.
-            10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "a bit of a key in each 64-bit lane of one cache line of 512";
+                "one linear equation per key; bumped keys are in further layers";
+            /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query has three cache
+            /// misses. The filter takes 8 to 33 % more bits than its fingerprints.
+            8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
+            /// A Bloom filter of 512-bit blocks with eight lanes. From 12 bits per key on, its FPR
+            /// is as good as that of [`FilterKind::BlockedBloom`].
+            10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "one bit of a key in each 64-bit lane of a 512-bit cache line";
         }
     };
 }

@@ -1,4 +1,4 @@
-//! What the kinds have in common whose payload is bits to set, in whole granules.
+//! Common code of the kinds whose payload is a plain array of bits, in whole granules.
 
 use std::ops::RangeInclusive;
 
@@ -13,24 +13,25 @@ use crate::error::{Error, Field, Result};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) len_bytes: u64,
-    /// Thousandths of a bit per key, once the size is rounded to whole granules.
+    /// Thousandths of a bit per key, after rounding to whole granules.
     pub(super) millibits: u64,
 }
 
-/// The size that a budget gives `num_keys` keys; `None` where its bits do not fit 64 bits.
+/// Returns the size that a budget gives to `num_keys` keys, or `None` if the number of bits
+/// overflows 64 bits.
 pub(super) fn size(budget: Budget, num_keys: u64, granule_len_bytes: u64) -> Option<Size> {
     let granules = math::granules(num_keys, budget.millibits.into(), granule_len_bytes * 8)?;
     let len_bytes = granules.checked_mul(granule_len_bytes)?;
     Some(Size { len_bytes, millibits: math::millibits_per_key(len_bytes.checked_mul(8)?, num_keys) })
 }
 
-/// A payload of that size, all zeros.
+/// Allocates a payload of `size`, all zeros.
 pub(super) fn payload(size: Option<Size>) -> std::result::Result<(Size, Vec<u8>), NoMemory> {
     let size = size.ok_or(NoMemory)?;
     Ok((size, zeros(usize::try_from(size.len_bytes).map_err(|_| NoMemory)?)?))
 }
 
-/// The shape of `probes`.
+/// Returns the shape of a filter with `probes` probes.
 pub(super) fn shape(kind: FilterKind, probes: u32) -> Shape {
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_BLOOM_PROBES")]
     Shape::plain(kind, probes as u8)
@@ -39,7 +40,7 @@ pub(super) fn shape(kind: FilterKind, probes: u32) -> Shape {
 /// Reads a shape whose only parameter is the number of probes.
 ///
 /// # Errors
-/// The field that does not hold, at offset 0.
+/// Returns [`Error::Corrupt`] with the wrong field, at offset 0.
 pub(super) fn parse(
     shape: &Shape,
     num_keys: u64,
@@ -56,6 +57,6 @@ pub(super) fn parse(
     if len_bytes == 0 || !len_bytes.is_multiple_of(granule_len_bytes) {
         return corrupt(Field::PayloadLen);
     }
-    // A filter has a key and no less than a bit for each; no filter has a bit for none.
+    // A filter has at least one key, and at least one bit per key.
     if (1..=len_bytes.saturating_mul(8)).contains(&num_keys) { Ok(probes) } else { corrupt(Field::NumKeys) }
 }

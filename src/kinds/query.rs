@@ -1,4 +1,5 @@
-//! The contract of a kind with readers: its queries, each written once for all instruction sets.
+//! The contract between a kind and its readers: the queries, each written once for all instruction
+//! sets.
 
 use super::Columns;
 use super::guard::Guard;
@@ -7,19 +8,20 @@ use crate::simd::{RESIDENT_LEN_BYTES, Simd};
 
 /// The queries of a kind. [`super::kernels`] compiles them for every instruction set.
 ///
-/// Everywhere `padded` begins with the payload, of `len` bytes. With 64 bytes behind the payload, every query takes the fast
-/// way. Bytes that are not there deny no key.
+/// `padded` always begins with the payload of `len` bytes. With 64 bytes behind the payload, every
+/// query takes the fast path. Missing bytes cannot prove a key absent.
 ///
-/// The functions with a [`Simd`] are `#[inline(always)]` in every kind: they are compiled as part of a function that has
-/// the instruction set.
+/// In every kind, the functions with a [`Simd`] are `#[inline(always)]`, so that they become part
+/// of a function that is compiled for the instruction set.
 pub(super) trait Query {
-    /// What a query needs of the geometry.
+    /// The parameters that a query takes from the geometry.
     type Asked<'a>: Copy;
 
-    /// `false` if the key was certainly not added; `true` if it may have been.
+    /// Returns `false` if the key was certainly not added, and `true` if it may have been added.
     fn may_contain(simd: impl Simd, asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash) -> bool;
 
-    /// Answers for many keys, as many as there are of both. All are prefetched before the first is looked at.
+    /// Answers for many keys: `answers[i]` belongs to `hashes[i]`, up to the shorter of the two
+    /// slices. This default prefetches all keys before the first query.
     #[inline(always)]
     fn may_contain_batch(
         simd: impl Simd,
@@ -40,8 +42,8 @@ pub(super) trait Query {
     /// Starts to bring the first cache lines that a query reads into the cache.
     fn prefetch(asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash);
 
-    /// The answer for a payload that is not wholly checked: bytes that `guard` does not vouch for deny no key. `ask` is the
-    /// compiled query of these columns.
+    /// Answers for a payload that is not wholly verified. Bytes that `guard` does not vouch for
+    /// cannot prove a key absent. `ask` is the compiled query of these columns.
     fn may_contain_guarded(
         ask: impl FnOnce() -> bool,
         asked: Self::Asked<'_>,
@@ -53,13 +55,14 @@ pub(super) trait Query {
     ) -> bool;
 }
 
-/// The payload, or nothing where it is not all there.
+/// Returns the payload, or an empty slice if the payload is not complete.
 #[inline(always)]
 pub(super) fn payload_of(padded: &[u8], len: usize) -> &[u8] {
     padded.get(..len).unwrap_or_default()
 }
 
-/// Answers for many keys: `KEYS` of them are prefetched before the first is looked at, unless the payload is small.
+/// Answers for many keys. If the payload is large, `KEYS` keys are prefetched before the first of
+/// them is queried.
 #[inline(always)]
 pub(super) fn in_batches<K: Query, const KEYS: usize>(
     simd: impl Simd,

@@ -1,59 +1,60 @@
-//! What passes between a kind and those who store its filters: shapes, how to build, and payloads of zeros.
+//! The data that kinds and block code exchange: shapes, build settings, and zeroed payloads.
 
 use std::num::NonZeroUsize;
 
 use super::kind::FilterKind;
 use crate::bits::{NoMemory, try_zeros};
 
-/// What a reader must know besides the payload's bytes, as the trailer keeps it.
+/// The parameters of a filter that a reader needs besides the payload. The trailer stores them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) kind: FilterKind,
-    /// The kind's own; a Bloom filter has its number of probes in the first.
+    /// The parameters of the kind. For a Bloom filter, the first is the number of probes.
     pub(crate) params: [u8; 3],
-    /// What does not fit in `params`; empty for most kinds. Kept in the trailer's extension, at most
-    /// [`MAX_LAYERS_LEN_BYTES`].
+    /// The record: the parameters that do not fit in `params`. It is empty for most kinds. The
+    /// trailer's extension stores it, and it has at most [`MAX_LAYERS_LEN_BYTES`].
     pub(crate) layers: Vec<u8>,
 }
 
-/// The longest [`Shape::layers`].
+/// The maximum length of [`Shape::layers`].
 pub(crate) const MAX_LAYERS_LEN_BYTES: usize = 120;
 
 impl Shape {
     pub(crate) const FULL: Self = Self::plain(FilterKind::Full, 0);
 
-    /// A shape of one parameter.
+    /// Makes a shape with one parameter.
     pub(crate) const fn plain(kind: FilterKind, param: u8) -> Self {
         Self { kind, params: [param, 0, 0], layers: Vec::new() }
     }
 }
 
-/// How finely a payload may be sized.
+/// The granularity of a payload's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// Standard Bloom filters to eight bytes: what a block does.
+    /// Rounds standard Bloom filters to eight bytes, for a filter block.
     Words,
-    /// Standard Bloom filters to one byte: what the compact form does.
+    /// Rounds standard Bloom filters to one byte, for the compact form.
     Bytes,
 }
 
-/// How a filter is to be built; none of it changes the answers.
+/// The settings of a build. They do not change the answers of the filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounding: Rounding,
-    /// Threads that may work on one filter; they do not change its bytes either.
+    /// The number of threads that may work on one filter. It does not change the filter's bytes.
     pub(crate) threads: NonZeroUsize,
 }
 
-/// Allocates a payload of zeros, whose vector has room for what a block appends: 4 bytes for each 4 KiB, a trailer and its extension.
-/// Without it the payload would be copied, and be there twice.
+/// Allocates a payload of zeros with room for the bytes that a block appends: 4 bytes for each 4
+/// KiB, a trailer and its extension. Without this room, appending would copy the payload and need
+/// twice the memory.
 pub(super) fn zeros(len: usize) -> Result<Vec<u8>, NoMemory> {
     let mut payload = try_zeros(len.checked_add(room_behind(len)).ok_or(NoMemory)?)?;
     payload.truncate(len);
     Ok(payload)
 }
 
-/// See [`zeros`].
+/// Returns the room that [`zeros`] reserves behind a payload of `len` bytes.
 pub(super) fn room_behind(len: usize) -> usize {
     len / 1024 + 320
 }

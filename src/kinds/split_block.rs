@@ -1,16 +1,18 @@
-//! The split-block Bloom filter: a block of eight lanes, one bit of a key in each.
+//! The split-block Bloom filter, whose blocks have eight lanes with one bit of a key in each.
 //!
 //! ```text
 //! hash ──reduce──▶ block
 //!      ──fold────▶ 32 bits f ──× MULTIPLIERS[i]──▶ the top 5 or 6 bits: a bit of lane i
 //! ```
-//! A block is half a cache line of eight 32-bit lanes, or a whole one of eight 64-bit lanes. Since every lane holds
-//! exactly one bit of a key, a probe needs no permutation: it is the cheapest of all kinds, at a higher rate than the
-//! free choice of [`super::blocked_bloom`] (at ten bits a key 1.265 % and 1.049 % against 0.966 %; from twelve bits on the
-//! wide lanes are as good). Sixteen lanes of 32 bits were rejected: 3.8 % at ten bits.
+//! A block is half a cache line of eight 32-bit lanes, or a whole cache line of eight 64-bit lanes.
+//! Every lane holds exactly one bit of a key, so a probe needs no permutation and is the cheapest
+//! of all kinds. The FPR is higher than with the free choice of [`super::blocked_bloom`]: 1.265 %
+//! and 1.049 % against 0.966 % at 10 bits per key. From 12 bits per key on, the wide lanes are as
+//! good. We rejected sixteen lanes of 32 bits: 3.8 % at 10 bits per key.
 //!
-//! The form with 32-bit lanes is that of Apache Parquet, Impala and Kudu (Apple, "Stretching your data with Taffy
-//! filters", 2022, describes it), with multipliers of our own: it is not their format.
+//! The form with 32-bit lanes is that of Apache Parquet, Impala and Kudu (described in Apple,
+//! "Stretching your data with Taffy filters", 2022). The multipliers differ, so the formats are not
+//! compatible.
 
 use super::Columns;
 use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_offset, line_within};
@@ -25,15 +27,15 @@ use crate::error::Result;
 use crate::hash::KeyHash;
 use crate::simd::{Simd, prefetch};
 
-/// See [`FilterKind::SplitBlock`].
+/// The kind [`FilterKind::SplitBlock`].
 pub(super) struct SplitBlock;
-/// See [`FilterKind::SplitBlock512`].
+/// The kind [`FilterKind::SplitBlock512`].
 pub(super) struct SplitBlock512;
 
 impl Kind for SplitBlock {
     type Geometry = Lanes;
     const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest rate of split-block is 1.3e-7, at 100 bits per key: a key has 8 bits in a block, no more; use \
+    const LOWEST_RATE: &'static str = "the lowest FPR of split-block is 1.3e-7, at 100 bits per key: a key has only 8 bits in a block; use \
          bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 
@@ -62,7 +64,7 @@ impl Kind for SplitBlock {
 impl Kind for SplitBlock512 {
     type Geometry = Lanes;
     const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest rate of split-block-512 is 2.7e-8, at 100 bits per key: a key has 8 bits in a block, no more; use \
+    const LOWEST_RATE: &'static str = "the lowest FPR of split-block-512 is 2.7e-8, at 100 bits per key: a key has only 8 bits in a block; use \
          bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 
@@ -176,19 +178,19 @@ fn parse(lanes: Lanes, shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<L
     Ok(lanes)
 }
 
-/// The rate of so many keys in a payload.
+/// Returns the FPR of `num_keys` keys in a payload.
 pub(super) fn expected_rate(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 {
     math::split_block_rate(num_keys, len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
 }
 
-/// Lanes of a block, and so bits of a key.
+/// The number of lanes of a block, which is also the number of bits per key.
 const LANES: usize = math::LANES as usize;
-/// Bytes of a block of narrow lanes.
+/// The length of a block of narrow lanes.
 const NARROW_LEN_BYTES: usize = LANES * 4;
-/// Bytes of a block of wide lanes: a cache line.
+/// The length of a block of wide lanes: a cache line.
 const WIDE_LEN_BYTES: usize = LANES * 8;
 
-/// How wide the lanes of a block are.
+/// The width of the lanes of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lanes {
     /// 32 bits.
@@ -198,7 +200,7 @@ pub(crate) enum Lanes {
 }
 
 impl Lanes {
-    /// Bits of a lane.
+    /// Returns the width of a lane in bits.
     pub(super) fn bits(self) -> u32 {
         match self {
             Self::Narrow => 32,
@@ -206,7 +208,7 @@ impl Lanes {
         }
     }
 
-    /// Bytes of a block.
+    /// Returns the length of a block.
     pub(super) fn block_len_bytes(self) -> usize {
         match self {
             Self::Narrow => NARROW_LEN_BYTES,
@@ -214,7 +216,7 @@ impl Lanes {
         }
     }
 
-    /// Where the block of a key begins, in a payload of `len` bytes.
+    /// Returns the offset of the block of a key, in a payload of `len` bytes.
     #[inline]
     fn block_offset(self, len: usize, hash: KeyHash) -> usize {
         match self {
@@ -223,20 +225,20 @@ impl Lanes {
         }
     }
 
-    /// Whether the block of a key is sound.
+    /// Returns whether the block of a key is sound.
     #[inline]
     fn is_sound(self, len: usize, hash: KeyHash, guard: &impl Guard) -> bool {
         guard.sound(self.block_offset(len, hash), self.block_len_bytes())
     }
 }
 
-/// One multiplier for each lane: the first eight of the blocked Bloom filter's.
+/// Returns one multiplier for each lane: the first eight multipliers of the blocked Bloom filter.
 #[inline]
 fn multipliers() -> &'static [u32; LANES] {
-    const { MULTIPLIERS.first_chunk().expect("sixteen are more than eight") }
+    const { MULTIPLIERS.first_chunk().expect("MULTIPLIERS has sixteen values") }
 }
 
-/// The byte of the block and the bit within it of each lane.
+/// Returns the byte of the block for each lane, and the bit within the byte.
 #[inline]
 fn positions(lanes: Lanes, hash: KeyHash) -> impl Iterator<Item = (usize, u32)> {
     let (width, folded) = (lanes.bits(), fold(hash));
@@ -246,8 +248,8 @@ fn positions(lanes: Lanes, hash: KeyHash) -> impl Iterator<Item = (usize, u32)> 
     })
 }
 
-/// Sets the bits of every hash. `payload` is whole blocks, zero at first.
-#[expect(clippy::indexing_slicing, reason = "a block of the payload, which has at least one, and the lanes of it")]
+/// Sets the bits of every hash. `payload` consists of whole blocks and is all zero at first.
+#[expect(clippy::indexing_slicing, reason = "the payload has at least one block, and positions lie within a block")]
 fn fill(lanes: Lanes, payload: &mut [u8], hashes: &[KeyHash]) {
     for &hash in hashes {
         let offset = lanes.block_offset(payload.len(), hash);

@@ -1,19 +1,22 @@
-//! Statistics for tests of the filters' constants: whether what is made of a hash looks drawn at random.
+//! Statistics for tests of the filters' constants. They test whether values derived from a hash
+//! look random.
 //!
-//! Where nothing else is said they give how far the worst of many counts is from what chance would give, in standard
-//! deviations, to either side. Samples are fixed.
-#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "bits of numbers are meant")]
+//! Unless a function says otherwise, it returns the largest deviation among many counts, in
+//! standard deviations of pure chance, in either direction. Samples are fixed.
+#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "the statistics look at bits of numbers")]
 
 use crate::hash::{HashSeed, KeyHash};
 
-/// What chance may be off by, in standard deviations: among a thousand counts one is, once in two thousand times.
+/// The largest deviation that the tests accept, in standard deviations. Among a thousand counts,
+/// chance exceeds it once in two thousand runs.
 pub(super) const MOST: f64 = 5.0;
-/// The same for [`ranks`]: chance is off by more as seldom as by 5 standard deviations, exp(-28.7 / 2).
+/// The limit for [`ranks`]. Chance exceeds it as seldom as it exceeds 5 standard deviations:
+/// exp(-28.7 / 2).
 pub(super) const MOST_OF_RANKS: f64 = 28.7;
-/// Hashes of a family.
+/// The number of hashes in a family.
 pub(super) const SAMPLE: usize = 1 << 17;
 
-/// XXH3 hashes of keys that weak mixing is known to fail on.
+/// Returns XXH3 hashes of keys on which weak mixing is known to fail.
 pub(super) fn hash_families() -> [(&'static str, Vec<u64>); 4] {
     let of = |key: fn(u64) -> Vec<u8>| -> Vec<u64> {
         (0..SAMPLE as u64).map(|i| KeyHash::of(&key(i), HashSeed(0x5eed)).raw()).collect()
@@ -26,7 +29,8 @@ pub(super) fn hash_families() -> [(&'static str, Vec<u64>); 4] {
     ]
 }
 
-/// Numbers that are no hashes at all: all that they differ in are low bits, bits in the middle, or high ones.
+/// Returns numbers that are no hashes: they differ only in low bits, in middle bits, or in high
+/// bits.
 pub(super) fn raw_families() -> [(&'static str, Vec<u64>); 3] {
     let of = |number: fn(u64) -> u64| (0..SAMPLE as u64).map(number).collect();
     [
@@ -36,12 +40,13 @@ pub(super) fn raw_families() -> [(&'static str, Vec<u64>); 3] {
     ]
 }
 
-/// Of `width` bits of many values, how far the number of ones is off a half, and how far that of any two bits' differences.
+/// Returns two deviations for `width` bits of many values: of the number of ones in a bit from one
+/// half, and of the number of ones in the XOR of two bits from one half.
 pub(super) fn bits(values: impl Iterator<Item = u128>, width: usize) -> (f64, f64) {
     let values: Vec<u128> = values.collect();
     let half = values.len() as f64 / 2.0;
     let off = |ones: u32| (f64::from(ones) - half).abs() / (half / 2.0).sqrt();
-    // Bit by bit, 64 values a word.
+    // The matrix is transposed, with 64 values per word.
     let columns: Vec<Vec<u64>> = (0..width)
         .map(|bit| {
             values.chunks(64).map(|chunk| chunk.iter().fold(0, |word, &v| word << 1 | (v >> bit) as u64 & 1)).collect()
@@ -58,7 +63,8 @@ pub(super) fn bits(values: impl Iterator<Item = u128>, width: usize) -> (f64, f6
     (balance, correlation)
 }
 
-/// How far chi-square is off for pairs of numbers below 16: whether they are uniform, and one says nothing of the other.
+/// Returns the deviation of chi-square for pairs of numbers below 16. It tests that pairs are
+/// uniform and independent.
 pub(super) fn independence(pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     let mut cells = [0u32; 256];
     pairs.for_each(|(a, b)| cells[(a & 15) as usize * 16 + (b & 15) as usize] += 1);
@@ -67,7 +73,8 @@ pub(super) fn independence(pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     (chi_square - 255.0).abs() / (2.0 * 255.0f64).sqrt()
 }
 
-/// The least and the greatest share of values of which a bit in `outputs` of what is made of it changes with one in `inputs`.
+/// Returns the smallest and the largest probability that one bit in `outputs` changes if one bit in
+/// `inputs` changes.
 pub(super) fn avalanche(
     values: &[u64],
     inputs: std::ops::Range<u32>,
@@ -89,7 +96,7 @@ pub(super) fn avalanche(
     (least, most)
 }
 
-/// The rank of a matrix over GF(2).
+/// Returns the rank of a matrix over GF(2).
 pub(super) fn rank(mut rows: Vec<u128>) -> usize {
     let mut rank = 0;
     while let Some(row) = rows.pop() {
@@ -102,15 +109,17 @@ pub(super) fn rank(mut rows: Vec<u128>) -> usize {
     rank
 }
 
-/// Chi-square, of two degrees of freedom, of the numbers of square matrices of full rank, of one less, and of less. Each is of `size` values that follow one another, and has a column of ones.
+/// Returns chi-square, with two degrees of freedom, of the ranks of square matrices: full, one
+/// less, and lower. Each matrix consists of `size` successive values, and one of its columns is all
+/// ones.
 pub(super) fn ranks(values: impl Iterator<Item = u128>, size: usize) -> f64 {
     let values: Vec<u128> = values.collect();
     let mut found = [0u32; 3];
     let matrices = values.chunks_exact(size);
     let count = matrices.len() as f64;
     matrices.for_each(|rows| found[(size - rank(rows.to_vec())).min(2)] += 1);
-    // Beside a column that is not 0, the others are a random matrix of one less: full with probability (1 - 1/2)(1 - 1/4) ..,
-    // one short with twice that.
+    // Beside the fixed non-zero column, the rest is a random matrix with one column less. Its rank
+    // is full with probability (1 - 1/2)(1 - 1/4)..., and one less with twice that probability.
     let full: f64 = (1..size as i32).map(|i| 1.0 - 0.5f64.powi(i)).product();
     let expected = [full, 2.0 * full, 1.0 - 3.0 * full];
     let chi_square: f64 =
@@ -119,7 +128,7 @@ pub(super) fn ranks(values: impl Iterator<Item = u128>, size: usize) -> f64 {
 }
 
 #[test]
-fn ranks_are_those_of_elimination_by_hand() {
+fn ranks_of_small_matrices_are_right() {
     assert_eq!(rank(vec![0b011, 0b101, 0b110]), 2);
     assert_eq!(rank(vec![0b001, 0b011, 0b111]), 3);
     assert_eq!(rank(vec![0, 0]), 0);

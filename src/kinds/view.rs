@@ -1,4 +1,4 @@
-//! The view of a filter: queries of bytes under a geometry.
+//! The view of a filter, which answers queries from bytes and a geometry.
 
 use super::Columns;
 use super::binary_fuse::{Slots, Width};
@@ -14,18 +14,20 @@ use super::ribbon::Ribbon;
 use super::split_block::{Lanes, SplitBlock, SplitBlock512};
 use crate::hash::KeyHash;
 
-/// A filter ready to be asked: a borrow of a payload and of the geometry that was checked against its length.
+/// A filter that is ready for queries. It borrows a payload and the geometry that was checked
+/// against the payload's length.
 #[derive(Debug, Clone, Copy)]
 pub struct FilterView<'a> {
     geometry: &'a Geometry,
     kernel: Kernel,
-    /// Of the payload.
+    /// The length of the payload.
     len: usize,
-    /// The payload and what lies behind it: vector loads may reach beyond the payload's end.
+    /// The payload and the bytes behind it: vector loads may read beyond the payload's end.
     padded: &'a [u8],
 }
 
-/// Calls a function of [`Query`] of the kind of a geometry, with what the kind's queries need of it.
+/// Calls a function of [`Query`] for the kind of a geometry, with the parameters that the kind's
+/// queries need.
 macro_rules! of_kind {
     ($geometry:expr, $function:ident($($before:expr)?; $($argument:expr),+)) => {
         match $geometry {
@@ -47,23 +49,25 @@ macro_rules! of_kind {
 }
 
 impl<'a> FilterView<'a> {
-    /// `padded` begins with the payload, of `len` bytes, for whose length `geometry` was made; where it is shorter, answers are
-    /// "maybe". With 64 bytes behind the payload every query takes the fast way. The kernel is the geometry's.
+    /// Makes a view. `padded` begins with the payload of `len` bytes, and `geometry` was made for
+    /// this length. If `padded` is shorter, answers are "maybe". With 64 bytes behind the payload,
+    /// every query takes the fast path. `kernel` must be the kernel of `geometry`.
     #[inline]
     pub(crate) fn new(geometry: &'a Geometry, kernel: Kernel, padded: &'a [u8], len: usize) -> Self {
-        // Where not all is there, nothing is: every kind takes that for "maybe".
+        // If the payload is cut, the view drops all of it. Every kind answers "maybe" for an empty
+        // payload.
         let (padded, len): (&[u8], _) = if padded.len() < len { (&[], 0) } else { (padded, len) };
         Self { geometry, kernel, len, padded }
     }
 
-    /// `false` if the key was certainly not added; `true` if it may have been.
+    /// Returns `false` if the key was certainly not added, and `true` if it may have been added.
     #[must_use]
     #[inline]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
         self.kernel.may_contain(self.geometry, self.padded, self.len, hash)
     }
 
-    /// The same from some of the filter's columns, if its kind has any.
+    /// Queries only some of the filter's columns, if its kind has columns.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
@@ -83,15 +87,17 @@ impl<'a> FilterView<'a> {
         }
     }
 
-    /// The same over a payload that is not wholly checked: what `guard` does not vouch for cannot deny a key.
+    /// Queries a payload that is not wholly verified. Bytes that `guard` does not vouch for cannot
+    /// prove a key absent.
     ///
-    /// A call of its own: what it needs would otherwise take registers from the queries of a checked payload.
+    /// This function is not inlined: inlining would take registers from the queries of verified
+    /// payloads.
     #[inline(never)]
     pub(crate) fn may_contain_with_guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
         self.guarded(hash, columns, guard)
     }
 
-    /// The same of all columns.
+    /// Queries all columns of a payload that is not wholly verified.
     #[inline]
     pub(crate) fn may_contain_guarded(&self, hash: KeyHash, guard: &impl Guard) -> bool {
         self.guarded(hash, Columns::All, guard)
@@ -103,15 +109,16 @@ impl<'a> FilterView<'a> {
         of_kind!(self.geometry, may_contain_guarded(ask; self.padded, self.len, hash, columns, guard))
     }
 
-    /// Answers for many keys at once, faster than one by one: cache misses overlap, and what the keys have in common is
-    /// computed once.
+    /// Answers for many keys. A batch is faster than single queries, because cache misses overlap
+    /// and shared values are computed once.
     ///
-    /// `answers[i]` belongs to `hashes[i]`; answers beyond the shorter of the two slices are left alone.
+    /// `answers[i]` belongs to `hashes[i]`. If `answers` is longer than `hashes`, the extra answers
+    /// are left unchanged.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         BatchKernel::of(self.geometry).may_contain_batch(self.geometry, self.padded, self.len, hashes, answers);
     }
 
-    /// Starts to bring the first cache line that a query of `hash` will read into the cache.
+    /// Starts to bring the first cache line that a query of `hash` reads into the cache.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         of_kind!(self.geometry, prefetch(; self.padded, self.len, hash));

@@ -1,4 +1,4 @@
-//! The primitives by AVX2.
+//! The primitives for AVX2.
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
@@ -25,7 +25,7 @@ impl Avx2 {
         has_it.then_some(Self(()))
     }
 
-    /// The proof, inside a function that only a processor with these features runs.
+    /// Makes the proof inside a function that runs only on a processor with these features.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     pub(crate) fn here() -> Self {
@@ -42,23 +42,23 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn all_set_in_lanes_of_32(self, block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { all_set_in_lanes_of_32(block, factor, multipliers) }
     }
 
     #[inline(always)]
     fn all_set_in_lanes_of_64(self, block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { all_set_in_lanes_of_64(block, factor, multipliers) }
     }
 
     #[inline(always)]
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { parities_of_64(a, b, low, high) }
     }
 
-    /// The portable code, with what counts ones in one instruction.
+    /// Calls the portable code, compiled to count ones with one instruction.
     #[inline(always)]
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
         Portable.parities_of_128(a, b, masks)
@@ -79,13 +79,13 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     all_set
 }
 
-/// Eight bits at once: take the word that the top four bits of each product name from the line's sixteen, the bit that the
-/// next five name within it, and test all with one instruction.
+/// Tests eight bits at once. The top four bits of each product select one of the line's sixteen
+/// words, and the next five bits select a bit of that word. One instruction tests all eight bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn eight_set(low: __m256i, high: __m256i, products: __m256i, count: u32) -> bool {
-    // The permutation looks at three bits of each index; the fourth, which says in which half of the line the word
-    // lies, is the sign bit of the product, and that is what the blend looks at.
+    // The permutation uses three bits of each index. The fourth bit selects the half of the line.
+    // It is the sign bit of the product, which controls the blend.
     let index = _mm256_srli_epi32::<28>(products);
     let low = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, index));
     let high = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, index));
@@ -97,13 +97,13 @@ fn eight_set(low: __m256i, high: __m256i, products: __m256i, count: u32) -> bool
     _mm256_testc_si256(words, _mm256_and_si256(wanted, active)) == 1
 }
 
-/// Thirty-two bytes as a vector; `T` is `u8` or `u32`.
+/// Loads 32 bytes as a vector; `T` is `u8` or `u32`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load<T: Copy>(values: &[T]) -> __m256i {
     debug_assert_eq!(size_of_val(values), 32);
-    // SAFETY: every caller passes exactly 32 bytes (half of 64 bytes, half of sixteen multipliers), and the load has no
-    // alignment to keep.
+    // SAFETY: every caller passes exactly 32 bytes (half of 64 bytes, or eight multipliers), and
+    // the load works at any alignment.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
 }
 
@@ -114,7 +114,7 @@ fn all_set_in_lanes_of_32(block: &[u8; 32], factor: u32, multipliers: &[u32; 8])
     _mm256_testc_si256(load(block), wanted) == 1
 }
 
-/// Four lanes at a time.
+/// Tests four lanes at a time.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn all_set_in_lanes_of_64(block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
@@ -123,7 +123,7 @@ fn all_set_in_lanes_of_64(block: &[u8; 64], factor: u32, multipliers: &[u32; 8])
     let one = _mm256_set1_epi64x(1);
     let low_wanted = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_castsi256_si128(bits)));
     let high_wanted = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(bits)));
-    // One branch for both halves: which of them misses a bit is as good as random.
+    // One branch for both halves: which half misses a bit is as good as random.
     let missing =
         _mm256_or_si256(_mm256_andnot_si256(load(low), low_wanted), _mm256_andnot_si256(load(high), high_wanted));
     _mm256_testz_si256(missing, missing) == 1
@@ -135,19 +135,19 @@ fn products(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_mullo_epi32(_mm256_set1_epi32(factor.cast_signed()), load(multipliers))
 }
 
-/// Folds each word to 32 bits, puts two into one, folds to a byte, and looks its two halves up in a table of parities.
-///
-/// Counting the bits of each word by table and summing them takes four instructions more.
+/// Folds each word to 32 bits, joins two words into one, folds each word to four bits, and looks up
+/// the parity of these bits in a table. Adding up table counts per word would take four more
+/// instructions.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     let (low, high) = (_mm256_set1_epi64x(low.cast_signed()), _mm256_set1_epi64x(high.cast_signed()));
-    let sums = |a: &[u8], b: &[u8]| _mm256_xor_si256(_mm256_and_si256(load(a), low), _mm256_and_si256(load(b), high));
+    let mixed = |a: &[u8], b: &[u8]| _mm256_xor_si256(_mm256_and_si256(load(a), low), _mm256_and_si256(load(b), high));
     let ((a, a_rest), (b, b_rest)) = (a.split_at(32), b.split_at(32));
-    let (front, back) = (sums(a, b), sums(a_rest, b_rest));
+    let (front, back) = (mixed(a, b), mixed(a_rest, b_rest));
     let front = _mm256_xor_si256(front, _mm256_srli_epi64::<32>(front));
     let back = _mm256_xor_si256(back, _mm256_slli_epi64::<32>(back));
-    // Words 0 4 1 5 2 6 3 7.
+    // The words are in the order 0 4 1 5 2 6 3 7.
     let folded = _mm256_blend_epi32::<0b1010_1010>(front, back);
     let folded = _mm256_xor_si256(folded, _mm256_slli_epi32::<16>(folded));
     let folded = _mm256_xor_si256(folded, _mm256_slli_epi32::<8>(folded));

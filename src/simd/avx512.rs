@@ -1,4 +1,4 @@
-//! The primitives by AVX-512.
+//! The primitives for AVX-512.
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
@@ -12,7 +12,8 @@ use std::arch::x86_64::{
 
 use super::Simd;
 
-/// Proof that the processor has AVX-512 F, BW, VL, DQ and VPOPCNTDQ (servers since Ice Lake and Zen 4), BMI1, BMI2 and POPCNT.
+/// Proof that the processor has AVX-512 F, BW, VL, DQ and VPOPCNTDQ (servers since Ice Lake and Zen
+/// 4), BMI1, BMI2 and POPCNT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Avx512(());
 
@@ -29,7 +30,7 @@ impl Avx512 {
         has_it.then_some(Self(()))
     }
 
-    /// The proof, inside a function that only a processor with these features runs.
+    /// Makes the proof inside a function that runs only on a processor with these features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
     pub(crate) fn here() -> Self {
@@ -46,48 +47,48 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn all_set_in_lanes_of_32(self, block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { all_set_in_lanes_of_32(block, factor, multipliers) }
     }
 
     #[inline(always)]
     fn all_set_in_lanes_of_64(self, block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { all_set_in_lanes_of_64(block, factor, multipliers) }
     }
 
     #[inline(always)]
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { parities_of_64(a, b, low, high) }
     }
 
     #[inline(always)]
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { parities_of_128(a, b, masks) }
     }
 }
 
-/// All sixteen bits at once: a permutation picks one of the line's sixteen words by four bits, and rotations count modulo
-/// 32, so that the bits of the product above the bit's number need not be cleared.
+/// Tests up to sixteen bits at once. A permutation selects a word of the line by the top four bits
+/// of each product. A rotation counts modulo 32, so the bits above the bit number need no mask.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
     let products = _mm512_mullo_epi32(_mm512_set1_epi32(factor.cast_signed()), load(multipliers));
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(products), load(line));
     let wanted = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
-    #[expect(clippy::cast_possible_truncation, reason = "one bit for each of up to sixteen products")]
+    #[expect(clippy::cast_possible_truncation, reason = "the mask has one bit for each of at most sixteen products")]
     let active = _bzhi_u32(u32::MAX, count) as u16;
     _mm512_mask_testn_epi32_mask(active, words, wanted) == 0
 }
 
-/// Sixty-four bytes as a vector; `T` is `u8` or `u32`.
+/// Loads 64 bytes as a vector; `T` is `u8` or `u32`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load<T: Copy, const N: usize>(values: &[T; N]) -> __m512i {
     const { assert!(size_of::<T>() * N == 64) };
-    // SAFETY: the values have 64 bytes, and the load has no alignment to keep.
+    // SAFETY: the values have 64 bytes, and the load works at any alignment.
     unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
 }
 
@@ -112,33 +113,35 @@ fn products(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_mullo_epi32(_mm256_set1_epi32(factor.cast_signed()), load_half(multipliers))
 }
 
-/// Thirty-two bytes as a vector; `T` is `u8` or `u32`.
+/// Loads 32 bytes as a vector; `T` is `u8` or `u32`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
 fn load_half<T: Copy, const N: usize>(values: &[T; N]) -> __m256i {
     const { assert!(size_of::<T>() * N == 32) };
-    // SAFETY: the values have 32 bytes, and the load has no alignment to keep.
+    // SAFETY: the values have 32 bytes, and the load works at any alignment.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
 }
 
-/// Parity is the lowest bit of a population count.
+/// Returns the lowest bit of each population count, which is the parity.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     let first = _mm512_and_si512(load(a), _mm512_set1_epi64(low.cast_signed()));
-    // first ^ (b & high)
-    let sums = _mm512_ternarylogic_epi64::<0x78>(first, load(b), _mm512_set1_epi64(high.cast_signed()));
-    _mm512_test_epi64_mask(_mm512_popcnt_epi64(sums), _mm512_set1_epi64(1)).into()
+    // This computes first ^ (b & high).
+    let mixed = _mm512_ternarylogic_epi64::<0x78>(first, load(b), _mm512_set1_epi64(high.cast_signed()));
+    _mm512_test_epi64_mask(_mm512_popcnt_epi64(mixed), _mm512_set1_epi64(1)).into()
 }
 
-/// Four words at a time: the parities of eight halves as a mask, and of each two neighbours the sum.
+/// Computes four words at a time: one mask holds the parities of eight halves, and each word's
+/// parity is the XOR of its two halves.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq,bmi2")]
 fn parities_of_128(a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
     const STEP: usize = 4;
     let words = a.len().min(b.len());
-    // From integer registers: a vector load of bytes that were just stored as two integers would wait for the cache.
-    #[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
+    // The masks come from integer registers: a vector load of bytes that were just stored as two
+    // integers would stall.
+    #[expect(clippy::cast_possible_truncation, reason = "splits the mask into its halves")]
     let broadcast = |mask: u128| {
         _mm512_broadcast_i64x2(_mm_set_epi64x(((mask >> 64) as u64).cast_signed(), (mask as u64).cast_signed()))
     };
@@ -148,15 +151,16 @@ fn parities_of_128(a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
     for (step, start) in (0..words).step_by(STEP).enumerate() {
         let halves = 2 * (words - start).min(STEP);
         let present = u8::MAX >> (8 - halves);
-        // SAFETY: only halves that are present are read, and those end at or before word `words` of both slices.
+        // SAFETY: the load reads only the halves that are present, and those end at or before word
+        // `words` of both slices.
         let (a, b) = unsafe {
             (
                 _mm512_maskz_loadu_epi64(present, a.as_ptr().add(start).cast()),
                 _mm512_maskz_loadu_epi64(present, b.as_ptr().add(start).cast()),
             )
         };
-        let sums = _mm512_xor_si512(_mm512_and_si512(a, first_mask), _mm512_and_si512(b, second_mask));
-        let odd = u32::from(_mm512_test_epi64_mask(_mm512_popcnt_epi64(sums), one));
+        let mixed = _mm512_xor_si512(_mm512_and_si512(a, first_mask), _mm512_and_si512(b, second_mask));
+        let odd = u32::from(_mm512_test_epi64_mask(_mm512_popcnt_epi64(mixed), one));
         bits |= _pext_u32(odd ^ odd >> 1, 0b0101_0101) << (STEP * step);
     }
     bits

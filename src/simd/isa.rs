@@ -1,4 +1,4 @@
-//! Which instruction set is used.
+//! The choice of the instruction set.
 
 use std::sync::OnceLock;
 
@@ -8,10 +8,11 @@ use super::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::{Avx2, Avx512};
 
-/// An instruction set that this processor has: the values in the variants exist only where it does.
+/// An instruction set that this processor has. The value inside a variant proves that the processor
+/// has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isa {
-    /// Plain code, on every processor.
+    /// Plain code, which runs on every processor.
     Portable(Portable),
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
@@ -22,12 +23,14 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
-    /// Plain code.
+    /// Plain code, which runs on every processor.
     pub(crate) const PORTABLE: Self = Self::Portable(Portable);
 
-    /// The best that this processor has, looked up once; `FILTERBLOCK_ISA` in the environment names a lower one.
+    /// Returns the best instruction set of this processor. The environment variable
+    /// `FILTERBLOCK_ISA` can select a lower one. The choice is made once per process.
     ///
-    /// A name that this processor (or this version) does not know is passed over: answers are the same with all.
+    /// A name that is unknown or not available here is ignored. Every instruction set gives the
+    /// same answers.
     pub(crate) fn detect() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -37,7 +40,7 @@ impl Isa {
         })
     }
 
-    /// Every instruction set that this processor has, the best one last.
+    /// Returns every instruction set that this processor has, the best one last.
     pub(crate) fn available() -> impl Iterator<Item = Self> {
         let all = [
             Some(Self::PORTABLE),
@@ -51,7 +54,7 @@ impl Isa {
         all.into_iter().flatten()
     }
 
-    /// The name, as benchmark reports print it.
+    /// Returns the name, as benchmark reports print it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Portable(_) => "portable",

@@ -1,23 +1,25 @@
-//! Functions that are written once and compiled for every instruction set.
+//! A macro that compiles functions for every instruction set.
 
-/// Generates a table of pointers to functions, and compiles the functions for every instruction set.
+/// Generates a table of function pointers, and compiles the functions for every instruction set.
 ///
 /// ```text
 /// kernels! {
-///     /// What the functions answer.
+///     /// Documents the table.
 ///     struct Kernels[K: Trait];                        // or Kernels[] for functions without a type parameter
 ///     |simd|                                           // the name of the instruction set's `Simd` in the bodies
 ///     fn may_contain(line: &[u8; 64], hash: u64) -> bool { K::may_contain(simd, line, hash) }
 /// }
 /// ```
-/// - `Kernels::new::<K>(isa)`, a private function, gives the table of an instruction set. Nothing is decided after that: a
-///   match over instruction sets in front of each query, with the loop around it, was 29 % of the samples of a blocked
-///   Bloom query (10,000 keys, AVX-512).
-/// - `kernels.may_contain(line, hash)` is one indirect call. A table is kept by value: through a reference, each call would
-///   load one pointer more.
+/// - `Kernels::new::<K>(isa)`, a private function, returns the table of an instruction set. After
+///   that, no call checks the instruction set again. A match over instruction sets in front of each
+///   query, including the loop around the match, took 29 % of the samples of a blocked Bloom query
+///   (10,000 keys, AVX-512).
+/// - `kernels.may_contain(line, hash)` is one indirect call. Keep a table by value: behind a
+///   reference, each call would load one pointer more.
 ///
-/// What a body calls must be `#[inline(always)]`, or it is compiled without the vector instructions. The table's fields are
-/// private to the module that invokes the macro, and the module never writes them.
+/// Every function that a body calls must be `#[inline(always)]`, or the compiler builds it without
+/// the vector instructions. The fields of the table are private to the module that invokes the
+/// macro, and the module never writes them.
 macro_rules! kernels {
     (
         $(#[$meta:meta])*
@@ -31,7 +33,7 @@ macro_rules! kernels {
             $($name: unsafe fn($($type),+) $(-> $output)?,)+
         }
 
-        #[expect(unsafe_code, reason = "the pointers lead to functions that need processor features")]
+        #[expect(unsafe_code, reason = "the functions behind the pointers need processor features")]
         impl $table {
             $crate::simd::kernels! {
                 @new $generics $simd { $(fn $name($($argument: $type),+) $(-> $output)? $body)+ }
@@ -41,8 +43,10 @@ macro_rules! kernels {
                 $(#[$fn_meta])*
                 #[inline(always)]
                 $visibility fn $name(self, $($argument: $type),+) $(-> $output)? {
-                    // SAFETY: but for the features that they need, the functions are safe. `new` alone fills a table, and takes
-                    // the functions of an instruction set for a value that exists only where the processor has it.
+                    // SAFETY: the functions are safe apart from the processor features that they
+                    // need. Only `new` fills a table. It takes the functions of an instruction set
+                    // only if it is given a value that proves that the processor has that
+                    // instruction set.
                     unsafe { (self.$name)($($argument),+) }
                 }
             )+

@@ -1,7 +1,8 @@
-//! What the processor is asked to do by name: vector primitives by instruction set, and prefetching. Knows no kind of filter.
+//! Vector primitives for each instruction set, and prefetching. This module knows no kind of
+//! filter.
 //!
-//! A query is written once, generic over [`Simd`]. The macro [`kernels`] compiles it for every instruction set and keeps
-//! pointers to the results; an [`Isa`] chooses among them.
+//! A query is written once, generic over [`Simd`]. The macro [`kernels!`] compiles the query for
+//! every instruction set and stores function pointers; an [`Isa`] selects among them.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -29,28 +30,33 @@ pub(crate) use prefetch::{RESIDENT_LEN_BYTES, prefetch};
 
 /// The vector primitives of one instruction set.
 ///
-/// One type for each instruction set implements it. A value of the type is a proof that the processor has the instructions.
-/// Every implementation gives the results of [`Portable`]. All words lie in memory as little-endian numbers.
+/// One type per instruction set implements this trait. A value of the type proves that the
+/// processor has the instructions. Every implementation returns the results of [`Portable`]. All
+/// words in memory are little-endian.
 ///
-/// The methods are `#[inline(always)]`. A generic function that calls them must be, too: then the vector code ends up inside the
-/// function that [`kernels`] compiles for the instruction set.
+/// The methods are `#[inline(always)]`. A generic function that calls them must be
+/// `#[inline(always)]` too, so that the vector code is inlined into the function that [`kernels!`]
+/// compiles for the instruction set.
 pub(crate) trait Simd: Copy {
-    /// Whether the bits are set that the products of `factor` and the first `count` multipliers name (1 to 16). The top
-    /// four bits of a product name one of sixteen 32-bit words, the next five a bit of the word.
+    /// Returns whether all `count` bits (1 to 16) of a key are set in the line. Each bit is given
+    /// by the product of `factor` and one multiplier: the top four bits select one of sixteen
+    /// 32-bit words, and the next five bits select a bit of that word.
     fn all_set_in_line(self, line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool;
 
-    /// Whether in each of eight 32-bit lanes the bit is set that the top five bits of the product of `factor` and the
-    /// lane's multiplier name.
+    /// Returns whether one bit is set in each of eight 32-bit lanes. The top five bits of the
+    /// product of `factor` and the lane's multiplier select the bit.
     fn all_set_in_lanes_of_32(self, block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool;
 
-    /// Whether in each of eight 64-bit lanes the bit is set that the top six bits of the product of `factor` and the lane's
-    /// multiplier name.
+    /// Returns whether one bit is set in each of eight 64-bit lanes. The top six bits of the
+    /// product of `factor` and the lane's multiplier select the bit.
     fn all_set_in_lanes_of_64(self, block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool;
 
-    /// Bit `j` is the parity of 64-bit word `j` of `a` under the mask `low` and of word `j` of `b` under the mask `high`.
+    /// Returns eight parities. Bit `j` is the parity of `(a[j] & low) ^ (b[j] & high)`, where `a`
+    /// and `b` are arrays of 64-bit words.
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32;
 
-    /// Bit `j` is the parity of 128-bit word `j` of `a` under the first mask and of word `j` of `b` under the second. Of
-    /// the longer slice, the words beyond the shorter are left out; there are at most 32.
+    /// Returns up to 32 parities. Bit `j` is the parity of `(a[j] & masks[0]) ^ (b[j] & masks[1])`,
+    /// where `a` and `b` are slices of 128-bit words. If the slices differ in length, the extra
+    /// words are ignored.
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32;
 }

@@ -1,4 +1,4 @@
-//! The primitives by NEON.
+//! The primitives for NEON.
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::aarch64::{
@@ -21,7 +21,7 @@ impl Neon {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Self(()))
     }
 
-    /// The proof, inside a function that only a processor with this feature runs.
+    /// Makes the proof inside a function that runs only on a processor with this feature.
     #[inline]
     #[target_feature(enable = "neon")]
     pub(crate) fn here() -> Self {
@@ -38,31 +38,31 @@ impl Simd for Neon {
 
     #[inline(always)]
     fn all_set_in_lanes_of_32(self, block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { all_set_in_lanes_of_32(block, factor, multipliers) }
     }
 
     #[inline(always)]
     fn all_set_in_lanes_of_64(self, block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { all_set_in_lanes_of_64(block, factor, multipliers) }
     }
 
     #[inline(always)]
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
-        // SAFETY: as in all_set_in_line.
+        // SAFETY: see `all_set_in_line` above.
         unsafe { parities_of_64(a, b, low, high) }
     }
 
-    /// The portable code, with what counts ones by vector instructions.
+    /// Calls the portable code, compiled to count ones with vector instructions.
     #[inline(always)]
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
         Portable.parities_of_128(a, b, masks)
     }
 }
 
-/// The line is a table of 64 bytes, and the top six bits of a product name one of them: four the word, two the byte in
-/// it. The next three name the bit of the byte.
+/// Uses the line as a table of 64 bytes. The top six bits of a product select a byte: four select
+/// the word, two the byte of the word. The next three bits select the bit of the byte.
 #[inline]
 #[target_feature(enable = "neon")]
 fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
@@ -75,15 +75,15 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     missing == 0
 }
 
-/// Not zero if one of the first `count` bits of eight is not set.
+/// Returns a non-zero value if one of the first `count` bits of eight is not set.
 #[inline]
 #[target_feature(enable = "neon")]
 fn missing_of_eight(line: uint8x16x4_t, factor: u32, multipliers: &[u32], count: u32) -> u8 {
     let (low, high) = multipliers.split_at(4);
     let (low, high) = (vmulq_n_u32(load(low), factor), vmulq_n_u32(load(high), factor));
     let byte = vqtbl4_u8(line, low_bytes(vshrq_n_u32::<26>(low), vshrq_n_u32::<26>(high)));
-    // Only the lowest byte of a lane survives the narrowing; a shift by more than seven would leave zero, and the mask
-    // keeps the three bits that are meant.
+    // Narrowing keeps only the lowest byte of a lane. A shift by more than seven would give zero,
+    // so the mask keeps the three bits of the bit number.
     let bit = low_bytes(vshrq_n_u32::<23>(low), vshrq_n_u32::<23>(high));
     let bit = vand_u8(bit, vdup_n_u8(7));
     let wanted = vshl_u8(vdup_n_u8(1), vreinterpret_s8_u8(bit));
@@ -91,7 +91,7 @@ fn missing_of_eight(line: uint8x16x4_t, factor: u32, multipliers: &[u32], count:
     vmaxv_u8(missing)
 }
 
-/// All bits set in the first `count` of eight lanes.
+/// Returns eight byte lanes. The first `count` lanes have all bits set.
 #[inline]
 #[target_feature(enable = "neon")]
 fn active(count: u32) -> uint8x8_t {
@@ -99,7 +99,7 @@ fn active(count: u32) -> uint8x8_t {
     vcreate_u8(u64::MAX >> unused_bits)
 }
 
-/// The low byte of each lane.
+/// Returns the low byte of each lane.
 #[inline]
 #[target_feature(enable = "neon")]
 fn low_bytes(low: uint32x4_t, high: uint32x4_t) -> uint8x8_t {
@@ -109,7 +109,7 @@ fn low_bytes(low: uint32x4_t, high: uint32x4_t) -> uint8x8_t {
 #[inline]
 #[target_feature(enable = "neon")]
 fn load_line(line: &[u8; 64]) -> uint8x16x4_t {
-    // SAFETY: reads the 64 bytes of the line, at any alignment.
+    // SAFETY: the load reads the 64 bytes of the line, at any alignment.
     unsafe { vld1q_u8_x4(line.as_ptr()) }
 }
 
@@ -117,7 +117,7 @@ fn load_line(line: &[u8; 64]) -> uint8x16x4_t {
 #[target_feature(enable = "neon")]
 fn load(multipliers: &[u32]) -> uint32x4_t {
     debug_assert_eq!(multipliers.len(), 4);
-    // SAFETY: every caller passes four of eight or sixteen multipliers: 16 bytes.
+    // SAFETY: every caller passes four multipliers, which are 16 bytes.
     unsafe { vld1q_u32(multipliers.as_ptr()) }
 }
 
@@ -136,7 +136,7 @@ fn all_set_in_lanes_of_32(block: &[u8; 32], factor: u32, multipliers: &[u32; 8])
     vmaxvq_u8(missing) == 0
 }
 
-/// Two lanes at a time.
+/// Tests two lanes at a time.
 #[inline]
 #[target_feature(enable = "neon")]
 fn all_set_in_lanes_of_64(block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
@@ -162,11 +162,13 @@ fn products(factor: u32, multipliers: &[u32; 8]) -> (uint32x4_t, uint32x4_t) {
 #[target_feature(enable = "neon")]
 fn load_bytes(lanes: &[u8]) -> uint8x16_t {
     debug_assert_eq!(lanes.len(), 16);
-    // SAFETY: every caller passes 16 bytes: half of a block of 32, or a quarter of one of 64.
+    // SAFETY: every caller passes 16 bytes: half of a 32-byte block, or a quarter of a 64-byte
+    // block.
     unsafe { vld1q_u8(lanes.as_ptr()) }
 }
 
-/// Parity is the lowest bit of a population count: of the bytes, added in pairs up to 64 bits.
+/// Returns the lowest bit of each population count, which is the parity. The counts of bytes are
+/// added in pairs up to 64 bits.
 #[inline]
 #[target_feature(enable = "neon")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
@@ -174,11 +176,11 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     let (a, _) = a.as_chunks::<16>();
     let (b, _) = b.as_chunks::<16>();
     a.iter().zip(b).rev().fold(0, |bits, (a, b)| {
-        // SAFETY: both are sixteen bytes, and the loads have no alignment to keep.
+        // SAFETY: both arrays have sixteen bytes, and the loads work at any alignment.
         let (a, b) = unsafe { (vld1q_u8(a.as_ptr()), vld1q_u8(b.as_ptr())) };
         let first = vandq_u64(vreinterpretq_u64_u8(a), low);
-        let sums = veorq_u64(first, vandq_u64(vreinterpretq_u64_u8(b), high));
-        let counts = vpaddlq_u32(vpaddlq_u16(vpaddlq_u8(vcntq_u8(vreinterpretq_u8_u64(sums)))));
+        let mixed = veorq_u64(first, vandq_u64(vreinterpretq_u64_u8(b), high));
+        let counts = vpaddlq_u32(vpaddlq_u16(vpaddlq_u8(vcntq_u8(vreinterpretq_u8_u64(mixed)))));
         let pair = vgetq_lane_u64::<0>(counts) & 1 | (vgetq_lane_u64::<1>(counts) & 1) << 1;
         bits << 2 | pair as u32
     })

@@ -1,9 +1,9 @@
-//! The primitives in plain code: the reference for every instruction set.
+//! The primitives in plain code, which are the reference for every instruction set.
 
 use super::Simd;
 use crate::codec::{u32_from, u64_from, u128_from};
 
-/// Plain code, on every processor.
+/// Plain code, which runs on every processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Portable;
 
@@ -47,8 +47,8 @@ impl Simd for Portable {
         parities(&words)
     }
 
-    /// Without a branch: that a word does not fit is as good as random, and an early exit costs a mispredicted branch for each
-    /// absent key.
+    /// The loop has no branch. Whether a word matches is as good as random, so an early exit would
+    /// cost one mispredicted branch per absent key.
     #[inline(always)]
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], [first, second]: [u128; 2]) -> u32 {
         let mut bits = 0;
@@ -59,16 +59,17 @@ impl Simd for Portable {
     }
 }
 
-/// 1 if the number of ones is odd.
+/// Returns 1 if the number of ones is odd.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
+#[expect(clippy::cast_possible_truncation, reason = "splits the word into its halves")]
 pub(crate) fn parity(word: u128) -> u32 {
     (word as u64 ^ (word >> 64) as u64).count_ones() & 1
 }
 
-/// Bit `j` is the parity of word `j`.
+/// Returns the parities of eight words: bit `j` is the parity of word `j`.
 ///
-/// Each round folds all words to half their length and puts two into one, so that the eight cost little more than two.
+/// Each round folds every word to half its length and joins two words into one. So eight words cost
+/// little more than two.
 #[inline(always)]
 pub(crate) fn parities(words: &[u64; 8]) -> u32 {
     let [a, b, c, d, e, f, g, h] = *words;
@@ -84,7 +85,7 @@ pub(crate) fn parities(words: &[u64; 8]) -> u32 {
     bytes ^= bytes >> 4;
     bytes ^= bytes >> 2;
     bytes ^= bytes >> 1;
-    // Gathers the lowest bits of the eight bytes into the highest byte.
+    // Gathers the lowest bit of each of the eight bytes into the highest byte.
     ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
 }
 
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parities_are_those_of_counting() {
+    fn parities_equal_counted_parities() {
         let mut x = 1u64;
         for _ in 0..1_000 {
             let words: [u64; 8] = std::array::from_fn(|_| {

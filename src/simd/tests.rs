@@ -1,11 +1,15 @@
-//! Every instruction set that this processor has, against the portable code.
-#![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "low bits of random numbers are meant")]
+//! Tests that compare every instruction set of this processor with the portable code.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "the tests use the low bits of random numbers"
+)]
 
 use super::*;
 use crate::codec::u64_from;
 
 kernels! {
-    /// Each primitive alone.
+    /// One function for each primitive.
     struct Primitives[];
     |simd|
 
@@ -37,7 +41,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Bytes from nearly empty to full: and-ing or or-ing random words shifts the density.
+/// Makes payloads from nearly empty to full: AND or OR of random words shifts the density.
 fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
     let mut payload = |byte: fn(&mut u64) -> u64| (0..len).map(|_| byte(state) as u8).collect();
     vec![
@@ -51,7 +55,7 @@ fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn products_are_found_alike_on_every_instruction_set() {
+fn bit_tests_agree_on_every_instruction_set() {
     let (mut state, mut positives) = (11, [0; 3]);
     let portable = Primitives::new(Isa::PORTABLE);
     for round in 0..300 {
@@ -74,19 +78,19 @@ fn products_are_found_alike_on_every_instruction_set() {
             }
         }
     }
-    let tell_something = positives.iter().all(|positives| (2_000..25_000).contains(positives));
-    assert!(tell_something, "{positives:?} of 28,800 each");
+    let both_answers_occur = positives.iter().all(|positives| (2_000..25_000).contains(positives));
+    assert!(both_answers_occur, "{positives:?} of 28,800 each");
 }
 
 #[test]
-fn parities_of_64_bits_are_alike_on_every_instruction_set() {
+fn parities_of_64_bits_agree_on_every_instruction_set() {
     let (mut state, mut ones) = (5, 0);
     for _ in 0..300 {
         for bytes in payloads(128, &mut state) {
             let (a, b) = (bytes.first_chunk().unwrap(), bytes.last_chunk().unwrap());
             for masks in [[0, u64::MAX], [u64::MAX, 0], [splitmix(&mut state), splitmix(&mut state)]] {
                 let [low, high] = masks;
-                // By counting, so that the portable code is held to something, too.
+                // The expected value is counted, so that the test also checks the portable code.
                 let word = |bytes: &[u8; 64], j: usize| u64_from(bytes[8 * j..].first_chunk().unwrap());
                 let expected = (0..8).fold(0, |bits, j| {
                     let ones = (word(a, j) & low).count_ones() + (word(b, j) & high).count_ones();
@@ -104,7 +108,7 @@ fn parities_of_64_bits_are_alike_on_every_instruction_set() {
 }
 
 #[test]
-fn parities_of_128_bits_are_alike_on_every_instruction_set() {
+fn parities_of_128_bits_agree_on_every_instruction_set() {
     let mut state = 3;
     let mut seen = 0;
     for words in 1..=32 {
@@ -118,7 +122,7 @@ fn parities_of_128_bits_are_alike_on_every_instruction_set() {
                 for isa in Isa::available() {
                     let simd = Primitives::new(isa);
                     assert_eq!(simd.parities_of_128(a, b, masks), expected, "{words} words, {}", isa.name());
-                    // Words that only one of the two has do not count.
+                    // Words that only one of the two slices has do not count.
                     let shorter = expected & !(1 << (words - 1));
                     assert_eq!(simd.parities_of_128(&a[1..], &b[1..], masks), expected >> 1, "{}", isa.name());
                     assert_eq!(simd.parities_of_128(a, &b[..words - 1], masks), shorter, "{}", isa.name());
@@ -131,7 +135,7 @@ fn parities_of_128_bits_are_alike_on_every_instruction_set() {
 }
 
 #[test]
-fn the_environment_chooses_the_kernels_by_their_names() {
+fn an_environment_variable_selects_the_instruction_set() {
     const WANTED: &str = "FILTERBLOCK_TEST_WANTED";
     if let Ok(wanted) = std::env::var(WANTED) {
         return assert_eq!(Isa::detect().name(), wanted);
@@ -139,8 +143,8 @@ fn the_environment_chooses_the_kernels_by_their_names() {
     let names: Vec<_> = Isa::available().map(Isa::name).collect();
     let known = ["portable", "avx2", "avx512", "neon"];
     assert!(names[0] == "portable" && names.iter().all(|name| known.contains(name)), "{names:?}");
-    let name = "simd::tests::the_environment_chooses_the_kernels_by_their_names";
-    // A name that is not known leaves the best.
+    let name = "simd::tests::an_environment_variable_selects_the_instruction_set";
+    // An unknown name selects the best instruction set.
     for (wanted, isa) in names.iter().map(|name| (name, *name)).chain([(names.last().unwrap(), "unknown")]) {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let child = child.args(["--exact", name]).env("FILTERBLOCK_ISA", isa).env(WANTED, wanted).output().unwrap();

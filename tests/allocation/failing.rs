@@ -1,32 +1,37 @@
-//! A global allocator that refuses large allocations on demand: the n-th of them, or every one from the n-th on.
-#![allow(unsafe_code, reason = "a global allocator cannot be written without")]
+//! A global allocator that refuses large allocations on demand: only the n-th, or every one from
+//! the n-th on.
+#![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 thread_local! {
-    /// The number of calls of [`refuse`] when this thread first allocated; 0 if it has not.
+    /// The value of [`CALLS`] when this thread first allocated, or 0 if it has not allocated.
     static BORN: Cell<usize> = const { Cell::new(0) };
     /// Whether the small allocations of this thread are counted and refused too.
     static SMALL_TOO: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The number of calls of [`refuse`], and 1. Refused are the thread that called last and the threads that began since: not the
-/// harness, and not the thread of an earlier test, which reports its result while the next test runs.
+/// The number of calls of [`refuse`], plus 1. Allocations are refused only in the thread that
+/// called [`refuse`] last and in threads that started later. So they never fail in the harness, nor
+/// in the thread of an earlier test, which reports its result while the next test runs.
 static CALLS: AtomicUsize = AtomicUsize::new(1);
 
-/// Smaller allocations succeed, those of messages and of threads, but in [`refuse_small_too`].
+/// Smaller allocations, such as those of messages and threads, succeed, except after
+/// [`refuse_small_too`].
 pub const LARGE_LEN_BYTES: usize = 1024;
 
-/// What the first element of a vector of eight bytes each takes. Smaller ones are of fixed size, and of texts.
+/// The size of the first allocation of a vector of 8-byte elements. Smaller allocations have a
+/// fixed size or hold text.
 pub const SMALL_LEN_BYTES: usize = 32;
 
 static COUNTED: AtomicUsize = AtomicUsize::new(0);
 static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
 
-/// Refuses the large allocation of this number, counted from 0 and of all threads, and all later ones if it is `for_ever`.
+/// Refuses the large allocation with this number, and all later ones if `for_ever`. Numbers start
+/// at 0 and count all threads.
 pub fn refuse(number: usize, for_ever: bool) {
     BORN.set(CALLS.fetch_add(1, Ordering::SeqCst) + 1);
     FOR_EVER.store(for_ever, Ordering::SeqCst);
@@ -34,14 +39,14 @@ pub fn refuse(number: usize, for_ever: bool) {
     REFUSED_FROM.store(number, Ordering::SeqCst);
 }
 
-/// Refuses the allocation of this number once, a small one of this thread too, but for the smallest. The allocations behind it
-/// succeed, so that an error can be made.
+/// Refuses the allocation with this number once. Small allocations of this thread count too, except
+/// the smallest. Later allocations succeed, so that an error can be made.
 pub fn refuse_small_too(number: usize) {
     SMALL_TOO.set(true);
     refuse(number, false);
 }
 
-/// Refuses none any more; gives how many allocations were counted.
+/// Stops refusing. Returns the number of counted allocations.
 pub fn refuse_none() -> usize {
     REFUSED_FROM.store(usize::MAX, Ordering::SeqCst);
     SMALL_TOO.set(false);
@@ -54,7 +59,8 @@ fn least_len_bytes() -> usize {
 
 struct Failing;
 
-// SAFETY: every call that is not refused is passed on to the system's allocator as it came; the counters allocate nothing.
+// SAFETY: a call that is not refused goes to the system's allocator unchanged. The counters
+// allocate nothing.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let calls = CALLS.load(Ordering::SeqCst);
@@ -68,12 +74,12 @@ unsafe impl GlobalAlloc for Failing {
                 return std::ptr::null_mut();
             }
         }
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantee is passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantee is passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -1,11 +1,11 @@
-//! A global allocator that counts what a thread holds.
-#![allow(unsafe_code, reason = "a global allocator cannot be written without")]
+//! A global allocator that counts the memory of each thread.
+#![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    // By thread, because the test harness allocates on threads of its own.
+    // The counters are per thread, because the test harness allocates on threads of its own.
     pub static LIVE: Cell<isize> = const { Cell::new(0) };
     pub static PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -13,25 +13,25 @@ thread_local! {
 struct Counting;
 
 fn count(change: isize) {
-    // A thread that ends may free what it no longer counts.
+    // A thread that ends may free memory after its counters are gone.
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + change);
         PEAK.with(|peak| peak.set(peak.get().max(live.get())));
     });
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; the counters are plain cells that allocate
-// nothing and have no destructor.
+// SAFETY: every call goes to the system's allocator unchanged. The counters are plain cells that
+// allocate nothing and have no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantee is passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-layout.size().cast_signed());
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantee is passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -1,7 +1,9 @@
-//! No filter announces a rate below what its hashes allow: tiny filters, a hundred bits a key, rates near 2^-32 and 2^-64.
+//! Tests that no filter announces an FPR below the limit of its hashes: tiny filters, 100 bits per
+//! key, FPRs near 2^-32 and 2^-64.
 //!
-//! Rates of one in a thousand million cannot be counted by asking. So hashes are chosen that a filter may take for one of
-//! its keys: those of an equal fold are one in 2^32 of all hashes, and how many of them pass can be counted.
+//! An FPR of one in a billion cannot be measured with random queries. So the tests choose hashes
+//! that have the same fold as a key. One in 2^32 of all hashes has that fold, and the tests count
+//! how many of the chosen hashes pass.
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
@@ -16,10 +18,10 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::BumpedRibbon,
     FilterKind::BinaryFuse,
 ];
-/// docs/FORMAT.md, section 7.2, and what undoes the multiplication.
+/// The multiplier of docs/FORMAT.md, section 7.2, and its inverse.
 const FOLD: u64 = 0xdd22_899b_0135_a30f;
 const UNFOLD: u64 = {
-    // Right in three bits at first, and in twice as many after each round.
+    // The start value is right in three bits, and each round doubles the number of right bits.
     let (mut inverse, mut round) = (FOLD, 0);
     while round < 5 {
         inverse = inverse.wrapping_mul(2u64.wrapping_sub(FOLD.wrapping_mul(inverse)));
@@ -29,7 +31,7 @@ const UNFOLD: u64 = {
 };
 const _: () = assert!(FOLD.wrapping_mul(UNFOLD) == 1);
 
-/// Bytes of the unit in which all bits of a key lie, where a kind has one.
+/// Returns the length of the unit that holds all bits of a key, if the kind has one.
 fn line_len_bytes(kind: FilterKind) -> Option<u64> {
     match kind {
         FilterKind::BlockedBloom | FilterKind::SplitBlock512 => Some(64),
@@ -38,7 +40,8 @@ fn line_len_bytes(kind: FilterKind) -> Option<u64> {
     }
 }
 
-/// What no filter of this kind can be better than: a key for each hash of 64 bits, and for each fold of 32 in a line.
+/// Returns the lowest possible FPR of the kind. It follows from the 64 bits of a hash, the 32 bits
+/// of a fold in a line, and the width of columns or fingerprints.
 fn floor(kind: FilterKind, keys: u64, payload_len_bytes: u64) -> f64 {
     let of_hash = keys as f64 * 2f64.powi(-64);
     let of_fold =
@@ -51,7 +54,7 @@ fn floor(kind: FilterKind, keys: u64, payload_len_bytes: u64) -> f64 {
     of_hash.max(of_fold).max(of_columns)
 }
 
-/// A hash of the same fold.
+/// Returns another hash with the same fold.
 fn of_equal_fold(hash: KeyHash, random: &mut SplitMix) -> KeyHash {
     let folded = hash.raw().wrapping_mul(FOLD) >> 32 << 32;
     KeyHash::from_raw((folded | random.next() >> 32).wrapping_mul(UNFOLD))
@@ -64,24 +67,25 @@ fn block(text: &str, hashes: &[KeyHash]) -> FilterBlock<Vec<u8>> {
 }
 
 #[test]
-fn announced_rates_are_never_below_the_floor_of_the_hashes() {
+fn announced_fprs_are_never_below_the_limit_of_the_hashes() {
     for kind in KINDS {
         for budget in ["8", "12", "16", "31.7", "32", "33", "50", "75", "99.9", "100", "fpr=0.01", "fpr=0.000001"] {
             let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };
             for keys in (0..36).flat_map(|log2| [1, 3].map(|times| times << log2)).chain([512_000_000, 1 << 50]) {
                 let Ok(plan) = Plan::new(spec, keys) else { continue };
                 let floor = floor(kind, keys, plan.payload_len_bytes());
-                // Every term of the floor is one among several; a part in a million is for how it is rounded.
+                // The FPR combines several events, each bounded by the floor. The factor allows for
+                // rounding.
                 let least = floor * (1.0 - floor) * 0.999_999;
                 let announced = plan.expected_rate();
-                assert!(announced >= least, "{spec}, {keys} keys: {announced:e} for {floor:e}");
+                assert!(announced >= least, "{spec}, {keys} keys: {announced:e} announced, floor {floor:e}");
             }
         }
     }
 }
 
 #[test]
-fn built_filters_announce_the_rates_that_were_planned() {
+fn built_filters_announce_the_planned_fprs() {
     let mut random = SplitMix(7);
     for kind in KINDS {
         for budget in ["8", "16", "32", "64", "100"] {
@@ -93,7 +97,10 @@ fn built_filters_announce_the_rates_that_were_planned() {
                 let floor = floor(kind, keys, info.payload_len_bytes);
                 let (announced, planned) =
                     (block.expected_false_positive_rate(), Plan::new(spec, keys).unwrap().expected_rate());
-                assert!(announced >= floor * 0.999_999, "{spec}, {keys} keys: {announced:e} for {floor:e}");
+                assert!(
+                    announced >= floor * 0.999_999,
+                    "{spec}, {keys} keys: {announced:e} announced, floor {floor:e}"
+                );
                 assert!((0.97..1.03).contains(&(announced / planned)), "{spec}, {keys}: {announced:e}, {planned:e}");
             }
         }
@@ -101,7 +108,7 @@ fn built_filters_announce_the_rates_that_were_planned() {
 }
 
 #[test]
-fn one_key_in_a_line_passes_for_one_hash_in_2_to_the_32() {
+fn one_key_in_a_line_matches_one_hash_in_2_to_the_32() {
     let mut random = SplitMix(1);
     for kind in [FilterKind::BlockedBloom, FilterKind::SplitBlock512] {
         for _ in 0..20 {
@@ -109,13 +116,14 @@ fn one_key_in_a_line_passes_for_one_hash_in_2_to_the_32() {
             let block = block(&format!("{kind}:100"), &[key]);
             assert!((0..1_000).all(|_| block.may_contain_hash(of_equal_fold(key, &mut random))), "{kind}: {key:?}");
             let announced = block.expected_false_positive_rate() * 2f64.powi(32);
-            // Eight lanes of 64 bits let one hash in 2^48 through besides.
+            // In addition, eight lanes of 64 bits let one hash in 2^48 pass.
             assert!((0.999_999..1.001).contains(&announced), "{kind}: {announced} of 2^32 announced");
         }
     }
 }
 
-/// By the formula of the texts, averaged over the keys of a line: too good by a few per cent, and by half at the most.
+/// Returns the FPR of the textbook formula, averaged over the number of keys in a line. It is too
+/// low by a few per cent, and by half at most.
 fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
     let lane_bits: f64 = match kind {
         FilterKind::BlockedBloom => 512.0,
@@ -131,10 +139,11 @@ fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
     sum
 }
 
-/// Of hashes with the fold of a key those pass that fall in its line. That share of `keys / 2^32` of all hashes is what
-/// equal folds add to the rate: it is counted, and compared with what is announced beyond the bits, from both sides.
+/// A hash with the fold of a key passes if it falls in the key's line. The test counts this share.
+/// Scaled by `keys / 2^32`, it is what equal folds add to the FPR. The test compares it from both
+/// sides with the announced FPR minus the part that the bits explain.
 #[test]
-fn equal_folds_pass_as_often_as_is_announced() {
+fn equal_folds_pass_as_often_as_announced() {
     const ASKED_PER_KEY: u64 = 20_000;
     let mut random = SplitMix(2);
     for kind in [FilterKind::BlockedBloom, FilterKind::SplitBlock, FilterKind::SplitBlock512] {
@@ -156,7 +165,7 @@ fn equal_folds_pass_as_often_as_is_announced() {
             let bits = textbook_rate(kind, info.probes, keys as f64 / lines as f64);
             let announced = block.expected_false_positive_rate();
             let what = format!("{kind}:{bits_per_key}, {keys} keys: {announced:e} announced, {counted:e} and {bits:e}");
-            // Few lines are filled more evenly than the average over many.
+            // A few lines are filled more evenly than the average over many lines.
             let least = counted - slack + if lines < 10 { 0.0 } else { bits * 0.5 };
             assert!(announced >= least, "{what}");
             assert!(announced <= counted + slack + bits * 1.5, "{what}");
@@ -165,9 +174,10 @@ fn equal_folds_pass_as_often_as_is_announced() {
 }
 
 #[test]
-fn folds_are_chosen_whatever_the_line() {
-    // The line is the hash's high bits, the fold the high bits of a product that has all of them in it. If they went
-    // together, equal folds would pass more often, or less.
+fn folds_are_independent_of_lines() {
+    // The line comes from the high bits of the hash, and the fold from the high bits of a product
+    // that depends on all of them. If the two were correlated, equal folds would pass more or less
+    // often.
     let mut random = SplitMix(3);
     for lines in [2u64, 3, 7, 64, 1_000, 4_099, 1 << 16] {
         let key = KeyHash::from_raw(random.next());
@@ -180,7 +190,7 @@ fn folds_are_chosen_whatever_the_line() {
 }
 
 #[test]
-fn rates_asked_for_are_reached_or_refused_with_the_floor_named() {
+fn requested_fprs_are_reached_or_rejected_with_the_limit() {
     let mut refused = 0;
     for kind in KINDS {
         for rate in
@@ -192,15 +202,15 @@ fn rates_asked_for_are_reached_or_refused_with_the_floor_named() {
                 Err(error) => {
                     assert!(matches!(&error, Error::Invalid { what: "filter", .. }), "{error}");
                     let text = error.to_string();
-                    assert!(text.contains("lowest rate") && text.contains("use "), "{text}");
+                    assert!(text.contains("lowest FPR") && text.contains("use "), "{text}");
                     refused += 1;
                     continue;
                 }
             };
             for keys in [1, 2, 5, 6, 41, 300, 1_000, 50_000, 1_000_000, 500_000_000] {
                 let plan = Plan::new(spec, keys).unwrap();
-                // The bits of a standard filter of few keys are not independent, and only whole blocks of a ribbon have a
-                // column less. What equal hashes add comes on top.
+                // In a small standard filter the bits are not independent, and in a ribbon only
+                // whole blocks can have one column less. Equal hashes add to the FPR in every case.
                 let slack = match kind {
                     FilterKind::Bloom if keys < 1_000 => 2.5,
                     _ if keys < 10_000 => 1.06,
@@ -227,12 +237,12 @@ fn rates_asked_for_are_reached_or_refused_with_the_floor_named() {
 }
 
 #[test]
-fn rates_that_64_bits_of_hash_cannot_give_are_refused() {
-    // 2^40 keys have a rate of 2^-24 at the least.
+fn fprs_below_the_limit_of_64_bit_hashes_are_rejected() {
+    // With 2^40 keys, the FPR is at least 2^-24.
     let spec: FilterSpec = "bloom:fpr=0.00000005".parse().unwrap();
     assert!(Plan::new(spec, 1 << 32).is_ok());
     let Err(Error::Invalid { what: "filter", reason, .. }) = Plan::new(spec, 1 << 40) else {
-        panic!("2^40 keys at 5e-8")
+        panic!("2^40 keys at an FPR of 5e-8 must be rejected")
     };
     assert!(reason.contains("64 bits"), "{reason}");
 }
@@ -254,7 +264,7 @@ mod variants {
     }
 
     #[test]
-    fn variants_announce_no_rate_below_2_to_the_minus_64_a_key() {
+    fn variants_announce_no_fpr_below_2_to_the_minus_64_per_key() {
         let (cells, probes) = (200 * KEYS, 30);
         let bloom = Bloom::with_shape(cells, probes, SEED).unwrap();
         let mut counting = Counting::with_shape(cells, probes, CounterBits::Four, SEED).unwrap();
@@ -271,7 +281,7 @@ mod variants {
             d_left.insert(&key).unwrap();
             assert!(bloom.may_contain(&key) && spectral.estimate(&key) > 0);
         }
-        // The keys are guessed from the bits that are set.
+        // The expected rate uses a number of keys that is estimated from the set bits.
         let floor = KEYS as f64 * 0.9 * 2f64.powi(-64);
         for (what, announced) in [
             ("bloom", bloom.expected_rate()),
@@ -281,13 +291,13 @@ mod variants {
             ("spectral", spectral.expected_rate()),
             ("d-left", d_left.expected_rate()),
         ] {
-            assert!(announced >= floor, "{what}: {announced:e} for {floor:e}");
+            assert!(announced >= floor, "{what}: {announced:e} announced, floor {floor:e}");
         }
     }
 
     #[test]
-    fn variants_refuse_rates_that_hashes_of_64_bits_cannot_give() {
-        // Of a million keys 5.4e-14 is the floor.
+    fn variants_reject_fprs_below_the_limit_of_64_bit_hashes() {
+        // With a million keys, the floor is 5.4e-14.
         let refused = [
             Bloom::with_rate(1_000_000, 1e-15, SEED).err(),
             Counting::with_rate(1_000_000, 1e-15, CounterBits::Four, SEED).err(),
@@ -306,7 +316,7 @@ mod variants {
     }
 
     #[test]
-    fn plans_of_variants_announce_no_rate_below_the_floor() {
+    fn variant_plans_announce_no_fpr_below_the_limit() {
         for variant in Variant::ALL {
             for keys in (0..50).map(|log2| 1u64 << log2) {
                 let floor = keys as f64 * 2f64.powi(-64);
@@ -328,12 +338,13 @@ mod variants {
 
 #[cfg(feature = "foreign")]
 #[test]
-fn filters_of_other_engines_announce_the_floor_of_32_bits() {
+fn foreign_filters_announce_the_limit_of_32_bit_hashes() {
     use filterblock::foreign::leveldb::LevelDbBloomBuilder;
     use filterblock::foreign::parquet::ParquetBloomBuilder;
     use filterblock::foreign::{leveldb, parquet, rocksdb};
 
-    // Of one key, and of four in one block: each is told from no hash that has its 32 bits.
+    // One key, and four keys in one block. A filter cannot distinguish hashes that agree in the 32
+    // bits that it uses.
     for keys in [1u32, 4] {
         let key = |i: u32| i.to_le_bytes();
         let floor = f64::from(keys) * 0.9 * 2f64.powi(-32);
@@ -358,7 +369,7 @@ fn filters_of_other_engines_announce_the_floor_of_32_bits() {
             announced.push((kind.name(), rocksdb::RocksDbFilter::new(&bytes).info().expected_rate));
         }
         for (what, rate) in announced {
-            assert!(rate >= floor, "{what}, {keys} keys: {rate:e} for {floor:e}");
+            assert!(rate >= floor, "{what}, {keys} keys: {rate:e} announced, floor {floor:e}");
         }
     }
 }

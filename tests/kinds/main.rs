@@ -1,4 +1,5 @@
-//! Every kind of filter: no key is denied, rates are the announced ones, plans follow the formulas.
+//! Tests of every filter kind: no false negatives, FPRs as announced, plans that follow the
+//! formulas.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod extremes;

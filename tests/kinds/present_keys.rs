@@ -1,4 +1,4 @@
-//! The one promise: whatever was added is never answered "absent".
+//! Tests of the main guarantee: a key that was added is never answered "absent".
 
 use std::num::NonZeroUsize;
 
@@ -43,7 +43,8 @@ const SPECS: [&str; 32] = [
     "full",
 ];
 
-/// One of each kind and of each way to lay it out; every size is tried with these, and with the others in turn.
+/// One spec for each kind and each layout. Every size is tested with these specs, and with the
+/// other specs in turn.
 const USUAL: [&str; 10] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -57,7 +58,7 @@ const USUAL: [&str; 10] = [
     "bumped-ribbon:fpr=0.01",
 ];
 
-/// Whether the compact form takes the kind.
+/// Returns whether the compact form supports the kind.
 fn is_compact(spec: FilterSpec) -> bool {
     matches!(spec.kind(), FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::Full)
 }
@@ -68,9 +69,10 @@ fn builder(spec: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBuilder
     builder
 }
 
-/// As many answers are given as there are keys and places, and the others are left as they are.
+/// A batch writes one answer per key, up to the shorter slice, and leaves further answers
+/// unchanged.
 #[test]
-fn a_batch_writes_no_answer_that_was_not_asked_for() {
+fn batches_write_only_the_requested_answers() {
     for spec in SPECS {
         let mut builder = builder(spec, []);
         let hashes: Vec<_> = (1..=3_000u64).map(|i| KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
@@ -85,8 +87,8 @@ fn a_batch_writes_no_answer_that_was_not_asked_for() {
             }
             let mut answers = vec![false; len];
             block.may_contain_batch(&hashes, &mut answers);
-            assert!(answers.iter().all(|&answer| answer), "{spec}, {len} places");
-            // Absent keys: what stood there before must neither stay nor spread.
+            assert!(answers.iter().all(|&answer| answer), "{spec}, {len} answers");
+            // For absent keys, the previous values in `answers` must not affect any answer.
             let absent: Vec<_> =
                 (0..len as u64).map(|i| KeyHash::from_raw(!i.wrapping_mul(0xd1b5_4a32_d192_ed03))).collect();
             let mut answers = vec![true; len + 40];
@@ -100,7 +102,7 @@ fn a_batch_writes_no_answer_that_was_not_asked_for() {
     }
 }
 
-/// Different hashes for every filter and key.
+/// Returns hashes that differ for every filter and every key.
 fn hashes(n: u64, filter: u64) -> Vec<KeyHash> {
     let mut state = (filter + 1).wrapping_mul(0xd134_2543_de82_ef95);
     let mut next = || {
@@ -112,7 +114,7 @@ fn hashes(n: u64, filter: u64) -> Vec<KeyHash> {
 }
 
 fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
-    // The self-check would find what is to be found here.
+    // The self-check would detect false negatives before this test does.
     let mut builder = FilterBuilder::new(spec, HashSeed(0))
         .with_self_check(SelfCheck::Off)
         .with_threads(NonZeroUsize::new(threads).unwrap());
@@ -120,7 +122,8 @@ fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// Asks for all keys: in a batch and, of a large filter, for some one by one.
+/// Queries all keys in a batch, and single keys: all keys of a small filter and some keys of a
+/// large one.
 fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     let mut answers = vec![false; hashes.len()];
@@ -130,9 +133,9 @@ fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
     assert!(hashes.iter().step_by(step).all(|&hash| block.may_contain_hash(hash)), "{what}, {} keys", hashes.len());
 }
 
-/// Every size up to 4,096 with every kind; every budget with every 23rd of them.
+/// Every size up to 4,096 with one spec of every kind, and every 23rd size with every spec.
 #[test]
-fn every_number_of_keys_up_to_4096_with_every_kind_and_budget() {
+fn present_keys_are_found_at_every_size_up_to_4096() {
     for (i, spec) in (0..).zip(SPECS) {
         let parsed: FilterSpec = spec.parse().unwrap();
         for n in 0..=4096u64 {
@@ -159,20 +162,23 @@ fn every_number_of_keys_up_to_4096_with_every_kind_and_budget() {
     }
 }
 
-/// Sizes around which filters change their make: powers of two, segments of fuse filters, one system or layers.
+/// Sizes around which the form of a filter changes: powers of two, segments of fuse filters, one
+/// system or layers.
 fn steps() -> impl Iterator<Item = u64> {
     (6..=16).map(|log2| 1 << log2).chain([1_500, 2_560, 9_728, 20_480, 11_480, 11_521, 60_000])
 }
 
-/// The shards of a bumped ribbon's layer, of 65,536 slots; a thousand keys have 970 or 960 slots.
+/// Sizes at which a bumped ribbon's layer gets another shard of 65,536 slots. A thousand keys have
+/// 970 or 960 slots.
 fn borders(per_mille: u64) -> impl Iterator<Item = u64> {
     [65_536, 131_072].into_iter().map(move |slots| slots * 1_000 / per_mille)
 }
 
-/// Twenty filters around each step, each of a size of its own (five of many keys where there is no border); all sizes from
-/// 11,480 to 11,521 of a fuse filter, where other implementations fail.
+/// Twenty filters around each step, each with a different size. Large filters without such
+/// thresholds are tested five times. Fuse filters are also tested with all sizes from 11,480 to
+/// 11,521, where other implementations fail.
 #[test]
-fn keys_around_every_step_of_size_with_twenty_seeds() {
+fn present_keys_are_found_around_every_step_of_size() {
     for spec in USUAL.into_iter().chain(["bumped-ribbon:fpr=0.00390625:compact", "bumped-ribbon:12.3"]) {
         let parsed: FilterSpec = spec.parse().unwrap();
         let has_borders = parsed.kind() == FilterKind::BumpedRibbon;
@@ -180,7 +186,7 @@ fn keys_around_every_step_of_size_with_twenty_seeds() {
         for step in steps().chain(borders) {
             let seeds = if has_borders || step < 30_000 { 20 } else { 5 };
             for seed in 0..(seeds / sparse()).max(1) {
-                // From -64 to 64, and nothing twice.
+                // The sizes run from -64 to +64 around the step, without repetition.
                 let n = (step + 64).saturating_sub(seed * 27 % 128 + seed % 2).max(1);
                 let hashes = hashes(n, step << 32 | seed);
                 holds_all(&build(parsed, &hashes, 1), &hashes, spec);
@@ -198,12 +204,12 @@ fn keys_around_every_step_of_size_with_twenty_seeds() {
 }
 
 #[test]
-fn equal_hashes_of_different_keys_count_once_and_are_held() {
+fn equal_hashes_count_once_and_are_found() {
     for spec in SPECS {
         let parsed: FilterSpec = spec.parse().unwrap();
         for n in [1, 2, 64, 1_000, 5_000, 70_000] {
             let once = hashes(n, 3);
-            // Twice or more, near and far from each other.
+            // Each hash occurs twice or more, near to its first occurrence and far from it.
             let mut often = once.clone();
             often.extend_from_slice(&once);
             often.extend(once.iter().take(10).flat_map(|&hash| [hash; 100]));
@@ -237,7 +243,7 @@ fn the_number_of_threads_changes_no_byte() {
 }
 
 #[test]
-fn keys_of_every_length_and_byte_value() {
+fn keys_of_every_length_and_byte_value_are_found() {
     let keys: Vec<Vec<u8>> = (0..=255).flat_map(|byte| (0..=64).map(move |len| vec![byte; len])).collect();
     for spec in SPECS {
         let block = FilterBlock::open_any(builder(spec, keys.clone()).finish().unwrap(), Verify::AtOpen).unwrap();
@@ -263,14 +269,14 @@ fn batches_of_every_length_agree_with_single_queries() {
 }
 
 #[test]
-fn equal_keys_a_million_times_count_once() {
+fn a_key_added_a_million_times_counts_once() {
     let bytes = builder("blocked-bloom:10", (0..1_000_000).map(|_| b"same".to_vec())).finish().unwrap();
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     assert_eq!(block.metadata().num_keys, 1);
     assert!(block.may_contain(b"same"));
 }
 
-/// Bytes that become fewer behind the block's back, as a file does that is cut.
+/// Bytes that become fewer while the block is open, like a file that is truncated.
 struct Shrinking<'a>(&'a [u8], &'a std::cell::Cell<usize>);
 
 impl AsRef<[u8]> for Shrinking<'_> {
@@ -280,7 +286,7 @@ impl AsRef<[u8]> for Shrinking<'_> {
 }
 
 #[test]
-fn bytes_that_are_gone_since_the_block_was_opened_deny_no_key() {
+fn bytes_lost_after_open_hide_no_present_key() {
     for spec in SPECS {
         let bytes = builder(spec, (0..3000u32).map(|i| i.to_string().into_bytes())).finish().unwrap();
         let hashes: Vec<_> = (0..3000u32).map(|i| KeyHash::of(i.to_string().as_bytes(), HashSeed(7))).collect();
@@ -306,7 +312,7 @@ fn bytes_that_are_gone_since_the_block_was_opened_deny_no_key() {
 
 proptest! {
     #[test]
-    fn any_order_of_keys_gives_the_same_bytes_and_denies_none(
+    fn any_order_of_keys_gives_the_same_bytes(
         keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..200),
         spec in prop::sample::select(SPECS.to_vec()),
         rotation in any::<prop::sample::Index>(),
@@ -326,8 +332,9 @@ proptest! {
 }
 
 #[test]
-fn bytes_given_to_a_builder_stay_as_they_are() {
-    // Building sorts, moves and remixes hashes; those belong to the builder, and a clone builds the same bytes.
+fn builders_leave_the_given_keys_unchanged() {
+    // Building sorts, moves and remixes hashes. These are the builder's own copies, so a second
+    // build gives the same bytes.
     for spec in ["blocked-bloom:10", "bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "binary-fuse:8", "ribbon:8"] {
         let keys: Vec<Vec<u8>> = (0..20_000).map(support::key).collect();
         let before = keys.clone();

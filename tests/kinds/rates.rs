@@ -1,8 +1,9 @@
-//! The share of absent keys that a filter lets through is the one it announces: neither more nor less.
+//! Tests that the measured FPR of a filter is the announced FPR, neither higher nor lower.
 //!
-//! Two-sided, at five standard deviations, from at least twenty filters a setting under seeds of their own. The
-//! deviation is the larger of the binomial one and the one seen between the filters: those of few keys differ more than
-//! their queries do. All seeds are fixed, so a failure repeats.
+//! The comparison is two-sided, at five standard deviations, over at least twenty filters per
+//! setting with different seeds. The deviation is the larger of the binomial deviation and the
+//! deviation between the filters, because small filters differ more than their queries do. All
+//! seeds are fixed, so a failure is reproducible.
 
 use crate::support::{self, SplitMix, sparse, spec};
 use filterblock::{Columns, FilterBlock, FilterBuilder, HashSeed, KeyHash, Verify};
@@ -10,14 +11,14 @@ use filterblock::{Columns, FilterBlock, FilterBuilder, HashSeed, KeyHash, Verify
 const SIGMAS: f64 = 5.0;
 const BATCH: u64 = 1_000;
 
-/// Positives, queries and announced rate of the filters of a setting.
+/// The measured FPRs, the announced FPR, and the number of queries per filter.
 struct Measured {
     rates: Vec<f64>,
     announced: f64,
     queries: f64,
 }
 
-/// Builds `filters` filters of the keys `0..n` and asks each for `queries` further ones.
+/// Builds `filters` filters of the keys `0..n` and queries each with `queries` further keys.
 fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl Fn(u64, &mut Vec<u8>)) -> Measured {
     let mut key = Vec::new();
     let mut hash = |i: u64, seed| {
@@ -28,8 +29,9 @@ fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl 
     let mut seeds = SplitMix(4);
     let (mut rates, mut announced) = (Vec::new(), 0.0);
     for _ in 0..filters {
-        // All 64 bits at random: of keys of 4 to 8 bytes, XXH3 only adds the seed to the key, so that seeds which
-        // differ in a few bits give the same hashes in another order, and not filters of their own.
+        // Seeds must differ in all 64 bits. For keys of 4 to 8 bytes, XXH3 only adds the seed to
+        // the key. Seeds that differ in a few bits would give the same hashes in another order, and
+        // so the same filters.
         let seed = HashSeed(seeds.next());
         let mut builder = FilterBuilder::new(spec(spec_text), seed);
         (0..n).for_each(|i| builder.add_hash(hash(i, seed)));
@@ -53,7 +55,8 @@ fn check(what: &str, measured: &Measured) {
     let between = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (filters - 1.0);
     let binomial = announced * (1.0 - announced) / queries;
     let deviation = (between.max(binomial) / filters).sqrt();
-    // Where hardly a positive is expected, counts are Poisson and not normal: five of them more than the mean allows.
+    // If hardly any positive is expected, counts follow a Poisson distribution. So five more
+    // positives than the mean are allowed.
     let few = 5.0 / (filters * queries);
     assert!(
         (mean - announced).abs() <= SIGMAS * deviation + few,
@@ -71,7 +74,7 @@ fn check_sizes(spec_text: &str) {
 }
 
 #[test]
-fn standard_filters_of_every_size_and_budget() {
+fn bloom_filters_of_every_size_have_their_announced_fpr() {
     for spec in [
         "bloom:4",
         "bloom:6",
@@ -88,14 +91,14 @@ fn standard_filters_of_every_size_and_budget() {
 }
 
 #[test]
-fn blocked_filters_of_every_size_and_budget() {
+fn blocked_filters_of_every_size_have_their_announced_fpr() {
     for budget in ["4", "6", "8", "10", "12", "16", "20", "fpr=0.01", "fpr=0.3"] {
         check_sizes(&format!("blocked-bloom:{budget}"));
     }
 }
 
 #[test]
-fn split_blocks_of_every_size_and_budget() {
+fn split_blocks_of_every_size_have_their_announced_fpr() {
     for kind in ["split-block", "split-block-512"] {
         for budget in ["4", "8", "10", "16", "fpr=0.01"] {
             check_sizes(&format!("{kind}:{budget}"));
@@ -104,39 +107,41 @@ fn split_blocks_of_every_size_and_budget() {
 }
 
 #[test]
-fn binary_fuse_filters_of_every_size_and_width() {
+fn binary_fuse_filters_of_every_size_have_their_announced_fpr() {
     for width in ["8", "12", "16"] {
         check_sizes(&format!("binary-fuse:{width}"));
     }
 }
 
 #[test]
-fn ribbons_of_every_size_and_budget() {
+fn ribbons_of_every_size_have_their_announced_fpr() {
     for budget in ["2", "7.3", "8.5", "10", "fpr=0.01", "fpr=0.3"] {
         check_sizes(&format!("ribbon:{budget}"));
     }
 }
 
 #[test]
-fn bumped_ribbons_of_every_size_and_whole_columns() {
+fn bumped_ribbons_with_whole_columns_have_their_announced_fpr() {
     for budget in ["8", "fpr=0.00390625", "fpr=0.00390625:compact"] {
         check_ribbon_sizes(&format!("bumped-ribbon:{budget}"));
     }
 }
 
 #[test]
-fn bumped_ribbons_of_every_size_and_parts_of_columns() {
+fn bumped_ribbons_with_partial_columns_have_their_announced_fpr() {
     for budget in ["2", "7.3", "12.3", "fpr=0.01", "fpr=0.01:compact"] {
         check_ribbon_sizes(&format!("bumped-ribbon:{budget}"));
     }
 }
 
-/// One system, of a block or more; one layer and the system behind it; several layers, lanes and shards.
+/// The sizes cover one system of one block or more, one layer with the system behind it, and
+/// several layers, lanes and shards.
 fn check_ribbon_sizes(spec_text: &str) {
     check_each_size(spec_text, &[1, 2, 3, 10, 33, 64, 65, 100, 1_000, 2_000, 2_561, 4_096, 10_000, 60_000, 100_000]);
 }
 
-/// At least twenty filters, and the more the fewer keys they have; two to three million queries in all.
+/// Uses at least twenty filters, and more of them for fewer keys; two to three million queries in
+/// total.
 fn check_each_size(spec_text: &str, sizes: &[u64]) {
     for &n in sizes.iter().filter(|&&n| n * sparse() <= 1_000_000) {
         let filters: u64 = (100_000 / n / sparse()).clamp(20, 1_000);
@@ -146,7 +151,7 @@ fn check_each_size(spec_text: &str, sizes: &[u64]) {
 }
 
 #[test]
-fn awkward_keys() {
+fn awkward_keys_have_the_announced_fpr() {
     type WriteKey = fn(u64, &mut Vec<u8>);
     let families: [(&str, WriteKey); 6] = [
         ("sequential", |i, key| key.extend_from_slice(&i.swap_bytes().to_le_bytes())),
@@ -176,7 +181,7 @@ fn awkward_keys() {
             "bumped-ribbon:fpr=0.01",
             "bumped-ribbon:fpr=0.01:compact",
         ] {
-            // The last family has long keys: fewer of them do.
+            // The keys of the last family are long, so fewer of them are used.
             let is_short = name == "runs of one byte" || sparse() > 1;
             let (n, queries) = if is_short { (2_000, 5_000) } else { (10_000, 50_000) };
             check(&format!("{spec}, {name} keys"), &measure(spec, n, 20, queries, write_key));
@@ -185,7 +190,7 @@ fn awkward_keys() {
 }
 
 #[test]
-fn a_million_keys_at_ten_bits() {
+fn a_million_keys_at_10_bits_per_key_have_an_fpr_of_1_per_cent() {
     let measured = measure("blocked-bloom:10", 1_000_000, 3, 1_000_000, decimal);
     let mean = measured.rates.iter().sum::<f64>() / 3.0;
     assert!(measured.announced <= 0.0098, "{}", measured.announced);
@@ -194,7 +199,7 @@ fn a_million_keys_at_ten_bits() {
 }
 
 #[test]
-fn a_rate_that_was_asked_for_is_reached_and_not_overpaid() {
+fn requested_fprs_are_reached_without_wasted_space() {
     for kind in ["bloom", "blocked-bloom", "split-block", "split-block-512"] {
         for rate in [0.3, 0.1, 0.01, 0.001, 0.0001] {
             let measured = measure(&format!("{kind}:fpr={rate}"), 200_000, 2, 1_000, decimal);
@@ -205,9 +210,9 @@ fn a_rate_that_was_asked_for_is_reached_and_not_overpaid() {
 }
 
 #[test]
-fn one_more_probe_or_one_less_is_no_better() {
-    // The step tables, by their purpose: at no budget does the filter announce a rate above that of a larger budget's
-    // neighbour, and rates fall without a jump of more than the step itself explains.
+fn a_larger_budget_never_has_a_higher_fpr() {
+    // This tests the purpose of the step tables: a larger budget never announces a higher FPR, and
+    // the FPR never falls by more than the step itself explains.
     for kind in ["bloom", "blocked-bloom"] {
         let announced = |tenths: u64| {
             let spec = spec(&format!("{kind}:{}", tenths as f64 / 10.0));
@@ -224,7 +229,7 @@ fn one_more_probe_or_one_less_is_no_better() {
 }
 
 #[test]
-fn the_first_eight_columns_let_one_absent_key_in_256_through() {
+fn the_first_eight_columns_have_an_fpr_of_1_in_256() {
     let keys = |range: std::ops::Range<usize>| range.map(support::hash).collect::<Vec<_>>();
     for (text, all_rate) in [("bumped-ribbon:16", 0.0), ("bumped-ribbon:12.3", 0.0), ("blocked-bloom:9", 0.0145)] {
         for n in [1_000, 30_000] {
@@ -244,17 +249,21 @@ fn the_first_eight_columns_let_one_absent_key_in_256_through() {
                 };
                 let first_rate = if all_rate == 0.0 { 1.0 / 256.0 } else { all_rate };
                 let (first, all) = (share(Columns::First), share(Columns::All));
-                assert!((first - first_rate).abs() < 0.0025, "{text}, {n} keys, {verify:?}: {first} by the first");
-                assert!((all - all_rate).abs() < 0.0025, "{text}, {n} keys, {verify:?}: {all} by all");
+                assert!(
+                    (first - first_rate).abs() < 0.0025,
+                    "{text}, {n} keys, {verify:?}: {first} in the first columns"
+                );
+                assert!((all - all_rate).abs() < 0.0025, "{text}, {n} keys, {verify:?}: {all} in all columns");
             }
         }
     }
 }
 
 #[test]
-fn keys_that_were_bumped_are_asked_in_all_columns_too() {
+fn bumped_keys_are_tested_in_all_columns_too() {
     let block = FilterBlock::open_any(support::block("bumped-ribbon:16", 60_000), Verify::AtOpen).unwrap();
     let positives = (60_000..460_000).filter(|&i| block.may_contain_hash(support::hash(i))).count();
-    // Six are expected. One key in 25 was bumped: with eight columns for those there would be sixty.
+    // Six are expected. One key in 25 was bumped; if these were tested in eight columns only, there
+    // would be sixty.
     assert!(positives <= 22, "{positives} of 400,000");
 }

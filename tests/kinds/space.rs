@@ -1,15 +1,16 @@
-//! Space: how many bits a key a bumped ribbon of whole columns takes above the lower bound `log2(1/FPR)`.
+//! Tests of space: how many bits per key a bumped ribbon of whole columns takes above the FPR lower
+//! bound `log2(1/FPR)`.
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
 use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, SelfCheck, Verify};
 
-/// The shares of the bound that a filter takes above it, in per cent.
+/// The space above the FPR lower bound, in per cent of the bound.
 #[derive(Debug, Clone, Copy, Default)]
 struct Overhead {
     payload: f64,
     block: f64,
-    /// Of the payload that was planned.
+    /// The planned payload.
     planned: f64,
 }
 
@@ -31,7 +32,7 @@ impl Overhead {
     }
 }
 
-/// The mean and the largest of many, each field by itself.
+/// Returns the mean and the maximum of many overheads, for each field separately.
 fn mean_and_worst(all: impl Iterator<Item = Overhead>) -> (Overhead, Overhead) {
     let (mut sum, mut worst, mut count) = (Overhead::default(), Overhead::default(), 0.0);
     for one in all {
@@ -50,46 +51,46 @@ fn mean_and_worst(all: impl Iterator<Item = Overhead>) -> (Overhead, Overhead) {
 }
 
 #[test]
-fn bumped_ribbons_of_10000_keys_are_a_per_cent_above_the_bound() {
+fn bumped_ribbons_of_10000_keys_are_one_per_cent_above_bound() {
     for (columns, most_in_blocks) in [(8, 1.85), (12, 1.5), (16, 1.35)] {
         let (mean, worst) = mean_and_worst((0..200).map(|seed| Overhead::of(columns, 10_000, seed)));
-        println!("{columns} columns: {mean:.2?} in the mean, {worst:.2?} at most");
+        println!("{columns} columns: mean {mean:.2?}, worst {worst:.2?}");
         assert!(mean.payload < 0.62 && worst.payload <= 1.0, "{columns} columns: {mean:?}, {worst:?}");
-        // Page sums, the record of the layers and the trailer take 81 or more bytes.
+        // Page checksums, the record of the layers and the trailer take 81 or more bytes.
         assert!(worst.block <= most_in_blocks, "{columns} columns: {worst:?}");
     }
 }
 
 #[test]
-fn bumped_ribbons_of_9000_to_11000_keys_are_as_small() {
+fn bumped_ribbons_of_9000_to_11000_keys_are_near_the_bound() {
     let sets = (9_000..=11_000).step_by(64).flat_map(|keys| (0..10).map(move |seed| (keys, seed)));
     let (mean, worst) = mean_and_worst(sets.map(|(keys, seed)| Overhead::of(8, keys, seed)));
-    println!("{mean:.2?} in the mean, {worst:.2?} at most");
+    println!("mean {mean:.2?}, worst {worst:.2?}");
     assert!(mean.payload < 0.52 && worst.payload <= 1.0, "{mean:?}, {worst:?}");
 }
 
 #[test]
-fn bumped_ribbons_are_as_large_as_planned_in_the_mean() {
+fn bumped_ribbons_have_the_planned_size_on_average() {
     for keys in [9_728, 10_000, 10_240, 12_345, 20_000, 20_480, 30_000, 60_000] {
         let (mean, _) = mean_and_worst((0..20).map(|seed| Overhead::of(8, keys, seed)));
         let off = mean.payload - mean.planned;
-        assert!(off.abs() < 0.12, "{keys} keys: {off} points more than planned");
+        assert!(off.abs() < 0.12, "{keys} keys: {off} percentage points more than planned");
     }
 }
 
 /// Prints the space of many numbers of keys: `cargo test --test kinds space:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints a table"]
-fn bumped_ribbon_space_from_1000_to_40000_keys() {
+fn print_bumped_ribbon_space_from_1000_to_40000_keys() {
     for columns in [4, 8, 12, 16] {
         for (from, to, step) in [(1_000, 40_000, 250), (9_000, 11_000, 64), (9_000, 11_000, 1)] {
             let found = (from..=to).step_by(step).map(|keys| Overhead::of(columns, keys, keys as u64));
             let (mean, worst) = mean_and_worst(found);
-            println!("{columns} columns, {from}..={to} by {step}: {mean:.3?} in the mean, {worst:.3?} at most");
+            println!("{columns} columns, {from}..={to} by {step}: mean {mean:.3?}, worst {worst:.3?}");
         }
         for keys in [9_000, 9_727, 9_728, 10_000, 10_239, 10_240, 11_000, 12_000, 15_000, 20_000, 30_000, 40_000] {
             let (mean, worst) = mean_and_worst((0..100).map(|seed| Overhead::of(columns, keys, seed)));
-            println!("{columns} columns, 100 sets of {keys} keys: {mean:.3?} in the mean, {worst:.3?} at most");
+            println!("{columns} columns, 100 sets of {keys} keys: mean {mean:.3?}, worst {worst:.3?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a filter block file or a file of another engine, with a plain word for what is neither.
+//! Opens a filter block file or a file of another engine, and explains files that are neither.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,33 +13,37 @@ use filterblock::layout::{MAGIC, TRAILER_LEN_BYTES};
 use filterblock::{Added, FilterBlock, LockedBlock, Verify};
 use filterblock::{Error, Field};
 
-/// What a file turned out to be.
+/// The result of checking a file.
 #[derive(Debug)]
 pub enum BlockFile {
-    /// A sound filter block, which may take a secret to be asked.
+    /// A sound filter block. Queries may need a secret.
     Sound(LockedBlock<AlignedBytes>),
-    /// A file or filter of another engine, of which everything was checked that an answer rests on.
+    /// A file or filter of another engine. Everything that affects an answer has been checked.
     Foreign(Foreign),
-    /// Bytes that are neither, or damaged, and why.
+    /// A damaged or unknown file, with the reason.
     Damaged(String),
 }
 
-/// A file that holds, ready to be unlocked or asked.
+/// A sound file that can be unlocked or queried.
 #[derive(Debug)]
 pub enum FilterFile {
     Native(LockedBlock<AlignedBytes>),
     Foreign(Foreign),
 }
 
-/// Finds out what a file is. Reads a filter block, rather than mapping it: whoever cuts it meanwhile must not end the
-/// command.
+/// Determines the type of a file and checks it. A filter block is read and not mapped, because
+/// another process could truncate a mapped file and so kill the command.
 pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
-    // A directory or device fails with words that do not help, and a pipe is waited for.
+    // Reading a directory or device fails with an unhelpful message, and reading a pipe blocks.
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {
-        return Err(Failure::Message(format!("{}: not a regular file", path.display())));
+        return Err(Failure::Message(format!(
+            "{}: not a regular file (a directory, a device or a pipe); give a file",
+            path.display()
+        )));
     }
-    // Before all of it is read: it may be a large file of another kind.
+    // The magic is checked before the whole file is read, because a file of another type may be
+    // large.
     let read_magic = || {
         let mut magic = [0; MAGIC.len()];
         let mut file = File::open(path)?;
@@ -56,10 +60,11 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = AlignedBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
-        // The trailer's checksum tells: it holds when the version is put back.
-        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
-            Ok(BlockFile::Damaged(format!("{error}; no newer version of filterblock wrote this block")))
-        }
+        // The trailer's checksum is valid for the current version number, so only the version byte
+        // is damaged.
+        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => Ok(BlockFile::Damaged(
+            format!("{error}; the rest of the trailer has version 1, so this is damage and not a newer format"),
+        )),
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
@@ -74,8 +79,8 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
         Ok(None) => {
             let (path, len) = (path.display(), text::count(len_bytes, "byte"));
             Ok(BlockFile::Damaged(format!(
-                "{path}: not a filter block nor a file of another engine that is known (no magic at its end), or cut: \
-                 {len}"
+                "{path}: neither a filter block nor a known file of another engine ({len}); it may be truncated, or a bare \
+                 filter that needs --format"
             )))
         }
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
@@ -83,7 +88,7 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
     }
 }
 
-/// Opens a file that must be sound, without asking it for keys.
+/// Opens a sound file without unlocking it.
 pub fn open(path: &Path, arguments: &FileArguments) -> Outcome<FilterFile> {
     match check(path, arguments)? {
         BlockFile::Sound(filter) => Ok(FilterFile::Native(filter)),
@@ -92,7 +97,7 @@ pub fn open(path: &Path, arguments: &FileArguments) -> Outcome<FilterFile> {
     }
 }
 
-/// The filter, ready to be asked for keys.
+/// Unlocks the filter for queries.
 pub fn unlock(
     path: &Path,
     filter: LockedBlock<AlignedBytes>,
@@ -102,16 +107,16 @@ pub fn unlock(
     filter.unlock(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }
 
-/// Refuses questions that the filter cannot answer: asked for a whole key, a filter of prefixes would deny it.
+/// Refuses queries that the filter cannot answer. A filter of prefixes would deny every whole key.
 pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes: bool) -> Outcome<()> {
     let path = path.display();
     match (prefixes, filter.metadata().added) {
         (false, Added::Prefixes) => Err(Failure::Message(format!(
-            "{path}: the filter holds prefixes of keys and knows no whole key; give prefixes, with --prefixes"
+            "{path}: this filter holds prefixes of keys only; query prefixes and add --prefixes"
         ))),
-        (true, Added::WholeKeys) => {
-            Err(Failure::Message(format!("{path}: the filter holds whole keys and knows no prefix of them")))
-        }
+        (true, Added::WholeKeys) => Err(Failure::Message(format!(
+            "{path}: this filter holds whole keys only; query whole keys without --prefixes"
+        ))),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `filterblock build`: keys in, a filter block file out.
+//! `filterblock build`: builds a filter block file from keys.
 
 use std::path::PathBuf;
 
@@ -13,28 +13,29 @@ Examples:
   filterblock build -o names.filter names.txt
   filterblock build -o names.filter --filter bloom:fpr=0.001 names.txt
   find . -print0 | filterblock build -o paths.filter --delimiter nul -
-  sha256sum *.iso | cut -c1-64 | filterblock build -o sums.filter --hex
-  (umask 077; openssl rand -hex 16 > key); filterblock build -o names.filter --secret-file key names.txt
+  sha256sum *.iso | cut -c1-64 | filterblock build -o iso.filter --hex
+  (umask 077; openssl rand -hex 16 > secret)
+  filterblock build -o names.filter --secret-file secret names.txt
 
-The same set of keys, filter, hash function, secret and seed gives the same bytes, in any order and however often a key is repeated. Keys \
-may be up to 16 MiB long; memory is 8 bytes a key and the finished block.
+Keys:
+  The order and the repetition of keys do not change the block. A key has at most 16 MiB.
+  The build needs 8 bytes of memory per key, and the size of the finished block.
 
-With --force, a new file takes the place of OUT in one step. It gets the mode, the owner and the access list (ACL) of the \
-file that it replaces, and no other extended attributes; a new file follows the umask. The command refuses to replace a \
-file whose owner it cannot give to the new one, and a file with several names (hard links), of which only one would be \
-replaced. It also refuses to replace a file by a filter without keys (the filter would deny every key, and an input that \
-failed often looks empty), unless --allow-empty is given.
+Replacing a file (--force):
+  The new file replaces OUT in one step. It keeps the mode, the owner and the access list (ACL) of OUT, but no other \
+extended attributes. A symbolic link is followed and stays.
+  The command does not replace a directory, a device, a pipe, an input file, a file with several names (hard links), or \
+a file whose owner it cannot keep.
+  It replaces OUT with an empty filter only if --allow-empty is given, because an input that failed often looks empty.
 
-A symbolic link as OUT is followed, and stays. What exists and is no regular file (a directory, a device, a pipe) is \
-never replaced, nor is a file that is read.
-
-Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output or says so).";
+Exit status: 0 written; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
+standard output.";
 
 /// Build a filter block file from keys
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// A file with one key a line, or `-` for standard input
+    /// A file with one key per line, or `-` for standard input
     #[arg(value_name = "KEYFILE", default_value = "-")]
     keys: PathBuf,
     #[command(flatten)]

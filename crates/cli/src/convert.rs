@@ -1,4 +1,4 @@
-//! `filterblock convert`: the keys of another engine's table in, a native filter block out.
+//! `filterblock convert`: builds a native filter block from the keys of another engine's table.
 
 use std::path::PathBuf;
 
@@ -16,25 +16,28 @@ Examples:
   filterblock convert -o 000012.filter 000012.sst
   filterblock convert -o 000005.filter --filter bumped-ribbon:fpr=0.01 000005.ldb
 
-TABLE is a table of LevelDB or RocksDB; its data blocks may be uncompressed, or packed by Snappy, Zstd, LZ4 or LZ4HC. \
-The block holds the user's part of every key, deleted ones too, as the table's own filter does. Prefixes and timestamps are \
-left out. Parquet files are not converted.
+TABLE is an SST file of LevelDB or RocksDB. Its data blocks may be uncompressed, or compressed with Snappy, Zstd, LZ4 or \
+LZ4HC. Parquet files cannot be converted.
 
-With --force a file keeps its mode, owner and access list; see `filterblock build --help`.
+The block holds the user key of every entry, including tombstones, like the table's own filter. It holds no prefixes and no \
+timestamps.
 
-Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output or says so).";
+See `filterblock build --help` for --force and --allow-empty.
 
-/// Make a filter block of the keys in a table of LevelDB or RocksDB
+Exit status: 0 written; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
+standard output.";
+
+/// Build a filter block from the keys of a LevelDB or RocksDB table
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// The table
+    /// The SST file of LevelDB or RocksDB
     #[arg(value_name = "TABLE")]
     table: PathBuf,
     #[command(flatten)]
     block: BlockArguments,
-    /// Keys of a LevelDB table are as the user gave them (user), or followed by eight bytes of a database (internal)
-    /// [default: what fits its filter]
+    /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
+    /// sequence number and type [default: the form that fits the table's filter]
     #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
     key_form: Option<Form>,
 }
@@ -45,16 +48,22 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
     let foreign = FileArguments { key_form: arguments.key_form, ..FileArguments::default() };
     let table = match block_file::open(path, &foreign)? {
-        FilterFile::Native(_) => return refused("a filter block has hashes of keys, and no keys to convert"),
-        // Without a format none is one.
-        FilterFile::Foreign(Foreign::Raw(..)) => return refused("a filter alone has no keys to convert"),
-        FilterFile::Foreign(Foreign::Parquet(_)) => return refused("values of a Parquet file are not converted"),
+        FilterFile::Native(_) => {
+            return refused("a filter block stores no keys; convert the SST file that it belongs to");
+        }
+        // Only --format makes a file a bare filter, and this command has no such option.
+        FilterFile::Foreign(Foreign::Raw(..)) => {
+            return refused("a bare filter stores no keys; convert the SST file that it belongs to");
+        }
+        FilterFile::Foreign(Foreign::Parquet(_)) => {
+            return refused("a Parquet file cannot be converted; write its values to a file and use filterblock build");
+        }
         FilterFile::Foreign(table) => table,
     };
     arguments.block.make(path, |builder| {
         add_keys(&table, builder).map_err(|error| match error.in_file(path) {
             error if matches!(error.root(), Error::Invalid { what: "table", .. }) => {
-                Failure::Message(format!("{error}, with --key-form"))
+                Failure::Message(format!("{error}; set it with --key-form"))
             }
             error => error.into(),
         })

@@ -1,4 +1,4 @@
-//! `filterblock db`: a store from the shell.
+//! `filterblock db`: reads and writes a store from the shell.
 
 mod load;
 mod repair;
@@ -6,7 +6,7 @@ mod scan;
 mod stats;
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::failure::{Exit, Failure, Outcome};
@@ -26,19 +26,48 @@ Examples:
   filterblock db stats store/ --json
   filterblock db verify store/ || filterblock db repair store/
 
-Keys are up to 65,536 bytes. Only put and load make a store where there is none. A store that is made with --secret-file
-needs that file each time.
+A key has at most 65,536 bytes. Only put and load create a store. A store created with --secret-file needs that file for \
+every command.
 
-Opening a store replays its log, so that also a command that only reads needs the right to write to the directory, and \
-may turn logged pairs into a table. Only one command at a time can have a store open.
+Opening a store replays its write-ahead log (WAL) and may write a new SST file. So even a command that only reads needs \
+write permission for the directory. Only one process at a time can open a store.
 
-A directory is a store only if at least one of its files certainly is a store's. Every command refuses any other directory, \
-such as a database of LevelDB or RocksDB, and changes nothing in it.
+A command refuses a directory that is not a store, such as a database of LevelDB or RocksDB, and changes nothing in it.
 
-Exit status: 0 done; 1 the key is absent (get), the store is damaged (verify), or keys may be lost (repair); 2 an error, \
-or the directory is refused.";
+Exit status:
+  0  done
+  1  get: the key is absent; verify: the store is damaged; repair: keys may be lost
+  2  an error, or a directory that is not a store";
 
-/// Read and write a store
+const PUT_EXAMPLES: &str = "\
+Examples:
+  filterblock db put store/ apple red
+  filterblock db put store/ apple red --sync
+  filterblock db put store/ --hex 6170706c65 726564
+
+Exit status: 0 stored; 2 an error.";
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  filterblock db get store/ apple
+  filterblock db get store/ --hex 6170706c65
+
+Exit status: 0 printed; 1 the key is absent; 2 an error.";
+
+const DELETE_EXAMPLES: &str = "\
+Examples:
+  filterblock db delete store/ apple
+
+Exit status: 0 deleted, or the key was absent; 2 an error.";
+
+const COMPACT_EXAMPLES: &str = "\
+Examples:
+  filterblock db compact store/
+  filterblock db compact store/ --filter bumped-ribbon:fpr=0.01
+
+Exit status: 0 compacted; 2 an error.";
+
+/// Read, write, check and repair a store
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -48,7 +77,8 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Store a value under a key; makes the store if there is none
+    /// Store a value under a key; creates the store if it does not exist
+    #[command(after_long_help = PUT_EXAMPLES)]
     Put {
         #[command(flatten)]
         store: StoreArguments,
@@ -61,7 +91,8 @@ enum Command {
         /// The value
         value: OsString,
     },
-    /// Print the value of a key and a newline; exits 1 if it is absent
+    /// Print the value of a key and a newline; exits with 1 if the key is absent
+    #[command(after_long_help = GET_EXAMPLES)]
     Get {
         #[command(flatten)]
         store: StoreArguments,
@@ -70,7 +101,8 @@ enum Command {
         /// The key
         key: OsString,
     },
-    /// Delete a key; one that is absent is no error
+    /// Delete a key; deleting an absent key is not an error
+    #[command(after_long_help = DELETE_EXAMPLES)]
     Delete {
         #[command(flatten)]
         store: StoreArguments,
@@ -83,7 +115,8 @@ enum Command {
     },
     Scan(scan::Arguments),
     Load(load::Arguments),
-    /// Flush, and compact everything into one sorted run with the filters that are asked for
+    /// Flush, and compact everything into one sorted run with the filters of --filter
+    #[command(after_long_help = COMPACT_EXAMPLES)]
     Compact {
         #[command(flatten)]
         store: StoreArguments,
@@ -95,31 +128,32 @@ enum Command {
     Verify(stats::VerifyArguments),
 }
 
-/// Which store, and how it is opened.
+/// The options to open a store.
 #[derive(Debug, clap::Args)]
 pub struct StoreArguments {
     /// The directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Open a store whose log is damaged: keep what is sound, skip the rest and say so
+    /// Open a store whose write-ahead log is damaged: keep the sound records, skip the others and
+    /// report them
     #[arg(long)]
     salvage: bool,
     #[command(flatten)]
     secret: SecretArguments,
 }
 
-/// How keys and values are written, on the command line, in files and on stdout.
+/// The notation of keys and values on the command line, in files and on stdout.
 #[derive(Debug, clap::Args)]
 pub struct Notation {
-    /// Keys and values are written as hexadecimal digits, two a byte
+    /// Keys and values are written in hexadecimal, two digits per byte
     #[arg(long)]
     hex: bool,
 }
 
-/// How a store is written.
+/// The options to write a store.
 #[derive(Debug, clap::Args)]
 pub struct WriteArguments {
-    /// Wait until each write is on the device
+    /// Sync the write-ahead log to the device after each write
     #[arg(long)]
     sync: bool,
     #[command(flatten)]
@@ -128,11 +162,12 @@ pub struct WriteArguments {
     hash: HashArguments,
 }
 
-/// What filters tables get.
+/// The option for the filters of SST files.
 #[derive(Debug, clap::Args)]
 pub struct FilterArguments {
-    /// The filter of tables written from now on: by-level, one such as blocked-bloom:10 for all, monkey:10 (so many bits
-    /// a key, spent where they save most reads), or budget:64MiB (for all filters together)
+    /// The filters of SST files written from now on: by-level, a filter such as blocked-bloom:10,
+    /// monkey:10 (a mean of 10 bits per key, spent where they save most reads), or budget:64MiB
+    /// (for all filters together)
     #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
 }
@@ -183,19 +218,20 @@ fn get(store: &StoreArguments, notation: &Notation, key: &OsStr) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Closes the store, so that a failure to write is told.
+/// Closes the store and returns write errors.
 fn close(db: Db) -> Outcome {
     report_doubts(&db);
     db.close()?;
     Ok(Exit::Success)
 }
 
-/// Passes on what the store noticed on its way, such as a damaged filter that cost reads but no answers.
+/// Prints the reports of the store, such as a damaged filter that cost extra reads but no wrong
+/// answers.
 fn report_doubts(db: &Db) {
     db.stats().reports.iter().for_each(message);
 }
 
-/// What to do where there is no store.
+/// The action if the store does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IfMissing {
     Create,
@@ -203,7 +239,7 @@ enum IfMissing {
 }
 
 impl StoreArguments {
-    /// Opens a store that must exist.
+    /// Opens an existing store.
     fn open(&self) -> Outcome<Db> {
         self.open_with(Options { create_if_missing: false, ..Options::default() })
     }
@@ -217,15 +253,31 @@ impl StoreArguments {
     }
 
     fn open_with(&self, options: Options) -> Outcome<Db> {
+        check_dir(&self.dir)?;
         let recovery = if self.salvage { LogRecovery::Salvage } else { LogRecovery::Strict };
         let secret = self.secret.read()?;
         let opened = Db::open(&self.dir, Options { recovery, secret, ..options });
         opened.map_err(|error| match error.in_file(&self.dir) {
+            error if is_missing(&error) => self.explain_missing(&error),
             error if !self.salvage && is_log_damage(&error) => Failure::Damage(format!(
-                "{error}; --salvage opens the store with what is sound in the log, and says what is not"
+                "{error}; --salvage opens the store with the sound log records and reports the others"
             )),
-            error => self.secret.explain(error),
+            error => explain_hash(&self.dir, self.secret.explain(error)),
         })
+    }
+
+    /// Explains that the store, or one of its files, does not exist.
+    fn explain_missing(&self, error: &Error) -> Failure {
+        let dir = self.dir.display();
+        match error {
+            Error::InFile { path, .. } if *path != self.dir => {
+                let path = path.display();
+                Failure::Damage(format!(
+                    "{path}: this file of the store is missing; run \"filterblock db repair {dir}\""
+                ))
+            }
+            _ => no_store(&self.dir),
+        }
     }
 
     fn dir(&self) -> &Path {
@@ -233,19 +285,52 @@ impl StoreArguments {
     }
 }
 
-/// Whether it is the write-ahead log that is damaged.
+/// Returns true if a file or directory does not exist.
+fn is_missing(error: &Error) -> bool {
+    matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound)
+}
+
+fn no_store(dir: &Path) -> Failure {
+    let dir = dir.display();
+    Failure::Message(format!(
+        "{dir}: there is no store here; check the path, or create a store with \"filterblock db put\""
+    ))
+}
+
+/// Refuses a file in place of a directory.
+fn check_dir(dir: &Path) -> Outcome<()> {
+    match dir.metadata() {
+        Ok(found) if !found.is_dir() => {
+            Err(Failure::Message(format!("{}: not a directory; give the directory of a store", dir.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Explains that `--hash` differs from the hash function of the store.
+fn explain_hash(dir: &Path, failure: Failure) -> Failure {
+    match failure.library_error() {
+        Some(filterblock::Error::Unexpected { field: filterblock::Field::HashId, found, expected }) => {
+            let dir = dir.display();
+            Failure::Message(format!("{dir}: the store hashes keys by {found}, not by {expected}; omit --hash"))
+        }
+        _ => failure,
+    }
+}
+
+/// Returns true if the write-ahead log is damaged.
 fn is_log_damage(error: &Error) -> bool {
     let (Error::Corrupt { field, .. } | Error::ChecksumMismatch { field, .. }) = error.root() else { return false };
     matches!(field, Field::LogRecord | Field::LogSequence | Field::LogHeader | Field::Batch)
 }
 
 impl Notation {
-    /// The bytes that an argument stands for.
+    /// Returns the bytes that an argument encodes.
     fn decode(&self, written: &OsStr) -> Outcome<Vec<u8>> {
         super::keys::KeyFormat { hex: self.hex, ..Default::default() }.argument(written)
     }
 
-    /// Writes a key or value as the user wants to see it.
+    /// Writes a key or value in this notation.
     fn write(&self, out: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
         if self.hex { out.write_all(text::hex(bytes).as_bytes()) } else { out.write_all(bytes) }
     }

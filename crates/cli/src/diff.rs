@@ -1,4 +1,4 @@
-//! `filterblock diff`: in what two filter blocks differ, and how alike their sets of keys are.
+//! `filterblock diff`: compares two filter blocks and estimates how many keys they share.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,21 +19,22 @@ Examples:
   filterblock diff monday.filter tuesday.filter
   filterblock diff --json monday.filter tuesday.filter | jq .keys.intersection
 
-Tells what differs in the way keys were hashed, in kind, number of bits and parameters; and, where none of that does, how many bits are \
-set in either and in both, and how many keys that makes of each, of their union and of their intersection: the most likely \
-number, and in brackets from where to where it lies in 95 of 100 filters. Filters other than Bloom filters have no such bits. \
-Numbers of keys and tables that the blocks name do not matter. No secret is needed.
+The command compares hash function, seed, secret, kind, number of bits and parameters, and prints every difference. \
+If all of them are equal, it compares the bits. For Bloom filters of any layout it also estimates the number of keys in each \
+block, in their union and in their intersection. Brackets hold the 95 % confidence interval of an estimate.
 
-Exit status: 0 the bits are the same, and so is every answer; 1 they differ; 2 an error.";
+Recorded key counts and SST names are not compared. The command does not need the secret.
 
-/// Compare two filter blocks, and the sets behind them
+Exit status: 0 same bits, so every answer is the same; 1 the blocks differ; 2 an error.";
+
+/// Compare two filter blocks and estimate how many keys they share
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// A filter block file
+    /// The first filter block file
     #[arg(value_name = "A")]
     left: PathBuf,
-    /// Another
+    /// The second filter block file
     #[arg(value_name = "B")]
     right: PathBuf,
     /// Print as JSON
@@ -47,7 +48,7 @@ struct Report {
     right: String,
     is_equal: bool,
     differences: Vec<DifferenceReport>,
-    /// `None` where something but bits differs, or the kind has no bits to compare.
+    /// `None` if the blocks differ in more than bits, or their kind has no bits to compare.
     bits: Option<BitReport>,
     keys: Option<KeyReport>,
 }
@@ -77,7 +78,7 @@ struct KeyReport {
     similarity: f64,
 }
 
-/// Estimated keys; what is infinite is null.
+/// An estimated number of keys. JSON shows an infinite value as null.
 #[derive(Debug, Serialize)]
 struct EstimateReport {
     keys: f64,
@@ -90,7 +91,7 @@ struct EstimateReport {
 pub fn run(arguments: &Arguments) -> Outcome {
     let (left, right) = (open(&arguments.left)?, open(&arguments.right)?);
     let found = differences(&left, &right);
-    // What else it may refuse is a kind without bits to compare; equal bytes say enough then.
+    // An error here means a kind without comparable bits. Comparing the payloads is enough then.
     let compared = compare_blocks(&left, &right).ok();
     let report = Report {
         left: arguments.left.display().to_string(),
@@ -111,10 +112,12 @@ fn open(path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
     let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
     match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) if block.metadata().num_partitions > 0 => {
-            refused("a filter in partitions is not compared")
+            refused("this is a partition index; diff compares single blocks only")
         }
         FilterFile::Native(block) => Ok(block),
-        FilterFile::Foreign(_) => refused("not a filter block"),
+        FilterFile::Foreign(_) => {
+            refused("a file of another engine, not a filter block; diff takes filter blocks only")
+        }
     }
 }
 
@@ -158,7 +161,7 @@ impl From<Estimate> for EstimateReport {
 fn describe(report: &Report) -> String {
     let Report { left, right, is_equal, differences, bits, keys } = report;
     let mut out = match is_equal {
-        true => format!("{left} and {right}: the same bits\n"),
+        true => format!("{left} and {right} have the same bits\n"),
         false => format!("{left} and {right} differ\n"),
     };
     // Writing to a String cannot fail.
@@ -168,8 +171,10 @@ fn describe(report: &Report) -> String {
     if let Some(found) = bits {
         let [left, right, common] = [found.left, found.right, found.common].map(thousands);
         let (bits, similarity) = (text::count(found.bits, "bit"), percent(found.similarity));
-        let _ =
-            writeln!(out, "\nof {bits} set: {left} and {right}, in both {common}, {similarity} of those in either\n");
+        let _ = writeln!(
+            out,
+            "\n{bits}: {left} set in A, {right} in B, {common} in both ({similarity} of those set in either)\n"
+        );
     }
     if let Some(KeyReport { left, right, union, intersection, similarity }) = keys {
         for (what, found) in [("A", left), ("B", right), ("A or B", union), ("A and B", intersection)] {
@@ -181,7 +186,8 @@ fn describe(report: &Report) -> String {
     out
 }
 
-/// Keys are counted: three digits would hide them.
+/// Formats a number of keys. Three significant digits would hide small differences, so all digits
+/// are shown.
 fn significant_keys(keys: f64) -> String {
     if keys.is_finite() && keys >= 100.0 { thousands(text::whole(keys)) } else { significant(keys) }
 }

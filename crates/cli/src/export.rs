@@ -1,4 +1,5 @@
-//! `filterblock export`: one filter's bytes to a file, and its parameters as JSON.
+//! `filterblock export`: writes the bytes of one filter to a file, and its parameters as JSON to
+//! stdout.
 
 use std::path::{Path, PathBuf};
 
@@ -21,31 +22,36 @@ Examples:
   filterblock export -o ids.sbbf --column user.id --row-group 3 rows.parquet
   filterblock export -o names.payload names.filter
 
-OUT receives the bytes of one filter as its engine would read them: bits and trailer of LevelDB and RocksDB, header and bits of \
-Parquet, the payload of a filter block. Its parameters are printed as JSON. Filters are numbered as `inspect --json` lists \
-them, from 0. What came from another engine is asked again with `query --format` (\"format\" in the JSON).
+OUT gets the bytes of one filter in the format of its engine:
+  LevelDB, RocksDB  bits and trailer
+  Parquet           header and bits
+  filterblock       the payload
 
-With --force a file keeps its mode, owner and access list; see `filterblock build --help`.
+Standard output gets the parameters of the filter as JSON. Filters are numbered from 0, in the order of `inspect --json`.
+To query an exported filter of another engine, pass the \"format\" of the JSON to `filterblock query --format`.
 
-Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output or says so).";
+See `filterblock build --help` for --force.
 
-/// Write a filter's bytes to a file, and its parameters to stdout
+Exit status: 0 written; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
+standard output.";
+
+/// Write the bytes of one filter to a file, and its parameters to stdout
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file, or a file of another engine
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The file to write, which appears whole or not at all
+    /// The output file, written atomically
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Which filter of a file that has several
+    /// The number of the filter, from 0, in a file with several filters
     #[arg(long, value_name = "N", value_parser = whole(0..=usize::MAX, 0))]
     number: Option<usize>,
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// The parameters are always JSON; taken so that every command takes it
+    /// Accepted for consistency with other commands; the parameters are always JSON
     #[arg(long, hide = true)]
     json: bool,
     #[command(flatten)]
@@ -57,7 +63,7 @@ pub struct Arguments {
 struct ForeignParameters<'a> {
     file: String,
     output: String,
-    /// For `--format`.
+    /// The value for `--format`.
     format: &'static str,
     #[serde(flatten)]
     filter: &'a FilterReport,
@@ -86,7 +92,9 @@ struct BlockParameters {
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
     if arguments.output.as_os_str() == "-" {
-        return Err(Failure::Message("the parameters go to standard output; give --output a file".to_owned()));
+        return Err(Failure::Message(
+            "--output -: standard output gets the parameters; give --output a file".to_owned(),
+        ));
     }
     match block_file::open(path, &arguments.foreign)? {
         FilterFile::Native(block) => export_block(arguments, &block),
@@ -99,7 +107,11 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     let report = inspect::report(path, file, &arguments.foreign)?;
     let filter = choose(path, report.filters(), arguments.number)?;
     let bytes = slice(file.as_bytes(), filter.offset, filter.len_bytes).ok_or_else(|| {
-        Failure::Message(format!("{}: the filter at offset {} lies outside", path.display(), filter.offset))
+        Failure::Message(format!(
+            "{}: the filter at offset {} lies outside the file; the file is damaged",
+            path.display(),
+            filter.offset
+        ))
     })?;
     let parameters = ForeignParameters {
         file: path.display().to_string(),
@@ -112,17 +124,17 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// The filter of that number, or the only one.
+/// Returns the filter with the given number, or the only filter.
 fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -> Outcome<&'a FilterReport> {
     let path = path.display();
     let len = text::count(filters.len() as u64, "filter");
     match (filters, number) {
-        ([], _) => Err(Failure::Message(format!("{path}: no filter to export"))),
+        ([], _) => Err(Failure::Message(format!("{path}: the file has no filter to export"))),
         ([only], None) => Ok(only),
-        (_, None) => Err(Failure::Message(format!("{path}: {len}; --number says which, from 0"))),
+        (_, None) => Err(Failure::Message(format!("{path}: the file has {len}; choose one with --number, from 0"))),
         (filters, Some(number)) => filters
             .get(number)
-            .ok_or_else(|| Failure::Message(format!("{path}: no filter {number}; there are {len}, counted from 0"))),
+            .ok_or_else(|| Failure::Message(format!("{path}: no filter {number}; the file has {len}, counted from 0"))),
     }
 }
 
@@ -132,7 +144,11 @@ fn export_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Out
     let hash = info.hash;
     if info.num_partitions > 0 || arguments.number.is_some_and(|number| number > 0) {
         let path = path.display();
-        return Err(Failure::Message(format!("{path}: a block's filter is exported whole, and an index not at all")));
+        let why = match info.num_partitions {
+            0 => "a filter block has one filter; omit --number, or give 0",
+            _ => "a partition index has no filter bits to export; export its partitions",
+        };
+        return Err(Failure::Message(format!("{path}: {why}")));
     }
     let payload = slice(block.as_bytes(), 0, info.payload_len_bytes).unwrap_or_default();
     let parameters = BlockParameters {

@@ -1,4 +1,4 @@
-//! How a subcommand ends: with an exit status that is an answer, or with a failure that is a message.
+//! The result of a subcommand: an exit status that answers a question, or a failure with a message.
 
 use std::fmt;
 use std::io;
@@ -13,9 +13,9 @@ pub type Outcome<T = Exit> = Result<T, Failure>;
 /// An exit status that answers the question asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Status 0: done, found, sound.
+    /// Status 0: done, found, or sound.
     Success,
-    /// Status 1: not found, damaged.
+    /// Status 1: not found, or damaged.
     Negative,
 }
 
@@ -31,29 +31,29 @@ impl From<Exit> for ExitCode {
 /// Why a subcommand could not do its work.
 #[derive(Debug)]
 pub enum Failure {
-    /// Ctrl-C, or another signal that ends commands.
+    /// Ctrl-C or another terminating signal arrived.
     Interrupted,
-    /// The library refused.
+    /// An error of the library.
     Library(Error),
-    /// The library refused a file or a filter of another engine.
+    /// An error of the library about a file or a filter of another engine.
     Foreign(foreign::Error),
-    /// The library refused to merge or compare.
+    /// An error of the library while it merges or compares blocks.
     Variants(variants::Error),
-    /// The store refused.
+    /// An error of the store.
     Store(filterblock_store::Error),
-    /// Damage of a store's log, and what to do about it.
+    /// A damaged write-ahead log or a missing file of a store, with advice.
     Damage(String),
-    /// Anything else, in words for the user.
+    /// Any other error, as a message for the user.
     Message(String),
 }
 
 impl Failure {
-    /// An error of the operating system about `path`.
+    /// Returns an error of the operating system about `path`.
     pub fn file(path: &Path, error: io::Error) -> Self {
         Self::Library(Error::from(error).in_file(path))
     }
 
-    /// The error of the library behind this failure, without the names of files.
+    /// Returns the library's error behind this failure, without file names.
     pub fn library_error(&self) -> Option<&Error> {
         match self {
             Self::Library(error) => Some(error.root()),
@@ -65,9 +65,13 @@ impl Failure {
         }
     }
 
-    /// A failed write to stdout; a reader that has gone is none, see [`super::output::Unbuffered`].
+    /// Returns the failure for a failed write to stdout. A closed pipe is not a failure; see
+    /// [`super::output::Unbuffered`].
     pub fn stdout(error: io::Error) -> Self {
-        Self::Message(format!("standard output: {error}"))
+        match error.raw_os_error() {
+            Some(_) => Self::Message(format!("standard output: {}", Error::from(error))),
+            None => Self::Message(format!("standard output: {error}")),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A filter policy by name: one filter for all tables, or a policy of the library.
+//! Parses the name of a filter policy: one filter for all SST files, or a policy of the library.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,25 +15,25 @@ const BY_LEVEL_EXPECTED: &str = "expected by-level:FAST/SMALL; try by-level:bloc
 const MONKEY_EXPECTED: &str = "expected monkey:BITS_PER_KEY; try monkey:10 or monkey:bloom:10";
 const BUDGET_EXPECTED: &str = "expected budget:BYTES; try budget:64MiB or budget:bloom:64MiB";
 
-/// What tables are given.
+/// The filters that SST files get.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FilterChoice {
-    /// By level; the default policy of the library with the filters that it has.
+    /// A filter by level: the library's default policy, possibly with other filters.
     ByLevel(ByLevel),
-    /// The same filter for every table.
+    /// The same filter for every SST file.
     Fixed(FilterSpec),
-    /// Bits per key, and where they save most.
+    /// A mean number of bits per key, spent where it saves most reads.
     Monkey(Kinds, f64, Monkey),
-    /// Bytes for all filters together.
+    /// A number of bytes for all filters together.
     Budget(Kinds, u64, MemoryBudget),
 }
 
-/// The kind of filter above the deepest level, and in it.
+/// The kind of filter above the deepest level, and the kind in the deepest level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kinds(FilterKind, FilterKind);
 
 impl FilterChoice {
-    /// The policy for a store's options.
+    /// Returns the policy for a store's options.
     pub fn policy(self) -> Arc<dyn FilterPolicy> {
         match self {
             Self::ByLevel(policy) => Arc::new(policy),
@@ -76,7 +76,8 @@ impl FromStr for FilterChoice {
     }
 }
 
-/// A policy by name; a filter for all tables is none.
+/// Parses the name of a policy. Returns `None` for anything else, such as one filter for all SST
+/// files.
 fn parse(text: &str) -> Option<FilterChoice> {
     if text == BY_LEVEL {
         return Some(FilterChoice::default());
@@ -95,7 +96,7 @@ fn parse(text: &str) -> Option<FilterChoice> {
     Some(FilterChoice::Budget(kinds, bytes, policy))
 }
 
-/// `KIND:`, `KIND/KIND:` or nothing, and what follows.
+/// Splits off an optional `KIND:` or `KIND/KIND:`, and returns the kinds and the rest.
 fn split_kinds(text: &str) -> Option<(Kinds, &str)> {
     let Some((kinds, number)) = text.split_once(':') else { return Some((Kinds::DEFAULT, text)) };
     let (upper, bottom) = kinds.split_once('/').unwrap_or((kinds, kinds));
@@ -119,7 +120,7 @@ impl fmt::Display for Kinds {
 
 const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
-/// A whole number of bytes, with or without a unit.
+/// Parses a whole number of bytes with an optional unit such as `MiB`.
 pub fn bytes(text: &str) -> Option<u64> {
     for (unit, shift) in UNITS {
         if let Some(number) = text.strip_suffix(unit) {
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_survive_their_text() {
+    fn choices_round_trip_through_text() {
         for text in [
             "by-level",
             "by-level:blocked-bloom:12/bumped-ribbon:fpr=0.01",
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_choices_are_refused_with_a_better_one() {
+    fn invalid_choices_are_refused_with_a_suggestion() {
         for text in [
             "",
             "by-level:",

@@ -1,4 +1,5 @@
-//! `filterblock inspect`: every field of a filter block file, and what it means; the filters of another engine's file.
+//! `filterblock inspect`: explains every field of a filter block file, or the filters of another
+//! engine's file.
 
 use std::path::PathBuf;
 
@@ -25,14 +26,18 @@ Examples:
   filterblock inspect --what-if 000012.sst
   filterblock inspect rows.parquet --column user.id
 
-No secret is needed to look at a block whose keys were hashed under one. The block is checked first; one that is damaged is an error that names the field (see `filterblock verify`). The \
-fields are those of the trailer, the block's last bytes. Offsets count from the start of the file. Fields are little \
-endian; docs/FORMAT.md is the specification.
+Filter block:
+  The command checks the block first; damage is an error that names the field (see `filterblock verify`).
+  The fields are those of the trailer, the last bytes of the block. They are little endian. Offsets count from the start \
+of the file. docs/FORMAT.md is the specification. The command does not need the secret.
 
-Of a table of LevelDB or RocksDB, a Parquet file or a filter alone (--format), each filter is told: where it lies, its kind, \
-probes, seed, fill, how many keys it looks like, and the rate that follows from its bits. --what-if builds a native \
-block of each kind for as many keys at the same rate (1 % where there is no filter) and compares sizes; above 262,144 keys a \
-block of so many is scaled up. Filters of a table become one block, each column chunk of Parquet has its own.
+File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter with --format):
+  For each filter, the command prints its offset, kind, probes, seed, fill ratio, estimated keys and expected FPR.
+
+--what-if compares the sizes of native filters:
+  For each kind it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
+  Sizes above 262,144 keys are extrapolated. All filters of a table become one block; each Parquet column chunk gets its \
+own block.
 
 Exit status: 0 printed; 2 an error.";
 
@@ -43,7 +48,7 @@ pub struct Arguments {
     /// The filter block file, or a file of another engine
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Also tell what each native kind of filter would take for the same keys at the same rate
+    /// Also compare the size of each native kind of filter for the same keys and FPR
     #[arg(long)]
     what_if: bool,
     /// Print as JSON
@@ -81,7 +86,7 @@ struct FieldReport {
     name: String,
     offset: u64,
     len_bytes: usize,
-    /// As it lies in the file.
+    /// The bytes of the file, in hexadecimal digits.
     bytes: String,
     meaning: String,
 }
@@ -107,16 +112,18 @@ fn inspect_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// The comparison that was asked for.
+/// Makes the comparison of `--what-if`.
 fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
     let Some(present) = present else {
         let path = arguments.file.display();
-        return Err(Failure::Message(format!("{path}: --what-if: nothing says how many keys there are")));
+        return Err(Failure::Message(format!(
+            "{path}: --what-if needs the number of keys, and this file does not hold it; use filterblock plan --keys N"
+        )));
     };
     let found = WhatIf::new(&present)?;
     if found.is_none() {
         let path = arguments.file.display();
-        output::message(format_args!("{path}: a filter without keys, or one that lets all pass, compares with none"));
+        output::message(format_args!("{path}: no comparison: the filter is empty, or it answers maybe to every key"));
     }
     Ok(found)
 }
@@ -159,7 +166,7 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Ou
     Ok(Exit::Success)
 }
 
-/// Every field of the trailer, in the order of the file.
+/// Returns every field of the trailer, in the order of the file.
 fn fields(block: &LockedBlock<AlignedBytes>, info: &Metadata<'_>) -> Result<Vec<FieldReport>, Error> {
     let bytes = block.as_bytes();
     let start = bytes.len().saturating_sub(TRAILER_LEN_BYTES);
@@ -174,7 +181,7 @@ fn fields(block: &LockedBlock<AlignedBytes>, info: &Metadata<'_>) -> Result<Vec<
     Ok(fields)
 }
 
-/// The little-endian integer in up to eight bytes.
+/// Decodes a little-endian integer of at most eight bytes.
 fn integer(raw: &[u8]) -> u64 {
     raw.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
@@ -182,38 +189,38 @@ fn integer(raw: &[u8]) -> u64 {
 fn explain(field: Field, raw: &[u8], block: &LockedBlock<AlignedBytes>, info: &Metadata<'_>) -> Result<String, Error> {
     let value = integer(raw.get(..8).unwrap_or(raw));
     Ok(match field {
-        Field::TableId if raw.iter().all(|&byte| byte == 0) => "no table named by the writer".into(),
-        Field::TableId => "the table that the filter belongs to".into(),
+        Field::TableId if raw.iter().all(|&byte| byte == 0) => "the writer named no SST file".into(),
+        Field::TableId => "the SST file that the filter belongs to".into(),
         Field::Seed => format!("keys are hashed under seed {value}"),
         Field::NumKeys => format!("{} distinct {}", thousands(value), if value == 1 { "key" } else { "keys" }),
         Field::PayloadLen => {
             let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));
-            format!("{len} of filter, {pages}, each with a checksum of {PAGE_CHECKSUM_LEN_BYTES} bytes")
+            format!("{len} of filter in {pages}; each page has a checksum of {PAGE_CHECKSUM_LEN_BYTES} bytes")
         }
         Field::PageChecksums => "CRC-32 of all page checksums".into(),
-        Field::PartitionNumber if value == 0 => "the whole filter of its table".into(),
-        Field::PartitionNumber => format!("partition {value} of its table"),
-        Field::Params => block.parameters().unwrap_or_else(|| "an index has none".into()),
+        Field::PartitionNumber if value == 0 => "the whole filter of its SST file".into(),
+        Field::PartitionNumber => format!("partition {value} of the filter of its SST file"),
+        Field::Params => block.parameters().unwrap_or_else(|| "none: this is a partition index".into()),
         Field::ExtensionLen if value == 0 => "no extension".into(),
         Field::ExtensionLen => {
             let records = [
-                block.metadata().hash.fingerprint.map(|_| "; the secret's fingerprint".to_owned()),
-                block.metadata().extractor.map(|name| format!("; prefixes taken by {name}")),
-                block.has_layers().then(|| "; the filter's layers".to_owned()),
+                block.metadata().hash.fingerprint.map(|_| "; the fingerprint of the secret".to_owned()),
+                block.metadata().extractor.map(|name| format!("; prefix extractor {name}")),
+                block.has_layers().then(|| "; the layers of the filter".to_owned()),
             ];
             format!("{} of extension{}", count(value, "byte"), records.into_iter().flatten().collect::<String>())
         }
         Field::Kind if info.num_partitions > 0 => {
-            format!("index of {} of {}", count(info.num_partitions as u64, "partition"), info.kind)
+            format!("partition index: {} of {}", count(info.num_partitions as u64, "partition"), info.kind)
         }
         Field::Kind => format!("{} ({})", info.kind, info.kind.description()),
         Field::HashId => match block.metadata().hash {
             HashIdentity { kind, fingerprint: Some(fingerprint), .. } => {
-                format!("{kind} under the secret with the fingerprint {fingerprint}")
+                format!("{kind} with the secret of fingerprint {fingerprint}")
             }
-            HashIdentity { kind, .. } => format!("{kind} under the seed, without a secret"),
+            HashIdentity { kind, .. } => format!("{kind} with the seed, without a secret"),
         },
-        Field::Flags => format!("{} were added", added(block.metadata().added)),
+        Field::Flags => format!("the filter holds {}", added(block.metadata().added)),
         Field::Version => format!("format version {value}"),
         Field::Checksum => "CRC-32 of everything between the payload and this field".into(),
         Field::Magic => "marks the end of a filter block".into(),
@@ -242,11 +249,11 @@ fn describe(report: &Report) -> String {
     }
     let mut text = format!(
         "{file}: sound, {bytes}\n\n{table}\n\n\
-         filter           {kind}, {probes} a query\n\
-         keys             {keys}; {estimated} estimated from the fill\n\
+         filter           {kind}, {probes} probed per query\n\
+         keys             {keys}; {estimated} estimated from the fill ratio\n\
          bits per key     {bits} (whole block)\n\
-         fill             {fill}\n\
-         false positives  {rate} expected\n",
+         fill ratio       {fill}\n\
+         expected FPR     {rate}\n",
         file = report.file,
         bytes = count(report.block_len_bytes, "byte"),
         kind = report.kind,

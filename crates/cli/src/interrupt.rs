@@ -1,8 +1,9 @@
-//! Signals that end a command: what it has made so far and not finished goes first.
+//! Removes unfinished files before a signal ends the command.
 //!
-//! A thread waits for the signals, since the command itself may be anywhere: waiting for a line of its input, building a
-//! filter for minutes, or in a write. Files without a name (`O_TMPFILE`) would not outlive even a SIGKILL, but they cannot
-//! replace a file, and not every file system has them; a second way for the rest would stay necessary.
+//! A thread waits for the signals, because the command itself may be blocked: it may wait for
+//! input, build a filter for minutes, or write. Unnamed files (`O_TMPFILE`) would vanish even after
+//! a SIGKILL. They were rejected because they cannot replace an existing file and not every file
+//! system supports them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,65 +18,69 @@ mod platform;
 
 pub use platform::outlive_file_size_limit;
 
-/// What is in use is tried again: the threads of a store may still be writing into its directory.
+/// The number of attempts to remove a directory. The threads of a store may still be writing into
+/// it.
 const REMOVALS_MAX: usize = 100;
 
-/// The first signal that came; 0 stands for none.
+/// The first signal that arrived, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Whether the command looks for a first signal itself, by [`check`].
+/// True while the command polls for the first signal by [`check`].
 static GRACEFUL: AtomicBool = AtomicBool::new(false);
 static MADE: Mutex<Made> = Mutex::new(Made { paths: Vec::new(), is_watched: false });
 
-/// What must not stay behind. Whoever holds its lock is not ended by a signal meanwhile.
+/// The temporary files and directories of the command. While its lock is held, no signal ends the
+/// process.
 struct Made {
     paths: Vec<PathBuf>,
     is_watched: bool,
 }
 
 fn made() -> MutexGuard<'static, Made> {
-    // A list of paths is never half changed.
+    // A panic cannot leave the list of paths half changed, so a poisoned lock is safe to use.
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends a command that stopped by itself, since it saw a signal: of that signal where the system can do so. The status
-/// that is given is for systems that cannot.
+/// Ends a command that has stopped itself because of a signal. Where the system allows it, the
+/// process dies of that signal. Elsewhere this returns the exit status.
 pub fn status_after_signal() -> u8 {
     platform::die_of(SIGNAL.load(Ordering::SeqCst));
     status()
 }
 
-/// The exit status of a command that a signal ended, as a shell tells it.
+/// Returns the exit status that a shell reports for a command killed by the signal.
 fn status() -> u8 {
     u8::try_from(128 + SIGNAL.load(Ordering::SeqCst)).unwrap_or(u8::MAX)
 }
 
-/// Runs `work`, which looks for signals by [`check`] and removes what it made itself. A second signal does not wait.
+/// Runs `work`, which polls for signals by [`check`] and removes its own files. A second signal
+/// ends the command at once.
 pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    watch(&mut made()).map_err(|error| Failure::Message(format!("watching for Ctrl-C: {error}")))?;
+    watch(&mut made()).map_err(|error| Failure::Message(format!("cannot watch for Ctrl-C: {error}")))?;
     GRACEFUL.store(true, Ordering::SeqCst);
     let done = work();
     GRACEFUL.store(false, Ordering::SeqCst);
-    // A signal from now on ends the command at once; one that came before is seen here.
+    // From now on a signal ends the command at once. The check below sees a signal that arrived
+    // earlier.
     let done = done?;
     check().map(|()| done)
 }
 
-/// An error once a signal has come; a few nanoseconds otherwise.
+/// Returns an error once a signal has arrived. Without a signal it takes a few nanoseconds.
 #[inline]
 pub fn check() -> Outcome<()> {
     if SIGNAL.load(Ordering::SeqCst) == 0 { Ok(()) } else { Err(Failure::Interrupted) }
 }
 
-/// As [`check`], on every 4,096th step: for loops that are timed.
+/// Calls [`check`] on every 4,096th step. It serves loops whose time is measured.
 #[inline]
 pub fn check_at(step: usize) -> Outcome<()> {
     if step.is_multiple_of(1 << 12) { check() } else { Ok(()) }
 }
 
-/// A file or directory that is removed when this is dropped, and when a signal ends the command.
+/// A file or directory that is removed on drop and before a signal ends the command.
 #[derive(Debug)]
 pub struct Temporary<T> {
-    // Dropped in this order: it is noted for as long as it is there.
+    // Fields drop in this order, so the path stays in the list for as long as the file exists.
     made: T,
     noted: Noted,
 }
@@ -91,7 +96,7 @@ impl Drop for Noted {
 }
 
 impl<T: AsRef<Path>> Temporary<T> {
-    /// Makes it: no signal comes between the making and the noting.
+    /// Makes the file and records its path. No signal can end the process between the two steps.
     pub fn make(make: impl FnOnce() -> io::Result<T>) -> io::Result<Self> {
         let mut all = made();
         watch(&mut all)?;
@@ -101,7 +106,7 @@ impl<T: AsRef<Path>> Temporary<T> {
         Ok(Self { made, noted: Noted(path) })
     }
 
-    /// Finishes it by one `step`, such as giving it its name, which no signal cuts in two.
+    /// Runs the final `step`, such as a rename, without interruption by a signal.
     pub fn finish<R>(self, step: impl FnOnce(T) -> R) -> R {
         let Self { made: it, noted } = self;
         let all = made();
@@ -120,7 +125,7 @@ impl<T> std::ops::Deref for Temporary<T> {
     }
 }
 
-/// Starts the thread that waits for signals, once.
+/// Starts the thread that waits for signals, unless it already runs.
 fn watch(all: &mut Made) -> io::Result<()> {
     if !all.is_watched {
         platform::watch(end)?;
@@ -129,14 +134,16 @@ fn watch(all: &mut Made) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the process, unless the command does so itself.
+/// Handles a signal: ends the process, unless the command polls for signals and this is the first
+/// one.
 fn end(signal: i32) {
-    // In this order, while `gracefully` changes its flag before it looks for a signal: one of the two sees the other.
+    // This stores the signal before it reads the flag; `gracefully` changes the flag before it
+    // reads the signal. So at least one side sees the other.
     let is_first = SIGNAL.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if is_first && GRACEFUL.load(Ordering::SeqCst) {
         return;
     }
-    // Held until the end: nothing more is made, and nothing is published.
+    // The lock is held until the process ends, so that no file is made or published any more.
     let all = made();
     all.paths.iter().for_each(|path| remove(path));
     platform::die_of(SIGNAL.load(Ordering::SeqCst));
@@ -148,7 +155,7 @@ fn remove(path: &Path) {
         let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
         match removed {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            // Whatever else refuses will refuse again.
+            // Any other error is permanent.
             _ => return,
         }
     }

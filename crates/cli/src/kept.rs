@@ -1,8 +1,9 @@
-//! What a file keeps when another takes its place: mode, owner and access list.
+//! Copies mode, owner and access list of a replaced file to the new file.
 //!
-//! A replaced file is a new file under an old name. With the rights of a new file it would show to all what was private,
-//! or hide from a service what it reads. Writing into the old file would keep everything, but readers map filters: they
-//! would see half of a new filter, and deny keys.
+//! Replacing a file makes a new file under the old name. With default permissions, a private file
+//! could become public, or a service could lose access. Overwriting the old file in place would
+//! keep its permissions, but readers map filter files: they would see half of the new filter and
+//! deny keys.
 
 use std::fs::{File, Metadata};
 #[cfg(unix)]
@@ -23,7 +24,7 @@ mod unix {
 
     use super::{Failure, File, Metadata, Outcome, Path, access_list, io};
 
-    /// What is kept of one file.
+    /// The attributes of the replaced file.
     #[derive(Debug)]
     pub struct Kept {
         mode: u32,
@@ -33,28 +34,31 @@ mod unix {
     }
 
     impl Kept {
-        /// That of the file `target`, which was given as `path`. A file with several names is refused: a rename would
-        /// replace one of them, and the others would go on to show the old content.
+        /// Reads the attributes of the file `target`, which the user gave as `path`. A file with
+        /// several hard links is refused: a rename would replace one name, and the other names
+        /// would keep the old content.
         pub fn of(path: &Path, target: &Path, found: &Metadata) -> Outcome<Self> {
             if found.nlink() > 1 {
                 let (path, names) = (path.display(), found.nlink());
                 return Err(Failure::Message(format!(
                     "{path}: the file has {names} names (hard links), and only this one would be replaced; remove this \
-                     name first, or write another file"
+                     name first, or choose another output file"
                 )));
             }
-            let access_list = access_list::of(target)
-                .map_err(|error| Failure::Message(format!("{}: reading its access list: {error}", path.display())))?;
+            let access_list = access_list::of(target).map_err(|error| {
+                Failure::Message(format!("{}: cannot read the access list: {error}", path.display()))
+            })?;
             Ok(Self { mode: found.mode() & 0o7777, owner: found.uid(), group: found.gid(), access_list })
         }
 
-        /// Gives it to `file`. Owner first, since a change of the owner takes bits off the mode.
+        /// Gives the attributes to `file`. The owner comes first, because changing the owner clears
+        /// bits of the mode.
         pub fn give(&self, path: &Path, file: &File) -> Outcome<()> {
             let Self { owner, group, mode, access_list } = self;
             let refused = |what: &str, error: io::Error| {
                 let path = path.display();
                 Failure::Message(format!(
-                    "{path}: a new file in its place cannot have {what}: {error}; remove the file first, or write another"
+                    "{path}: the new file cannot get {what}: {error}; remove the old file first, or choose another output file"
                 ))
             };
             let in_place = |error| refused("the same mode", error);
@@ -69,8 +73,8 @@ mod unix {
     }
 }
 
-/// Access lists (ACLs). Beside one, the mode's bits of the group are only a bound of what the list allows: without it,
-/// the same mode would give the group more than it had.
+/// Access lists (ACLs). In a file with an access list, the group bits of the mode are only an upper
+/// bound. Without the list, the same mode would give the group more rights.
 #[cfg(target_os = "linux")]
 mod access_list {
     use rustix::buffer::spare_capacity;
@@ -80,7 +84,7 @@ mod access_list {
     use super::{File, Path, io};
 
     const NAME: &str = "system.posix_acl_access";
-    /// The longest value that Linux has.
+    /// The longest extended attribute on Linux.
     const MAX_LEN_BYTES: usize = 1 << 16;
 
     pub fn of(path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -92,7 +96,8 @@ mod access_list {
         }
     }
 
-    /// Without a list, takes away the one that the directory gives to new files.
+    /// Sets the access list. Without a list, removes the one that a new file inherits from its
+    /// directory.
     pub fn give(file: &File, list: Option<&[u8]>) -> io::Result<()> {
         match list.map_or_else(|| fremovexattr(file, NAME), |list| fsetxattr(file, NAME, list, XattrFlags::empty())) {
             Err(Errno::NODATA | Errno::NOTSUP) if list.is_none() => Ok(()),
@@ -114,7 +119,7 @@ mod access_list {
     }
 }
 
-/// Elsewhere nothing is kept.
+/// Systems other than Unix keep nothing.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub struct Kept;

@@ -1,4 +1,5 @@
-//! Keys from a file, from stdin or from the command line: streamed, one key in memory at a time, any bytes allowed.
+//! Reads keys from a file, stdin or the command line. Files are streamed with one key in memory at
+//! a time. Keys may hold any bytes.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,26 +13,27 @@ use super::output::message;
 use super::{streams, text};
 use filterblock::Error;
 
-/// The longest key that goes into a filter block: filters keep hashes, so this only bounds memory.
+/// The longest key for a filter block. Filters keep hashes, so this limit only bounds the reader's
+/// memory.
 pub const MAX_FILTER_KEY_LEN_BYTES: usize = 16 << 20;
 
 const BUFFER_LEN_BYTES: usize = 1 << 16;
 
-/// What is wrong with a key in hexadecimal digits.
-pub const NO_PAIR: &str = "not a pair of hexadecimal digits; with --hex a key such as abc is written 616263";
+/// The error message for a bad hexadecimal digit.
+pub const NO_PAIR: &str = "not a pair of hexadecimal digits; with --hex, write the key abc as 616263";
 
-/// What stands between two keys.
+/// The delimiter between two keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Delimiter {
-    /// A line a key; a carriage return before the newline belongs to the line end (CRLF).
+    /// One key per line. A carriage return before the newline belongs to the line end (CRLF).
     #[default]
     Newline,
-    /// A zero byte after each key (find -print0); nothing else is special.
+    /// A zero byte after each key (find -print0). No other byte is special.
     Nul,
 }
 
 impl Delimiter {
-    /// The byte itself.
+    /// Returns the delimiter byte.
     pub fn byte(self) -> u8 {
         match self {
             Self::Newline => b'\n',
@@ -39,7 +41,7 @@ impl Delimiter {
         }
     }
 
-    /// What one key is called in messages.
+    /// Returns the word for one key in messages.
     fn unit(self) -> &'static str {
         match self {
             Self::Newline => "line",
@@ -48,24 +50,27 @@ impl Delimiter {
     }
 }
 
-/// How keys are written, wherever they come from.
+/// The notation of keys in files and on the command line.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Key format")]
 pub struct KeyFormat {
-    /// What ends a key; keys may hold any other byte and need not be UTF-8
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "newline", hide_possible_values = true)]
-    #[arg(help = "What ends a key: `newline` (CRLF is understood) or `nul`; keys need not be UTF-8")]
+    #[arg(long, value_enum, value_name = "DELIMITER", default_value = "newline", hide_possible_values = true)]
+    #[arg(help = "The end of a key: `newline` (also CRLF) or `nul`; keys need not be UTF-8")]
     pub delimiter: Delimiter,
-    /// Keys are written as hexadecimal digits, two a byte
+    /// Keys are written in hexadecimal, two digits per byte
     #[arg(long)]
     pub hex: bool,
-    /// An empty line is a key of 0 bytes; without this flag, empty lines are skipped and counted on stderr
+    /// Take an empty line as a key of 0 bytes; by default empty lines are skipped and counted on
+    /// stderr
     #[arg(long)]
     pub keep_empty: bool,
 }
 
 impl KeyFormat {
-    /// Appends the key that `written` stands for, or gives the position of the digit that is wrong.
+    /// Appends the key that `written` encodes.
+    ///
+    /// # Errors
+    /// Returns the position of the first bad digit.
     fn decode(self, written: &[u8], key: &mut Vec<u8>) -> Result<(), usize> {
         if self.hex {
             return text::unhex(written, key);
@@ -74,7 +79,7 @@ impl KeyFormat {
         Ok(())
     }
 
-    /// The key that the command-line argument `written` stands for.
+    /// Returns the key that the command-line argument `written` encodes.
     pub fn argument(self, written: &OsStr) -> Outcome<Vec<u8>> {
         let mut key = Vec::new();
         self.decode(written.as_encoded_bytes(), &mut key).map_err(|at| {
@@ -85,16 +90,16 @@ impl KeyFormat {
     }
 }
 
-/// A key as it was written and as the bytes it stands for (the same, unless written in hexadecimal digits).
+/// A key as text and as bytes. The two differ only in hexadecimal notation.
 #[derive(Debug, Clone, Copy)]
 pub struct Written<'a> {
-    /// Without delimiter and line end.
+    /// The text without its delimiter and line end.
     pub written: &'a [u8],
-    /// What goes into a filter or store.
+    /// The bytes that go into a filter or a store.
     pub key: &'a [u8],
 }
 
-/// Reads keys one after the other; memory is bounded by the longest key allowed.
+/// Reads keys one by one. Its memory is bounded by the longest allowed key.
 pub struct KeyReader {
     input: Box<dyn BufRead>,
     name: String,
@@ -115,9 +120,10 @@ impl KeyReader {
             return Ok(Self::new(input, "standard input".into(), format, max_len_bytes));
         }
         let file = File::open(path).map_err(|error| Failure::file(path, error))?;
-        // Opening a directory works; that reading it does not would come up too late for who makes things first.
+        // Opening a directory succeeds and only reading it fails. That would be too late for
+        // callers that create files first.
         if file.metadata().is_ok_and(|found| found.is_dir()) {
-            return Err(Failure::Message(format!("{}: a directory, not a file", path.display())));
+            return Err(Failure::Message(format!("{}: this is a directory; give a file", path.display())));
         }
         let input = Box::new(BufReader::with_capacity(BUFFER_LEN_BYTES, file));
         Ok(Self::new(input, path.display().to_string(), format, max_len_bytes))
@@ -127,12 +133,13 @@ impl KeyReader {
         Self { input, name, format, max_len_bytes, number: 0, skipped: 0, line: Vec::new(), key: Vec::new() }
     }
 
-    /// Where the last key was read, for messages: file and line.
+    /// Returns the file and line of the last key, for messages.
     pub fn place(&self) -> String {
         format!("{}: {} {}", self.name, self.format.delimiter.unit(), self.number)
     }
 
-    /// The next key, if there is one. At the end, says how many empty lines were skipped.
+    /// Returns the next key. At the end of the input, prints how many empty lines it skipped and
+    /// returns `None`.
     pub fn next_key(&mut self) -> Outcome<Option<Written<'_>>> {
         loop {
             if !self.read_line()? {
@@ -155,12 +162,13 @@ impl KeyReader {
         Ok(Some(Written { written: &self.line, key: &self.key }))
     }
 
-    /// Reads up to the next delimiter, which is taken off; false at the end of the input.
+    /// Reads up to the next delimiter and removes it. Returns false at the end of the input.
     fn read_line(&mut self) -> Outcome<bool> {
         let delimiter = self.format.delimiter;
         let max_written = if self.format.hex { self.max_len_bytes * 2 } else { self.max_len_bytes };
         self.line.clear();
-        // Two more than a key, for the line end, so that a longer line is told from one that just fits.
+        // The limit has two more bytes for the line end, so that a line that is too long differs
+        // from one that just fits.
         let mut limited = (&mut self.input).take(max_written as u64 + 2);
         let len = limited.read_until(delimiter.byte(), &mut self.line).map_err(|error| {
             let error = Error::from(error);
@@ -175,7 +183,7 @@ impl KeyReader {
         }
         if self.line.len() > max_written {
             let (place, max) = (self.place(), text::thousands(self.max_len_bytes as u64));
-            return Err(Failure::Message(format!("{place}: the key is longer than the {max} bytes allowed")));
+            return Err(Failure::Message(format!("{place}: the key is longer than {max} bytes, the maximum")));
         }
         Ok(true)
     }
@@ -184,9 +192,9 @@ impl KeyReader {
         let unit = self.format.delimiter.unit();
         match std::mem::take(&mut self.skipped) {
             0 => {}
-            1 => message(format_args!("{}: skipped 1 empty {unit} (--keep-empty takes it as a key)", self.name)),
+            1 => message(format_args!("{}: skipped 1 empty {unit}; to add it as a key, use --keep-empty", self.name)),
             n => message(format_args!(
-                "{}: skipped {} empty {unit}s (--keep-empty takes them as keys)",
+                "{}: skipped {} empty {unit}s; to add them as keys, use --keep-empty",
                 self.name,
                 text::thousands(n)
             )),
@@ -211,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_taken_off_and_other_bytes_are_kept() {
+    fn line_ends_are_removed_and_other_bytes_are_kept() {
         let format = KeyFormat::default();
         assert_eq!(read(b"a\r\nb\rc\n\n\xff\0 \nlast", format, 9).unwrap(), [&b"a"[..], b"b\rc", b"\xff\0 ", b"last"]);
         let kept = KeyFormat { keep_empty: true, ..format };
@@ -221,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_longest_length_fits_and_a_longer_is_named() {
+    fn a_key_of_maximum_length_fits_and_a_longer_one_is_refused() {
         let format = KeyFormat::default();
         for fits in [&b"1234\r\n"[..], b"1234\n", b"1234"] {
             assert_eq!(read(fits, format, 4).unwrap(), [b"1234"]);
         }
         for too_long in [&b"a\n12345\r\n"[..], b"a\n12345\n", b"a\n12345", b"a\n123456789"] {
             let error = read(too_long, format, 4).unwrap_err();
-            assert_eq!(error, "keys: line 2: the key is longer than the 4 bytes allowed");
+            assert_eq!(error, "keys: line 2: the key is longer than 4 bytes, the maximum");
         }
     }
 

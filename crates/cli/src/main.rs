@@ -1,4 +1,5 @@
-//! The command `filterblock`: one file or folder per subcommand. Data goes to stdout, messages go to stderr.
+//! The command `filterblock`. Each subcommand has its own file or folder. Data goes to stdout,
+//! messages go to stderr.
 
 mod bench;
 mod block_file;
@@ -47,17 +48,23 @@ Examples:
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
 
-Exit status: 0 done; 1 a negative answer (nothing found, damaged); 2 an error, and a message on stderr. A signal ends the \
-command as if it were not caught: a shell sees 128 and the number of the signal (130 for Ctrl-C).
+Exit status:
+  0  done, or a positive answer
+  1  a negative answer: nothing found, or damage found
+  2  an error; the message is on stderr
+  128 + N when signal N ends the command (130 for Ctrl-C)
 
-A reader that closes the pipe ends the output quietly and leaves the exit status as it is. Output that cannot be written \
-(a full disk, a closed standard output) is an error, and so is a standard input that is closed. A signal leaves no \
-temporary file behind; SIGKILL may leave one, named .filterblock.*.tmp, beside the file to be written. The command notices \
-closed streams, and leaves ignored signals ignored (nohup), on Linux only.
+Streams and signals:
+  If the reader of a pipe closes it, the output stops without an error and the exit status stays as it is.
+  A full disk, a closed standard output and a closed standard input are errors. Closed streams are detected \
+only on Linux.
+  A signal removes temporary files. SIGKILL may leave one named .filterblock.*.tmp beside the output file.
+  On Linux, signals that the parent process ignores (nohup) stay ignored.
 
-NO_COLOR=1 turns colours off.";
+Environment:
+  NO_COLOR=1  print without colours";
 
-/// Filter blocks for sorted files, and what they save.
+/// Build, query and check filters for SST files, and measure how many disk reads they save.
 #[derive(Debug, Parser)]
 #[command(name = "filterblock", version, after_long_help = EXAMPLES, max_term_width = 110)]
 struct Arguments {
@@ -112,20 +119,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever reads the help may close the pipe early; whoever wanted it in a file wants all of it.
+/// Prints the help. A reader may close the pipe early; a failed write to a file is an error.
 fn print_help(help: &clap::Error) -> Result<(), Failure> {
     let text = help.render();
     let choice = anstream::AutoStream::choice(&std::io::stdout());
     output::print(&if choice == anstream::ColorChoice::Never { text.to_string() } else { text.ansi().to_string() })
 }
 
-/// Prints what clap has to say: help and version are data, a refusal is a message, of one line about a value.
+/// Prints the result of clap. Help and version go to stdout; an error becomes one line on stderr.
 fn explain(refused: &clap::Error) -> ExitCode {
     if let Some(line) = refused_value::line(refused) {
         output::message(line);
     } else if refused.use_stderr() {
-        // As with any message: if it cannot be told, the exit status still is.
-        let _ = write!(anstream::stderr(), "filterblock: {}", refused.render().ansi());
+        // A missing subcommand prints the help. If stderr fails, the exit status still reports the
+        // error.
+        let _ = write!(anstream::stderr(), "{}", refused.render().ansi());
     } else if let Err(failure) = print_help(refused) {
         output::message(&failure);
         return ExitCode::from(2);

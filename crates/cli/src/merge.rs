@@ -1,4 +1,4 @@
-//! `filterblock merge`: one filter block of the keys of several.
+//! `filterblock merge`: merges several filter blocks into one block with the keys of all.
 
 use std::path::PathBuf;
 
@@ -16,35 +16,38 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock merge -o all.filter shard-0.filter shard-1.filter shard-2.filter
 
-The blocks must have one shape (kind, number of bits, probes) and have been made by one hash function under one seed and secret; \
-`filterblock diff` tells what differs. Kinds: bloom, blocked-bloom, split-block, split-block-512. Blocks without keys \
-add nothing, whatever their shape. No secret is needed.
+Input:
+  The blocks must have the same kind, number of bits, number of probes, hash function, seed and secret.
+  `filterblock diff` prints the differences of two blocks.
+  The kinds bloom, blocked-bloom, split-block and split-block-512 can be merged. An empty block fits any other block.
+  The command does not need the secret.
 
-The new block has the bits that a filter of that shape would have of all keys together. Its number of keys is the sum: an upper \
-bound, since nobody knows which keys were in more than one; so is the rate that is told.
+Result:
+  The new block has the same bits as one filter built from all keys. Its number of keys is the sum of the inputs. That \
+number and the printed FPR are upper bounds, because some keys may be in several blocks.
 
-With --force a file keeps its mode, owner and access list; see `filterblock build --help`. The command refuses to replace \
-a file by a filter without keys, unless --allow-empty is given.
+See `filterblock build --help` for --force and --allow-empty.
 
-Exit status: 0 written; 2 an error, and nothing was written (unless the message is about standard output or says so).";
+Exit status: 0 written; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
+standard output.";
 
-/// Make one filter block of several of the same shape
+/// Merge filter blocks of the same shape into one
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block files
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The file to write, which appears whole or not at all; it may be one of those read
+    /// The output file, written atomically; it may be one of the inputs
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Replace OUT also by a filter without keys, which denies every key
+    /// Allow --force to replace OUT with an empty filter, which denies every key
     #[arg(long)]
     allow_empty: bool,
-    /// Describe what was written as JSON on stdout
+    /// Print the summary as JSON on stdout
     #[arg(long)]
     json: bool,
 }
@@ -54,12 +57,12 @@ struct Report {
     file: String,
     merged: usize,
     kind: String,
-    /// An upper bound.
+    /// An upper bound: the sum of the inputs.
     keys: u64,
     estimated_keys: Option<f64>,
     fill: f64,
     block_len_bytes: u64,
-    /// Of as many keys.
+    /// The FPR of a filter with `keys` keys.
     expected_false_positive_rate: f64,
 }
 
@@ -71,7 +74,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let file = NewFile::create(&arguments.output, arguments.force)?;
     let open = |path: &PathBuf| match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) => Ok(block),
-        FilterFile::Foreign(_) => Err(Failure::Message(format!("{}: not a filter block", path.display()))),
+        FilterFile::Foreign(_) => Err(Failure::Message(format!(
+            "{}: a file of another engine, not a filter block; merge takes filter blocks only",
+            path.display()
+        ))),
     };
     let blocks = arguments.files.iter().map(open).collect::<Outcome<Vec<_>>>()?;
     let merged = merge_blocks(&blocks).map_err(|error| explain(error, arguments, &blocks))?;
@@ -88,7 +94,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         expected_false_positive_rate: block.expected_false_positive_rate(),
     };
     if info.num_keys == 0 {
-        file.judge_empty("the blocks have no keys", arguments.allow_empty)?;
+        file.judge_empty("all blocks are empty", arguments.allow_empty)?;
     }
     file.publish(&merged)?;
     match arguments.json {
@@ -98,10 +104,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Names the files that do not go together.
+/// Returns an error that names two files that cannot be merged.
 fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[LockedBlock<D>]) -> Failure {
     let Error::Unlike { what, left, right } = &error else { return error.into() };
-    // Which of the blocks gave the shape is the library's affair; here any two that differ will do.
+    // The library does not say which block gave the shape. Any two files with this difference serve
+    // as the example.
     let named = |block: &LockedBlock<D>, other: &LockedBlock<D>| {
         differences(block, other)
             .iter()
@@ -112,16 +119,16 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Locked
         with_path().find(|(b, _)| named(a, b)).map(|(_, second)| (first.display(), second.display()))
     });
     match pair {
-        Some((first, second)) => {
-            Failure::Message(format!("{first} and {second} cannot be merged: {what} {left} and {right}"))
-        }
+        Some((first, second)) => Failure::Message(format!(
+            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second; rebuild one of them"
+        )),
         None => error.into(),
     }
 }
 
 fn summary(report: &Report) -> String {
     format!(
-        "{}: {} merged; {}, {} keys at most, {} full, expected rate of false positives {} at most",
+        "{}: {} merged; {}, at most {} keys, fill ratio {}, expected FPR at most {}",
         report.file,
         text::count(report.merged as u64, "block"),
         text::count(report.block_len_bytes, "byte"),

@@ -1,4 +1,4 @@
-//! A filter block as a command makes it: its options, its file, and what is told of it.
+//! Writes a filter block file for `build` and `convert`: the options, the file and the summary.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,22 @@ use filterblock::FilterSpec;
 use filterblock::HashSeed;
 use filterblock::{FilterBuilder, LockedBlock, Verify};
 
-/// Which block is made, and where.
+/// The options that describe the block and its file.
 #[derive(Debug, clap::Args)]
 pub struct BlockArguments {
-    /// The file to write, which appears whole or not at all; `-` is standard output
+    /// The output file, written atomically; `-` is standard output
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// The kind of filter and its budget: KIND:BITS with 1 to 100 bits a key, or KIND:fpr=RATE with a rate of false
-    /// positives that 100 bits a key can reach; KIND is bloom, blocked-bloom, split-block, split-block-512, bumped-ribbon,
-    /// ribbon (up to 32 bits) or binary-fuse (8, 12 or 16 bits); `:compact` behind a bumped-ribbon makes it smaller and
-    /// slower to build. Or `full`, which says maybe to every key
+    /// The kind of filter and its budget, such as bloom:10 or bloom:fpr=0.01
+    ///
+    /// The forms are KIND:BITS with 1 to 100 bits per key, and KIND:fpr=RATE with a false-positive
+    /// rate (FPR) between 0 and 1. KIND is bloom, blocked-bloom, split-block, split-block-512,
+    /// bumped-ribbon, ribbon (at most 32 bits) or binary-fuse (8, 12 or 16 bits). A bumped-ribbon
+    /// with `:compact` at its end is smaller and slower to build. The always-maybe filter `full`
+    /// has no budget.
     #[arg(long, value_name = "SPEC", default_value = "blocked-bloom:10")]
     filter: FilterSpec,
-    /// The seed under which keys are hashed; it is stored in the block
+    /// The seed of the key hash; it is stored in the block
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
     #[command(flatten)]
@@ -36,10 +39,10 @@ pub struct BlockArguments {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Replace OUT also by a filter without keys, which denies every key
+    /// Allow --force to replace OUT with an empty filter, which denies every key
     #[arg(long)]
     allow_empty: bool,
-    /// Describe what was written as JSON on stdout
+    /// Print the summary as JSON on stdout
     #[arg(long)]
     json: bool,
 }
@@ -58,8 +61,8 @@ struct Report {
 }
 
 impl BlockArguments {
-    /// Adds keys of the file `input` to a block and writes it; `add_keys` gives the number of those that it read. Whether
-    /// the block can be written is found out before.
+    /// Builds a block from the keys of the file `input` and writes it. `add_keys` adds the keys and
+    /// returns how many it read. The output file is checked before any key is read.
     pub fn make(&self, input: &Path, add_keys: impl FnOnce(&mut FilterBuilder) -> Outcome<u64>) -> Outcome {
         let hasher = self.secret.hasher(&self.hash, HashSeed(self.seed))?;
         let file = self.new_file(input)?;
@@ -83,7 +86,7 @@ impl BlockArguments {
         if info.num_keys == 0 {
             match &file {
                 Some(file) => file.judge_empty("no key was read", self.allow_empty)?,
-                None => message("-: no key was read; the filter has no keys to know"),
+                None => message("-: no key was read; the filter is empty and denies every key"),
             }
         }
         match file {
@@ -97,7 +100,7 @@ impl BlockArguments {
         Ok(Exit::Success)
     }
 
-    /// The file to write; none stands for stdout.
+    /// Returns the output file, or `None` for stdout.
     fn new_file(&self, input: &Path) -> Outcome<Option<NewFile>> {
         if self.output.as_os_str() != "-" {
             if self.json {
@@ -110,7 +113,7 @@ impl BlockArguments {
         output::check_stdout()?;
         if self.json {
             return Err(Failure::Message(
-                "--json: the block itself goes to standard output; give --output a file".into(),
+                "--json needs standard output, and the block goes there too; give --output a file".into(),
             ));
         }
         output::refuse_terminal().map(|()| None)
@@ -119,7 +122,7 @@ impl BlockArguments {
 
 fn summary(report: &Report) -> String {
     format!(
-        "{}: {} read, {} distinct; {}, {} bits a key, expected rate of false positives {}",
+        "{}: {} read, {} distinct; {}, {} bits per key, expected FPR {}",
         report.file,
         text::count(report.keys_read, "key"),
         text::thousands(report.distinct_keys),

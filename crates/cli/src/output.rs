@@ -1,4 +1,4 @@
-//! What the command tells: messages on stderr, and data on a buffered stdout.
+//! The output of the command: messages on stderr, data on a buffered stdout.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,26 +8,27 @@ use serde::Serialize;
 use super::failure::{Failure, Outcome};
 use super::streams;
 
-/// Large enough that a line of output costs no system call of its own.
+/// The buffer holds many lines, so that most lines need no system call.
 const BUFFER_LEN_BYTES: usize = 1 << 16;
 
-/// Whether the reader of stdout has closed its end.
+/// True once the reader of stdout has closed its end.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Says something to the user, on stderr.
+/// Prints a message for the user on stderr.
 pub fn message(text: impl std::fmt::Display) {
-    // A message that nobody can be told must not end the command: what it does and its exit status stay.
+    // A failed write to stderr must not end the command or change its exit status.
     let _ = writeln!(anstream::stderr(), "filterblock: {text}");
 }
 
-/// Stdout behind a buffer; to be flushed by its user, so that a failure is seen.
+/// A buffered stdout. The caller must flush it to see write errors.
 pub type Stdout = BufWriter<Unbuffered>;
 
-/// Stdout. When its reader has gone, it takes the rest and drops it: the exit status is a verdict that somebody else
-/// reads, and must not depend on who reads the text. See [`reader_gone`].
+/// An unbuffered stdout. After its reader has closed the pipe, it accepts and drops all further
+/// bytes. The exit status is an answer of its own and must not depend on how much of the text was
+/// read. See [`reader_gone`].
 #[derive(Default)]
 pub struct Unbuffered {
-    /// Opened at the first write: a command that prints nothing needs none.
+    /// Opened at the first write, because a command that prints nothing needs no stdout.
     stream: Option<Box<dyn Write>>,
 }
 
@@ -54,47 +55,52 @@ impl Write for Unbuffered {
     }
 }
 
-/// Stdout, see [`Stdout`].
+/// Returns a buffered stdout; see [`Stdout`].
 pub fn stdout() -> Stdout {
     BufWriter::with_capacity(BUFFER_LEN_BYTES, Unbuffered::default())
 }
 
-/// Whether nobody reads stdout any more, so that what only serves to print may end. What decides the exit status goes on.
+/// Returns true once the reader of stdout has closed its end. Work that only produces output may
+/// then stop; work that decides the exit status goes on.
 pub fn reader_gone() -> bool {
     READER_GONE.load(Ordering::Relaxed)
 }
 
-/// Prints `text` as it is.
+/// Prints `text` without changes.
 pub fn print(text: &str) -> Outcome<()> {
     let mut out = stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
 }
 
-/// Writes bytes that are no text to stdout. They are of use as a whole only: a reader that goes before has not seen enough.
+/// Writes binary data to stdout. A part of it is useless, so a reader that closes the pipe early is
+/// an error.
 pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
     let written = streams::writer().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
     written.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => {
-            Failure::Message("standard output: its reader has gone before the whole block was written".into())
+            Failure::Message("standard output: the reader closed the pipe before it had read the whole block".into())
         }
         _ => Failure::stdout(error),
     })
 }
 
-/// Finds out before any work that there is a stdout to tell the result on.
+/// Checks before any work that stdout is open and can receive the result.
 pub fn check_stdout() -> Outcome<()> {
     streams::check_stdout().map_err(Failure::stdout)
 }
 
-/// Refuses to write what is no text to a terminal.
+/// Refuses to write binary data to a terminal.
 pub fn refuse_terminal() -> Outcome<()> {
     match io::stdout().is_terminal() {
-        true => Err(Failure::Message("standard output: a terminal; redirect the block to a file or a pipe".into())),
+        true => {
+            Err(Failure::Message("standard output is a terminal; redirect the binary block to a file or a pipe".into()))
+        }
         false => Ok(()),
     }
 }
 
-/// Prints a report that no second run could give. If stdout fails, `text` goes to stderr, and the failure is still one.
+/// Finishes printing a report that a second run could not reproduce. If stdout failed, prints
+/// `text` on stderr and returns the failure.
 pub fn print_or_say(printed: Outcome<()>, text: impl FnOnce() -> String) -> Outcome<()> {
     if printed.is_err() {
         message(text().trim_end());
@@ -107,7 +113,7 @@ pub fn print_json(report: &impl Serialize) -> Outcome<()> {
     print(&json(report)?)
 }
 
-/// A report as indented JSON, with a newline at its end.
+/// Returns a report as indented JSON with a final newline.
 pub fn json(report: &impl Serialize) -> Outcome<String> {
     let mut text = serde_json::to_string_pretty(report).map_err(|error| Failure::Message(error.to_string()))?;
     text.push('\n');

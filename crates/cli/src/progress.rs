@@ -1,27 +1,29 @@
-//! Progress bars for long phases; silent unless stderr is a terminal.
+//! Progress bars for long phases. They are hidden unless stderr is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Steps between two updates of a bar: an update takes a lock, which a loop of tens of nanoseconds would feel.
+/// Steps between two updates of a bar. An update takes a lock, which would slow down a loop of tens
+/// of nanoseconds.
 const STRIDE: u64 = 1 << 13;
 
-/// The same, in bytes.
+/// Bytes between two updates of a bar.
 const STRIDE_BYTES: u64 = 1 << 20;
 
-/// A bar of `len` steps, or a counter when the length is unknown.
+/// Returns a bar of `len` steps, or a counter if the length is unknown.
 pub fn bar(len: Option<u64>, what: impl Into<String>) -> ProgressBar {
     let (bar, template) = match len {
         Some(len) => (ProgressBar::new(len), "{msg:40} [{bar:30}] {human_pos}/{human_len}, {eta} left"),
         None => (ProgressBar::new_spinner(), "{msg:40} {human_pos}"),
     };
-    // The templates are constants of this file, so a refused one would show in any test.
+    // The templates are constants of this file, so any test would reveal an invalid one.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }
     bar.with_message(what.into())
 }
 
-/// A bar of bytes, whose number comes with each step; none with `--json`, whose reader is no person.
+/// Returns a bar of bytes whose length comes with each update. `--json` hides the bar, because a
+/// program reads it.
 pub fn bytes(what: &'static str, is_json: bool) -> ProgressBar {
     let bar = if is_json { ProgressBar::hidden() } else { ProgressBar::new(0) };
     if let Ok(style) = ProgressStyle::with_template("{msg:40} [{bar:30}] {bytes}/{total_bytes}, {eta} left") {
@@ -30,7 +32,7 @@ pub fn bytes(what: &'static str, is_json: bool) -> ProgressBar {
     bar.with_message(what)
 }
 
-/// What moves a bar of [`bytes`].
+/// Returns the callback that moves a bar made by [`bytes`].
 pub fn follow(bar: &ProgressBar) -> impl FnMut(filterblock_store::lsm::Progress) {
     let mut next = 0;
     move |progress| {
@@ -42,7 +44,7 @@ pub fn follow(bar: &ProgressBar) -> impl FnMut(filterblock_store::lsm::Progress)
     }
 }
 
-/// A sign of life while something goes on that does not tell how far it has come.
+/// Returns a spinner for work that reports no progress.
 pub fn spinner(what: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(what);
     if let Ok(style) = ProgressStyle::with_template("{msg:40} {elapsed}") {
@@ -52,7 +54,7 @@ pub fn spinner(what: &'static str) -> ProgressBar {
     bar
 }
 
-/// Moves `bar` on to `position`, now and then.
+/// Moves `bar` to `position` once every [`STRIDE`] steps.
 #[inline]
 pub fn tick(bar: &ProgressBar, position: u64) {
     if position.is_multiple_of(STRIDE) {

@@ -1,4 +1,4 @@
-//! `filterblock query`: asks a filter block file, or a file of another engine, about keys.
+//! `filterblock query`: looks up keys in a filter block file or in a file of another engine.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,9 +17,10 @@ use filterblock::AlignedBytes;
 use filterblock::FilterBlock;
 use filterblock::KeyHash;
 
-/// Keys asked at once: enough to overlap their cache misses, few enough for the answers of a slow source to keep up.
+/// Keys in one batch: enough to overlap their cache misses, and few enough that a slow source gets
+/// answers soon.
 const BATCH_LEN: usize = 256;
-/// A batch is also asked when its keys fill this much, so that huge keys are not collected.
+/// A batch ends at this many bytes of keys, so that large keys do not accumulate in memory.
 const BATCH_LEN_BYTES: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
@@ -27,28 +28,31 @@ Examples:
   filterblock query names.filter serde tokio
   filterblock query names.filter - < candidates.txt | grep ^maybe
   filterblock query names.filter --keys candidates.txt --count
-  filterblock query --quiet names.filter serde && echo worth a look
+  filterblock query --quiet names.filter serde && echo maybe
   filterblock query 000005.ldb - < candidates.txt
   filterblock query rows.parquet --column user.id --row-group 3 1042 1043
   filterblock query rows.parquet --column user.id --hex 1204000000000000
   filterblock query part.filter --format rocksdb-filter serde
 
-Prints `maybe` or `absent`, a tab and the key as it was written, in the order asked; a filter never says \"present\". \
-With --delimiter nul, each printed line ends with a zero byte too. With --json, a line is \
-{\"answer\":\"maybe\",\"key\":\"serde\"}; a key that is not UTF-8 is given as \"key_hex\" instead. `-` is standard input when it \
-is the only KEY.
+Output:
+  One line per key, in input order: `maybe` or `absent`, a tab, and the key as written. `absent` is certain, `maybe` is not.
+  --delimiter nul ends each output line with a zero byte too.
+  --json prints lines such as {\"answer\":\"maybe\",\"key\":\"serde\"}. If the key is not UTF-8, the line has \"key_hex\".
+  `-` as the only KEY is standard input.
 
-A filter that holds prefixes of keys only would deny keys that are there; it is asked with --prefixes.
+Filters of prefixes:
+  If a filter holds only prefixes of keys, query prefixes with --prefixes.
 
-FILE may also be a table of LevelDB or RocksDB, which answers as its engine would (--prefixes: as an iterator of RocksDB that \
-keeps to the prefix of each key), or a Parquet file. A value of Parquet is written as its column's type says: numbers in \
-decimal, bytes as they are, or as --type says; with --hex it is the plain encoding (of a byte array \
-without the length). Without --row-group, `maybe` is the \
-answer of any row group. A table without a filter says `maybe` to every key. docs/FOREIGN.md tells what is known.
+Files of other engines (docs/FOREIGN.md):
+  A LevelDB or RocksDB table gives the answers of its engine. Without a filter, it answers `maybe` to every key. With \
+--prefixes, a RocksDB table answers like an iterator that stays within the prefix of each key.
+  Parquet values are written in the type of their column (numbers in decimal, bytes unchanged) or in the type of --type.
+  With --hex they are the plain encoding, without the length of a byte array.
+  Without --row-group, the answer is `maybe` if any row group answers `maybe`.
 
-Exit status, as grep: 0 some key may be there; 1 all are absent; 2 an error.";
+Exit status, as grep: 0 some key may be present; 1 all keys are absent; 2 an error.";
 
-/// Ask a filter block file which keys are surely absent
+/// Look up keys in a filter: a key is absent or maybe present
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -58,26 +62,26 @@ pub struct Arguments {
     /// The keys, or `-` for standard input
     #[arg(value_name = "KEY", required_unless_present = "keys")]
     arguments: Vec<OsString>,
-    /// A file with one key a line
+    /// A file with one key per line
     #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
     keys: Option<PathBuf>,
-    /// Print only how many keys may be there and how many are absent
+    /// Print only the number of `maybe` and of `absent` answers
     #[arg(long, conflicts_with = "quiet")]
     count: bool,
-    /// Print nothing; the exit status is the answer, given at the first `maybe`
+    /// Print nothing and stop at the first `maybe`; the exit status is the answer
     #[arg(short, long)]
     quiet: bool,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// The keys given are prefixes, taken as they were for the filter
+    /// The keys are prefixes, extracted as they were for the filter
     #[arg(long)]
     prefixes: bool,
     #[command(flatten)]
     secret: SecretArguments,
     #[command(flatten)]
     foreign: FileArguments,
-    /// How values of a Parquet column are written: int32, int64, uint32, uint64, float, double, utf8, bytes or uuid
+    /// The type of Parquet values: int32, int64, uint32, uint64, float, double, utf8, bytes or uuid
     #[arg(long = "type", value_enum, value_name = "TYPE", hide_possible_values = true)]
     #[arg(conflicts_with = "hex", help_heading = "Files of other engines")]
     value_type: Option<ValueType>,
@@ -91,7 +95,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     match block_file::open(path, &arguments.foreign)? {
         FilterFile::Native(filter) => {
             if arguments.value_type.is_some() {
-                return Err(Failure::Message(format!("{}: --type is for values of Parquet", path.display())));
+                return Err(Failure::Message(format!(
+                    "{}: --type is for Parquet values, and this is a filter block; omit --type",
+                    path.display()
+                )));
             }
             let filter = block_file::unlock(path, filter, &arguments.secret)?;
             block_file::check_question(path, &filter, arguments.prefixes)?;
@@ -123,18 +130,18 @@ fn ask_all(arguments: &Arguments, target: Target<'_>) -> Outcome {
     query.finish()
 }
 
-/// What is asked.
+/// The filter that is queried.
 enum Target<'a> {
     Native(FilterBlock<AlignedBytes>),
     Foreign(Asked<'a>),
 }
 
-/// Keys waiting for their answers.
+/// Keys that wait for their answers.
 #[derive(Debug, Default)]
 struct Batch {
-    /// Of a native filter, which is asked for all at once.
+    /// The hashes of the keys. A native filter answers them all at once.
     hashes: Vec<KeyHash>,
-    /// Of another engine's, which was asked for each.
+    /// The answers. A filter of another engine gives each answer when its key is pushed.
     answers: Vec<bool>,
     written: Vec<u8>,
     ends: Vec<usize>,
@@ -167,9 +174,9 @@ struct Query<'a, W> {
     absent: u64,
 }
 
-/// Why a key got no answer.
+/// The reason why a key got no answer.
 enum Refused {
-    /// It stands for no value of the column.
+    /// The key is not a value of the column's type.
     Key(String),
     Other(Failure),
 }
@@ -222,8 +229,9 @@ impl<W: Write> Query<'_, W> {
         Ok(())
     }
 
-    /// Whether nothing that is still to be read can change the exit status, and nobody is to see it. A reader that has
-    /// gone does not end the search for a first `maybe`: "all are absent" would be a guess.
+    /// Returns true if the remaining keys can change neither the exit status nor the visible
+    /// output. A closed pipe does not end the search for a first `maybe`, because "all keys are
+    /// absent" would be a guess.
     fn answered(&self) -> bool {
         (self.arguments.quiet || output::reader_gone()) && self.maybe > 0
     }
@@ -237,7 +245,7 @@ impl<W: Write> Query<'_, W> {
         if self.batch.is_full() { self.answer().map_err(Refused::Other) } else { Ok(()) }
     }
 
-    /// Asks a native filter about the batch, and prints the answers.
+    /// Queries a native filter for the batch, and prints the answers.
     fn answer(&mut self) -> Outcome<()> {
         if let Target::Native(filter) = &self.target {
             self.batch.answers.resize(self.batch.hashes.len(), false);
@@ -284,7 +292,8 @@ impl<W: Write> Query<'_, W> {
     }
 }
 
-/// Asks for prefixes by the calls that know them, so that no block denies what it cannot know.
+/// Queries a native filter. Prefixes go through the prefix calls, so that a block never denies a
+/// prefix that it does not hold.
 fn answer_native(filter: &FilterBlock<AlignedBytes>, prefixes: bool, hashes: &[KeyHash], answers: &mut [bool]) {
     if !prefixes {
         return filter.may_contain_batch(hashes, answers);

@@ -1,4 +1,4 @@
-//! Values of options: parsers that say which values work, and the one line with which a wrong value is refused.
+//! Parsers for the values of options, and one-line messages for wrong command lines.
 
 use std::error::Error as _;
 use std::fmt::Display;
@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::text::printable;
 use filterblock::Error;
 
-/// A parser of whole numbers in `range`; `example` is one of them.
+/// Returns a parser of whole numbers in `range`. Errors suggest `example`, a number of the range.
 pub fn whole<T>(
     range: RangeInclusive<T>,
     example: T,
@@ -25,40 +25,123 @@ where
     }
 }
 
-/// What is wrong with a rate that is no number, or out of range.
-pub const RATE_EXPECTED: &str = "expected a rate above 0 and below 1; try 0.01";
+/// The reason why a false-positive rate is refused: it is not a number, or out of range.
+pub const RATE_EXPECTED: &str = "the false-positive rate must be above 0 and below 1; try 0.01";
 
-/// What is wrong with bits per key that are no number, or out of range.
-pub const BITS_EXPECTED: &str = "expected 1 to 100 bits; try 10";
+/// The reason why bits per key are refused: they are not a number, or out of range.
+pub const BITS_EXPECTED: &str = "bits per key must be from 1 to 100; try 10";
 
-/// A parser of numbers whose range is checked later; `expected` says what is expected, and a value that works.
+/// Returns a parser of numbers whose range is checked later. `expected` is the error message.
 pub fn number(expected: &'static str) -> impl Fn(&str) -> Result<f64, &'static str> + Clone + Send + Sync + 'static {
     move |text| text.parse().map_err(|_| expected)
 }
 
-/// The line that names the option, says what is wrong, and gives a value that works. `None` where no value is wrong: then
-/// clap's usage says more.
+/// Returns one line that says what is wrong with the command line and what to do. Returns `None`
+/// for help and version.
 pub fn line(refused: &clap::Error) -> Option<String> {
-    match refused.kind() {
-        ErrorKind::ValueValidation | ErrorKind::InvalidValue => {}
-        // Which one, clap does not say.
-        ErrorKind::InvalidUtf8 => {
-            return Some("an argument is not UTF-8, which only keys and paths need not be; write it in UTF-8".into());
+    let line = match refused.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return None;
         }
-        _ => return None,
-    }
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue => wrong_value(refused),
+        // clap does not name the argument.
+        ErrorKind::InvalidUtf8 => Some(
+            "an argument is not UTF-8; only keys and paths may hold other bytes, write the argument in UTF-8".into(),
+        ),
+        ErrorKind::UnknownArgument => unknown(refused, ContextKind::InvalidArg, ContextKind::SuggestedArg, "option"),
+        ErrorKind::InvalidSubcommand => {
+            unknown(refused, ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand, "command")
+        }
+        ErrorKind::MissingRequiredArgument => missing(refused),
+        ErrorKind::ArgumentConflict => conflict(refused),
+        ErrorKind::TooManyValues => needless_value(refused),
+        _ => None,
+    };
+    // Other errors are rare: the first line of clap's message says enough.
+    let first_line = || {
+        let text = refused.render().to_string();
+        text.lines().next().map(|line| format!("{}; {}", line.trim_start_matches("error: "), see_help(refused)))
+    };
+    line.or_else(first_line)
+}
+
+/// Describes an unknown option or command.
+fn unknown(refused: &clap::Error, given: ContextKind, similar: ContextKind, what: &str) -> Option<String> {
+    let given = printable(string(refused, given)?);
+    let next = match refused.get(similar) {
+        Some(ContextValue::String(similar)) => format!("did you mean {similar}?"),
+        Some(ContextValue::Strings(similar)) if !similar.is_empty() => {
+            format!("did you mean {}?", similar.join(" or "))
+        }
+        _ => see_help(refused),
+    };
+    Some(match what {
+        "option" if !given.starts_with('-') => format!("unexpected argument {given:?}; {next}"),
+        _ => format!("unknown {what} {given}; {next}"),
+    })
+}
+
+/// Lists the missing arguments.
+fn missing(refused: &clap::Error) -> Option<String> {
+    let Some(ContextValue::Strings(missing)) = refused.get(ContextKind::InvalidArg) else { return None };
+    // clap writes a group of alternatives as `<--one <A>|--two <B>>`.
+    let readable = |argument: &String| match argument.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
+        Some(group) if group.contains('|') => group.split('|').collect::<Vec<_>>().join(" or "),
+        _ => argument.clone(),
+    };
+    let missing: Vec<String> = missing.iter().map(readable).collect();
+    Some(format!("missing {}; {}", missing.join(" and "), see_help(refused)))
+}
+
+/// Describes two options that exclude each other, or an option that is given twice.
+fn conflict(refused: &clap::Error) -> Option<String> {
+    let argument = string(refused, ContextKind::InvalidArg)?;
+    let others = match refused.get(ContextKind::PriorArg) {
+        Some(ContextValue::String(other)) => vec![other.as_str()],
+        Some(ContextValue::Strings(others)) => others.iter().map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
+    Some(match others.as_slice() {
+        [] => format!("{argument} is given twice; give it once"),
+        [other] if *other == argument => format!("{argument} is given twice; give it once"),
+        others => format!("{argument} cannot be used with {}; omit one of them", others.join(" or ")),
+    })
+}
+
+/// Describes a value of an option that takes none.
+fn needless_value(refused: &clap::Error) -> Option<String> {
+    let option = string(refused, ContextKind::InvalidArg)?;
+    let value = printable(string(refused, ContextKind::InvalidValue)?);
+    Some(format!("{option} takes no value; omit {value:?}"))
+}
+
+/// Points to the help of the subcommand, which clap names in its usage line.
+fn see_help(refused: &clap::Error) -> String {
+    let usage = match refused.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
+    let names: Vec<&str> =
+        usage.split_whitespace().skip_while(|word| *word != "filterblock").take_while(is_name).collect();
+    let command = if names.is_empty() { "filterblock".to_owned() } else { names.join(" ") };
+    format!("run \"{command} --help\"")
+}
+
+/// Names the option, says what is wrong with its value, and gives a value that works.
+fn wrong_value(refused: &clap::Error) -> Option<String> {
     let argument = string(refused, ContextKind::InvalidArg)?;
     let option = argument.split(' ').next()?;
     let value = match string(refused, ContextKind::InvalidValue) {
         Some("") | None if refused.kind() == ErrorKind::InvalidValue => {
-            return Some(format!("{option}: its value is missing; give {argument}"));
+            return Some(format!("{option}: missing value; give {argument}"));
         }
         Some("") | None => "\"\"".to_owned(),
         Some(value) => printable(value),
     };
     let reason = match refused.source() {
         Some(source) => match source.downcast_ref() {
-            // The value stands in front of it anyway.
+            // The option and its value precede the reason.
             Some(Error::Invalid { reason, .. }) => reason.clone().into_owned(),
             _ => source.to_string(),
         },
@@ -67,7 +150,7 @@ pub fn line(refused: &clap::Error) -> Option<String> {
     Some(format!("{option} {value}: {reason}"))
 }
 
-/// Which values there are.
+/// Lists the valid values.
 fn one_of(refused: &clap::Error) -> Option<String> {
     let Some(ContextValue::Strings(values)) = refused.get(ContextKind::ValidValue) else { return None };
     let (last, others) = values.split_last()?;

@@ -1,4 +1,5 @@
-//! The secret under which keys are hashed, from a file: what stands on a command line is seen by all users of a machine.
+//! Reads the hashing secret from a file. All users of a machine can see the arguments of a command
+//! line.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,83 +10,108 @@ use super::text;
 use filterblock::Error;
 use filterblock::{HashKind, HashSeed, KeyHasher, Secret};
 
-/// Longer than any secret with the white space around it; a file named by mistake is not read to its end.
+/// The most bytes read from a secret file. It exceeds any secret with white space, and keeps a
+/// large file given by mistake from being read to its end.
 const MAX_FILE_LEN_BYTES: u64 = 1 << 10;
 
-/// Where the secret is.
+/// The option for the secret file.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SecretArguments {
-    /// The file with the secret under which keys are hashed: 32 or 64 hexadecimal digits (as `openssl rand -hex 16`
-    /// prints them), readable by nobody else
-    #[arg(long, value_name = "KEYFILE")]
+    /// The file with the hashing secret: 32 or 64 hexadecimal digits, such as from `openssl rand
+    /// -hex 16`; only its owner should be able to read it
+    #[arg(long, value_name = "SECRETFILE")]
     secret_file: Option<PathBuf>,
 }
 
-/// Which function is to hash keys.
+/// The option for the hash function.
 #[derive(Debug, Clone, clap::Args)]
 pub struct HashArguments {
-    /// What hashes the keys: xxh3, or under the secret of --secret-file xxh3-secret or siphash-1-3, which resists
-    /// keys that were chosen to do harm [default: siphash-1-3 with a secret, xxh3 without]
+    /// The hash function: xxh3, or with --secret-file siphash-1-3 (resists attackers who choose
+    /// keys) or xxh3-secret [default: siphash-1-3 with a secret, xxh3 without]
     #[arg(long, value_name = "FUNCTION")]
     pub hash: Option<HashKind>,
 }
 
 impl SecretArguments {
-    /// The secret, if one was given.
+    /// Reads the secret, if --secret-file is given.
     pub fn read(&self) -> Outcome<Option<Secret>> {
         let Some(path) = &self.secret_file else { return Ok(None) };
         let in_file = |error| Failure::file(path, error);
         let mut written = Vec::new();
+        if path.is_dir() {
+            return Err(Failure::Message(format!(
+                "--secret-file {}: this is a directory; give a file",
+                path.display()
+            )));
+        }
         File::open(path).map_err(in_file)?.take(MAX_FILE_LEN_BYTES).read_to_end(&mut written).map_err(in_file)?;
         let mut bytes = Vec::new();
         let is_hex = text::unhex(written.trim_ascii(), &mut bytes).is_ok();
-        // What stands in the file is not to be seen in a message.
+        // The message must not show the content of the file.
         match Secret::new(&bytes) {
             Ok(secret) if is_hex => Ok(Some(secret)),
             _ => {
                 let path = path.display();
                 Err(Failure::Message(format!(
-                    "--secret-file {path}: not a secret; expected 32 or 64 hexadecimal digits, as openssl rand -hex 16 \
-                     prints them"
+                    "--secret-file {path}: not a secret; the file must hold 32 or 64 hexadecimal digits; make one with \
+                     openssl rand -hex 16"
                 )))
             }
         }
     }
 
-    /// The file with the secret, if one was given.
+    /// Returns the path of the secret file, if one is given.
     pub fn path(&self) -> Option<&Path> {
         self.secret_file.as_deref()
     }
 
-    /// Refuses a secret for a file whose keys are hashed without one.
+    /// Refuses a secret for a file whose keys are hashed without a secret.
     pub fn refuse(&self, path: &Path) -> Outcome<()> {
         match &self.secret_file {
             None => Ok(()),
             Some(_) => {
                 let path = path.display();
-                Err(Failure::Message(format!("{path}: --secret-file: keys of this file are hashed without a secret")))
+                Err(Failure::Message(format!(
+                    "{path}: the keys of this file are hashed without a secret; omit --secret-file"
+                )))
             }
         }
     }
 
-    /// What to hash keys by: what was asked for, or what suits the secret.
+    /// Returns the hasher for `--hash`, or the default for the given secret.
     pub fn hasher(&self, hash: &HashArguments, seed: HashSeed) -> Outcome<KeyHasher> {
         let secret = self.read()?;
         let by_secret = if secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
-        KeyHasher::new(hash.hash.unwrap_or(by_secret), seed, secret.as_ref()).map_err(|error| self.explain(error))
+        let kind = hash.hash.unwrap_or(by_secret);
+        KeyHasher::new(kind, seed, secret.as_ref()).map_err(|error| match error {
+            Error::Secret { given: None, .. } => {
+                Failure::Message(format!("--hash {kind}: missing secret; give it with --secret-file SECRETFILE"))
+            }
+            error => self.explain(error),
+        })
     }
 
-    /// The error, and where a secret that is missing or wrong is to come from or came from.
+    /// Adds the option to an error about a missing or wrong secret.
     pub fn explain(&self, error: impl Into<Failure>) -> Failure {
         let failure = error.into();
-        match (failure.library_error(), &self.secret_file) {
+        let text = failure.to_string();
+        // The library advises what to do with a secret. This advice names the option instead.
+        let problem = text.rsplit_once("; ").map_or(text.as_str(), |(problem, _)| problem);
+        let message = match (failure.library_error(), &self.secret_file) {
+            (Some(Error::Secret { given: None, stored: Some(stored), .. }), _) => {
+                format!("{problem} (fingerprint {stored}); give it with --secret-file SECRETFILE")
+            }
             (Some(Error::Secret { given: None, .. }), _) => {
-                Failure::Message(format!("{failure}; --secret-file names the file with it"))
+                format!("{problem}; give it with --secret-file SECRETFILE")
             }
-            (Some(Error::Secret { given: Some(_), .. } | Error::Invalid { what: "secret", .. }), Some(path)) => {
-                Failure::Message(format!("{failure}; --secret-file is {}", path.display()))
+            (Some(Error::Secret { given: Some(_), .. }), Some(path)) => {
+                format!("{problem}; give the right file in place of --secret-file {}", path.display())
             }
-            _ => failure,
-        }
+            (Some(Error::Invalid { what: "secret", .. }), Some(path)) => {
+                format!("{problem}; omit --secret-file {}", path.display())
+            }
+            _ => return failure,
+        };
+        Failure::Message(message)
     }
 }

@@ -1,16 +1,19 @@
-//! The standard streams, as the process was given them.
+//! The standard streams exactly as the process received them.
 //!
-//! Rust's runtime opens /dev/null in the place of a standard stream that is closed, before `main` begins. A closed stdin
-//! then reads as an empty file, of which `build --force` would make a filter that denies every key; and what is written
-//! to a closed stdout is lost without an error. In `main` it is too late to look: a /dev/null that is open for both
-//! directions may be the runtime's, and may as well be given on purpose (Python's `subprocess.DEVNULL` and daemon(3) open
-//! it like that). So a function looks before the runtime does. The C library calls what `.init_array` lists before `main`.
+//! Before `main`, Rust's runtime replaces a closed standard stream by /dev/null. A closed stdin
+//! then reads as an empty file, and `build --force` would turn it into a filter that denies every
+//! key. Output to a closed stdout would be lost without an error. `main` cannot detect this: a
+//! /dev/null that is open in both directions may come from the runtime or from the caller (Python's
+//! `subprocess.DEVNULL` and daemon(3) open it like that). Therefore a function checks the streams
+//! before the runtime does. The C library calls the functions listed in `.init_array` before
+//! `main`.
 //!
-//! The handles of the standard library also take a descriptor that is open in the wrong direction only (`0>file`) for an
-//! empty or an all-swallowing one. [`reader`] and [`writer`] are plain files, which report the error.
+//! The handles of the standard library also hide a descriptor that is open in the wrong direction
+//! only (`0>file`): stdin looks empty and stdout swallows everything. [`reader`] and [`writer`] are
+//! plain files, which report the error.
 #![cfg_attr(
     target_os = "linux",
-    expect(unsafe_code, reason = "naming a section of the program: it must hold functions, as it does here")
+    expect(unsafe_code, reason = "link_section: the section must hold function pointers, as it does here")
 )]
 
 #[cfg(unix)]
@@ -28,27 +31,29 @@ mod before_main {
     use rustix::io::{Errno, fcntl_getfd};
     use rustix::stdio;
 
-    /// Two system calls without libc or any state of the standard library, which is not set up yet.
+    /// Makes two system calls. They use neither libc nor the standard library, which is not
+    /// initialised yet.
     extern "C" fn look() {
         super::STDIN_CLOSED.store(fcntl_getfd(stdio::stdin()) == Err(Errno::BADF), Ordering::Relaxed);
         super::STDOUT_CLOSED.store(fcntl_getfd(stdio::stdout()) == Err(Errno::BADF), Ordering::Relaxed);
     }
 
-    // SAFETY: the section is an array of pointers to functions, each called once with arguments that C lets a function
-    // ignore; this is one such pointer.
+    // SAFETY: the section is an array of function pointers. The C library calls each of them once,
+    // with arguments that the C calling convention lets a function ignore. This static is one such
+    // pointer.
     #[used]
     #[unsafe(link_section = ".init_array")]
     static LOOK: extern "C" fn() = look;
 }
 
 fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "it is closed")
+    io::Error::new(io::ErrorKind::NotConnected, "the stream is closed; redirect it to a file or a pipe")
 }
 
-/// Stdin.
+/// Opens stdin.
 ///
 /// # Errors
-/// When the process was started without one.
+/// Returns an error if the process was started with a closed stdin.
 pub fn reader() -> io::Result<Box<dyn Read>> {
     if STDIN_CLOSED.load(Ordering::Relaxed) {
         return Err(closed());
@@ -60,10 +65,10 @@ pub fn reader() -> io::Result<Box<dyn Read>> {
     Ok(Box::new(stdin))
 }
 
-/// Stdout, without a buffer.
+/// Opens stdout without a buffer.
 ///
 /// # Errors
-/// When the process was started without one.
+/// Returns an error if the process was started with a closed stdout.
 pub fn writer() -> io::Result<Box<dyn Write>> {
     check_stdout()?;
     #[cfg(unix)]
@@ -73,7 +78,10 @@ pub fn writer() -> io::Result<Box<dyn Write>> {
     Ok(Box::new(stdout))
 }
 
-/// Finds out early whether there is a stdout at all.
+/// Checks that stdout is open.
+///
+/// # Errors
+/// Returns an error if the process was started with a closed stdout.
 pub fn check_stdout() -> io::Result<()> {
     if STDOUT_CLOSED.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
 }

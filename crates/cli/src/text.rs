@@ -1,8 +1,8 @@
-//! Numbers and bytes as people read them.
+//! Formats numbers and bytes for people.
 
 use std::fmt::Write as _;
 
-/// An integer with its thousands apart: `1,234,567`.
+/// Formats an integer with thousands separators: `1,234,567`.
 pub fn thousands(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -15,24 +15,25 @@ pub fn thousands(value: u64) -> String {
     text
 }
 
-/// The nearest integer.
+/// Rounds to the nearest integer.
 pub fn whole(value: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let rounded = value.round() as u64;
     rounded
 }
 
-/// A number of things: `1 table`, `2 tables`. Only for words with a plain plural.
+/// Formats a number of things: `1 table`, `2 tables`. The plural of `unit` must end in a plain `s`.
 pub fn count(value: u64, unit: &str) -> String {
     format!("{} {unit}{}", thousands(value), if value == 1 { "" } else { "s" })
 }
 
-/// A share of one as a percentage with three significant digits.
+/// Formats a fraction of 1 as a percentage with three significant digits.
 pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
-/// Three significant digits, two below 0.001, and thousands apart from 1,000 on; never an exponent.
+/// Formats a number with three significant digits, or two below 0.001. From 1,000 on it has
+/// thousands separators. It never has an exponent.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();
@@ -59,13 +60,13 @@ pub fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A text of a file that somebody else wrote, for a terminal: what is no visible character is spelled out.
+/// Escapes the control characters of an untrusted text, so that a terminal can show it.
 pub fn printable(text: &str) -> String {
     let spell = |c: char| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() };
     text.chars().map(spell).collect()
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a String cannot fail.
@@ -74,7 +75,11 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Appends the bytes that `digits` stand for; on a bad digit or an odd number of them, gives its position from 0.
+/// Appends the bytes that `digits` encode.
+///
+/// # Errors
+/// Returns the position of the first bad digit, counted from 0. An odd number of digits lacks its
+/// last one.
 pub fn unhex(digits: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
     let nibble = |i: usize| {
         let digit = digits.get(i).and_then(|&digit| char::from(digit).to_digit(16)).ok_or(i)?;
@@ -106,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_a_terminal_obeys_are_spelled_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("naïve \u{1b}[31m\n"), "naïve \\u{1b}[31m\\u{a}");
     }
 
     #[test]
-    fn hexadecimal_survives_and_the_bad_digit_is_named() {
+    fn hexadecimal_round_trips_and_names_the_bad_digit() {
         let mut bytes = Vec::new();
         unhex(b"00fFa0", &mut bytes).unwrap();
         assert_eq!(bytes, [0, 255, 160]);

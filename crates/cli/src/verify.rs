@@ -1,4 +1,5 @@
-//! `filterblock verify`: is a filter block file, or one of another engine, sound, and does it know every key it should?
+//! `filterblock verify`: checks a filter block file, or a file of another engine, for damage and
+//! for false negatives.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use super::output::{self, message};
 use super::secret::SecretArguments;
 use super::{progress, text};
 
-/// False negatives that are named one by one; the rest are counted.
+/// The number of false negatives that are listed; the rest are only counted.
 const NAMED_MAX: u64 = 10;
 
 const EXAMPLES: &str = "\
@@ -25,41 +26,43 @@ Examples:
   filterblock verify 000012.sst
   filterblock verify rows.parquet --column user.id --row-group 3 --against ids.txt
 
-Checks the magic, the shape, the checksum of the trailer and of every page. With --against, every key of KEYFILE is \
-asked too, and those the filter calls absent are false negatives: keys that a read would lose. For a filter that holds \
-prefixes of keys only, KEYFILE must hold such prefixes (--prefixes). Only --against needs the secret (--secret-file) of a \
-filter whose keys were hashed under one.
+Filter block:
+  The command checks the magic, the shape, and the checksums of the trailer and of every page.
+  If the version is not 1, the command also tries version 1. If the checksum is then valid, only the version is \
+damaged (status 1). Otherwise the block has a newer format or more damage (status 2).
 
-Of a table of LevelDB or RocksDB, the checksums of all blocks are compared, and each of its keys is asked of its own filter. \
-Parquet files and filters alone have no checksums: their shape is checked, and --against tells more.
+--against looks up every key of KEYFILE. A key that the filter denies is a false negative: a read would not find it.
+  For a filter that holds only prefixes, KEYFILE must hold prefixes, with --prefixes.
+  Only --against needs the secret of a filter (--secret-file).
 
-A block whose version is not 1 is damaged if its checksum holds with version 1 in place. Otherwise a newer version of \
-filterblock wrote the block, or it is damaged there and elsewhere: nothing tells which, and that is status 2.
+File of another engine:
+  For a LevelDB or RocksDB table, the command checks the checksums of all blocks and looks up each key in the table's filter.
+  Parquet files and bare filters have no checksums. The command checks their shape; --against checks more.
 
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 could not run (unreadable file, newer format).";
 
-/// Check a filter block file for damage and for lost keys
+/// Check a filter file for damage and for false negatives
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file, or a file of another engine
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The keys that were added, one a line, or `-` for standard input
+    /// The keys of the filter, one per line, or `-` for standard input
     #[arg(long, value_name = "KEYFILE")]
     against: Option<PathBuf>,
-    /// The keys of --against are prefixes, taken as they were for the filter
+    /// The keys of --against are prefixes, extracted as they were for the filter
     #[arg(long, requires = "against")]
     prefixes: bool,
-    /// Report as JSON on stdout
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     secret: SecretArguments,
     #[command(flatten)]
     foreign: FileArguments,
-    /// How values of --against are written, of a Parquet column: int32, int64, uint32, uint64, float, double, utf8, bytes or
-    /// uuid
+    /// The type of the Parquet values in --against: int32, int64, uint32, uint64, float, double,
+    /// utf8, bytes or uuid
     #[arg(long = "type", value_enum, value_name = "TYPE", hide_possible_values = true, requires = "against")]
     #[arg(conflicts_with = "hex", help_heading = "Files of other engines")]
     value_type: Option<ValueType>,
@@ -72,7 +75,7 @@ struct Report {
     file: String,
     sound: bool,
     damage: Option<String>,
-    /// What a file of another engine is.
+    /// The type of a file of another engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     #[serde(flatten)]
@@ -101,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             report.kind = Some(file.kind());
             arguments.secret.refuse(path)?;
             if let Foreign::Parquet(file) = &file {
-                // All filters are checked; a column that is not there is a mistake nevertheless.
+                // All filters are checked, but a column name that does not exist is still an error.
                 arguments.foreign.chunks(path, file)?;
             }
             let bar = progress::spinner("reading every block");
@@ -136,7 +139,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 impl Report {
-    /// Asks for every key of a file; notes how many were asked, and how many of them were denied.
+    /// Looks up every key of a file, and counts the keys and the false negatives.
     fn ask_every_key(
         &mut self,
         keys: &Path,
@@ -144,7 +147,7 @@ impl Report {
         may_contain: impl Fn(&[u8]) -> Result<bool, String>,
     ) -> Outcome<()> {
         let mut reader = KeyReader::open(keys, format, MAX_FILTER_KEY_LEN_BYTES)?;
-        let bar = progress::bar(None, "asking every key");
+        let bar = progress::bar(None, "looking up every key");
         let (mut asked, mut lost) = (0, 0);
         while let Some(next) = reader.next_key()? {
             asked += 1;
@@ -157,12 +160,12 @@ impl Report {
             lost += 1;
             if lost <= NAMED_MAX {
                 let key = String::from_utf8_lossy(next.written).into_owned();
-                bar.suspend(|| message(format_args!("{}: the filter denies {key:?}", reader.place())));
+                bar.suspend(|| message(format_args!("{}: false negative: the filter denies {key:?}", reader.place())));
             }
         }
         bar.finish_and_clear();
         if lost > NAMED_MAX {
-            message(format_args!("and {} more", text::thousands(lost - NAMED_MAX)));
+            message(format_args!("and {} more false negatives", text::thousands(lost - NAMED_MAX)));
         }
         self.keys_asked = Some(asked);
         self.false_negatives = Some(lost);
@@ -172,7 +175,7 @@ impl Report {
 
 fn describe(report: &Report) -> String {
     let mut text = match &report.damage {
-        // The error names the file.
+        // The damage message names the file.
         Some(damage) => format!("{damage}\n"),
         None => format!("{}: sound\n", report.file),
     };
@@ -181,7 +184,7 @@ fn describe(report: &Report) -> String {
     }
     if let (Some(asked), Some(lost)) = (report.keys_asked, report.false_negatives) {
         let (asked, lost) = (text::count(asked, "key"), text::count(lost, "false negative"));
-        text += &format!("{}: {asked} asked, {lost}\n", report.file);
+        text += &format!("{}: {asked} looked up, {lost}\n", report.file);
     }
     text
 }

@@ -1,4 +1,5 @@
-//! `inspect --what-if`: what each native kind of filter would take for the same keys at the same rate.
+//! `inspect --what-if`: compares the size of each native kind of filter for the same keys and
+//! false-positive rate (FPR).
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use filterblock::HashSeed;
 use filterblock::{FilterBuilder, LockedBlock, SelfCheck, Verify};
 use filterblock::{FilterKind, FilterSpec};
 
-/// The kinds to choose from.
+/// The kinds that are compared.
 const KINDS: [FilterKind; 7] = [
     FilterKind::Bloom,
     FilterKind::BlockedBloom,
@@ -22,21 +23,22 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::BinaryFuse,
 ];
 
-/// Filters of more keys are reckoned from one of so many: from there on, bits per key stay as they are.
+/// The most keys that are built. Larger sizes are extrapolated, because bits per key stay constant
+/// from here on.
 const BUILT_KEYS_MAX: u64 = 1 << 18;
 
-/// The rate that is compared where there is no filter yet.
+/// The FPR for files without a filter.
 const DEFAULT_RATE: f64 = 0.01;
 
-/// The filters that there are.
+/// The present filters of a file.
 #[derive(Debug, Clone)]
 pub struct Present {
     pub kind: String,
     pub keys: u64,
-    /// How many native blocks would hold them.
+    /// The number of native blocks that would replace them.
     pub blocks: u64,
     pub len_bytes: u64,
-    /// `None` where there is no filter.
+    /// `None` if the file has no filter.
     pub expected_rate: Option<f64>,
 }
 
@@ -44,7 +46,8 @@ pub struct Present {
 #[derive(Debug, Serialize)]
 pub struct WhatIf {
     keys: u64,
-    /// The present rate, from which the one asked for is rounded down; small ribbons may exceed it by a hundredth of it.
+    /// The present FPR. The requested FPR is rounded down from it; small ribbons may exceed it by 1
+    /// %.
     false_positive_rate: f64,
     filters: Vec<Choice>,
 }
@@ -57,16 +60,17 @@ struct Choice {
     len_bytes: u64,
     bits_per_key: f64,
     expected_false_positive_rate: f64,
-    /// `None` without a present filter.
+    /// `None` if the file has no filter.
     share_of_present_len: Option<f64>,
 }
 
 impl WhatIf {
-    /// Builds a block of each kind for as many numbers as there are keys: sizes of native blocks depend on the keys' number
-    /// alone, to within a cell or a row. `None` when there are no keys, or the rate is one that no kind is built for.
+    /// Builds a block of each kind from as many integers as there are keys. The size of a native
+    /// block depends only on the number of keys, to within a cell or a row. Returns `None` without
+    /// keys, or if the FPR is not between 0 and 1.
     ///
     /// # Errors
-    /// When memory does not suffice.
+    /// Returns an error if memory is short.
     pub fn new(present: &Present) -> Outcome<Option<Self>> {
         let rate = present.expected_rate.unwrap_or(DEFAULT_RATE);
         if present.keys == 0 || !(rate > 0.0 && rate < 1.0) {
@@ -84,9 +88,9 @@ impl WhatIf {
                 share_of_present_len: Some(1.0),
             });
         }
-        // Two digits, as a person would write it; rounded down, so that no kind exceeds the present rate.
+        // The FPR is rounded down, so that no kind exceeds the present one.
         for kind in KINDS {
-            // A rate that a kind cannot have for 100 bits a key: it has no row.
+            // A kind that cannot reach the FPR with 100 bits per key has no row.
             let Ok(spec) = FilterSpec::false_positive_rate(kind, rounded_down(rate)) else { continue };
             let (len_bytes, expected_rate) = size(spec, present.keys, present.blocks.max(1))?;
             let share = len_bytes as f64 / present.len_bytes as f64;
@@ -103,7 +107,7 @@ impl WhatIf {
     }
 }
 
-/// The rate with three significant digits, at most as great.
+/// Rounds an FPR down to three significant digits.
 fn rounded_down(rate: f64) -> f64 {
     let exponent = rate.log10().floor();
     let digits = (rate / 10_f64.powf(exponent - 2.0)).floor();
@@ -111,7 +115,8 @@ fn rounded_down(rate: f64) -> f64 {
     text.parse().ok().filter(|&rounded: &f64| rounded > 0.0 && rounded <= rate).unwrap_or(rate)
 }
 
-/// The bytes of `blocks` native blocks that share `keys` keys evenly, and their expected rate.
+/// Returns the size in bytes and the expected FPR of `blocks` native blocks that share `keys` keys
+/// evenly.
 fn size(spec: FilterSpec, keys: u64, blocks: u64) -> Outcome<(u64, f64)> {
     let of_block = keys.div_ceil(blocks);
     let built = of_block.min(BUILT_KEYS_MAX);
@@ -129,7 +134,7 @@ impl fmt::Display for WhatIf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["filter", "bytes", "bits per key", "false positives", "of the present size"]);
+        table.set_header(["filter", "bytes", "bits per key", "expected FPR", "of present size"]);
         for choice in &self.filters {
             let name = if choice.is_present { format!("{} (present)", choice.filter) } else { choice.filter.clone() };
             let share = choice.share_of_present_len.map_or_else(|| "-".to_owned(), percent);
@@ -145,7 +150,7 @@ impl fmt::Display for WhatIf {
             column.set_cell_alignment(CellAlignment::Right);
         }
         let (keys, rate) = (thousands(self.keys), percent(self.false_positive_rate));
-        writeln!(f, "{keys} keys at a rate of {rate}, by kind, checksums included:\n\n{table}")
+        writeln!(f, "{keys} keys at an FPR of {rate}, by kind; sizes include checksums:\n\n{table}")
     }
 }
 

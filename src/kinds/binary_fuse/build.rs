@@ -1,13 +1,15 @@
-//! Construction of a binary fuse filter: peeling.
+//! Construction of a binary fuse filter by peeling.
 //!
-//! A key is an edge between its three slots. A slot that only one key uses can be given to that key: whatever the
-//! other two hold, it can be set so that the three xor to the fingerprint. So take such a key away, which may leave
-//! its other slots to one key each, and go on until no key is left; then set the slots in the opposite order. Keys
-//! come sorted, so the slots that are touched together lie in three neighbouring segments, and no sort is needed.
+//! A key is an edge between its three slots. If only one key uses a slot, the slot can be set last,
+//! so that the three slots XOR to the key's fingerprint. So the builder removes such a key, which
+//! may leave another slot with a single key, and goes on until no key is left. Then it sets the
+//! slots in reverse order. The keys come sorted, so the slots of successive keys lie in three
+//! neighbouring segments, and no sort is needed.
 //!
-//! Whether all keys can be taken away depends on the number of slots and on luck. The published sizes fail for 20 to
-//! 40 % of the seeds at some numbers of keys (11,480 to 11,521 with segments of 512); here a failure costs a little
-//! time, then a little space.
+//! Whether all keys can be removed depends on the number of slots and on luck. The published sizes
+//! fail for 20 to 40 % of the seeds at some numbers of keys (11,480 to 11,521 with segments of
+//! 512). This builder first tries another seed, which costs a little time, and then more slots,
+//! which cost a little space.
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::bits::NoMemory;
@@ -16,19 +18,20 @@ use crate::hash::KeyHash;
 use crate::kinds::shape::zeros;
 use crate::simd;
 
-/// Seeds to try, in all. Where hashes are as good as random, the second is hardly ever needed; hashes that crowd in a
-/// few segments fail with any seed and any size, and should fail soon.
+/// The number of seeds to try in total. With random hashes the second seed is hardly ever needed.
+/// Hashes that crowd in a few segments fail with any seed and any size, so the builder gives up
+/// early.
 const MAX_SEEDS: u8 = 32;
-/// Seeds to try before the number of slots grows.
+/// The number of seeds to try before the number of slots grows.
 const SEEDS_PER_SIZE: u8 = 2;
-/// By how many 1,024ths of its first size the filter then grows.
+/// The growth of the filter after that, in 1,024ths of its first size.
 const GROWTH: u64 = 24;
 
-/// Below this number of keys a segment may be half as long as usual, if that saves slots.
+/// Below this number of keys, a segment may have half its usual length if that saves slots.
 const FEW_KEYS: u64 = 1_000;
 
-/// `SEGMENT_STEPS[i]`: from so many keys on, a segment has 2^(i + 3) slots and not half of that. The published rule,
-/// floor(log(n) / log(3.33) + 2.25), in integers.
+/// `SEGMENT_STEPS[i]`: from this number of keys on, a segment has 2^(i + 3) slots instead of half
+/// as many. This is the published rule, floor(log(n) / log(3.33) + 2.25), in integers.
 const SEGMENT_STEPS: [u64; 16] = [
     3,
     9,
@@ -48,29 +51,31 @@ const SEGMENT_STEPS: [u64; 16] = [
     169_237_530,
 ];
 
-/// The number of slots to begin with, in 1,024ths of the number of keys.
+/// Returns the number of slots to begin with, in 1,024ths of the number of keys.
 ///
-/// The published factor, 0.875 + 0.25 ln(1,000,000) / ln(n) and at least 1.125, with 0.122 / log2(n) added, and with a
-/// logarithm that is linear between powers of two, so that every platform builds the same bytes. What is added takes
-/// 0.9 % of space at ten thousand keys, and of numbers of keys from 20 to 300,000 a construction then takes 1.04 seeds
-/// instead of 1.05, and at the worst of them 1.8 instead of 2.9.
+/// The published factor is 0.875 + 0.25 ln(1,000,000) / ln(n), and at least 1.125. This function
+/// adds 0.122 / log2(n). It uses a logarithm that is linear between powers of two, so that every
+/// platform builds the same bytes. The addition takes 0.9 % of space at ten thousand keys. For 20
+/// to 300,000 keys, a construction then takes 1.04 seeds on average instead of 1.05, and 1.8
+/// instead of 2.9 at the worst number of keys.
 fn slots_per_1024_keys(num_keys: u64) -> u64 {
     let n = num_keys.max(2);
     let whole = u64::from(n.ilog2());
     let log2_by_1024 = whole * 1024 + (u64::try_from((u128::from(n) << 10) >> whole).unwrap_or(1024) - 1024);
-    // 0.875, 4.983 + 0.122 and 1.125, in 1,024ths.
+    // The constants are 0.875, 4.983 + 0.122 and 1.125, in 1,024ths.
     (896 + 5_227 * 1_024 / log2_by_1024).max(1_152)
 }
 
-/// Geometries to try, one after the other.
+/// Returns the geometries to try, one after the other.
 pub(super) fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Geometry> {
     let usual_log2 = 2 + SEGMENT_STEPS.iter().map(|&step| u32::from(step <= num_keys)).sum::<u32>();
     let factor = slots_per_1024_keys(num_keys);
     (0..MAX_SEEDS).filter_map(move |seed| {
         let factor = factor + u64::from(seed / SEEDS_PER_SIZE) * GROWTH;
         let wanted = u64::try_from(u128::from(num_keys) * u128::from(factor) / 1024).ok()?.max(1);
-        // Three segments of the usual length would be up to twice the slots that a few keys need; many keys have many
-        // segments anyway, and shorter ones only make failures.
+        // For a few keys, three segments of the usual length have up to twice the slots that are
+        // needed. Many keys have many segments anyway, and shorter segments would only cause
+        // failures.
         let least_log2 = if num_keys < FEW_KEYS { usual_log2.saturating_sub(1).max(2) } else { usual_log2 };
         let segment_of = |log2: u32| (wanted.div_ceil(1 << log2).max(3) << log2, log2);
         let candidates = (least_log2..=usual_log2.min(MAX_SEGMENT_LOG2)).map(segment_of);
@@ -79,7 +84,8 @@ pub(super) fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Ge
     })
 }
 
-/// The filter of distinct sorted `hashes`, at least one; `None` if no seed did, or there are 2^32 slots or more.
+/// Builds the filter of distinct sorted `hashes`, at least one. Returns `None` if no seed succeeds,
+/// or if the filter would have 2^32 slots or more.
 pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry, Vec<u8>)>, NoMemory> {
     let mut peeling = Peeling::default();
     for geometry in geometries(width, hashes.len() as u64) {
@@ -98,32 +104,36 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
     Ok(None)
 }
 
-/// The most keys that a slot may have, one less than a power of two. More come of hashes that crowd, with which another
-/// seed is as hopeless.
+/// The most keys that a slot may have, one less than a power of two. More keys come from crowded
+/// hashes, for which another seed fails too.
 const MAX_COUNT: u8 = 63;
-/// More slots than the look at one key can find left to one.
+/// Spare room at the end of the order. One step writes at most two slots beyond the slots found so
+/// far.
 const ROOM: usize = 4;
-/// How many keys ahead of its turn a key's hash is asked for: of a million keys, that saves a sixth of the time.
+/// The prefetch distance in keys. For a million keys, prefetching saves a sixth of the time.
 const AHEAD: usize = 32;
-/// Hashes in a cache line.
+/// The number of hashes in a cache line.
 const HASHES_IN_A_LINE: usize = 8;
 
-/// Scratch memory: 13.5 bytes a slot. With the keys taken away in an array of their own (9 bytes a slot and 9 a key) a
-/// construction was slower, by the pages that the system has to find. With the numbers of the keys in the slots and not
-/// their hashes (8 bytes a slot) it was too: a key's hash is then a second wait for memory.
+/// The scratch memory of peeling: 13.5 bytes per slot. We rejected two layouts that are slower. One
+/// keeps the removed keys in a separate array (9 bytes per slot and 9 per key) and needs more new
+/// memory pages. The other keeps key numbers instead of hashes in the slots (8 bytes per slot), and
+/// each lookup of a hash is then a second cache miss.
 #[derive(Debug, Default)]
 struct Peeling {
-    /// For each slot the xor of the hashes that use it. The hash that was taken away by this slot stays.
+    /// For each slot, the XOR of the hashes that use it. If a key was removed through this slot,
+    /// its hash stays here.
     hashes: Vec<u64>,
-    /// For each slot the number of them.
+    /// For each slot, the number of hashes that use it.
     counts: Vec<u8>,
-    /// The slots by which keys were taken away, in order; behind them those found to be left to one key, in that order.
-    /// A slot is found once at most, because the number of its keys only falls: so there is room.
+    /// The slots through which keys were removed, in order, followed by the slots that were found
+    /// with a single key, in that order. The number of keys of a slot only falls, so each slot is
+    /// found at most once, and the room suffices.
     order: Vec<u32>,
 }
 
 impl Peeling {
-    /// Takes all keys away from the `slots` slots; `false` if some are left.
+    /// Removes all keys from the `slots` slots. Returns `false` if some keys are left.
     fn peel(&mut self, geometry: &Geometry, hashes: &[KeyHash], slots: u32) -> Result<bool, NoMemory> {
         let slots = index(slots.into());
         self.hashes.clear();
@@ -136,8 +146,8 @@ impl Peeling {
         Ok(self.count(geometry, hashes) && self.take_all(geometry) == hashes.len())
     }
 
-    /// Enters all keys in their slots; `false` if a slot has more than [`MAX_COUNT`].
-    #[expect(clippy::indexing_slicing, reason = "the last of three slots is the largest, and is there")]
+    /// Enters all keys in their slots. Returns `false` if a slot has more than [`MAX_COUNT`] keys.
+    #[expect(clippy::indexing_slicing, reason = "the last of three slots is the largest, and it exists")]
     fn count(&mut self, geometry: &Geometry, hashes: &[KeyHash]) -> bool {
         let mut seen = 0;
         for &hash in hashes {
@@ -155,23 +165,28 @@ impl Peeling {
             }
         }
         self.extend(index(geometry.slots()));
-        // A count that came to the next power of two has left its bit.
+        // A count that ever reached the next power of two has set that bit in `seen`.
         seen <= MAX_COUNT
     }
 
-    /// Slots without keys, up to the end of a segment: written when the first key comes, they are then in the cache.
+    /// Appends slots without keys, up to the end of a segment. They are written when their first
+    /// key comes, so they are then in the cache.
     #[cold]
     fn extend(&mut self, slots: usize) {
         self.hashes.resize(slots, 0);
         self.counts.resize(slots, 0);
     }
 
-    /// Takes away keys that have a slot alone until there are none; gives their number.
+    /// Removes keys that are alone in a slot until there are none. Returns the number of removed
+    /// keys.
     ///
-    /// Segment by segment, so that what is worked on stays in the cache: with all segments at once in the queue, a
-    /// million keys took 75 ns each and not 50. In the order of finding, so that one key need not wait for the one
-    /// before.
-    #[expect(clippy::indexing_slicing, reason = "no slot is found twice, and the order has room for all and one more")]
+    /// The loop works segment by segment, so that the slots stay in the cache. With all segments in
+    /// the queue at once, a million keys took 75 ns per key instead of 50. Keys are removed in the
+    /// order of finding, so that one key need not wait for the previous one.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "no slot is found twice, and the order has room for all slots and more"
+    )]
     fn take_all(&mut self, geometry: &Geometry) -> usize {
         let (segment, mut num_taken) = (index(geometry.segment.into()), 0);
         for first in (0..self.counts.len()).step_by(segment) {
@@ -190,8 +205,9 @@ impl Peeling {
         num_taken
     }
 
-    /// What keys are taken from comes in no order, so the processor would not know: without this a million keys took 6 ns
-    /// longer each.
+    /// Prefetches the hashes of later slots. The slots of removed keys come in no order, so the
+    /// processor cannot predict them. Without this prefetch, a million keys took 6 ns longer per
+    /// key.
     #[inline(always)]
     fn prefetch_behind(&self, slot: usize, segment: usize) {
         if slot.is_multiple_of(HASHES_IN_A_LINE) {
@@ -199,12 +215,14 @@ impl Peeling {
         }
     }
 
-    /// Takes away the key of the slot that is `next` in the order, if it is there alone; gives how many that are: 1 or 0.
+    /// Removes the key of the slot at position `next` in the order, if the slot still has a single
+    /// key. Returns the number of removed keys, 1 or 0.
     ///
-    /// Without branches, since whether a slot is left to one key is as good as random: if its one key was taken away by
-    /// another slot, its hash and its count are 0, and that is what is then taken from some slots.
+    /// The code has no branch, because whether a slot still has its key is as good as random. If
+    /// another slot has already removed the key, the hash and the count of this slot are 0, and
+    /// subtracting them changes nothing.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "slots, of which all are there, and places of them in the order")]
+    #[expect(clippy::indexing_slicing, reason = "all slots exist, and the order has room for them")]
     fn take(&mut self, geometry: &Geometry, next: usize, num_taken: usize, num_alone: &mut usize) -> usize {
         let own = self.order[next];
         let own_slot = index(own.into());
@@ -222,7 +240,8 @@ impl Peeling {
         usize::from(one)
     }
 
-    /// Sets the slots of the `num_keys` keys taken away, in the opposite order, in a payload of zeros.
+    /// Sets the slots of the `num_keys` removed keys in reverse order. The payload is all zero at
+    /// first.
     fn assign<const BITS: u32>(&self, geometry: &Geometry, num_keys: usize, payload: &mut [u8]) {
         for (i, &own) in self.order.iter().enumerate().take(num_keys).rev() {
             let ahead = self.order.get(i.saturating_sub(AHEAD)).copied().unwrap_or_default();
@@ -236,30 +255,33 @@ impl Peeling {
     }
 }
 
-/// The two slots of a key that are not `own`.
+/// Returns the two slots of a key that are not `own`.
 #[inline]
 fn others([first, second, third]: [u64; 3], own: u32) -> [u64; 2] {
     let own = u64::from(own);
     [if own == first { second } else { first }, if own == third { second } else { third }]
 }
 
-/// A slot as an index into memory: every caller has arrays of all slots.
+/// Converts a slot to an index into memory. Every caller has arrays of all slots.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "peel has shown that the number of slots is a usize")]
 fn index(slot: u64) -> usize {
     slot as usize
 }
 
-/// A slot as [`Peeling::order`] has it.
+/// Converts a slot to the type of [`Peeling::order`].
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "peel has shown that the number of slots is a u32")]
 fn short(slot: usize) -> u32 {
     slot as u32
 }
 
-/// Sets a slot that is zero.
+/// Writes a fingerprint to a slot that is zero.
 #[inline]
-#[expect(clippy::indexing_slicing, reason = "a slot of the payload; one of twelve or sixteen bits has two bytes")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the slot lies in the payload, and a slot of twelve or sixteen bits has two bytes"
+)]
 fn write<const BITS: u32>(payload: &mut [u8], slot: usize, fingerprint: u16) {
     let (at, shift) = match BITS {
         8 => (slot, 0),

@@ -1,17 +1,19 @@
-//! The binary fuse filter (Graf and Lemire, "Binary fuse filters: fast and smaller than xor filters", 2022): three
-//! slots of a key, in three neighbouring segments, whose fingerprints xor to the key's.
+//! The binary fuse filter (Graf and Lemire, "Binary fuse filters: fast and smaller than xor
+//! filters", 2022). A key has three slots in three neighbouring segments, and the XOR of the slots
+//! is the key's fingerprint.
 //!
 //! ```text
-//! hash ──reduce──▶ slot a         in the order of the hashes: sorted keys are built front to back, without a sort
+//! hash ──reduce──▶ slot a         in hash order: a build from sorted keys needs no sort
 //!      ──mix─────▶ slot b = (a + segment) ^ 18 bits, slot c = (a + 2 segments) ^ 18 bits, fingerprint: 16 bits
 //!
 //! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
 //!       a           b           c                     "maybe" where a ^ b ^ c = fingerprint
 //! ```
-//! A query reads three places whatever the answer and lets through one absent key in 2^bits; space is 13 % more than
-//! the fingerprints for a million keys, and the more the fewer keys there are. Construction ([`build`]) may fail for a
-//! set of keys under one seed; it then takes another, then more slots, and at last another kind of filter: a build never
-//! fails for its keys.
+//! Every query reads exactly three slots. It answers "maybe" for one absent key in 2^bits. The
+//! filter takes 13 % more space than the fingerprints for a million keys, and relatively more for
+//! fewer keys. Construction ([`build`]) may fail for a set of keys under one seed. It then tries
+//! another seed, then more slots, and at last builds the fallback. So a build never fails because
+//! of its keys.
 
 mod build;
 
@@ -31,21 +33,24 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{self, Simd};
 
-/// Mixes the hash; odd, the 33rd output of the generator that [`super::bloom`] names.
+/// The multiplier that mixes the hash. It is odd: output 33 of the generator that [`super::bloom`]
+/// names.
 const FUSE_MIX: u64 = 0x59e3_0611_bde6_b295;
-/// What one seed is apart from the next; odd, the 34th output.
+/// The difference between one seed's salt and the next. It is odd: output 34.
 const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
 
 /// The widths of fingerprints, in bits.
 const WIDTHS: [u32; 3] = [8, 12, 16];
-/// Slots that a query reads.
+/// The number of slots that a query reads.
 const SLOTS_OF_A_KEY: f64 = 3.0;
-/// The largest segments: eighteen bits of the mixed hash choose a slot of one.
+/// The binary logarithm of the largest segment: eighteen bits of the mixed hash select a slot in a
+/// segment.
 const MAX_SEGMENT_LOG2: u32 = 18;
-/// Keys under way at once in a batch, three cache lines each.
+/// The keys of one prefetching pass, with three cache lines each.
 const BATCH: usize = 16;
 
-/// Bits of a slot, as a type with few values: a [`super::Geometry`] keeps its own tag in those that are left.
+/// The width of a slot. The type has few values, so a [`super::Geometry`] can keep its own tag in
+/// the unused ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Width {
@@ -60,11 +65,11 @@ impl Width {
     }
 }
 
-/// See [`FilterKind::BinaryFuse`].
+/// The kind [`FilterKind::BinaryFuse`].
 pub(super) struct BinaryFuse;
 
 impl BinaryFuse {
-    /// The width of a budget's fingerprints.
+    /// Returns the width of a budget's fingerprints.
     fn width(budget: Budget) -> Option<Width> {
         Width::new(budget.millibits / 1000)
     }
@@ -73,19 +78,20 @@ impl BinaryFuse {
 impl Kind for BinaryFuse {
     type Geometry = Geometry;
     const BUDGETS: Budgets = Budgets::Widths(&WIDTHS);
-    const LOWEST_RATE: &'static str = "the lowest rate of binary-fuse is 1.6e-5, that of fingerprints of 16 bits; use bumped-ribbon (2.4e-10 at the \
+    const LOWEST_RATE: &'static str = "the lowest FPR of binary-fuse is 1.6e-5, with fingerprints of 16 bits; use bumped-ribbon (2.4e-10 at the \
          lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 
-    /// The rate goes by the width of the fingerprint, of which there are three.
+    /// The FPR depends on the width of the fingerprint, and there are only three widths.
     fn rate_of_many(millibits: u32) -> f64 {
         let fitting = WIDTHS.iter().rev().find(|&&width| width * 1000 <= millibits);
         fitting.map_or(1.0, |&width| (-f64::from(width)).exp2())
     }
 
-    /// The filter if the first seed will do.
+    /// Plans the filter that results if the first seed succeeds.
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
-        const TOO_MANY: &str = "a binary fuse filter has less than 2^32 slots, for 3.8 thousand million keys";
+        const TOO_MANY: &str =
+            "a binary fuse filter has at most 2^32 slots, enough for 3.8 billion keys; use another kind";
         let width = Self::width(budget).ok_or(TOO_MANY)?;
         let geometry = build::geometries(width, num_keys).next().ok_or(TOO_MANY)?;
         let slots = u32::try_from(geometry.slots()).map_err(|_| TOO_MANY)?;
@@ -95,7 +101,8 @@ impl Kind for BinaryFuse {
         Ok(Planned { lines_if_absent: lines, lines_if_present: lines, ..Planned::in_one_line(len_bytes, rate) })
     }
 
-    /// `None` where no seed will do, or the filter would have 2^32 slots or more (3.8 thousand million keys).
+    /// Returns `None` if no seed succeeds, or if the filter would have 2^32 slots or more (3.8
+    /// billion keys).
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
         let Some(width) = Self::width(budget) else { return Ok(None) };
         let Some((geometry, payload)) = build::build(width, hashes)? else { return Ok(None) };
@@ -113,16 +120,16 @@ impl Kind for BinaryFuse {
     }
 }
 
-/// Where the slots of a key are, and how wide.
+/// The positions and the width of the slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     width: Width,
     seed: u8,
-    /// What a hash is xor-ed with: the seed, spread over 64 bits.
+    /// The seed, spread over 64 bits. It is XORed into the hash.
     salt: u64,
-    /// Slots of a segment, a power of two.
+    /// The number of slots of a segment, a power of two.
     segment: u32,
-    /// Slots that can be a key's first: all but those of the last two segments.
+    /// The number of possible first slots of a key: all slots but those of the last two segments.
     starts: u64,
 }
 
@@ -136,21 +143,22 @@ impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, segment, starts, .. } = self;
         let (bits, slots) = (self.bits(), starts + 2 * u64::from(*segment));
-        write!(f, "segments of {segment} slots, {bits} bits a slot, seed {seed}; {slots} slots")
+        write!(f, "segments of {segment} slots, {bits} bits per slot, seed {seed}; {slots} slots")
     }
 }
 
 impl Geometry {
-    /// `slots` is a multiple of a segment, and at least three.
+    /// `slots` must be a multiple of the segment, and at least three segments.
     fn of(width: Width, segment_log2: u32, slots: u64, seed: u8) -> Self {
         let salt = u64::from(seed).wrapping_mul(FUSE_SEED);
         Self { width, seed, salt, segment: 1 << segment_log2, starts: slots - (2 << segment_log2) }
     }
 
-    /// Reads the parameters (logarithm of the segment's slots, width, seed), for a payload of `len_bytes`.
+    /// Reads the parameters (logarithm of the segment's slots, width, seed) for a payload of
+    /// `len_bytes`.
     ///
     /// # Errors
-    /// The field that does not hold, at offset 0.
+    /// Returns [`Error::Corrupt`] with the wrong field, at offset 0.
     pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
         let [segment_log2, bits, seed] = shape.params;
@@ -175,12 +183,12 @@ impl Geometry {
         self.width
     }
 
-    /// Bits of a fingerprint.
+    /// Returns the width of a fingerprint in bits.
     pub(super) fn bits(&self) -> u32 {
         self.width as u32
     }
 
-    /// The share of absent keys whose three slots xor to their fingerprint by chance.
+    /// Returns the share of absent keys whose three slots XOR to their fingerprint by chance.
     pub(super) fn expected_rate(&self) -> f64 {
         (-f64::from(self.bits())).exp2()
     }
@@ -195,28 +203,30 @@ impl Geometry {
         let first = reduce(hash.raw(), self.starts);
         let segment = u64::from(self.segment);
         let mask = segment - 1;
-        // Adding whole segments moves a slot to the next ones, and xor-ing less than one keeps it there.
+        // Adding whole segments moves a slot to a later segment. XORing less than a segment keeps
+        // it in that segment.
         let second = (first + segment) ^ (product >> 46 & mask);
         let third = (first + 2 * segment) ^ (product >> 28 & mask);
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        #[expect(clippy::cast_possible_truncation, reason = "the fingerprint is the low bits")]
         let fingerprint = (product ^ product >> 32) as u16;
         Place { slots: [first, second, third], fingerprint }
     }
 
-    /// The byte at which a slot begins; of a slot of twelve bits, the byte that holds its lowest bits.
+    /// Returns the byte at which a slot begins. For a slot of twelve bits, this byte holds its
+    /// lowest bits.
     #[inline]
     fn byte_of(&self, slot: u64) -> usize {
-        // An offset within the payload, whose length is a usize.
+        // The offset lies within the payload, whose length is a usize.
         (slot * u64::from(self.bits()) / 8) as usize
     }
 
-    /// Bytes that a query of a slot reads.
+    /// Returns the number of bytes that a query reads for one slot.
     fn slot_len_bytes(&self) -> usize {
         if self.width == Width::Eight { 1 } else { 2 }
     }
 
-    /// Whether the three slots of a key, of `BITS` bits each, xor to its fingerprint; `true` where a slot lies beyond the
-    /// payload.
+    /// Returns whether the three slots of a key, of `BITS` bits each, XOR to its fingerprint.
+    /// Returns `true` if a slot lies beyond the payload.
     #[inline(always)]
     fn fits<const BITS: u32>(&self, payload: &[u8], hash: KeyHash) -> bool {
         let Place { slots: [first, second, third], fingerprint } = self.place(hash);
@@ -235,7 +245,7 @@ impl Geometry {
     }
 }
 
-/// The queries of slots of `BITS` bits.
+/// The queries for slots of `BITS` bits.
 pub(super) struct Slots<const BITS: u32>;
 
 impl<const BITS: u32> Query for Slots<BITS> {
@@ -279,12 +289,13 @@ impl<const BITS: u32> Query for Slots<BITS> {
     }
 }
 
-/// The bits of a fingerprint.
+/// Returns the mask of a fingerprint's bits.
 const fn mask<const BITS: u32>() -> u16 {
     u16::MAX >> (16 - BITS)
 }
 
-/// The slot, in its lowest `BITS` bits; `None` beyond the payload.
+/// Returns the slot in the lowest `BITS` bits, or `None` beyond the payload. Higher bits are
+/// undefined.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
@@ -305,7 +316,8 @@ mod tests {
     use super::super::statistics::{MOST, bits, hash_families, independence};
     use super::*;
 
-    /// Where the second and the third slot are in their segments, 18 bits each, and 16 bits of a fingerprint.
+    /// Returns the positions of the second and third slot in their segments, 18 bits each, and 16
+    /// bits of a fingerprint.
     fn place(geometry: &Geometry, hash: u64) -> u128 {
         let Place { slots: [first, second, third], fingerprint } = geometry.place(KeyHash::from_raw(hash));
         let segment = u64::from(geometry.segment);
@@ -318,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_and_fingerprints_of_real_hashes_look_drawn_at_random() {
+    fn slots_and_fingerprints_of_real_hashes_look_random() {
         for seed in [0, 1] {
             let geometry = Geometry::of(Width::Sixteen, MAX_SEGMENT_LOG2, 1 << 30, seed);
             for (name, hashes) in hash_families() {

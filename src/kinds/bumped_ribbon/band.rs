@@ -1,14 +1,16 @@
-//! Banding: Gaussian elimination on the fly, which places each key's equation in the row of a slot or bumps its key.
+//! Banding: Gaussian elimination on the fly, which places each key's equation in the row of a slot
+//! or bumps its key.
 //!
-//! A key's equation goes to the row of its start. If that is taken, the row is subtracted and the equation moves on to its
-//! next coefficient, some twenty times. Each step waits for a load, a subtraction and a count of zeros, so one chain
-//! leaves the processor idle for most of its time. Therefore several equations are on their way at once: those of a class of
-//! a bucket, which is bumped whole or not at all, so that their order does not matter.
+//! The equation of a key goes to the row of its start. If that row is taken, the row is subtracted
+//! and the equation moves on to its next coefficient. This happens some twenty times. Each step
+//! waits for a load, a subtraction and a count of zeros, so a single chain leaves the processor
+//! idle most of the time. Therefore several equations move at once. They belong to one class of a
+//! bucket, which is bumped whole or not at all, so their order does not matter.
 //!
-//! The slots are cut into shards, so that one can be banded without the others, beside them on another thread. Heads of
-//! shards do not touch each other's rows: an equation that would move on beyond its shard (a few hundred slots behind its
-//! start) is bumped. The last [`TAIL_BUCKETS`] of a shard, its tail, wait for the shard behind. So the rows are the same on
-//! any number of threads.
+//! The slots are cut into shards, so that threads can band several shards at once. The heads of
+//! shards do not touch each other's rows: an equation that would move beyond its shard (a few
+//! hundred slots behind its start) is bumped. The tail of a shard, its last [`TAIL_BUCKETS`], waits
+//! for the next shard. So the rows do not depend on the number of threads.
 
 use super::hashes::{coefficients, fingerprint};
 use super::layer::Starts;
@@ -16,46 +18,48 @@ use super::{BUCKET_STARTS, THRESHOLDS};
 use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
 
-/// Slots that share scratch memory: as many as stay in the second-level cache.
+/// The slots of a shard, which share scratch memory: as many as stay in the second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
-/// Equations that are on their way at once.
+/// The number of equations that move at once.
 const IN_FLIGHT: usize = 4;
-/// Their steps between two looks at what has become of them.
+/// The number of steps between two checks of the moving equations.
 const STEPS: usize = 8;
-/// The last buckets of a shard are done after all heads of shards.
+/// The number of buckets in the tail of a shard. Tails are banded after all heads.
 const TAIL_BUCKETS: usize = 4;
-/// How far equations of the tail may move into the next shard, whose own tail begins behind that.
+/// The distance that equations of the tail may move into the next shard. The next shard's own tail
+/// begins behind it.
 pub(super) const WINDOW: usize = 1_024;
-// Of several shards none is shorter than half of the longest.
+// If a layer has several shards, none is shorter than half of the longest.
 const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS);
 
-/// What became of an equation.
+/// The result of inserting an equation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sink {
     Placed(usize),
-    /// It follows from others.
+    /// The equation follows from other equations.
     Redundant,
-    /// It contradicts others, or would move too far.
+    /// The equation contradicts other equations, or would move too far.
     Contradiction,
 }
 
-/// The row of a slot: the coefficients of the slot and its 63 followers, 0 while the row is free, and what they add up to.
+/// The row of a slot: the coefficients of the slot and the next 63 slots, and the value that their
+/// XOR must have. The coefficients are 0 while the row is free.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Row {
     pub(super) coefficients: u64,
     pub(super) sum: u32,
 }
 
-/// A row for each slot.
+/// One row for each slot.
 #[derive(Debug, Default)]
 pub(super) struct Rows(pub(super) Vec<Row>);
 
 impl Rows {
-    /// So many free rows.
+    /// Makes `slots` free rows.
     pub(super) fn reset(&mut self, slots: usize) -> Result<(), NoMemory> {
         self.0.clear();
         if self.0.capacity() < slots {
-            // Neither twice as many as are needed, nor the old ones beside the new.
+            // The old rows are freed first, and the new capacity is exact, to save memory.
             self.0 = Vec::new();
             self.0.try_reserve_exact(slots)?;
         }
@@ -63,11 +67,12 @@ impl Rows {
         Ok(())
     }
 
-    /// Places equations below row `limit`, or finds that they follow from others, [`IN_FLIGHT`] of them at a time; `false` at
-    /// the first that contradicts them. `placed` is told each row that was taken.
+    /// Inserts equations below row `limit`, [`IN_FLIGHT`] of them at a time. Redundant equations
+    /// take no row. Calls `placed` with each row that was taken. Returns `false` at the first
+    /// contradiction.
     ///
-    /// The order is not that of `equations`, which matters to nobody: which rows are taken in the end, whether there is a
-    /// contradiction and what the slots come to depend on the set of equations alone.
+    /// The order of insertion differs from the order of `equations`, but the result does not depend
+    /// on it. The taken rows, a contradiction and the solution depend only on the set of equations.
     pub(super) fn insert_all(
         &mut self,
         mut equations: impl Iterator<Item = Moving>,
@@ -77,7 +82,7 @@ impl Rows {
         let mut all: [Moving; IN_FLIGHT] = std::array::from_fn(|_| equations.next().unwrap_or(Moving::IDLE));
         let mut left = all.iter().filter(|moving| moving.row != Moving::IDLE.row).count();
         while left > 0 {
-            // A copy that is never indexed by a variable stays in registers.
+            // The copy is never indexed by a variable, so it stays in registers.
             let mut steps = all;
             for _ in 0..STEPS {
                 for moving in &mut steps {
@@ -108,19 +113,19 @@ impl Rows {
     }
 
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "a row below the limit, which is one that is there")]
+    #[expect(clippy::indexing_slicing, reason = "the row is below the limit, so it exists")]
     fn place(&mut self, moving: &Moving, row: usize) {
         self.0[row] = Row { coefficients: moving.coefficients, sum: moving.sum };
     }
 
-    /// What has become of an equation, if its way is over.
+    /// Returns the result for an equation that has come to its end, or `None` if it still moves.
     #[inline(always)]
     fn sink(&self, moving: &Moving, limit: usize) -> Option<Sink> {
         let row = self.at(moving.row);
         if moving.row >= limit {
             Some(Sink::Contradiction)
         } else if moving.coefficients == row.coefficients || moving.coefficients == 0 {
-            // Its next step leaves it without coefficients, or its last one has.
+            // The equation has no coefficients left, or its next step leaves none.
             let sum = if moving.coefficients == 0 { moving.sum } else { moving.sum ^ row.sum };
             Some(if sum == 0 { Sink::Redundant } else { Sink::Contradiction })
         } else if row.coefficients == 0 {
@@ -130,19 +135,19 @@ impl Rows {
         }
     }
 
-    /// A free row beyond the last.
+    /// Returns a row. Beyond the last row, it returns a free row.
     #[inline(always)]
     fn at(&self, row: usize) -> Row {
         self.0.get(row).copied().unwrap_or_default()
     }
 
-    #[expect(clippy::indexing_slicing, reason = "rows that were placed")]
+    #[expect(clippy::indexing_slicing, reason = "the rows were placed, so they exist")]
     fn free(&mut self, rows: &[usize]) {
         rows.iter().for_each(|&row| self.0[row] = Row::default());
     }
 }
 
-/// An equation on its way.
+/// An equation that moves through the rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moving {
     pub(super) row: usize,
@@ -151,12 +156,12 @@ pub(super) struct Moving {
 }
 
 impl Moving {
-    /// None: it stays at a row that does not exist.
+    /// No equation. It stays at a row that does not exist.
     const IDLE: Self = Self { row: usize::MAX, coefficients: 1, sum: 0 };
 
-    /// Subtracts the row that the equation has come to and moves on to the next coefficient. At a free row it stays,
-    /// without a branch: subtracting nothing leaves the first coefficient set, and there are no zeros to skip. So it
-    /// does, one way or the other, when no coefficient is left.
+    /// Subtracts the row at which the equation is and moves on to the next coefficient. At a free
+    /// row the equation stays, without a branch: the subtraction leaves the first coefficient set,
+    /// so there are no zeros to skip. The equation also stays if no coefficient is left.
     #[inline(always)]
     fn step(&mut self, rows: &Rows) {
         let row = rows.at(self.row);
@@ -168,7 +173,7 @@ impl Moving {
     }
 }
 
-/// The buckets of each shard of a layer.
+/// Returns the buckets of each shard of a layer.
 pub(super) fn buckets_of_shards(
     starts: Starts,
     slots: usize,
@@ -179,13 +184,13 @@ pub(super) fn buckets_of_shards(
     try_collect((0..shards).map(|shard| buckets * shard / shards..buckets * (shard + 1) / shards))
 }
 
-/// What banding reads.
+/// The input of banding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys<'a> {
     pub(super) starts: Starts,
-    /// Sorted.
+    /// The hashes of the keys, in ascending order.
     pub(super) hashes: &'a [KeyHash],
-    /// The bits of a sum that are asked for.
+    /// The bits of a sum for which the filter has columns.
     pub(super) wanted: u32,
 }
 
@@ -199,13 +204,13 @@ impl Keys<'_> {
         }
     }
 
-    /// The first key of all whose start is not below `start`.
+    /// Returns the first of all keys whose start is at least `start`.
     pub(super) fn first_of(&self, start: u64) -> usize {
         let least = self.starts.least_hash(start).unwrap_or(u64::MAX);
         self.hashes.partition_point(|hash| hash.raw() < least)
     }
 
-    /// The first key from `key` on whose start is not below `start`.
+    /// Returns the first key, from `key` on, whose start is at least `start`.
     fn first_from(&self, key: usize, start: u64) -> usize {
         let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
         let mut key = self.stride_to(key, least);
@@ -215,7 +220,7 @@ impl Keys<'_> {
         key
     }
 
-    /// From `key` on in strides over hashes that are all below `least`.
+    /// Advances from `key` in strides, over hashes that are all below `least`.
     fn stride_to(&self, mut key: usize, least: u64) -> usize {
         const STRIDE: usize = 16;
         while self.hashes.get(key + STRIDE - 1).is_some_and(|hash| hash.raw() < least) {
@@ -225,29 +230,30 @@ impl Keys<'_> {
     }
 }
 
-/// A stretch of buckets, and what became of its keys.
+/// A stretch of buckets, and the result of banding it.
 #[derive(Debug)]
 pub(super) struct Stretch {
     buckets: std::ops::Range<usize>,
     /// The slot of row 0.
     base: usize,
-    /// Rows from here on are not for this stretch.
+    /// The stretch may not use rows from this row on.
     limit: usize,
-    /// Whether the first keys of the first bucket make room for the shard before.
+    /// Whether the first bucket bumps its first keys, to make room for the shard before it.
     is_relieved: bool,
-    /// What each bucket of [`THRESHOLDS`] needs.
+    /// For each bucket, the index into [`THRESHOLDS`].
     pub(super) bumps: Vec<u8>,
     pub(super) bumped: Vec<std::ops::Range<usize>>,
 }
 
 impl Stretch {
-    /// Work on `buckets` with rows from slot `base` up to slot `limit`.
+    /// Makes a stretch of `buckets`, with rows from slot `base` up to slot `limit`.
     pub(super) fn new(buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
         Self { buckets, base, limit: limit - base, is_relieved: false, bumps: Vec::new(), bumped: Vec::new() }
     }
 
-    /// The same, with room in its first bucket for what the shard before pushes over. Without it the last buckets of that
-    /// shard are bumped whole, which costs 70 slots a shard; with it 9 to 17.
+    /// Makes room in the first bucket for the equations that the previous shard pushes over.
+    /// Without this room, the last buckets of that shard are bumped whole, which costs 70 slots per
+    /// shard. With it, the cost is 9 to 17 slots.
     pub(super) fn relieved(self) -> Self {
         Self { is_relieved: true, ..self }
     }
@@ -267,7 +273,8 @@ impl Stretch {
             let class_2 = keys.first_from(first, from + u64::from(THRESHOLDS[2]));
             let class_1 = keys.first_from(class_2, from + u64::from(THRESHOLDS[1]));
             behind = keys.first_from(class_1, from + u64::from(THRESHOLDS[0]));
-            // From the highest starts down, so that the keys of a class are followed by those that are bumped with it.
+            // The highest starts come first. If a class is bumped, the classes after it are bumped
+            // too.
             let mut classes = [class_1..behind, class_2..class_1, first..class_2];
             let mut bits = 3;
             if self.is_relieved && bucket == self.buckets.start {
@@ -279,7 +286,7 @@ impl Stretch {
             for (class, range) in (0..).zip(classes) {
                 let equations = range.clone().rev().map(|key| keys.equation(key, self.base));
                 placed.clear();
-                // Each equation takes a row at most.
+                // Each equation takes at most one row.
                 placed.try_reserve(range.len())?;
                 if !rows.insert_all(equations, self.limit, |row| placed.push(row)) {
                     rows.free(&placed);
@@ -294,7 +301,7 @@ impl Stretch {
     }
 }
 
-/// Where the buckets of a shard begin that wait for the shard behind.
+/// Returns the first bucket of the tail of a shard.
 pub(super) fn tail_of(shard: &std::ops::Range<usize>) -> usize {
     shard.end.saturating_sub(TAIL_BUCKETS).max(shard.start)
 }
@@ -304,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_key_of_a_start_is_found_from_every_key_before_it() {
+    fn first_from_finds_a_start_from_every_key_before_it() {
         let starts = Starts::new(10_000);
         for start in [1, 200, 9_000] {
             let least = starts.least_hash(start).unwrap();
@@ -323,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_is_cut_into_shards_that_differ_by_a_bucket() {
+    fn shards_of_a_layer_differ_by_at_most_one_bucket() {
         for (slots, is_one_shard, wanted) in [
             (200_000, true, 1),
             (64, false, 1),

@@ -1,10 +1,11 @@
-//! Queries of up to 32 keys at once: what they have in common is computed for several keys by each instruction.
+//! Queries of up to 32 keys at once. Vector instructions compute each step for several keys
+//! together.
 //!
 //! ```text
-//! starts, coefficients, sums of all keys  ->  whose key was bumped  ->  the lines of each  ->  the bumped, one by one
+//! starts, coefficients, sums of all keys  ->  bumped or not  ->  cache lines of each key  ->  bumped keys, one by one
 //! ```
-//! The first step is plain arithmetic on arrays, which compilers turn into vector code. No step branches on a key, but
-//! for the one in 25 that was bumped.
+//! The first step is plain arithmetic on arrays, which compilers turn into vector code. No step
+//! branches on a key, except for the one key in 25 that was bumped.
 
 use super::BLOCK_SLOTS;
 use super::hashes::{coefficients, column_group, fingerprint};
@@ -13,15 +14,15 @@ use super::read::Geometry;
 use crate::hash::KeyHash;
 use crate::simd::{RESIDENT_LEN_BYTES, Simd, prefetch};
 
-/// Most keys of a call.
+/// The maximum number of keys of a call.
 pub(super) const KEYS: usize = 32;
 
 impl Geometry {
-    /// Answers for as many keys as there are answers, at most 32. There are no more answers than keys: those beyond would
-    /// be overwritten.
+    /// Answers for as many keys as there are answers, at most 32. There must not be more answers
+    /// than keys, because the extra answers would be overwritten.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "starts are places of slots in memory")]
-    #[expect(clippy::indexing_slicing, reason = "arrays of KEYS elements, at places below KEYS")]
+    #[expect(clippy::cast_possible_truncation, reason = "a start is the index of a slot in memory")]
+    #[expect(clippy::indexing_slicing, reason = "the arrays have KEYS elements, and indices are below KEYS")]
     pub(super) fn ask_batch(&self, simd: impl Simd, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
         let groups = self.groups();
         let mut raw = [0; KEYS];
@@ -35,7 +36,8 @@ impl Geometry {
             return;
         };
         let group = asked.group;
-        // Loops: `map` of an array this long is a function of its own, compiled without the instruction set.
+        // Loops, because `map` of an array this long is a function of its own, compiled without the
+        // instruction set.
         let (mut low, mut high, mut sums) = ([0; KEYS], [0; KEYS], [0; KEYS]);
         for i in 0..KEYS {
             let (all, shift) = (coefficients(raw[i]), starts[i] % BLOCK_SLOTS as u64);
@@ -84,17 +86,17 @@ impl Geometry {
         }
     }
 
-    /// Whether so many keys are answered faster together than one by one, and all bytes are there: then none of the loads
-    /// can fail.
+    /// Returns whether this number of keys is answered faster together than one by one, and whether
+    /// the payload is complete. Without a complete payload some of the loads could fail.
     #[inline(always)]
     fn is_worth_it(&self, keys: usize, bytes: &[u8]) -> bool {
         keys >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS
     }
 }
 
-/// Asks for both blocks of each start, unless the payload is small.
+/// Prefetches both blocks of each start, unless the payload is small.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "starts are places of slots in memory")]
+#[expect(clippy::cast_possible_truncation, reason = "a start is the index of a slot in memory")]
 fn prefetch_blocks<'a>(bytes: &[u8], group: FirstGroup, starts: impl Iterator<Item = &'a u64>) {
     if bytes.len() > RESIDENT_LEN_BYTES {
         for &start in starts {

@@ -1,4 +1,4 @@
-//! Building: how many columns and slots, layer after layer, shard after shard.
+//! The builder: it chooses columns and slots, and builds layer after layer and shard after shard.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -20,56 +20,67 @@ use crate::kinds::kind::FilterKind;
 use crate::kinds::math;
 use crate::kinds::shape::{Effort, Shape, room_behind};
 
-/// How densely layers are filled, and how they are cut: each cut costs some slots.
+/// The density of layers, and whether they are cut into shards. Each cut costs some slots.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Density {
-    /// Slots of a layer for each thousand keys: so few that hardly one stays empty. Of a million keys, 970 bump 3.2 % and
-    /// leave 0.16 % of the slots empty, 950 bump 5.0 % and leave 0.05 %, 920 bump 8.0 % and leave 0.01 %.
+    /// The number of slots of a layer per thousand keys. It is low enough that hardly any slot
+    /// stays empty. With a million keys, a density of 970 bumps 3.2 % and leaves 0.16 % of the
+    /// slots empty, 950 bumps 5.0 % and leaves 0.05 %, and 920 bumps 8.0 % and leaves 0.01 %.
     pub(super) slots_per_mille: u128,
-    /// Whether a layer is one shard, however long.
+    /// Whether a layer is one shard, however long it is.
     is_one_shard: bool,
 }
 
-/// Up to here one system is smaller: from 1,500 keys on layers are in two of five cases, and by more and more.
+/// Up to this number of keys, a single system is smaller. From 1,500 keys on, layers are smaller in
+/// two of five cases, and more often with more keys.
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
-/// Below this a single block of slots counts. What layers come to differs from one number of blocks to the next as much as
-/// from one set of keys to the next (of 3,000 keys 0.5 to 4 % more slots than keys), so several are tried, and one system
-/// too while it may be smaller still.
+/// Below this number of keys, a single block of slots matters. The size of layers varies as much
+/// with the number of blocks as with the set of keys: with 3,000 keys it is 0.5 to 4 % more slots
+/// than keys. So the builder tries several numbers of blocks. It also tries a single system, as
+/// long as that may be smaller.
 pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
-/// Below this several numbers of blocks are tried. Of 3,000 sets of 10,000 keys with eight columns the worst is 0.97 % above
-/// the bound so, and 2.02 % with one number; from here on it is 1.3 % with one.
+/// Below this number of keys, the builder tries several numbers of blocks. In 3,000 sets of 10,000
+/// keys with eight columns, the worst filter is then 0.97 % above the FPR lower bound, and 2.02 %
+/// with one number of blocks. From here on, the worst filter is 1.3 % above it with one number of
+/// blocks.
 const SEVERAL_TRIES_KEYS: usize = 20_480;
-/// So many blocks more are tried one after the other, ...
+/// The numbers of additional blocks that are tried one after the other.
 const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
-/// ... so many of them near the border, ...
+/// The number of tries below [`NEAR_BORDER_KEYS`].
 const NEAR_BORDER_TRIES: usize = 4;
-/// ... until one slot in so many is to spare. Of 4,096 keys one try in three reaches that, of 8,000 nearly every one.
+/// The tries end when there is at most one spare slot per this number of keys. With 4,096 keys, one
+/// try in three reaches that; with 8,000 keys, nearly every try does.
 pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
-/// The same from the border on, where 97 of 100 first tries reach it. One in 160 costs a build a tenth more time.
+/// The same limit from [`NEAR_BORDER_KEYS`] on, where 97 of 100 first tries reach it. A limit of
+/// 160 would make a build 10 % slower.
 const MORE_KEYS_A_SPARE_SLOT: usize = 128;
-/// Random hashes never leave so many to spare, and others do with any number of blocks.
+/// If a try has more spare slots than this, the tries end. Random hashes never have so many spare
+/// slots, and other hashes have them with any number of blocks.
 const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
-/// With fewer keys one system takes a hundredth more slots, within a seventh of a per cent of what layers take, so there
-/// is one try.
+/// Up to this number of keys there is only one try. A single system takes 1 % more slots than keys
+/// here, which is within 0.14 % of what layers take.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
-/// Each bumped key is a mispredicted branch, so no more are bumped than the space asks: 3.2 % of few keys, ...
+/// Each bumped key costs a mispredicted branch, so the density is as high as the space allows. With
+/// few keys, 3.2 % are bumped.
 const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
-/// ... and 4.1 % from here on, where half a per cent above the least space is left to be had.
+/// With many keys, 4.1 % are bumped, which keeps the filter within 0.5 % of the FPR lower bound.
 const MANY: Density = Density { slots_per_mille: 960, is_one_shard: false };
 const MANY_KEYS: usize = 60_000;
-/// One shard, so no ends of shards; in 25 bytes a key in place of 10.
+/// The density of compact filters. A layer is one shard and loses no slots at the ends of shards. A
+/// build takes 25 bytes per key instead of 10.
 const COMPACT: Density = Density { slots_per_mille: 930, is_one_shard: true };
-/// So many keys or fewer make one system where that is smaller, as the bumped keys behind the last layer do. Longer ones need
-/// ever more spare slots.
+/// The maximum number of keys of a single system, also of the system behind the last layer. Larger
+/// systems need more and more spare slots.
 pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
-/// Seeds tried before a slot is added.
+/// The number of seeds to try before a slot is added.
 const SEEDS: u8 = 8;
-/// Spare slots that a shape can tell, and more than ever were needed.
+/// The most spare slots that a shape can express. This is more than was ever needed.
 const MAX_SPARE: usize = 255;
 
-/// Builds the filter over distinct, sorted hashes; leaves them in another order. `None` for hashes that no seed tells apart:
-/// chosen ones, or not hashes at all.
+/// Builds the filter over distinct, sorted hashes. The function leaves the hashes in another order.
+/// It returns `None` if no seed gives a solution, which happens only with chosen hashes or with
+/// numbers that are no hashes.
 pub(super) fn build(
     budget: Budget,
     hashes: &mut [KeyHash],
@@ -86,7 +97,7 @@ pub(super) fn build(
     Ok(built?.map(|Built { shape, payload, .. }| (shape, payload)))
 }
 
-/// How densely the layers of many keys are filled.
+/// Returns the density of the layers of a filter.
 pub(super) fn density(budget: Budget, keys: usize) -> Density {
     match keys {
         _ if keys < NEAR_BORDER_KEYS => NEAR_BORDER,
@@ -96,16 +107,18 @@ pub(super) fn density(budget: Budget, keys: usize) -> Density {
     }
 }
 
-/// The columns that give the rate asked for, or that fit the bits.
+/// Returns the columns that give the requested FPR, or that fit the bits.
 pub(super) fn choose_columns(budget: Budget, keys: usize) -> Columns {
     if let Some(wanted) = budget.rate {
         let (all, rate) = math::columns_of_rate(wanted, MAX_COLUMNS);
-        // With a share s of the blocks one column short, the rate is (1 + s) times that of all columns.
+        // If a share s of the blocks has one column less, the FPR is (1 + s) times that of all
+        // columns.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
         let fewer_share = ((wanted / rate - 1.0) * 65_536.0) as u16;
         return Columns { all, fewer_share };
     }
-    // What is not columns: two bits for each 128 slots, the record of the layers; and a slot in 500 that stays empty.
+    // Some bits are not columns: two bits for each 128 slots, and the record of the layers. One
+    // slot in 500 stays empty.
     let keys = keys as u128;
     let bits = keys * u128::from(budget.millibits) / 1000;
     let (bits, slots) = if keys as usize <= ONE_TRY_KEYS {
@@ -119,16 +132,19 @@ pub(super) fn choose_columns(budget: Budget, keys: usize) -> Columns {
     #[expect(clippy::cast_possible_truncation, reason = "at most 32 << 16")]
     let share = share.clamp(least, most) as u32;
     let all = share.div_ceil(1 << 16);
-    #[expect(clippy::cast_possible_truncation, reason = "less than 1 << 16, as `all` is rounded up by less than one")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "`all` is rounded up by less than one, so the difference is less than 1 << 16"
+    )]
     Columns { all, fewer_share: ((all << 16) - share) as u16 }
 }
 
-/// The slots beyond the number of keys that a single system is tried with first.
+/// Returns the number of slots beyond the number of keys for the first try of a single system.
 pub(super) fn first_spare(keys: usize) -> usize {
     if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 100 }
 }
 
-/// A system that has a solution, and its groups of columns.
+/// Finds a system that has a solution. Returns it with its groups of columns.
 fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Tried<(Small, Vec<Vec<u8>>)> {
     let spares = (first_spare(hashes.len())..=MAX_SPARE).step_by(1 + hashes.len() / 400);
     for (spare, seed) in spares.flat_map(|spare| (0..SEEDS).map(move |seed| (spare, seed))) {
@@ -140,26 +156,28 @@ fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Tried<
     Ok(None)
 }
 
-/// `None` where there is no solution.
+/// The result of a try: `None` if there is no solution.
 type Tried<T> = std::result::Result<Option<T>, NoMemory>;
 
 /// A finished filter.
 struct Built {
     shape: Shape,
     payload: Vec<u8>,
-    /// Of all layers and the single system together.
+    /// The slots of all layers and of the single system together.
     slots: usize,
 }
 
 impl Built {
-    /// With the tag and the length of the layers' record, if there is one.
+    /// Returns the length with the record of the layers, and with the tag and length of that
+    /// record.
     fn len_bytes(&self) -> usize {
         let record = self.shape.layers.len();
         self.payload.len() + record + if record > 0 { 2 } else { 0 }
     }
 }
 
-/// The smallest of a few filters of layers and, where that may be smaller still, one of a single system.
+/// Builds a few filters of layers and, if it may be smaller, one of a single system. Returns the
+/// smallest of them.
 fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Built> {
     let keys = hashes.len();
     let least_single = Small::new(keys + first_spare(keys), 0, columns);
@@ -175,7 +193,7 @@ fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Bui
         let slots = keys as u128 * density.slots_per_mille;
         let slots = slots.saturating_add_signed(1_000 * more * BLOCK_SLOTS as i128);
         let density = Density { slots_per_mille: slots / keys as u128, ..density };
-        // Few enough for copies; a try leaves them in another order.
+        // The keys are few enough to copy. A try leaves them in another order.
         let found = layered(columns, density, &mut try_collect(hashes.iter().copied())?, NonZeroUsize::MIN)?;
         let is_enough = |found: &Built| found.slots <= keys + keys / keys_a_spare_slot && beats_single(found);
         let is_hopeless = |found: &Built| found.slots > keys + keys / HOPELESS_KEYS_A_SPARE_SLOT;
@@ -194,7 +212,7 @@ fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Bui
     Ok(best.into_iter().chain(single(columns, hashes)?).min_by_key(Built::len_bytes))
 }
 
-/// A filter of one system.
+/// Builds a filter of a single system.
 fn single(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
     let Some((small, groups)) = solve_single(columns, hashes, &mut Rows::default())? else { return Ok(None) };
     let Ok(spare) = u8::try_from(small.slots - hashes.len()) else { return Ok(None) };
@@ -207,11 +225,11 @@ fn single(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
     Ok(Some(Built { shape, payload, slots: small.slots }))
 }
 
-/// A filter of layers. Leaves the hashes in another order.
+/// Builds a filter of layers. The function leaves the hashes in another order.
 fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: NonZeroUsize) -> Tried<Built> {
     let mut bumped = Vec::new();
     let built = build_layers((columns, density), hashes, threads, &mut bumped);
-    // The bumped keys of each layer lie among those of the one before.
+    // The bumped keys of each layer are among the bumped keys of the layer before.
     for from in bumped.into_iter().rev() {
         for hash in hashes.get_mut(from..).unwrap_or_default() {
             *hash = KeyHash::from_raw(unremix(hash.raw()));
@@ -220,8 +238,8 @@ fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: 
     built
 }
 
-/// The same, but for the hashes of bumped keys, which stay those of later layers: of all from each place in `bumped` on
-/// those of one layer more.
+/// Builds the layers and leaves bumped keys with their hashes for later layers. From each position
+/// in `bumped` on, the hashes belong to one more layer.
 fn build_layers(
     (columns, density): (Columns, Density),
     hashes: &mut [KeyHash],
@@ -230,7 +248,7 @@ fn build_layers(
 ) -> Tried<Built> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
-    // There are fewer slots than keys, and no more to do at once than there are shards.
+    // There are fewer slots than keys, so this bounds the number of shards.
     let threads = threads.get().min(hashes.len() / SHARD_SLOTS + 1);
     let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
     let mut from = 0;
@@ -258,7 +276,8 @@ fn build_layers(
     Ok(payload.map(|payload| Built { shape, payload, slots }))
 }
 
-/// Blocks of each layer, a zero, and the slots and the seed of the last system, if there is one.
+/// Returns the record: the blocks of each layer, a zero, and the slots and the seed of the last
+/// system, if there is one.
 pub(super) fn record(layers: &[Layer], last: Option<&Small>) -> Vec<u8> {
     let mut record = Vec::new();
     layers.iter().for_each(|layer| put_varint(&mut record, layer.blocks.count as u64));
@@ -272,13 +291,13 @@ pub(super) fn record(layers: &[Layer], last: Option<&Small>) -> Vec<u8> {
 
 /// The bytes of a layer.
 struct BuiltLayer {
-    /// All its groups of columns, one after the other.
+    /// All groups of columns, one after the other.
     groups: Vec<u8>,
     bumps: Vec<u8>,
 }
 
-/// Puts the parts of a payload in their places. The first layer, by far the largest, stays in its memory: its groups are
-/// moved apart, the last one first.
+/// Assembles the payload. The first layer is by far the largest and stays in its memory. Its groups
+/// are moved apart, the last group first.
 fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -> Tried<Vec<u8>> {
     let mut payload = built.first_mut().map(|first| std::mem::take(&mut first.groups)).unwrap_or_default();
     payload.try_reserve_exact(geometry.payload_len.saturating_sub(payload.len()))?;
@@ -286,11 +305,11 @@ fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -
     Ok(put_all(geometry, &mut payload, &built, last).map(|()| payload))
 }
 
-/// The same within the memory of the payload, which begins with the groups of the first layer; `None` where they are not of
-/// this geometry.
+/// Assembles the payload in place. The payload begins with the groups of the first layer. Returns
+/// `None` if the parts do not match the geometry.
 fn put_all(geometry: &Geometry, payload: &mut [u8], built: &[BuiltLayer], last: &[Vec<u8>]) -> Option<()> {
     let columns = geometry.columns;
-    // Of each group, where it lies among the groups of its layer, how long it is, and its place in the payload.
+    // For each group: its offset within its layer, its length, and its offset in the payload.
     let moves = |layer: &Layer| {
         let mut from = 0;
         let lens = (0..columns.groups()).map(|group| layer.blocks.len_bytes(columns, group));
@@ -310,7 +329,7 @@ fn put_all(geometry: &Geometry, payload: &mut [u8], built: &[BuiltLayer], last: 
     for (layer, built) in geometry.layers.iter().zip(built) {
         put(layer.asked.bumps, &built.bumps)?;
         for (from, len, to) in moves(layer) {
-            // Of the first layer there is nothing left to put.
+            // The groups of the first layer are already in place.
             built.groups.get(from..from + len).map_or(Some(()), |bytes| put(to, bytes))?;
         }
     }
@@ -320,13 +339,14 @@ fn put_all(geometry: &Geometry, payload: &mut [u8], built: &[BuiltLayer], last: 
     Some(())
 }
 
-/// Memory for the groups of a layer of `keys` keys; for the first layer with room for the others and the rest of a block.
+/// Allocates the groups of a layer of `keys` keys. The first layer gets room for the other layers
+/// and the rest of a block.
 fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool) -> Result<Vec<u8>, NoMemory> {
     let len_of = |blocks: Blocks| (0..columns.groups()).map(|group| blocks.len_bytes(columns, group)).sum::<usize>();
     let len = len_of(layer.blocks);
     let mut capacity = len;
     if is_first {
-        // All layers have as many slots as keys, and a few more.
+        // All layers together have as many slots as keys, and a few more.
         let all = Blocks::new((keys + keys / 256).div_ceil(BLOCK_SLOTS) + 2, columns);
         capacity = len.max(len_of(all) + bumps_len_bytes(keys / BUCKET_STARTS) + 64);
         capacity += room_behind(capacity);
@@ -337,9 +357,9 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     Ok(groups)
 }
 
-/// Builds one layer and moves the bumped keys behind the others, under their hashes for the next layer, sorted; gives their
-/// place.
-#[expect(clippy::indexing_slicing, reason = "two bits for every bucket")]
+/// Builds one layer. It moves the bumped keys behind the other keys, replaces their hashes by those
+/// for the next layer, and sorts them. Returns the position of the first bumped key.
+#[expect(clippy::indexing_slicing, reason = "the vector has two bits for every bucket")]
 fn build_layer(
     (columns, density): (Columns, Density),
     hashes: &mut [KeyHash],
@@ -354,7 +374,7 @@ fn build_layer(
     let shards = buckets_of_shards(starts, slots, density.is_one_shard)?;
     let mut bumps: Vec<u8> = try_zeros(bumps_len_bytes(starts.buckets()))?;
     let mut back = Back::new(columns, &layer, room_for_groups(columns, &layer, hashes.len(), layers.is_empty())?)?;
-    // Keys of shards that are not done yet, and behind those the keys that are not bumped.
+    // `left` counts the keys of unfinished shards. From `kept` on, keys are bumped.
     let (mut left, mut kept) = (hashes.len(), hashes.len());
     for buckets in shards.rchunks(scratch.len()) {
         let keys = Keys { starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
@@ -386,7 +406,7 @@ fn build_layer(
     Ok(kept)
 }
 
-/// Slots that share scratch memory.
+/// A range of slots that share scratch memory.
 #[derive(Debug)]
 struct Shard<'a> {
     keys: Keys<'a>,
@@ -407,17 +427,17 @@ impl<'a> Shard<'a> {
         self.keys.first_of(self.from as u64)
     }
 
-    /// Rows behind the shard's own, which its tail may take.
+    /// Returns the number of rows behind the shard's own rows that its tail may use.
     fn window(&self) -> usize {
         if self.is_last { 0 } else { WINDOW }
     }
 
-    /// The bucket at which the tail begins.
+    /// Returns the first bucket of the tail.
     fn tail(&self) -> usize {
         tail_of(&self.buckets)
     }
 
-    /// Bands all but the tail, which needs rows of the shard behind.
+    /// Bands all buckets except the tail, which needs rows of the next shard.
     fn band_head(&self, rows: &mut Rows) -> Result<Stretch, NoMemory> {
         rows.reset(self.to - self.from + self.window())?;
         let limit = self.to.min(self.buckets.end * BUCKET_STARTS);
@@ -427,7 +447,7 @@ impl<'a> Shard<'a> {
         Ok(head)
     }
 
-    /// Bands the tail, once the rows of the shard behind are at hand.
+    /// Bands the tail. The rows of the next shard must be in place.
     fn band_tail(&self, rows: &mut Rows) -> Result<Stretch, NoMemory> {
         let mut tail = Stretch::new(self.tail()..self.buckets.end, self.from, self.to + self.window());
         tail.run(self.keys, rows)?;
@@ -435,8 +455,8 @@ impl<'a> Shard<'a> {
     }
 }
 
-/// Bands the heads of shards that lie side by side, each in rows of its own, on as many threads, this one included. Those
-/// that cannot be started leave their shards to the others.
+/// Bands the heads of adjacent shards on one thread per shard, each in rows of its own. The calling
+/// thread takes part. If a thread cannot be started, the other threads do its work.
 fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Stretch>, NoMemory> {
     if let ([shard], [rows, ..]) = (shards, &mut *scratch) {
         return Ok(vec![shard.band_head(rows)?]);
@@ -446,7 +466,7 @@ fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Stretch
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // Nobody else has the number of this task.
+            // Only this thread has the number of this task.
             let mut task = task.lock().unwrap_or_else(PoisonError::into_inner);
             let (shard, rows, head) = &mut *task;
             *head = shard.band_head(rows);
@@ -463,13 +483,13 @@ fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Stretch
     tasks.into_iter().map(|task| task.into_inner().unwrap_or_else(PoisonError::into_inner).2).collect()
 }
 
-/// Back-substitution from the last shard to the first.
+/// Back-substitution, from the last shard to the first.
 struct Back {
     columns: Columns,
     layer: Layer,
     groups: Vec<u8>,
     states: Vec<State>,
-    /// The first rows of the shard behind, not solved yet.
+    /// The first rows of the next shard, which are not solved yet.
     window: Vec<Row>,
 }
 
@@ -481,14 +501,15 @@ impl Back {
         Ok(Self { columns, layer: layer.clone(), groups, states, window })
     }
 
-    /// Bands the shard's tail, which it gives, and solves what no shard before it can still change.
+    /// Bands the tail of the shard and solves the rows that no earlier shard can change. Returns
+    /// the banded tail.
     #[expect(
         clippy::indexing_slicing,
-        reason = "rows of the shard and the window behind it, words of the group from a block on"
+        reason = "the rows contain the shard and the window, and the words contain the group"
     )]
     fn finish(&mut self, shard: &Shard<'_>, rows: &mut Rows) -> Result<Stretch, NoMemory> {
         let own = shard.to - shard.from;
-        // There is none behind the last shard.
+        // Behind the last shard, the window is empty.
         rows.0[own..].copy_from_slice(&self.window);
         let tail = shard.band_tail(rows)?;
         let open = if shard.from == 0 { 0 } else { WINDOW };

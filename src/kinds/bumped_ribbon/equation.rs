@@ -1,12 +1,13 @@
-//! A key's equation.
+//! The equation of a key.
 
 use super::hashes::{coefficients, fingerprint};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS, MAX_COLUMNS};
 
-/// Most groups of columns.
+/// The maximum number of column groups.
 pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
 
-/// One key's equation within a layer.
+/// The equation of a key within a layer: the XOR of the slots that the coefficients select must be
+/// `sum`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Equation {
     pub(super) start: usize,
@@ -20,7 +21,7 @@ impl Equation {
         Self { start, coefficients: coefficients(hash), sum: fingerprint(hash) }
     }
 
-    /// The coefficients of the slots of the start's block, and of the block behind it.
+    /// Returns the coefficients of the slots in the block of the start, and in the next block.
     #[inline(always)]
     pub(super) fn split(&self) -> (u64, u64) {
         let shift = self.start % BLOCK_SLOTS;

@@ -1,27 +1,31 @@
-//! Whether the constants of [`super::hashes`] are good: start, coefficients and fingerprint look drawn at random, each by
-//! itself and together.
+//! Tests of the constants in [`super::hashes`]: start, coefficients and fingerprint must look
+//! random, each alone and together.
 //!
-//! The first layer takes start and equation of the key's hash itself, which has been mixed; there is one multiplication between
-//! them. So what is asked of it is that equations of *neighbouring* hashes, which share their high bits, are independent. Every later
-//! layer, and a single system under any seed, takes them of a remixed hash, which is good whatever it was made of.
-#![allow(clippy::cast_possible_truncation, reason = "low bits are meant")]
+//! The first layer takes the start and the equation from the key's hash itself. Only one
+//! multiplication lies between them. So the tests require that equations of *neighbouring* hashes,
+//! which share their high bits, are independent. Every later layer, and a single system under any
+//! seed, uses a remixed hash. A remixed hash must be good for any input.
+#![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits")]
 
 use super::hashes::{COEFFICIENTS, FINGERPRINT, REMIX, coefficients, fingerprint, inverse, remix, seeded, unremix};
 use crate::kinds::statistics::{
     MOST, MOST_OF_RANKS, avalanche, bits, hash_families, independence, ranks, raw_families,
 };
 
-/// What is made of a hash: 64 coefficients, of which the first is always 1, and above them 32 bits of a fingerprint.
+/// Returns the values derived from a hash: 64 coefficients and, above them, 32 bits of a
+/// fingerprint. The first coefficient is always 1.
 fn equation(hash: u64) -> u128 {
     u128::from(coefficients(hash)) | u128::from(fingerprint(hash)) << 64
 }
 
-/// The statistics of hashes and their equations: balance of bits, correlation of any two, independence of start,
-/// coefficients and fingerprint of each other, rank of the coefficients of 64 neighbours, rank of 96 neighbours' equations.
+/// Returns five statistics of hashes and their equations: balance of bits, correlation of two bits,
+/// dependence between start, coefficients and fingerprint, rank of the coefficients of 64
+/// neighbours, rank of the equations of 96 neighbours.
 fn statistics(hashes: &[u64], equation: impl Fn(u64) -> u128) -> [f64; 5] {
     let equations = || hashes.iter().map(|&hash| equation(hash));
     let (balance, correlation) = bits(equations().map(|equation| equation >> 1), 95);
-    // By fours of bits. The 32 high bits choose the start; the first four coefficients are left out, as one is no bit.
+    // Four bits at a time. The 32 high bits of a hash choose the start. The first four coefficients
+    // are left out, because one of them is constant.
     let four = |from: u32| move |bits: u128| (bits >> from) as u64;
     let mut dependence: f64 = 0.0;
     for own in (4..96).step_by(4).map(four) {
@@ -64,7 +68,7 @@ fn real_and_remixed_hashes_of_later_layers_give_good_equations() {
 }
 
 #[test]
-fn numbers_that_are_no_hashes_give_good_equations_when_remixed() {
+fn remixed_numbers_give_good_equations() {
     for (name, numbers) in raw_families() {
         let remixed: Vec<u64> = numbers.iter().map(|&number| remix(number)).collect();
         assert_good(name, &remixed);
@@ -72,13 +76,13 @@ fn numbers_that_are_no_hashes_give_good_equations_when_remixed() {
 }
 
 #[test]
-fn bumped_keys_have_nothing_in_common_in_the_next_layer() {
+fn bumped_keys_are_independent_in_the_next_layer() {
     for (name, hashes) in hash_families() {
-        // The first 15 of every 128 starts, of 2^23.
+        // The first 15 of every 128 starts, out of 2^23 starts.
         let bumped: Vec<u64> = hashes.into_iter().filter(|hash| hash >> 41 & 127 < 15).collect();
         let next: Vec<u64> = bumped.iter().map(|&hash| remix(hash)).collect();
         assert_good(name, &next);
-        // The old equation, by fours of bits, and the new start.
+        // The old equation and the new start, four bits at a time.
         for (from, to) in (4..96).step_by(4).flat_map(|from| (32..64).step_by(4).map(move |to| (from, to))) {
             let pairs = bumped.iter().zip(&next).map(|(&hash, next)| ((equation(hash) >> from) as u64, next >> to));
             let found = independence(pairs);
@@ -88,24 +92,26 @@ fn bumped_keys_have_nothing_in_common_in_the_next_layer() {
 }
 
 #[test]
-fn every_bit_changes_a_remixed_equation_as_often_as_not() {
+fn every_bit_flips_each_remixed_bit_half_the_time() {
     for (name, hashes) in hash_families() {
         let sample = hashes.get(..1 << 14).unwrap();
         let most_off = MOST * 0.5 / (sample.len() as f64).sqrt();
         let within = |(least, most): (f64, f64)| least > 0.5 - most_off && most < 0.5 + most_off;
         let of_equation = avalanche(sample, 0..64, 1..96, |hash| equation(remix(hash)));
         assert!(within(of_equation), "{name}, equations: {of_equation:?}");
-        // Bit 63 decides but a few bits of the remixed hash itself, which is why equations are asked for.
+        // Bit 63 changes only a few bits of the remixed hash itself. So for this bit only equations
+        // are tested.
         let of_hash = avalanche(sample, 0..32, 0..64, |hash| remix(hash).into());
         assert!(within(of_hash), "{name}, hashes: {of_hash:?}");
-        // In the first layer a bit that two keys of one start may differ in changes any bit of the equation often enough.
+        // In the first layer, two keys with the same start differ in low bits. Each such bit
+        // changes any bit of the equation often enough.
         let of_first = avalanche(sample, 0..32, 1..96, equation);
         assert!(of_first.0 > 0.02 && of_first.1 < 0.99, "{name}, first layer: {of_first:?}");
     }
 }
 
 #[test]
-fn an_inverse_undoes_a_multiplication() {
+fn inverses_undo_multiplications() {
     for odd in REMIX.into_iter().chain([1, 3, u64::MAX, 0x5555_5555_5555_5555]) {
         assert_eq!(inverse(odd).wrapping_mul(odd), 1, "{odd:x}");
     }
@@ -120,7 +126,7 @@ fn remixing_can_be_undone() {
 }
 
 #[test]
-fn bad_constants_are_found_out() {
+fn bad_constants_fail_the_statistics() {
     let [(_, hashes), ..] = hash_families();
     let with = |coefficients: u64, print: u64| {
         move |hash: u64| {
@@ -129,22 +135,22 @@ fn bad_constants_are_found_out() {
             u128::from((product ^ (product >> 32)) | 1) | u128::from(sum) << 64
         }
     };
-    // Balance and correlation, dependence, ranks of coefficients, ranks of equations.
+    // The order is: balance and correlation, dependence, ranks of coefficients, ranks of equations.
     let is_bad = |[balance, correlation, dependence, coefficients, both]: [f64; 5]| {
         [balance.max(correlation) > MOST, dependence > MOST, coefficients > MOST_OF_RANKS, both > MOST_OF_RANKS]
     };
-    // Few ones: the high coefficients are bits of the start.
+    // With few ones in the multiplier, the high coefficients are bits of the start.
     let few_ones = statistics(&hashes, with(0x0001_0000_0000_0001, FINGERPRINT));
     assert_eq!(is_bad(few_ones), [false, true, true, true], "{few_ones:?}");
     let hardly_multiplied = statistics(&hashes, with(COEFFICIENTS, 1));
     assert_eq!(is_bad(hardly_multiplied), [false, true, false, true], "{hardly_multiplied:?}");
-    // All is well, but that absent keys' equations would hold where those of keys do.
+    // Everything looks random, but equations of absent keys would hold if those of present keys do.
     let linear = statistics(&hashes, |hash| {
         let all = coefficients(hash);
         u128::from(all) | u128::from((all >> 7 ^ all >> 31 ^ all >> 32) as u32) << 64
     });
     assert_eq!(is_bad(linear), [false, false, false, true], "{linear:?}");
-    // One round of remixing in place of two.
+    // One round of remixing instead of two.
     let [_, _, (_, numbers)] = raw_families();
     let once: Vec<u64> = numbers.iter().map(|&number| number.wrapping_mul(REMIX[0])).map(|x| x ^ (x >> 32)).collect();
     let once = statistics(&once, equation);

@@ -1,4 +1,4 @@
-//! A geometry that is read for one query, without memory from the heap.
+//! A geometry that is read for one query, without heap memory.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,10 +7,12 @@ use super::read::{Geometry, Layer, Layers, MAX_LAYERS};
 use crate::hash::KeyHash;
 use crate::simd::Portable;
 
-/// Layers of most filters: a layer bumps one key in 25, so that four layers and one system take 16 million keys.
+/// The layers of most filters. A layer bumps one key in 25, so four layers and a system hold 16
+/// million keys.
 const USUAL_LAYERS: usize = 5;
 
-/// Within the geometry, with room for `N`: for a geometry that lives as long as a query, and takes no memory from the heap.
+/// Layers inside the geometry, with room for `N`. This is for a geometry that lives as long as one
+/// query and uses no heap memory.
 struct Inline<const N: usize> {
     all: [Layer; N],
     len: usize,
@@ -40,7 +42,8 @@ impl<const N: usize> DerefMut for Inline<N> {
 
 impl<const N: usize> Layers for Inline<N> {
     fn push(&mut self, layer: Layer) {
-        // A layer without room leaves the payload longer than the layers are, which is no geometry.
+        // If there is no room for a layer, the payload is longer than the layers, and the geometry
+        // is rejected.
         if let Some(free) = self.all.get_mut(self.len) {
             *free = layer;
             self.len += 1;
@@ -48,7 +51,7 @@ impl<const N: usize> Layers for Inline<N> {
     }
 }
 
-/// What a reader must know of a filter besides its payload, as the trailer has it.
+/// The parameters of a filter that a reader needs besides the payload, as the trailer stores them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unread<'a> {
     pub(in crate::kinds) params: [u8; 3],
@@ -58,9 +61,10 @@ pub(crate) struct Unread<'a> {
 }
 
 impl Unread<'_> {
-    /// Reads the geometry and asks it. "Maybe" where there is no geometry.
+    /// Reads the geometry and runs the query. Answers "maybe" if the geometry is not valid.
     pub(in crate::kinds) fn may_contain(self, padded: &[u8], hash: KeyHash) -> bool {
-        // Each number of the record ends with a byte below 128: a layer each, then a zero, and two or none of the last system.
+        // Each number of the record ends with a byte below 128. The record has one number for each
+        // layer, a zero, and then two numbers for the last system, if there is one.
         let most_layers = self.record.iter().filter(|&&byte| byte < 0x80).count().saturating_sub(1);
         if most_layers <= USUAL_LAYERS {
             self.ask::<USUAL_LAYERS>(padded, hash)
@@ -69,7 +73,7 @@ impl Unread<'_> {
         }
     }
 
-    /// Never inlined: the geometry takes much of the stack.
+    /// Never inlined, because the geometry takes much of the stack.
     #[inline(never)]
     fn ask<const N: usize>(self, padded: &[u8], hash: KeyHash) -> bool {
         let ribbon = Geometry::<Inline<N>>::parse(self.params, self.record, self.num_keys, self.len_bytes);

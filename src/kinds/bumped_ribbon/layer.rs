@@ -1,4 +1,5 @@
-//! One layer as a reader sees it: where a hash starts, whether its key was bumped, and where its columns lie.
+//! A layer as a reader sees it: the start of a hash, whether its key was bumped, and the positions
+//! of the columns.
 
 use super::equation::Equation;
 use super::hashes::column_group;
@@ -6,12 +7,12 @@ use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
 use crate::hash::reduce;
 use crate::simd::Simd;
 
-/// Columns and where they change.
+/// The number of columns, and the share of blocks with one column less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// Of the blocks from `fewer` on.
+    /// The columns of the blocks from `fewer` on.
     pub(super) all: u32,
-    /// Blocks with one column less, of 65,536.
+    /// The share of blocks with one column less, in 65,536ths.
     pub(super) fewer_share: u16,
 }
 
@@ -20,28 +21,29 @@ impl Columns {
         self.all.div_ceil(GROUP_COLUMNS) as usize
     }
 
-    /// All columns, as a parameter of the trailer.
+    /// Returns the number of columns as a parameter for the trailer.
     pub(super) fn param(self) -> u8 {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "1 to MAX_COLUMNS, 32: choosing and reading columns sees to it"
+            reason = "columns are 1 to MAX_COLUMNS (32) wherever they are chosen or read"
         )]
         let all = self.all as u8;
         all
     }
 
-    /// The columns of a group in a block with all of them.
+    /// Returns the columns of a group, in a block with all columns.
     pub(super) fn of_group(self, group: usize) -> usize {
         (self.all as usize).saturating_sub(group * GROUP_COLUMNS as usize).min(GROUP_COLUMNS as usize)
     }
 
-    /// How many of so many blocks have a column less.
+    /// Returns how many of `blocks` blocks have one column less.
     pub(super) fn fewer(self, blocks: usize) -> usize {
         ((blocks as u128 * u128::from(self.fewer_share)) >> 16) as usize
     }
 }
 
-/// Whole blocks that lie one after the other, in each of the groups.
+/// Whole blocks that lie one after the other, in each of the groups. The first `fewer` of them have
+/// one column less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blocks {
     pub(super) count: usize,
@@ -53,22 +55,22 @@ impl Blocks {
         Self { count, fewer: columns.fewer(count) }
     }
 
-    /// Words of a group in front of a block.
+    /// Returns the number of words of a group before a block.
     #[inline(always)]
     pub(super) fn words_before(self, block: usize, group_columns: usize, is_last_group: bool) -> usize {
         block * group_columns - if is_last_group { block.min(self.fewer) } else { 0 }
     }
 
-    /// Bytes of a group.
+    /// Returns the length of a group.
     pub(super) fn len_bytes(self, columns: Columns, group: usize) -> usize {
         8 * self.words_before(self.count, columns.of_group(group), group + 1 == columns.groups())
     }
 }
 
-/// The first group of columns of whole blocks: what nearly every query needs, and no more.
+/// The first group of columns of whole blocks. It holds exactly what nearly every query needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FirstGroup {
-    /// Where it begins.
+    /// The offset of the group.
     from: usize,
     columns: usize,
     fewer: usize,
@@ -87,14 +89,15 @@ impl FirstGroup {
         self.is_lines
     }
 
-    /// Whether an equation holds in these columns. Both its blocks must be whole.
+    /// Returns whether an equation holds in these columns. Both its blocks must be whole.
     #[inline(always)]
     pub(super) fn holds(self, simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
         let (low, high) = equation.split();
         self.holds_split(simd, bytes, equation.start / BLOCK_SLOTS, (low, high), column_group(equation.sum, 0))
     }
 
-    /// The same for coefficients that are split between the start's block and the one behind it.
+    /// Returns whether an equation holds whose coefficients are split between the block of the
+    /// start and the next block.
     #[inline(always)]
     pub(super) fn holds_split(
         self,
@@ -105,7 +108,8 @@ impl FirstGroup {
         sum: u32,
     ) -> bool {
         if self.is_lines {
-            // A block is a line: one bound for both, and nothing to reckon.
+            // A block is a cache line: one bounds check covers both blocks, and no other
+            // computation is needed.
             let lines = bytes.get(self.from + 64 * block..).and_then(<[u8]>::first_chunk::<128>);
             let Some((first, second)) = lines.and_then(|lines| lines.split_first_chunk()) else { return true };
             let Some(second) = second.first_chunk() else { return true };
@@ -120,23 +124,25 @@ impl FirstGroup {
         differ & ((1 << used) - 1) == 0
     }
 
-    /// The blocks as lines and what lies behind them, if every block is a line.
+    /// Returns the blocks and the bytes behind them as cache lines, if every block is a cache line.
     #[inline(always)]
     pub(super) fn lines(self, bytes: &[u8]) -> Option<&[[u8; 64]]> {
         self.is_lines.then(|| bytes.get(self.from..).unwrap_or_default().as_chunks().0)
     }
 
-    /// Where the first of the two blocks begins.
+    /// Returns the offset of a block.
     #[inline(always)]
     pub(super) fn offset(self, block: usize) -> usize {
         self.from + 8 * (block * self.columns - block.min(self.fewer))
     }
 }
 
-/// The starts of `slots` slots: those of which all 64 slots exist, or one for all keys where there are fewer.
+/// The starts of keys in `slots` slots. A key may start where all its 64 slots exist. With fewer
+/// than 64 slots, all keys have the same start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Starts {
-    /// What hashes are reduced to, before the ends take in what lies beyond them.
+    /// Hashes are reduced to this range, and then the extra starts at both ends are moved to the
+    /// first and last start.
     range: u64,
     last: u64,
 }
@@ -161,23 +167,25 @@ impl Starts {
         reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
     }
 
-    /// The same of many hashes: two products of 32 bits for each, which vectors have, in the place of one of 64. `None`
-    /// where there are too many slots for that.
+    /// Returns the starts of many hashes. Each takes two 32-bit products, which vectors have,
+    /// instead of one 64-bit product. Returns `None` if there are too many slots for this method.
     #[inline(always)]
     pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
         let range = u64::from(u32::try_from(self.range).ok()?);
         let last = self.last;
         let mut starts = [0; N];
-        // A loop: `map` of a long array is a function of its own, compiled without the instruction set.
+        // A loop, because `map` of a long array is a function of its own, compiled without the
+        // instruction set.
         for (start, hash) in starts.iter_mut().zip(hashes) {
-            // Neither product nor their sum is above (2^32 - 1)^2 + 2^32.
+            // Neither product exceeds (2^32 - 1)^2, and their sum does not exceed (2^32 - 1)^2 +
+            // 2^32.
             let reduced = ((hash >> 32) * range + (((hash & u64::from(u32::MAX)) * range) >> 32)) >> 32;
             *start = (reduced.max(LEFT) - LEFT).min(last);
         }
         Some(starts)
     }
 
-    /// The least hash with this start or a greater one; `None` where there is none.
+    /// Returns the least hash whose start is at least `start`, or `None` if there is none.
     pub(super) fn least_hash(self, start: u64) -> Option<u64> {
         if start == 0 {
             return Some(0);
@@ -185,12 +193,12 @@ impl Starts {
         if start > self.last {
             return None;
         }
-        // reduce(h) >= t exactly where h >= ceil(t * 2^64 / range).
+        // reduce(h) >= t holds exactly if h >= ceil(t * 2^64 / range).
         let scaled = (u128::from(start + LEFT) << 64).div_ceil(u128::from(self.range));
         u64::try_from(scaled).ok()
     }
 
-    /// The share of hashes whose start lies below `slot`.
+    /// Returns the share of hashes whose start is below `slot`.
     pub(super) fn share_below(self, slot: usize) -> f64 {
         match slot as u64 {
             0 => 0.0,
@@ -205,22 +213,22 @@ impl Starts {
     }
 }
 
-/// Bytes of two bits for each bucket.
+/// Returns the length of the bump bits: two bits per bucket.
 pub(super) fn bumps_len_bytes(buckets: usize) -> usize {
     buckets.div_ceil(4)
 }
 
-/// Which of these bytes holds the bits of a start's bucket.
+/// Returns the index of the byte that holds the bits of a start's bucket.
 #[inline(always)]
 pub(super) fn bump_byte(start: usize) -> usize {
     start / (4 * BUCKET_STARTS)
 }
 
-/// [`THRESHOLDS`] as the bytes of a word: a shift is cheaper than a load.
+/// [`THRESHOLDS`] packed into one word: a shift is cheaper than a load.
 const PACKED: u32 =
     THRESHOLDS[0] as u32 | (THRESHOLDS[1] as u32) << 8 | (THRESHOLDS[2] as u32) << 16 | (THRESHOLDS[3] as u32) << 24;
 
-/// Whether the key with this start was bumped, given the byte with the two bits of its bucket.
+/// Returns whether the key with this start was bumped. `byte` holds the two bits of its bucket.
 #[inline(always)]
 pub(super) fn is_bumped(byte: u8, start: usize) -> bool {
     let bits = u32::from(byte) >> (2 * (start / BUCKET_STARTS % 4)) & 3;
@@ -234,8 +242,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_hash_of_a_start_is_where_the_start_begins() {
-        // The last where addresses have 64 bits.
+    fn least_hash_is_the_first_hash_with_its_start() {
+        // The last size exists only with 64-bit addresses.
         let huge = 1usize.checked_shl(40).map(|slots| slots + 64);
         for slots in [65, 66, 128, 1_000, 4_096, 1 << 20].into_iter().chain(huge) {
             let starts = Starts::new(slots);
@@ -258,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_hashes_below_a_slot_is_that_of_its_least_hash() {
+    fn share_below_agrees_with_the_least_hash() {
         for slots in [1, 64, 65, 128, 1_000, 65_536] {
             let starts = Starts::new(slots);
             for slot in (0..slots).step_by(slots / 50 + 1).chain(slots.saturating_sub(66)..=slots) {
@@ -273,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bits_tell_the_threshold() {
+    fn two_bits_select_the_threshold() {
         for bits in 0..4u8 {
             for start in 0..512 {
                 let byte = bits << (2 * (start / 128 % 4));

@@ -1,26 +1,31 @@
-//! The bumped ribbon filter: about one per cent above the least space that a filter of its rate can have, at the
-//! price of two adjacent cache lines a query.
+//! The bumped ribbon filter. It takes about 1 % more space than the FPR lower bound, and a query
+//! reads two adjacent cache lines.
 //!
 //! ```text
-//! hash ──reduce, clamp──▶ start s          sorted hashes are sorted starts, so a build reads its keys in order
-//!      ──coefficients───▶ 64 bits c        which of the 64 slots from s on take part
-//!      ──fingerprint────▶ r bits f         what they must add up to:  XOR of slot[s + j] over the set bits j of c = f
+//! hash ──reduce, clamp──▶ start s          sorted hashes give sorted starts, so a build reads its keys in order
+//!      ──coefficients───▶ 64 bits c        which of the 64 slots from s on are used
+//!      ──fingerprint────▶ r bits f         the right-hand side:  XOR of slot[s + j] over the set bits j of c = f
 //! ```
-//! A slot has `r` bits, so an absent key's equation holds with probability `2^-r`. Finding the slots is solving one
-//! linear equation a key over GF(2) (Dillinger, Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021).
-//! There are fewer slots than keys, so that hardly one stays unused; keys whose equation contradicts the others are
-//! *bumped* to a smaller layer of the same make, with all keys whose start is not above theirs in a few classes of
-//! their bucket of 128 starts; two bits a bucket tell the reader (Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast
-//! succinct retrieval and approximate membership using ribbon", 2022). What the last layer of that kind bumps goes into
-//! a single system with one slot in a hundred to spare ([`small`]), and so does a filter of few keys as a whole.
+//! A slot has `r` bits, so the equation of an absent key holds with probability `2^-r`. To find the
+//! slots, a build solves one linear equation per key over GF(2) (Dillinger, Walzer, "Ribbon filter:
+//! practically smaller than Bloom and Xor", 2021).
+//!
+//! A layer has fewer slots than keys, so hardly any slot stays unused. If a key's equation
+//! contradicts the others, the key is *bumped* to the next layer, which is smaller and has the same
+//! form. Each bucket of 128 starts is bumped by classes: the key's whole class is bumped, and so
+//! are the classes with smaller starts. Two bits per bucket tell the reader which classes were
+//! bumped (Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct retrieval and approximate
+//! membership using ribbon", 2022). The keys that the last layer bumps go into a single system with
+//! one spare slot in a hundred ([`small`]). A filter of few keys is only such a system.
 //!
 //! ```text
 //! payload  | columns 0..8 of layer 0 | of layer 1 | .. | of the last | bumps of layer 0 | 1 | .. | columns 8..16 of layer 0 | ..
-//! columns  | block 0: one word of 64 slots for each column | block 1 | ..
+//! columns  | block 0: one word of 64 slots per column | block 1 | ..
 //! ```
-//! A block of eight columns is a cache line. Columns come in groups of eight, stored group after group: a negative
-//! query reads the second group once in 256 times, and a reader may leave it alone altogether ([`Columns::First`]).
-//! Blocks below `fewer` have one column less in the last group, which gives rates between the powers of two.
+//! A block of eight columns is a cache line. Columns are stored in groups of eight, one group after
+//! the other. A query of an absent key reads the second group only once in 256 times, and a reader
+//! may ignore it ([`Columns::First`]). Blocks below `fewer` have one column less in the last group,
+//! which gives FPRs between the powers of two.
 
 mod band;
 mod batch;
@@ -48,17 +53,17 @@ use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
 
-/// See [`FilterKind::BumpedRibbon`](crate::FilterKind::BumpedRibbon).
+/// The kind [`FilterKind::BumpedRibbon`](crate::FilterKind::BumpedRibbon).
 pub(super) struct BumpedRibbon;
 
 impl Kind for BumpedRibbon {
     type Geometry = Geometry;
     const BUDGETS: Budgets = Budgets::ALL;
     const LOWEST_RATE: &'static str =
-        "the lowest rate of a ribbon is 2.4e-10, that of 32 columns; use bloom (2.8e-11 at the lowest)";
+        "the lowest FPR of bumped-ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = true;
 
-    /// A column halves the rate; there are no more than 32, whatever the budget.
+    /// Each column halves the FPR. Larger budgets also get at most 32 columns.
     fn rate_of_many(millibits: u32) -> f64 {
         (-f64::from(millibits.min(MAX_COLUMNS * 1000)) / 1000.0).exp2()
     }
@@ -80,30 +85,34 @@ impl Kind for BumpedRibbon {
     }
 }
 
-/// Slots whose bits of one column make up a word.
+/// The slots of a block: their bits of one column form a word.
 const BLOCK_SLOTS: usize = 64;
-/// Columns of a group.
+/// The columns of a group.
 const GROUP_COLUMNS: u32 = 8;
-/// Most columns: as many as the fingerprint has bits.
+/// The maximum number of columns, which is the number of bits of the fingerprint.
 const MAX_COLUMNS: u32 = 32;
-/// Starts that share a threshold below which keys were bumped.
+/// The starts of a bucket, which share a threshold below which keys were bumped.
 const BUCKET_STARTS: usize = 128;
-/// Starts beyond the first and the last that are counted as those: without them the slots at both ends, which fewer keys
-/// reach, stay empty (19 of the last 64). Of 4,096 keys, 0.33 % stay empty in place of 0.67 %.
+/// The extra starts before the first and after the last start, which are moved to the first and
+/// last start. Fewer keys reach the slots at both ends, so without the extra starts these slots
+/// stay empty (19 of the last 64). With 4,096 keys, 0.33 % of the slots stay empty instead of 0.67
+/// %.
 const LEFT: u64 = 24;
 const RIGHT: u64 = 16;
-/// `THRESHOLDS[b]`: where a bucket's two bits are `b`, keys are bumped whose start is so little above the bucket's first.
+/// `THRESHOLDS[b]`: if the two bits of a bucket are `b`, then all keys were bumped whose start is
+/// less than this far above the first start of the bucket.
 ///
-/// Keys with small starts go first, because what an overfull bucket to the left pushes over fills those slots.
+/// Keys with small starts are bumped first, because the keys that a full bucket on the left pushes
+/// over fill their slots.
 const THRESHOLDS: [u8; 4] = [128, 34, 15, 0];
-const _: () = assert!(THRESHOLDS[0] as usize == BUCKET_STARTS, "0 bumps the whole bucket");
+const _: () = assert!(THRESHOLDS[0] as usize == BUCKET_STARTS, "threshold 0 must bump the whole bucket");
 
-/// Which columns a query may look at.
+/// The columns that a query reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Columns {
-    /// All: the filter's own rate.
+    /// All columns, for the FPR of the filter.
     All,
-    /// The first eight, for readers short of memory: a rate of at best 1/256, and the rest of the payload is not
-    /// touched.
+    /// Only the first eight columns, for readers with little memory. The FPR is at best 1/256, and
+    /// the rest of the payload is not read.
     First,
 }

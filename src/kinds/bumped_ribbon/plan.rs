@@ -1,4 +1,5 @@
-//! What is known of a bumped ribbon before it is built: its size, but for the keys that will be bumped.
+//! The planned size of a bumped ribbon. It is exact except for the number of keys that will be
+//! bumped.
 
 use super::BLOCK_SLOTS;
 use super::build::{
@@ -9,27 +10,28 @@ use super::layer::Columns;
 use super::read::{Geometry, Layer};
 use super::small::Small;
 use crate::kinds::contract::{Budget, Planned};
-use crate::kinds::lines::{lines_of, pair_lines};
+use crate::kinds::lines::{lines_of, loaded_pair_lines};
 use crate::kinds::math;
 
-/// The share of a layer's slots that stays empty, by slots for each thousand keys: see `Density`.
+/// Returns the share of a layer's slots that stay empty, by slots per thousand keys: see `Density`.
 fn empty_share(slots_per_mille: u128) -> f64 {
     match slots_per_mille {
         970.. => 0.0016,
         960..970 => 0.001,
-        // Of a compact filter, 930.
+        // A compact filter has 930 slots per thousand keys.
         _ => 0.0002,
     }
 }
 
-/// Slots of a layer that stay empty besides, at its ends, however long it is.
+/// Slots that stay empty in addition at the ends of a layer, however long the layer is.
 const EMPTY_AT_ENDS: usize = 20;
 
-/// The filter that `budget` asks for; `None` where it does not fit an address.
+/// Plans the filter that `budget` requests. Returns `None` if its size does not fit the address
+/// space.
 pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     let keys = usize::try_from(num_keys).ok()?;
     let columns = choose_columns(budget, keys);
-    // Nothing that is counted below is larger than twice the bits of the filter.
+    // No number below is larger than twice the bits of the filter, so this check excludes overflow.
     isize::try_from(u128::from(num_keys) * u128::from(columns.all) / 4).ok()?;
     let geometry = match keys {
         _ if keys <= SURELY_SINGLE_KEYS => of_single(columns, keys)?,
@@ -43,7 +45,7 @@ pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     }
     let has_record = !geometry.layers.is_empty();
     let len_bytes = geometry.payload_len as u64;
-    // A mean over the blocks.
+    // The mean over the blocks.
     let columns = f64::from(columns.all) - f64::from(columns.fewer_share) / 65_536.0;
     let [lines_if_absent, lines_if_present] =
         lines_by_groups(columns).map(|lines| (lines + bump_reads).min(lines_of(len_bytes)));
@@ -56,12 +58,14 @@ pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     })
 }
 
-/// Lines of columns that a query reads, of an absent and of a present key.
+/// Returns the mean number of cache lines that a query reads from the columns, for an absent and
+/// for a present key.
 fn lines_by_groups(columns: f64) -> [f64; 2] {
-    // A second group of columns is read if the first agrees: of absent keys, one in 256.
+    // A second group of columns is read only if the first group matches: for absent keys, once in
+    // 256 times.
     let [mut if_absent, mut if_present] = [0.0, 0.0];
     for group in 0..4 {
-        let lines = pair_lines((columns - 8.0 * f64::from(group)).clamp(0.0, 8.0), 8);
+        let lines = loaded_pair_lines((columns - 8.0 * f64::from(group)).clamp(0.0, 8.0));
         if_absent += lines * (-8.0 * f64::from(group)).exp2();
         if_present += lines;
     }
@@ -73,13 +77,14 @@ fn of_single(columns: Columns, keys: usize) -> Option<Geometry> {
     Geometry::lay_out(columns, Vec::new(), Some(small))
 }
 
-/// The layer that is tried first of so many keys.
+/// Returns the layer that a build tries first for `keys` keys.
 fn layer_of(columns: Columns, keys: usize, slots_per_mille: u128) -> Option<Layer> {
     let slots = keys as u128 * slots_per_mille / 1000;
     Some(Layer::new(usize::try_from(slots.div_ceil(BLOCK_SLOTS as u128)).ok()?, columns))
 }
 
-/// The smaller of a single system and of what is wanted of a layer and a system: one slot in so many to spare.
+/// Returns the smaller of two geometries: a single system, or a layer and a system with the desired
+/// number of spare slots.
 fn of_few(budget: Budget, columns: Columns, keys: usize) -> Option<Geometry> {
     let layer = layer_of(columns, keys, density(budget, keys).slots_per_mille)?;
     let in_layer = layer.blocks.count * BLOCK_SLOTS;

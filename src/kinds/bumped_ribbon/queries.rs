@@ -1,4 +1,4 @@
-//! The queries, as every kind has them.
+//! The implementation of [`Query`] for bumped ribbons.
 
 use super::batch::KEYS;
 use super::read::{Geometry, Plain};
@@ -12,14 +12,14 @@ kernels! {
     struct FirstKernel[];
     |simd|
 
-    /// Whether the equation of the key holds in the first group of columns.
+    /// Returns whether the equation of the key holds in the first group of columns.
     fn may_contain(ribbon: &Geometry, padded: &[u8], hash: KeyHash) -> bool {
         ribbon.ask(simd, padded, hash, 1)
     }
 }
 
 impl Geometry {
-    /// The query from the first group of columns alone.
+    /// Queries only the first group of columns.
     pub(in crate::kinds) fn first_may_contain(&self, padded: &[u8], hash: KeyHash) -> bool {
         self.first_may_contain_by(Isa::detect(), padded, hash)
     }
@@ -29,7 +29,7 @@ impl Geometry {
     }
 }
 
-/// For filters of any columns and layers.
+/// For filters with any columns and layers.
 impl Query for BumpedRibbon {
     type Asked<'a> = &'a Geometry;
 
@@ -47,7 +47,7 @@ impl Query for BumpedRibbon {
         hashes: &[KeyHash],
         answers: &mut [bool],
     ) {
-        // A batch has as many answers as keys: it computes those of all places that it may have.
+        // `ask_batch` must not get more answers than keys, because it overwrites every answer.
         let answered = answers.len().min(hashes.len());
         let answers = answers.get_mut(..answered).unwrap_or_default();
         for (hashes, answers) in hashes.chunks(KEYS).zip(answers.chunks_mut(KEYS)) {
@@ -78,7 +78,8 @@ impl Query for BumpedRibbon {
     }
 }
 
-/// For filters of eight columns: a single query is shorter, the others are those of the filter as a whole.
+/// For filters of eight columns. The single query is shorter; the other queries are those of
+/// [`BumpedRibbon`].
 impl Query for Plain {
     type Asked<'a> = (Plain, &'a Geometry);
 

@@ -1,4 +1,4 @@
-//! The geometry of a payload, and queries.
+//! The geometry of a payload, and the queries of its layers.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -16,44 +16,49 @@ use crate::kinds::Shape;
 use crate::kinds::guard::Guard;
 use crate::simd::Simd;
 
-/// Most layers that bump keys: a layer bumps one key in 25, so that 2^36 keys need six.
+/// The maximum number of layers that bump keys. A layer bumps one key in 25, so 2^36 keys need six
+/// layers.
 pub(super) const MAX_LAYERS: usize = 12;
 
-/// Of each layer, where there are two or more, in the mean: a reader takes no more memory for them.
+/// The minimum mean length of a layer if there are two or more. It ensures that the layers take no
+/// more of a reader's memory than the payload.
 const MIN_LAYER_LEN_BYTES: u64 = 128;
 const _: () = assert!(size_of::<Layer>() <= 128);
 
-/// Most blocks: their slots and the bytes of a group of columns can be counted, also where addresses have 32 bits.
+/// The maximum number of blocks. It ensures that slot numbers and the lengths of groups do not
+/// overflow, even with 32-bit addresses.
 const MAX_BLOCKS: usize = usize::MAX / 128;
 
-/// Where the layers of a payload lie.
+/// The positions of the layers in a payload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Geometry<L = Vec<Layer>> {
     pub(super) columns: Columns,
     pub(super) layers: L,
-    /// `None` where the last of `layers` bumped no key.
+    /// `None` if the last of `layers` bumped no key.
     pub(super) last: Option<Small>,
     pub(super) payload_len: usize,
 }
 
-/// Keeps the layers of a geometry.
+/// The storage for the layers of a geometry.
 pub(crate) trait Layers: Default + DerefMut<Target = [Layer]> {
-    /// Appends a layer; there are at most [`MAX_LAYERS`].
+    /// Appends a layer. There are at most [`MAX_LAYERS`] layers.
     fn push(&mut self, layer: Layer);
 }
 
-/// On the heap, and no larger than need be: for a geometry that is kept.
+/// Layers on the heap, for a geometry that is kept.
 impl Layers for Vec<Layer> {
     fn push(&mut self, layer: Layer) {
         Self::push(self, layer);
     }
 }
 
-/// What most queries need of a filter of eight columns, besides its payload: small enough to be kept without a pointer,
-/// which of thousands of filters would lead out of the cache once more.
+/// The numbers that most queries need of a filter of eight columns. The type is small enough to be
+/// kept without a pointer. With thousands of filters, following a pointer would be one more cache
+/// miss per query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Plain {
-    /// The last start of the first layer, whose blocks of eight columns begin the payload.
+    /// The last start of the first layer. The payload begins with this layer's blocks of eight
+    /// columns.
     last: NonZeroU32,
     bumps: u32,
 }
@@ -63,15 +68,15 @@ pub(crate) struct Plain {
 pub(crate) struct Layer {
     pub(super) asked: Asked,
     pub(super) blocks: Blocks,
-    /// Where each group of columns begins.
+    /// The offset of each group of columns.
     pub(super) groups: [usize; MAX_GROUPS],
 }
 
-/// What nearly every query needs of a layer.
+/// The part of a layer that nearly every query needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Asked {
     pub(super) starts: Starts,
-    /// Where the two bits a bucket begin.
+    /// The offset of the bump bits, two bits per bucket.
     pub(super) bumps: usize,
     pub(super) group: FirstGroup,
 }
@@ -86,7 +91,7 @@ impl Layer {
 }
 
 impl Asked {
-    /// Whether a key was bumped; `None` where the payload has no such bucket.
+    /// Returns whether a key was bumped, or `None` if the payload does not contain its bucket.
     #[inline(always)]
     fn bumped(&self, bytes: &[u8], start: usize) -> Option<bool> {
         Some(is_bumped(*bytes.get(self.bumps + bump_byte(start))?, start))
@@ -94,7 +99,8 @@ impl Asked {
 }
 
 impl Plain {
-    /// [`Geometry::ask`] with half the instructions: of `whole` it needs something only for keys that were bumped.
+    /// Answers like [`Geometry::ask`] with half the instructions. It uses `whole` only for keys
+    /// that were bumped.
     #[inline(always)]
     pub(super) fn ask(self, whole: &Geometry, simd: impl Simd, bytes: &[u8], hash: KeyHash) -> bool {
         let start = Starts::with_last(self.last.get().into()).of(hash.raw());
@@ -105,7 +111,7 @@ impl Plain {
         let equation = Equation::new(start, hash.raw());
         let (low, high) = equation.split();
         let block = start / BLOCK_SLOTS;
-        // Counted in lines, the check of the bound is one comparison.
+        // With the bound counted in cache lines, the bounds check is one comparison.
         let Some([first, second]) = bytes.as_chunks().0.get(block..block + 2) else { return true };
         simd.parities_of_64(first, second, low, high) == column_group(equation.sum, 0)
     }
@@ -113,19 +119,20 @@ impl Plain {
 
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "columns {}", self.columns.all)?;
+        write!(f, "columns: {}", self.columns.all)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let Blocks { count, fewer } = layer.blocks;
-            write!(f, "; layer {i}: blocks of {BLOCK_SLOTS} slots {count}, {fewer} with a column less")?;
+            write!(f, "; layer {i}: {count} blocks of {BLOCK_SLOTS} slots, {fewer} with one column less")?;
         }
         let Some(last) = &self.last else { return Ok(()) };
         write!(f, "; {} slots in one system, seed {}", last.slots, last.seed)?;
-        write!(f, ", {} of {} whole blocks with a column less", last.blocks.fewer, last.blocks.count)
+        write!(f, ", {} of {} whole blocks with one column less", last.blocks.fewer, last.blocks.count)
     }
 }
 
 impl<L: Layers> Geometry<L> {
-    /// Lays the groups and bumps of all layers out, one after the other. `None` where they do not fit an address.
+    /// Assigns offsets to the groups and bump bits of all layers, one after the other. Returns
+    /// `None` if the offsets overflow.
     pub(super) fn lay_out(columns: Columns, mut layers: L, mut last: Option<Small>) -> Option<Self> {
         let mut at = 0usize;
         let mut take = |len: usize| {
@@ -151,8 +158,9 @@ impl<L: Layers> Geometry<L> {
         Some(Self { columns, layers, last, payload_len: at })
     }
 
-    /// Reads a shape: `params` are the columns and then, of a single system, its seed and the slots beyond the number of
-    /// keys; with layers, the share of blocks with a column less, in 65,536ths.
+    /// Reads a shape. The first of `params` is the number of columns. For a single system, the
+    /// others are its seed and the number of slots beyond the number of keys. With layers, they are
+    /// the share of blocks with one column less, in 65,536ths.
     pub(super) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
         let [all, rest @ ..] = params;
@@ -174,10 +182,11 @@ impl<L: Layers> Geometry<L> {
         geometry.filter(|found| found.payload_len as u64 == len_bytes).ok_or_else(|| corrupt(Field::PayloadLen))
     }
 
-    /// The blocks with a column less are as many as make the payload fit.
+    /// Reads a single system. The number of blocks with one column less follows from the length of
+    /// the payload.
     fn of_single(all: u32, seed: u8, slots: u64, len_bytes: u64) -> Option<Self> {
         let columns = Columns { all, fewer_share: 0 };
-        // Every column but those left out takes a bit a slot.
+        // A column takes one bit per slot, except in blocks with one column less.
         let is_possible =
             |slots: usize| slots as u64 <= len_bytes.saturating_mul(8 * 64) && slots / BLOCK_SLOTS <= MAX_BLOCKS;
         let slots = usize::try_from(slots).ok().filter(|&slots| is_possible(slots))?;
@@ -191,10 +200,12 @@ impl<L: Layers> Geometry<L> {
         Self::lay_out(columns, L::default(), Some(small))
     }
 
-    /// Blocks of each layer, a zero, and the slots and the seed of the last system, if there is one.
+    /// Reads the record: the number of blocks of each layer, a zero, and the slots and the seed of
+    /// the last system, if there is one.
     fn of_layers(columns: Columns, record: &[u8], len_bytes: u64) -> Result<Option<Self>> {
         let mut cursor = Cursor::new(record, 0);
-        // Two bits for each bucket of 128 starts are there in any case.
+        // Each bucket of 128 starts has two bits in the payload, so the payload's length bounds the
+        // number of blocks.
         let most_blocks = usize::try_from(len_bytes.saturating_mul(8)).map_or(MAX_BLOCKS, |most| most.min(MAX_BLOCKS));
         let mut layers = L::default();
         loop {
@@ -215,7 +226,8 @@ impl<L: Layers> Geometry<L> {
             }
             last = Some(Small::new(slots, cursor.take_u8(Field::Extension)?, columns));
         }
-        // A layer is made of thousands of keys: without that, a short payload could make a reader keep many.
+        // A layer is made of thousands of keys. Without this check, a short payload could make a
+        // reader keep many layers.
         let is_long_enough = layers.len() < 2 || len_bytes >= MIN_LAYER_LEN_BYTES * layers.len() as u64;
         if !cursor.is_empty() || layers.is_empty() || !is_long_enough {
             return Err(cursor.corrupt(Field::Extension).into());
@@ -231,7 +243,8 @@ impl<L: Layers> Geometry<L> {
         !self.layers.is_empty()
     }
 
-    /// A mean over the starts of the layers, weighted by their slots, as every key takes one.
+    /// Returns the mean FPR over the starts of the layers, weighted by slots, because each key
+    /// takes one slot.
     pub(in crate::kinds) fn expected_rate(&self) -> f64 {
         let rate = 0.5f64.powi(self.columns.all.cast_signed());
         let blocks = self.layers.iter().map(|layer| (layer.asked.starts, layer.blocks));
@@ -246,29 +259,32 @@ impl<L: Layers> Geometry<L> {
         weighted / slots.max(1.0)
     }
 
-    /// Whether the equation of the key holds. `bytes` are the payload and at least 64 bytes behind it; where they are
-    /// not, the answer is "maybe".
+    /// Returns whether the equation of the key holds. `bytes` is the payload and at least 64 bytes
+    /// behind it. If bytes are missing, the answer is "maybe".
     ///
-    /// Inlined always, into a function of the instruction set that `simd` stands for.
+    /// Always inlined into a function that is compiled for the instruction set of `simd`.
     #[inline(always)]
     pub(super) fn ask(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         let Some(Layer { asked, .. }) = self.layers.first() else {
             return self.ask_slowly(simd, bytes, hash, groups);
         };
         let start = asked.starts.of(hash.raw());
-        // What is rare is left as a jump: a call that came back would make this function save six registers.
+        // The rare case is a tail call: a call that returns would make this function save six
+        // registers.
         if asked.bumped(bytes, start) != Some(false) {
             return self.ask_slowly(simd, bytes, hash, groups);
         }
         let holds = asked.group.holds(simd, bytes, Equation::new(start, hash.raw()));
-        // No branch on the answer where it is the last word: half of them would be mispredicted.
+        // With one group there is no branch on the answer: half of these branches would be
+        // mispredicted.
         if groups == 1 {
             return holds;
         }
         if holds { self.others_hold(simd, bytes, hash, groups) } else { false }
     }
 
-    /// [`Geometry::ask`] for a key that the first layer bumped, and where there is no layer.
+    /// Answers like [`Geometry::ask`] for a key that the first layer bumped, or if there is no
+    /// layer.
     #[cold]
     #[inline(never)]
     pub(super) fn ask_slowly(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
@@ -287,8 +303,8 @@ impl<L: Layers> Geometry<L> {
         self.last.as_ref().is_some_and(|last| last.ask(simd, self.columns, bytes, hash, groups))
     }
 
-    /// Whether the equation of a key that the first layer did not bump holds in the groups behind the first: one absent
-    /// key in 256 comes here.
+    /// Returns whether the equation of a key that the first layer did not bump holds in the groups
+    /// after the first. One absent key in 256 gets here.
     #[inline(never)]
     pub(super) fn others_hold(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         self.layers.first().is_none_or(|layer| {
@@ -297,13 +313,14 @@ impl<L: Layers> Geometry<L> {
         })
     }
 
-    /// The groups of columns that there are.
+    /// Returns the number of column groups.
     #[inline(always)]
     pub(super) fn groups(&self) -> usize {
         self.columns.groups()
     }
 
-    /// Whether everything that the answer rests on may be believed: that the key was bumped, too.
+    /// Returns whether all bytes on which the answer depends are sound, including the bits that say
+    /// whether the key was bumped.
     pub(super) fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
         let mut hash = hash.raw();
         for layer in self.layers.iter() {
@@ -326,7 +343,7 @@ impl<L: Layers> Geometry<L> {
         })
     }
 
-    /// The first byte of the columns that a query reads, if its key was not bumped.
+    /// Returns the offset of the first column bytes that a query reads, if its key was not bumped.
     #[inline(always)]
     pub(super) fn first_byte(&self, hash: KeyHash) -> usize {
         let Some(Layer { asked, .. }) = self.layers.first() else { return 0 };
@@ -335,12 +352,13 @@ impl<L: Layers> Geometry<L> {
 }
 
 impl Geometry {
-    /// See [`Geometry::parse`].
+    /// Reads a shape: see [`Geometry::parse`].
     pub(in crate::kinds) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
     }
 
-    /// `None` where there are other columns than the first eight, blocks with fewer, or no layer.
+    /// Returns the short form, or `None` unless the filter has exactly eight columns in all blocks
+    /// and at least one layer.
     pub(in crate::kinds) fn plain(&self) -> Option<Plain> {
         let first = self.layers.first().filter(|layer| self.groups() == 1 && layer.asked.group.is_lines())?;
         let (last, bumps) = (first.asked.starts.last(), first.asked.bumps);
@@ -349,7 +367,8 @@ impl Geometry {
 }
 
 impl Layer {
-    /// Where the words of a block begin, and how many they are, in the group of this number that begins at `from`.
+    /// Returns the offset and the number of a block's words. `group` is the number of the group and
+    /// its offset.
     #[inline(always)]
     fn words(&self, columns: Columns, block: usize, (group, &from): (usize, &usize)) -> (usize, usize) {
         let of_group = columns.of_group(group);
@@ -358,15 +377,16 @@ impl Layer {
         (offset, of_group - usize::from(is_last && block < self.blocks.fewer))
     }
 
-    /// Where the words lie that a query of this start reads, and how many bytes they take.
+    /// Returns the offset and the length of the words that a query with this start reads.
     fn span(&self, columns: Columns, start: usize, group: (usize, &usize)) -> (usize, usize) {
         let (from, used) = self.words(columns, start / BLOCK_SLOTS, group);
-        // The second block is not there, and not read, where a start is the first of the last block.
+        // If a start is the first slot of a block, the query does not use the second block. That
+        // block may not exist.
         let blocks = if start.is_multiple_of(BLOCK_SLOTS) { 1 } else { 2 };
         (from, 8 * used * blocks)
     }
 
-    /// Whether the equation holds in the groups behind the first.
+    /// Returns whether the equation holds in the groups after the first.
     #[inline]
     fn others_hold(
         &self,

@@ -1,8 +1,10 @@
-//! A single system of any number of slots: the whole filter of few keys, and what the layers could not place.
+//! A single system of any number of slots. It holds all keys of a small filter, or the keys that
+//! the layers bumped.
 //!
-//! Its slots are counted to one, not to a block: the columns of the last, short block follow each other bit by bit. With
-//! 64 slots or more a key's equation has 64 coefficients, with fewer as many as there are slots. A system that cannot
-//! be solved is tried again under another seed, then with a slot more.
+//! The number of slots is exact and not rounded to blocks: the columns of the last, short block
+//! follow each other bit by bit. With 64 slots or more, an equation has 64 coefficients; with fewer
+//! slots, it has one per slot. If a system has no solution, the build tries another seed, and then
+//! one more slot.
 
 use super::band::{Moving, Rows};
 use super::equation::{Equation, MAX_GROUPS};
@@ -23,7 +25,7 @@ pub(super) struct Small {
     pub(super) starts: Starts,
     /// The whole blocks.
     pub(super) blocks: Blocks,
-    /// Where each group of columns begins.
+    /// The offset of each group of columns.
     pub(super) groups: [usize; MAX_GROUPS],
     pub(super) first: FirstGroup,
 }
@@ -35,7 +37,7 @@ impl Small {
         Self { slots, seed, starts: Starts::new(slots), blocks, groups: [0; MAX_GROUPS], first }
     }
 
-    /// Slots of the short block.
+    /// Returns the number of slots in the short block.
     fn tail(&self) -> usize {
         self.slots % BLOCK_SLOTS
     }
@@ -44,10 +46,10 @@ impl Small {
         self.blocks.len_bytes(columns, group) + (self.tail() * columns.of_group(group)).div_ceil(8)
     }
 
-    /// What a seeded hash stands for.
+    /// Returns the equation of a seeded hash.
     #[inline(always)]
     fn equation(&self, hash: u64) -> Equation {
-        // All slots that there are, or as many as there are coefficients.
+        // Only slots that exist can have a coefficient.
         let existing = if self.slots < BLOCK_SLOTS { (1 << self.slots) - 1 } else { u64::MAX };
         Equation { start: self.starts.of(hash), coefficients: coefficients(hash) & existing, sum: fingerprint(hash) }
     }
@@ -62,7 +64,7 @@ impl Small {
         self.ask_slowly(columns, bytes, equation, groups)
     }
 
-    /// The same where the short block may take part.
+    /// Answers like [`Small::ask`], also if the equation reaches the short block.
     #[inline(never)]
     fn ask_slowly(&self, columns: Columns, bytes: &[u8], equation: Equation, groups: usize) -> bool {
         let (low, high) = equation.split();
@@ -82,7 +84,7 @@ impl Small {
         })
     }
 
-    /// The slots of one block in one column. `None` beyond `bytes`.
+    /// Returns the slots of one block in one column, or `None` beyond `bytes`.
     #[inline]
     fn word(&self, columns: Columns, bytes: &[u8], block: usize, column: usize, group: usize) -> Option<u64> {
         let of_group = columns.of_group(group);
@@ -98,16 +100,16 @@ impl Small {
         Some(word & ((1 << self.tail()) - 1))
     }
 
-    /// Solves the system of these hashes under its seed; `None` if it has no solution.
-    ///
-    /// `rows` is scratch memory; gives the bytes of each group.
+    /// Solves the system of these hashes under its seed. Returns the bytes of each group, or `None`
+    /// if the system has no solution. `rows` is scratch memory.
     pub(super) fn solve(
         &self,
         columns: Columns,
         hashes: &[KeyHash],
         rows: &mut Rows,
     ) -> Result<Option<Vec<Vec<u8>>>, NoMemory> {
-        // In the order of their starts, which is that of their hashes, equations meet few others on their way.
+        // The equations are inserted in the order of their starts, which is the order of their
+        // hashes. In this order they meet few other equations.
         let mut seeded: Vec<u64> = try_collect(hashes.iter().map(|hash| seeded(hash.raw(), self.seed)))?;
         seeded.sort_unstable();
         rows.reset(self.slots)?;
@@ -122,7 +124,7 @@ impl Small {
         (0..columns.groups()).map(|group| self.encode(columns, group, rows)).collect::<Result<_, _>>().map(Some)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "as many bits as the columns have slots")]
+    #[expect(clippy::indexing_slicing, reason = "the memory has one bit for each slot of each column")]
     fn encode(&self, columns: Columns, group: usize, rows: &Rows) -> Result<Vec<u8>, NoMemory> {
         let mut out: Vec<u8> = try_zeros(self.len_bytes(columns, group))?;
         let whole = self.blocks.count * BLOCK_SLOTS;
@@ -142,8 +144,9 @@ impl Small {
     }
 }
 
-/// The bits of a fingerprint that belong to a column.
+/// Returns the bits of a fingerprint for which the filter has columns.
 pub(super) fn wanted_sums(columns: Columns) -> u32 {
-    // The groups' bytes from the highest down, in each the columns from the lowest bit up.
+    // The groups take the bytes of the fingerprint from the highest down, and the columns take bits
+    // from the lowest up.
     (0..columns.groups()).map(|group| ((1u32 << columns.of_group(group)) - 1) << (24 - 8 * group)).sum()
 }

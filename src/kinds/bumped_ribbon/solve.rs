@@ -1,4 +1,4 @@
-//! Back-substitution: from rows in echelon form to slots, the last one first.
+//! Back-substitution, which computes slots from rows in echelon form, the last slot first.
 
 use super::band::Row;
 use super::hashes::column_group;
@@ -7,11 +7,11 @@ use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::codec::put_u64;
 use crate::simd::parities;
 
-/// The 64 slots from the last solved one on: of column `j`, bit `i` is the `i`-th slot.
+/// The 64 slots from the last solved slot on. In the word of column `j`, bit `i` is slot `i`.
 pub(super) type State = [u64; GROUP_COLUMNS as usize];
 
-/// Solves the rows before those solved so far; `rows[i]` holds the coefficients of slot `i` and its 63 followers, or 0
-/// where no key decides the slot.
+/// Solves the rows before the solved rows. `rows[i]` holds the coefficients of slot `i` and the
+/// next 63 slots, or 0 if no key determines the slot.
 pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
     for row in rows.iter().rev() {
         let sum = column_group(row.sum, group);
@@ -25,10 +25,10 @@ pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
     }
 }
 
-/// Solves whole blocks and writes the words of one group, in front of those of the blocks behind.
+/// Solves whole blocks and writes their words of one group.
 ///
-/// `first` is the number of the first block, `words` where its words begin.
-#[expect(clippy::indexing_slicing, reason = "words of at most eight columns, within those of the group")]
+/// `first` is the number of the first block, and `words` begins with that block's words.
+#[expect(clippy::indexing_slicing, reason = "the words have at most eight columns and lie within the group")]
 pub(super) fn solve_blocks(
     rows: &[Row],
     first: usize,

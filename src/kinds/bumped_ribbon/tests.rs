@@ -1,5 +1,10 @@
-//! The filter as a whole: no key denied, sizes, kernels, and the same bytes from any number of threads.
-#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "low bits of random numbers are meant")]
+//! Tests of the whole filter: no false negatives, sizes, kernels, and the same bytes from any
+//! number of threads.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "the tests use the low bits of random numbers"
+)]
 
 use std::num::NonZeroUsize;
 
@@ -34,7 +39,7 @@ struct Built {
     shape: Shape,
     ribbon: Ribbon,
     geometry: Geometry,
-    /// With 64 bytes behind it.
+    /// The payload with 64 bytes behind it.
     payload: Vec<u8>,
     len: usize,
 }
@@ -46,7 +51,7 @@ impl Built {
         let mut given = hashes.to_vec();
         let (shape, mut payload) = spec.encode(&mut given, effort).unwrap();
         given.sort_unstable();
-        assert!(given == hashes, "the hashes are those that were given");
+        assert!(given == hashes, "encode must keep the set of hashes");
         let ribbon = Ribbon::new(&shape, hashes.len() as u64, payload.len() as u64).unwrap();
         let geometry = Geometry::from_ribbon(ribbon.clone());
         let len = payload.len();
@@ -62,17 +67,18 @@ impl Built {
         self.view().may_contain_hash(hash)
     }
 
-    /// Bits a key above log2(1/rate), as a share: of payload, page sums, and the record of the layers with tag and length.
+    /// Returns the space above log2(1/FPR) bits per key, as a share. The space is the payload, the
+    /// page checksums, and the record of the layers with its tag and length.
     fn overhead(&self, keys: usize) -> f64 {
         let record = if self.shape.layers.is_empty() { 0 } else { self.shape.layers.len() + 2 };
-        let sums = 4 * self.len.div_ceil(4096);
-        let bits = (self.len + sums + record) as f64 * 8.0 / keys as f64;
+        let checksums = 4 * self.len.div_ceil(4096);
+        let bits = (self.len + checksums + record) as f64 * 8.0 / keys as f64;
         bits / -self.ribbon.expected_rate().log2() - 1.0
     }
 }
 
 #[test]
-fn no_key_is_denied_at_any_size_and_width() {
+fn present_keys_are_found_at_any_size_and_width() {
     let sizes = (1..=130)
         .chain([300, 1_500, 1_501, 2_560, 2_561, 3_000, 4_096, 4_097, 9_727, 9_728, 20_479, 20_480, 70_000, 140_000]);
     for n in sizes {
@@ -89,9 +95,9 @@ fn no_key_is_denied_at_any_size_and_width() {
 }
 
 #[test]
-fn sizes_are_within_a_per_cent_of_the_least_from_4096_keys_on() {
+fn sizes_are_within_one_per_cent_of_the_bound_from_4096_keys() {
     for (n, most) in [
-        // One page sum is 6 % of 64 bytes; the systems themselves take 3 %.
+        // One page checksum is 6 % of 64 bytes, and the systems themselves take 3 %.
         (64, 0.1),
         (100, 0.08),
         (300, 0.03),
@@ -130,7 +136,7 @@ fn sizes_are_within_a_per_cent_of_the_least_from_4096_keys_on() {
 }
 
 #[test]
-fn the_bytes_are_the_same_from_any_number_of_threads() {
+fn bytes_do_not_depend_on_the_number_of_threads() {
     for n in [5_000, 10_000, 66_000, 300_000] {
         let hashes = random_hashes(n, 7);
         for spec in ["bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3", "bumped-ribbon:8:compact"] {
@@ -145,7 +151,7 @@ fn the_bytes_are_the_same_from_any_number_of_threads() {
 }
 
 #[test]
-fn every_kernel_answers_as_the_portable_one_does() {
+fn every_kernel_agrees_with_the_portable_one() {
     let mut state = 3;
     let (mut positives, mut asked) = (0, 0);
     for all in 1..=MAX_COLUMNS {
@@ -186,7 +192,7 @@ fn every_kernel_answers_as_the_portable_one_does() {
                             assert_eq!(batch, expected, "{all} columns, {blocks} blocks, {}, batch", isa.name());
                             let ask = |&hash| ribbon.ask(Portable, &payload, hash, groups);
                             let whole: Vec<bool> = hashes.iter().map(ask).collect();
-                            assert_eq!(whole, expected, "{all} columns, {blocks} blocks, without the short way");
+                            assert_eq!(whole, expected, "{all} columns, {blocks} blocks, without the short form");
                         }
                     }
                     positives += expected.iter().filter(|&&answer| answer).count();
@@ -198,7 +204,7 @@ fn every_kernel_answers_as_the_portable_one_does() {
     assert!(positives > asked / 50 && positives < asked / 2, "{positives} of {asked}");
 }
 
-/// Believes all but one byte.
+/// A guard for which all bytes but one are sound.
 struct AllBut(usize);
 
 impl Guard for AllBut {
@@ -208,7 +214,7 @@ impl Guard for AllBut {
 }
 
 #[test]
-fn a_damaged_byte_without_a_guard_denies_no_key() {
+fn damaged_bytes_behind_a_guard_hide_no_present_key() {
     for (n, spec) in [(40, "8"), (700, "12.3"), (9_000, "fpr=0.01"), (9_000, "20")] {
         let hashes = random_hashes(n, 11);
         let mut built = Built::new(&format!("bumped-ribbon:{spec}"), &hashes, 1);
@@ -223,12 +229,12 @@ fn a_damaged_byte_without_a_guard_denies_no_key() {
             }
             built.payload[at] ^= 0xff;
         }
-        assert!(noticed > 0, "{n} keys, {spec}: the damage must have been met");
+        assert!(noticed > 0, "{n} keys, {spec}: no query read a damaged byte");
     }
 }
 
 #[test]
-fn the_first_columns_alone_deny_no_key_and_touch_nothing_else() {
+fn first_columns_alone_find_present_keys_and_read_nothing_else() {
     let hashes = random_hashes(20_000, 5);
     let built = Built::new("bumped-ribbon:16", &hashes, 1);
     let first_group = Built::new("bumped-ribbon:8", &hashes, 1).len;
@@ -242,9 +248,9 @@ fn the_first_columns_alone_deny_no_key_and_touch_nothing_else() {
 }
 
 #[test]
-fn hashes_that_no_seed_tells_apart_get_another_kind_of_filter() {
-    // Equal in all that a ribbon of any layer looks at is impossible for different hashes; near enough are those of
-    // one start in every layer, of which there can be no more than slots. A thousand times the same gives one key.
+fn hashes_with_one_common_start_are_built_and_found() {
+    // Different hashes cannot be equal in everything that a ribbon of any layer uses. These hashes
+    // come close: they have the same start in the first layer.
     let few: Vec<_> = (0..3_000).map(KeyHash::from_raw).collect();
     let built = Built::new("bumped-ribbon:8", &few, 1);
     assert!(few.iter().all(|&hash| built.may_contain(hash)));
@@ -252,7 +258,7 @@ fn hashes_that_no_seed_tells_apart_get_another_kind_of_filter() {
 }
 
 #[test]
-fn shapes_that_no_writer_makes_are_refused_or_answered() {
+fn random_shapes_are_rejected_or_answered() {
     let hashes = random_hashes(9_000, 2);
     let built = Built::new("bumped-ribbon:8", &hashes, 1);
     let mut state = 23;
@@ -286,7 +292,7 @@ fn shapes_that_no_writer_makes_are_refused_or_answered() {
 }
 
 #[test]
-fn sizes_beyond_every_address_are_refused() {
+fn sizes_beyond_the_address_space_are_rejected() {
     for shift in 0..24 {
         let size = u64::MAX >> shift;
         for all in [1, 8, 32] {
@@ -304,7 +310,7 @@ fn sizes_beyond_every_address_are_refused() {
 }
 
 #[test]
-fn many_layers_in_few_bytes_are_refused() {
+fn many_layers_in_few_bytes_are_rejected() {
     let open = |sizes: &[usize]| {
         let columns = Widths { all: 1, fewer_share: 0 };
         let layers: Vec<_> = sizes.iter().map(|&blocks| Layer::new(blocks, columns)).collect();
@@ -322,8 +328,8 @@ fn many_layers_in_few_bytes_are_refused() {
 }
 
 #[test]
-fn records_of_layers_that_no_writer_makes_are_refused() {
-    // Two blocks of eight columns and a byte of bumps.
+fn invalid_layer_records_are_rejected() {
+    // The payload has two blocks of eight columns and one byte of bump bits.
     let open = |record: &[u64], more: &[u8]| {
         let mut layers = Vec::new();
         record.iter().for_each(|&number| crate::codec::put_varint(&mut layers, number));
@@ -332,12 +338,13 @@ fn records_of_layers_that_no_writer_makes_are_refused() {
     };
     assert!(open(&[2, 0], &[]).is_ok());
     for (record, more, wanted) in [
-        // The last system without slots, with more than there are bits for, and with the most that are reckoned with.
+        // The last system has no slots, more slots than the payload has bits for, or the most slots
+        // that are accepted.
         (&[2, 0, 0][..], &[7][..], Field::Extension),
         (&[2, 0, 1 << 40], &[7], Field::Extension),
         (&[2, 0, (129 * 8 + 1) * 64], &[7], Field::Extension),
         (&[2, 0, 129 * 8 * 64], &[7], Field::PayloadLen),
-        // Bytes behind it, and no layer at all.
+        // There are bytes behind the last system, or there is no layer.
         (&[2, 0], &[5, 7, 7], Field::Extension),
         (&[0], &[], Field::Extension),
         (&[0, 9], &[7], Field::Extension),
@@ -347,7 +354,8 @@ fn records_of_layers_that_no_writer_makes_are_refused() {
         let error = open(record, more).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{record:?} {more:?}: {error}");
     }
-    // In one system, slots that take no bit, as all their columns are left out, are 63 for each bit that is there.
+    // In a single system, a slot takes no bit if all its columns are left out. There are at most 63
+    // such slots for each bit.
     let open =
         |keys| Ribbon::new(&Shape { kind: FilterKind::BumpedRibbon, params: [1, 0, 0], layers: Vec::new() }, keys, 1);
     assert!(open(8).is_ok() && open(7 * 64 + 8).is_ok());
@@ -371,7 +379,7 @@ fn keys_that_crowd_at_the_first_starts_are_bumped_and_found() {
 }
 
 #[test]
-fn a_payload_that_is_shorter_than_its_shape_says_denies_no_key() {
+fn payloads_shorter_than_their_shape_hide_no_present_key() {
     let hashes = random_hashes(20_000, 6);
     for spec in ["bumped-ribbon:8", "bumped-ribbon:12.3"] {
         let built = Built::new(spec, &hashes, 1);
@@ -390,18 +398,19 @@ fn a_payload_that_is_shorter_than_its_shape_says_denies_no_key() {
 }
 
 #[test]
-fn all_columns_are_asked_of_bumped_keys_too() {
-    // So many that the second layer bumps keys as well.
+fn all_columns_are_tested_for_bumped_keys_too() {
+    // With this number of keys, the second layer bumps keys as well.
     let built = Built::new("bumped-ribbon:16", &random_hashes(120_000, 1), 1);
     assert_eq!(built.ribbon.layers.len(), 2);
     let mut state = 9;
     let maybe = (0..3_000_000).filter(|_| built.may_contain(KeyHash::from_raw(splitmix(&mut state)))).count();
-    // 46 and, if the bumped 4 % were asked for eight columns alone, 480 more.
+    // About 46 are expected. If the bumped 4 % were tested in eight columns only, there would be
+    // 480 more.
     assert!((15..110).contains(&maybe), "{maybe}");
 }
 
 #[test]
-fn the_kind_for_equal_hashes_holds_them_in_any_order() {
+fn fallback_filters_take_hashes_in_any_order() {
     let spec: FilterSpec = "bumped-ribbon:8:compact".parse().unwrap();
     let mut hashes = random_hashes(1_000, 3);
     hashes.reverse();

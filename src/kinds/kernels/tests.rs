@@ -1,5 +1,9 @@
-//! Every kernel that this processor has, against the portable code.
-#![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "low bits of random numbers are meant")]
+//! Tests that compare every kernel of this processor with the portable code.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "the tests use the low bits of random numbers"
+)]
 
 use std::num::NonZeroUsize;
 
@@ -16,7 +20,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Bytes from nearly empty to full: and-ing or or-ing random words shifts the density.
+/// Makes payloads from nearly empty to full: AND or OR of random words shifts the density.
 fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
     let mut payload = |byte: fn(&mut u64) -> u64| (0..len).map(|_| byte(state) as u8).collect();
     vec![
@@ -29,17 +33,18 @@ fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
     ]
 }
 
-/// The single query of a payload by an instruction set.
+/// Runs the single query of an instruction set.
 fn ask(isa: Isa, geometry: &Geometry, payload: &[u8], hash: KeyHash) -> bool {
     Kernel::on(isa, geometry).may_contain(geometry, payload, payload.len(), hash)
 }
 
-/// The queries of many keys.
+/// Runs the batch query of an instruction set.
 fn ask_batch(isa: Isa, geometry: &Geometry, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
     BatchKernel::on(isa, geometry).may_contain_batch(geometry, payload, payload.len(), hashes, answers);
 }
 
-/// Asks each instruction set alone and in a batch, and expects the portable answers; gives the number of "maybe".
+/// Queries each instruction set singly and in a batch, and expects the portable answers. Returns
+/// the number of "maybe".
 fn compare(
     what: &str,
     state: &mut u64,
@@ -63,7 +68,7 @@ fn compare(
 }
 
 #[test]
-fn every_kernel_answers_as_the_portable_one_does_for_lines() {
+fn every_kernel_agrees_with_the_portable_one_for_lines() {
     let mut state = 1;
     let mut positives = 0;
     for lines in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / LINE_LEN_BYTES + 1] {
@@ -79,11 +84,11 @@ fn every_kernel_answers_as_the_portable_one_does_for_lines() {
             }
         }
     }
-    assert!(positives > 5_000, "the comparison must see both answers, saw {positives} positives");
+    assert!(positives > 5_000, "too few positives for the comparison: {positives}");
 }
 
 #[test]
-fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
+fn every_kernel_agrees_with_the_portable_one_for_blocks() {
     let mut state = 2;
     let mut positives = 0;
     for lanes in [Lanes::Narrow, Lanes::Wide] {
@@ -102,7 +107,7 @@ fn every_kernel_answers_as_the_portable_one_does_for_blocks() {
             }
         }
     }
-    assert!(positives > 2_000, "the comparison must see both answers, saw {positives} positives");
+    assert!(positives > 2_000, "too few positives for the comparison: {positives}");
 }
 
 #[test]
@@ -123,7 +128,7 @@ fn a_payload_shorter_than_a_line_answers_maybe_in_every_kernel() {
 }
 
 #[test]
-fn the_constants_are_those_of_the_named_generator() {
+fn multipliers_come_from_the_named_generator() {
     let mut state = 0xf11_7e7b_10c5;
     splitmix(&mut state);
     splitmix(&mut state);
@@ -133,7 +138,7 @@ fn the_constants_are_those_of_the_named_generator() {
 }
 
 #[test]
-fn a_filters_kernel_pointer_answers_as_the_portable_code_does() {
+fn every_kernel_agrees_with_the_portable_one_for_built_filters() {
     let mut state = 9;
     let mut positives = 0;
     for spec in
@@ -159,13 +164,13 @@ fn a_filters_kernel_pointer_answers_as_the_portable_code_does() {
                     positives += usize::from(answer);
                 }
                 assert!(hashes.iter().all(|&hash| pointer.may_contain(&geometry, &payload, len, hash)), "{spec}");
-                // For a geometry of another kind a pointer denies no key either.
+                // With a geometry of another kind, a kernel must not answer "absent" either.
                 assert!(hashes.iter().all(|&hash| pointer.may_contain(&Geometry::Full, &payload, len, hash)), "{spec}");
-                // Nor does a batch.
+                // The same holds for a batch.
                 let (batch, mut answers) = (BatchKernel::on(isa, &geometry), vec![false; hashes.len()]);
                 batch.may_contain_batch(&Geometry::Full, &payload, len, &hashes, &mut answers);
                 assert!(answers.iter().all(|&answer| answer), "{spec}, {}", isa.name());
-                // Where the payload is cut, answers may be wrong, but nothing else.
+                // If the payload is cut, answers may be wrong, but nothing else may happen.
                 for len in [0, len / 2] {
                     hashes.iter().for_each(|&hash| _ = pointer.may_contain(&geometry, &payload[..len], len, hash));
                     batch.may_contain_batch(&geometry, &payload[..len], len, &hashes, &mut answers);
@@ -177,7 +182,7 @@ fn a_filters_kernel_pointer_answers_as_the_portable_code_does() {
 }
 
 #[test]
-fn every_kernel_takes_bumped_ribbons_as_the_portable_one_does() {
+fn every_kernel_agrees_with_the_portable_one_for_bumped_ribbons() {
     let mut state = 10;
     let mut positives = 0;
     for spec in ["bumped-ribbon:3", "bumped-ribbon:8", "bumped-ribbon:9.5", "bumped-ribbon:12.3"] {
@@ -206,11 +211,11 @@ fn every_kernel_takes_bumped_ribbons_as_the_portable_one_does() {
             }
         }
     }
-    assert!(positives > 100, "the comparison must see both answers, saw {positives} positives");
+    assert!(positives > 100, "too few positives for the comparison: {positives}");
 }
 
 #[test]
-fn batches_of_filters_beyond_the_cache_answer_as_single_queries() {
+fn batches_of_filters_beyond_the_cache_equal_single_queries() {
     let mut state = 11;
     for (spec, num_keys) in [("binary-fuse:16", 1_000_000), ("bumped-ribbon:16", 1_100_000), ("bloom:10", 0)] {
         let mut hashes: Vec<_> = (0..num_keys).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();

@@ -1,9 +1,10 @@
-//! Solving the system of a ribbon filter: banding, which is Gaussian elimination as an insertion into a hash table, and
-//! back-substitution.
+//! The solver of a ribbon filter's system: banding, and then back-substitution. Banding is Gaussian
+//! elimination in the form of insertions into a hash table.
 //!
-//! A key's row goes to the slot where it starts. If another row is there, the two are added, which clears the first
-//! coefficient, and the sum goes to the slot of its first coefficient that is left. A row that vanishes was a sum of
-//! others: fine if its fingerprint vanished as well, otherwise the system has no solution.
+//! A key's row goes to the slot at which it starts. If the slot already has a row, the two rows are
+//! added, which clears the first coefficient. The sum then goes to the slot of its first remaining
+//! coefficient. A row that vanishes is a sum of other rows. If its fingerprint vanishes too, the
+//! row is redundant; otherwise the system has no solution.
 
 use super::{BLOCK_SLOTS, Geometry, MAX_COLUMNS, Row, SMASH, WIDTH, WORD_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
@@ -14,21 +15,22 @@ use crate::kinds::math;
 use crate::kinds::shape::zeros;
 use crate::simd::parity;
 
-/// Sizes and seeds to try. Starts do not depend on the seed (they follow the order of the hashes), so every second try
-/// has more slots too.
+/// The number of sizes and seeds to try. Starts follow the order of the hashes and do not depend on
+/// the seed, so every second try also has more slots.
 const MAX_SEEDS: u8 = 64;
-/// By how many 1,024ths of the number of keys every second try grows.
+/// The growth of every second try, in 1,024ths of the number of keys.
 const GROWTH: u64 = 5;
 
-/// Slots that are left empty at the first try, in ten-thousandths of the number of keys, for one failure in twenty or
-/// fewer: measured by the authors for rows of 128 bits, 2.2 to 2.8 % from 256 to 16,384 keys, and 0.38 points more for
-/// each doubling (RocksDB, util/ribbon_config.cc).
+/// Returns the number of spare slots of the first try, in ten-thousandths of the number of keys.
+/// With this number, at most one try in twenty fails. The authors measured, for rows of 128 bits,
+/// 2.2 to 2.8 % from 256 to 16,384 keys, and 0.38 percentage points more for each doubling (RocksDB,
+/// util/ribbon_config.cc).
 fn spare_slots(num_keys: u64) -> u64 {
     let doublings = u64::from(num_keys.max(1).ilog2()).saturating_sub(13);
     240 + 38 * doublings
 }
 
-/// Systems to try for a number of keys, one after the other, with one column.
+/// Returns the systems to try for a number of keys, one after the other, each with one column.
 pub(super) fn systems(num_keys: u64) -> impl Iterator<Item = Geometry> {
     (0..MAX_SEEDS).filter_map(move |seed| {
         let growth = u128::from(u64::from(seed / 2) * GROWTH) * u128::from(num_keys) / 1024;
@@ -39,7 +41,7 @@ pub(super) fn systems(num_keys: u64) -> impl Iterator<Item = Geometry> {
     })
 }
 
-/// Geometries to try, one after the other.
+/// Returns the geometries to try, one after the other.
 pub(super) fn geometries(budget: Budget, num_keys: u64) -> impl Iterator<Item = Geometry> {
     systems(num_keys).map(move |geometry| match budget.rate {
         Some(rate) => of_rate(geometry, rate),
@@ -47,7 +49,7 @@ pub(super) fn geometries(budget: Budget, num_keys: u64) -> impl Iterator<Item = 
     })
 }
 
-/// With as many columns as `millibits` thousandths of a bit pay for.
+/// Sets as many columns as the total of `millibits` thousandths of a bit allows.
 fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
     let blocks = geometry.blocks;
     let words = u64::try_from(millibits / (1000 * u128::from(WIDTH))).unwrap_or(u64::MAX);
@@ -57,25 +59,26 @@ fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
     Geometry { columns: columns as u32, narrow: columns * blocks - words, ..geometry }
 }
 
-/// With the fewest columns whose rate is at most `rate`, which lies from 2^-32 on.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a few columns and all blocks")]
+/// Sets the fewest columns whose FPR is at most `rate`. `rate` is at least 2^-32.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the values are clamped")]
 fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
     let (columns, least) = math::columns_of_rate(rate, MAX_COLUMNS);
-    // See Geometry::expected_rate: the share of keys that may have a column less.
+    // The share of keys that may have one column less: see Geometry::expected_rate.
     let share = (rate / least - 1.0).clamp(0.0, 1.0);
     let starts = geometry.starts();
     let narrow = (share * (starts + 2 * SMASH) as f64 - SMASH as f64) / WIDTH as f64;
-    // Of a share of one it is a quarter more than all blocks but one.
+    // For a share of one, this is a quarter block more than all blocks but one.
     let narrow = if columns > 1 { narrow.max(0.0) as u64 } else { 0 };
     Geometry { columns, narrow, ..geometry }
 }
 
-/// The payload of distinct sorted `hashes`; `None` if the system has no solution.
+/// Builds the payload of distinct sorted `hashes`, or returns `None` if the system has no solution.
 pub(super) fn build(geometry: &Geometry, hashes: &[KeyHash]) -> Result<Option<Vec<u8>>, NoMemory> {
     solve(geometry, hashes.iter().map(|&hash| geometry.row(hash)))
 }
 
-/// The payload that gives each of `equations` its fingerprint; `None` if there is none.
+/// Builds the payload that gives each of `equations` its fingerprint, or returns `None` if there is
+/// none.
 pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -> Result<Option<Vec<u8>>, NoMemory> {
     let slots = usize::try_from(geometry.blocks * WIDTH).map_err(|_| NoMemory)?;
     let words = usize::try_from(geometry.words()).map_err(|_| NoMemory)?;
@@ -90,7 +93,7 @@ pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -
     Ok(Some(payload))
 }
 
-/// Brings the system into echelon form; `None` where an equation contradicts others.
+/// Brings the system into echelon form. Returns `None` if an equation contradicts others.
 fn insert(equations: impl Iterator<Item = Row>, rows: &mut [u128], fingerprints: &mut [u32]) -> Option<()> {
     for row in equations {
         let (mut slot, mut coefficients) = (usize::try_from(row.start).ok()?, row.coefficients);
@@ -117,10 +120,12 @@ fn insert(equations: impl Iterator<Item = Row>, rows: &mut [u128], fingerprints:
     Some(())
 }
 
-/// Solves the banded system from its last slot to its first. A slot without a row is free, and 0.
+/// Solves the banded system from its last slot to its first. A slot without a row is free and
+/// becomes 0.
 fn substitute(geometry: &Geometry, rows: &[u128], fingerprints: &[u32], payload: &mut [u8]) {
     let columns = geometry.columns as usize;
-    // For each column the solution of the slots from here on, this one lowest.
+    // For each column, the solution of the slots from the current slot on. The current slot is the
+    // lowest bit.
     let mut solution = [0u128; MAX_COLUMNS as usize];
     let blocks = rows.chunks(BLOCK_SLOTS).zip(fingerprints.chunks(BLOCK_SLOTS));
     for (number, (rows, fingerprints)) in blocks.enumerate().rev() {

@@ -1,19 +1,21 @@
-//! The standard ribbon filter with rows of 128 bits (Dillinger and Walzer, "Ribbon filter: practically smaller than
-//! Bloom and xor", 2021): one linear system over GF(2) for all keys.
+//! The standard ribbon filter with rows of 128 bits (Dillinger and Walzer, "Ribbon filter:
+//! practically smaller than Bloom and xor", 2021). One linear system over GF(2) holds all keys.
 //!
 //! ```text
-//! hash ──reduce──▶ start s         in the order of the hashes: sorted keys band front to back
-//!      ──mix─────▶ 128 coefficients, the first of them 1; a fingerprint of as many bits as there are columns
+//! hash ──reduce──▶ start s         in hash order: sorted keys are banded front to back
+//!      ──mix─────▶ 128 coefficients, the first of them 1; a fingerprint with one bit per column
 //!
-//! the system:  for each key and column, the coefficients pick bits of slots s .. s + 127 that xor to the fingerprint's bit
-//! the payload: blocks of 128 slots, one 128-bit word for each column; a query reads one or two blocks side by side
+//! the system:  for each key and column, the coefficients select bits of slots s .. s + 127; their XOR is the fingerprint's bit
+//! the payload: blocks of 128 slots, one 128-bit word per column; a query reads one or two adjacent blocks
 //! ```
-//! Space is 2.4 % more than the fingerprints up to 16 thousand keys, and 0.4 % more for each doubling from there: one
-//! system must have spare slots everywhere for what crowds somewhere. It is here to be compared with, and in the shape
-//! that RocksDB gave it; [`super::bumped_ribbon`] has no such loss.
+//! The filter takes 2.4 % more space than the fingerprints up to 16 thousand keys, and 0.4 % more
+//! for each doubling. The reason is that one system needs spare slots everywhere, in case keys
+//! crowd somewhere. This kind is a baseline, in the form that RocksDB gave it.
+//! [`super::bumped_ribbon`] has no such loss.
 //!
-//! Budgets between whole columns: the first `narrow` blocks have one column less, so that any size is made use of. A
-//! key asks for the columns of the block in which it starts, and no block has fewer than the one before.
+//! Budgets may lie between whole columns: the first `narrow` blocks have one column less, so that
+//! any size is used up. A key is tested in the columns of the block in which it starts, and no
+//! block has fewer columns than the one before.
 
 mod banding;
 #[cfg(feature = "variants")]
@@ -41,44 +43,47 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{Simd, prefetch};
 
-/// Mixes the hash; odd, the 35th output of the generator that [`super::bloom`] names.
+/// The multiplier that mixes the hash. It is odd: output 35 of the generator that [`super::bloom`]
+/// names.
 const RIBBON_MIX: u64 = 0x2d4a_4005_97be_a439;
-/// What one seed is apart from the next; odd, the 36th output.
+/// The difference between one seed's salt and the next. It is odd: output 36.
 const RIBBON_SEED: u64 = 0x7f62_3976_a617_690b;
-/// For the lower and the upper half of the coefficients and for the fingerprint; odd, the 37th to 39th output.
+/// Multipliers for the lower and the upper half of the coefficients and for the fingerprint. They
+/// are odd: outputs 37 to 39.
 const RIBBON_ROWS: [u64; 3] = [0xaab5_86f6_a24f_068b, 0xc18d_bce4_72c3_ad95, 0x194c_3510_e83a_8851];
 
-/// Slots of a block, and coefficients of a row.
+/// The slots of a block, and the coefficients of a row.
 const BLOCK_SLOTS: usize = 128;
 const WIDTH: u64 = BLOCK_SLOTS as u64;
-/// Bytes of a word: one column of a block.
+/// The length of a word, which is one column of a block.
 const WORD_LEN_BYTES: usize = 16;
-/// How far starts are spread beyond both ends and then pressed back: the first and last slots would be used too seldom.
+/// The number of extra starts beyond each end, which are moved to the first and last start. Without
+/// them, the first and last slots would be used too seldom.
 const SMASH: u64 = WIDTH / 4;
-/// Most columns: a rate of 2^-32.
+/// The maximum number of columns, for an FPR of 2^-32.
 pub(crate) const MAX_COLUMNS: u32 = 32;
 
-/// See [`FilterKind::Ribbon`].
+/// The kind [`FilterKind::Ribbon`].
 pub(super) struct Ribbon;
 
 impl Kind for Ribbon {
     type Geometry = Geometry;
-    // A row has 32 columns at most.
+    // A row has at most 32 columns.
     const BUDGETS: Budgets = Budgets::UpTo(MAX_COLUMNS * 1000);
     const LOWEST_RATE: &'static str =
-        "the lowest rate of a ribbon is 2.4e-10, that of 32 columns; use bloom (2.8e-11 at the lowest)";
+        "the lowest FPR of ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = false;
 
-    /// A column halves the rate; what else a ribbon takes depends on the number of keys and is small.
+    /// Each column halves the FPR. The rest of a ribbon is small and depends on the number of keys.
     fn rate_of_many(millibits: u32) -> f64 {
         (-f64::from(millibits.min(MAX_COLUMNS * 1000)) / 1000.0).exp2()
     }
 
-    /// The filter if the first seed will do.
+    /// Plans the filter that results if the first seed succeeds.
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let geometry = banding::geometries(budget, num_keys).next().ok_or(TOO_LARGE)?;
         let len_bytes = geometry.words().checked_mul(WORD_LEN_BYTES as u64).ok_or(TOO_LARGE)?;
-        // All columns of two blocks, whatever the answer.
+        // Every query reads all columns of two blocks.
         let columns = geometry.words() as f64 / geometry.blocks as f64;
         let lines = pair_lines(columns, WORD_LEN_BYTES as u64).min(lines_of(len_bytes));
         Ok(Planned {
@@ -114,7 +119,7 @@ impl Kind for Ribbon {
 impl Query for Ribbon {
     type Asked<'a> = &'a Geometry;
 
-    /// Whether a key's row gives its fingerprint.
+    /// Returns whether a key's row gives its fingerprint.
     #[inline(always)]
     fn may_contain(simd: impl Simd, ribbon: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
         ribbon.holds(simd, payload_of(padded, len), &ribbon.row(hash))
@@ -136,24 +141,25 @@ impl Query for Ribbon {
         guard: &impl Guard,
     ) -> bool {
         or_maybe(ask(), guard, || {
-            // The words of the second follow those of the first, or are the same.
+            // The words of the second block follow those of the first, or are the same words.
             let [first, second] = ribbon.blocks_of(ribbon.start(hash));
             guard.sound(first.start, second.end - first.start)
         })
     }
 }
 
-/// Where the rows of a key are, and how many columns they have.
+/// The positions of the rows, and their columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     columns: u32,
-    /// Blocks at the front that have one column less; fewer than all.
+    /// The number of blocks at the front that have one column less. It is less than the number of
+    /// blocks.
     narrow: u64,
     blocks: u64,
     seed: u8,
 }
 
-/// A key's equation.
+/// The equation of a key.
 pub(crate) struct Row {
     pub(crate) start: u64,
     pub(crate) coefficients: u128,
@@ -163,7 +169,7 @@ pub(crate) struct Row {
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { columns, narrow, blocks, seed } = self;
-        write!(f, "columns {columns}, seed {seed}; blocks of {WIDTH} slots {blocks}, {narrow} with a column less")
+        write!(f, "columns: {columns}, seed {seed}; {blocks} blocks of {WIDTH} slots, {narrow} with one column less")
     }
 }
 
@@ -171,12 +177,12 @@ impl Geometry {
     /// Reads the parameters (columns, seed, 0) and the number of blocks from the extension record.
     ///
     /// # Errors
-    /// The field that does not hold, at offset 0.
+    /// Returns [`Error::Corrupt`] with the wrong field, at offset 0.
     pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
     }
 
-    /// The same of the parts of a shape.
+    /// Reads the parts of a shape: see [`Geometry::new`].
     pub(super) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
         let [columns, seed, reserved] = params;
@@ -186,7 +192,8 @@ impl Geometry {
         }
         let mut record = Cursor::new(record, 0);
         let blocks = record.take_varint(Field::Extension)?;
-        // Any number whose slots can be counted; the payload's length then bounds it.
+        // Any number of blocks whose slots can be counted. The length of the payload then bounds
+        // it.
         if !record.is_empty() || !(1..=u64::MAX / WIDTH / 2).contains(&blocks) {
             return Err(corrupt(Field::Extension));
         }
@@ -202,18 +209,20 @@ impl Geometry {
         Ok(Self { columns, narrow, blocks, seed })
     }
 
-    /// Blocks of `columns` words, of which the first `narrow` have one less: the layout alone, for rows made elsewhere.
+    /// Makes a layout without a seed, for rows that are made elsewhere. Blocks have `columns`
+    /// words, and the first `narrow` blocks have one word less.
     #[cfg(feature = "foreign")]
     pub(crate) fn of_layout(columns: u32, narrow: u64, blocks: u64) -> Self {
         Self { columns, narrow, blocks, seed: 0 }
     }
 
-    /// The most columns that a query asks.
+    /// Returns the most columns that a query tests.
     pub(super) fn columns(&self) -> u32 {
         self.columns
     }
 
-    /// The number of slots at which a row may start: it must end with the last.
+    /// Returns the number of slots at which a row may start. A row must end at the last slot at the
+    /// latest.
     pub(crate) fn starts(&self) -> u64 {
         (self.blocks - 1) * WIDTH + 1
     }
@@ -222,7 +231,8 @@ impl Geometry {
         self.blocks * u64::from(self.columns) - self.narrow
     }
 
-    /// A column halves the rate, and the keys that start in narrow blocks have one less.
+    /// Returns the expected FPR. Each column halves the FPR, and keys that start in narrow blocks
+    /// have one column less.
     pub(super) fn expected_rate(&self) -> f64 {
         let in_narrow = if self.narrow == 0 { 0.0 } else { (self.narrow * WIDTH + SMASH) as f64 };
         let share = in_narrow / (self.starts() + 2 * SMASH) as f64;
@@ -240,23 +250,25 @@ impl Geometry {
         let mixed = (hash.raw() ^ u64::from(self.seed).wrapping_mul(RIBBON_SEED)).wrapping_mul(RIBBON_MIX);
         let mixed = mixed ^ mixed >> 32;
         let [low, high, fingerprint] = RIBBON_ROWS.map(|multiplier| mixed.wrapping_mul(multiplier));
-        // The low bits of a product know only the low bits of what was multiplied: the high ones are folded in.
+        // The low bits of a product depend only on the low bits of the factors, so the high bits
+        // are folded in.
         let coefficients = u128::from(high ^ high >> 32) << 64 | u128::from(low ^ low >> 32) | 1;
         let fingerprint = (fingerprint >> 32) as u32 & (u32::MAX >> (32 - self.columns));
         Row { start: self.start(hash), coefficients, fingerprint }
     }
 
-    /// Where a block begins in the payload, and its columns.
+    /// Returns the offset of a block in the payload, and its number of columns.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "an offset within the payload, whose length is a usize")]
+    #[expect(clippy::cast_possible_truncation, reason = "the offset lies within the payload, whose length is a usize")]
     pub(crate) fn block(&self, number: u64) -> (usize, usize) {
         let is_narrow = number < self.narrow;
         let word = number * u64::from(self.columns) - number.min(self.narrow);
         (word as usize * WORD_LEN_BYTES, self.columns as usize - usize::from(is_narrow))
     }
 
-    /// Where the words lie that a row of this start picks from, in the block of the start and in the next one. A row that ends
-    /// with its block has no coefficient left for the next, which may not be there: then both are the same.
+    /// Returns the byte ranges of the words that a row reads: in the block of its start, and in the
+    /// next block. A row that ends with its block has no coefficient for the next block, which may
+    /// not exist. Both ranges are then the same.
     #[inline(always)]
     fn blocks_of(&self, start: u64) -> [Range<usize>; 2] {
         let number = start / WIDTH;
@@ -265,29 +277,29 @@ impl Geometry {
         [offset, next].map(|offset| offset..offset + columns * WORD_LEN_BYTES)
     }
 
-    /// Whether a row, which starts at one of the starts, in a block that has columns, gives its fingerprint. Blocks beyond the
-    /// payload count as giving it.
+    /// Returns whether a row gives its fingerprint. The row must have a valid start, in a block
+    /// with at least one column. Returns `true` if the blocks lie beyond the payload.
     #[inline(always)]
     pub(crate) fn holds(&self, simd: impl Simd, payload: &[u8], row: &Row) -> bool {
         let Some((bits, columns)) = self.bits(simd, payload, row) else { return true };
         bits == row.fingerprint & (u32::MAX >> (32 - columns))
     }
 
-    /// For each column the parity of what a row picks, as bits from the lowest on, and the number of columns; `None` where the
-    /// blocks are not all there.
+    /// Returns one parity per column of the bits that a row selects, from the lowest bit on, and
+    /// the number of columns. Returns `None` if the blocks are not complete.
     #[inline(always)]
     fn bits(&self, simd: impl Simd, payload: &[u8], row: &Row) -> Option<(u32, usize)> {
         let [first, second] = self.blocks_of(row.start);
         let (first, second) = (payload.get(first)?, payload.get(second)?);
         let (first, second) = (first.as_chunks().0, second.as_chunks().0);
         let shift = (row.start % WIDTH) as u32;
-        // Two shifts: one by 128 is none.
+        // Two shifts, because a shift by 128 is not allowed.
         let picks = [row.coefficients << shift, (row.coefficients >> 1) >> (127 - shift)];
         Some((simd.parities_of_128(first, second, picks), first.len()))
     }
 }
 
-/// What the trailer's extension has of a filter.
+/// Returns the record of a filter for the trailer's extension.
 fn record(geometry: &Geometry) -> Vec<u8> {
     let mut layers = Vec::new();
     put_varint(&mut layers, geometry.blocks);

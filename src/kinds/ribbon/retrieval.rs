@@ -1,5 +1,5 @@
-//! A static function by a ribbon: each key has a value of up to 32 bits, which takes so many bits and 2 to 5 % more. What
-//! is found of a key that has none is some value.
+//! A static function stored in a ribbon: each key has a value of up to 32 bits. The function takes
+//! 2 to 5 % more space than the values. For a key without a value, it returns an arbitrary value.
 
 use super::{Geometry, MAX_COLUMNS, Row, banding};
 use crate::bits::NoMemory;
@@ -10,7 +10,7 @@ kernels! {
     struct Kernel[];
     |simd|
 
-    /// The value of a key; 0 where its blocks are not there.
+    /// Returns the value of a key, or 0 if the key's blocks are not complete.
     fn get(geometry: &Geometry, payload: &[u8], hash: KeyHash) -> u32 {
         geometry.bits(simd, payload, &geometry.row(hash)).map_or(0, |(bits, _)| bits)
     }
@@ -25,13 +25,13 @@ pub(crate) struct Retrieval {
 }
 
 impl Retrieval {
-    /// Values of `columns` bits, 1 to 32, for distinct hashes, best in ascending order; `None` if there is no solution, as
-    /// where two keys have one hash.
+    /// Stores values of `columns` bits, 1 to 32, for distinct hashes. Ascending hashes are the
+    /// fastest. Returns `None` if there is no solution, for example if two keys have the same hash.
     pub(crate) fn new(
         columns: u32,
         entries: impl ExactSizeIterator<Item = (KeyHash, u32)> + Clone,
     ) -> Result<Option<Self>, NoMemory> {
-        debug_assert!((1..=MAX_COLUMNS).contains(&columns), "{columns} columns");
+        debug_assert!((1..=MAX_COLUMNS).contains(&columns), "columns must be 1 to 32, but are {columns}");
         let num_keys = entries.len() as u64;
         for system in banding::systems(num_keys) {
             let geometry = Geometry { columns, ..system };
@@ -43,12 +43,12 @@ impl Retrieval {
         Ok(None)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn get(&self, hash: KeyHash) -> u32 {
         self.kernel.get(&self.geometry, &self.payload, hash)
     }
 
-    /// The memory that it takes.
+    /// Returns the memory that the function takes.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.payload.len() as u64
     }

@@ -1,4 +1,4 @@
-//! What a ribbon takes, where it gives up, and shapes that no writer makes.
+//! Tests of the ribbon's space, of its fallback, and of invalid shapes.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::num::NonZeroUsize;
@@ -22,7 +22,7 @@ fn encode(spec: FilterSpec, hashes: &[KeyHash]) -> crate::Result<(Shape, Vec<u8>
 }
 
 #[test]
-fn the_first_try_mostly_does_and_space_is_within_five_per_cent() {
+fn first_tries_mostly_succeed_within_five_per_cent_of_space() {
     let spec: FilterSpec = "ribbon:fpr=0.00390625".parse().unwrap();
     for (n, sets) in [(300, 60), (1_000, 60), (5_000, 30), (20_000, 10), (100_000, 4)] {
         let mut tries = 0;
@@ -30,7 +30,7 @@ fn the_first_try_mostly_does_and_space_is_within_five_per_cent() {
             let (shape, payload) = encode(spec, &hashes(n, set)).unwrap();
             assert_eq!(shape.kind, FilterKind::Ribbon);
             tries += u64::from(shape.params[1]) + 1;
-            // A block of 128 slots for rounding up, and 8 bits a key for the rate.
+            // Rounding up takes at most one block of 128 slots, and the FPR takes 8 bits per key.
             let least = (n * 8) as f64;
             assert!(payload.len() as f64 * 8.0 <= least * 1.05 + 1024.0, "{n} keys: {} bytes", payload.len());
         }
@@ -39,15 +39,16 @@ fn the_first_try_mostly_does_and_space_is_within_five_per_cent() {
 }
 
 #[test]
-fn hashes_that_crowd_get_another_kind_of_filter() {
+fn crowded_hashes_get_the_fallback() {
     for text in ["ribbon:8", "ribbon:fpr=0.001", "ribbon:32", "ribbon:fpr=0.0000000003"] {
         let hashes: Vec<_> = (0..5_000).map(KeyHash::from_raw).collect();
         let spec: FilterSpec = text.parse().unwrap();
         let (shape, payload) = encode(spec, &hashes).unwrap();
-        // Lines have no rate so low.
+        // Blocked Bloom filters cannot reach so low an FPR.
         let is_too_low = spec.budget().rate.is_some_and(|rate| rate < 1e-9);
         assert_eq!(shape.kind, if is_too_low { FilterKind::Bloom } else { FilterKind::BlockedBloom }, "{text}");
-        // Of the rate that was wanted, where lines reach it or it was asked for, and of the same bits otherwise.
+        // The fallback has the requested FPR if it can reach it, and otherwise the same bits per
+        // key.
         let geometry = crate::kinds::Geometry::new(&shape, 5_000, payload.len() as u64).unwrap();
         let (rate, wanted) = (geometry.expected_rate(5_000, payload.len() as u64), spec.expected_rate());
         let bits = payload.len() as f64 * 8.0 / 5_000.0;
@@ -59,7 +60,7 @@ fn hashes_that_crowd_get_another_kind_of_filter() {
 }
 
 #[test]
-fn shapes_that_no_writer_makes_are_refused() {
+fn invalid_shapes_are_rejected() {
     let (shape, payload) = encode("ribbon:7.5".parse().unwrap(), &hashes(1_000, 0)).unwrap();
     let (len, open) = (payload.len() as u64, |shape: &Shape, n, len| Geometry::new(shape, n, len));
     assert!(open(&shape, 1_000, len).is_ok());
@@ -76,7 +77,7 @@ fn shapes_that_no_writer_makes_are_refused() {
 }
 
 #[test]
-fn a_payload_too_short_for_its_geometry_is_answered_maybe() {
+fn a_payload_too_short_for_its_geometry_answers_maybe() {
     let (shape, payload) = encode("ribbon:8".parse().unwrap(), &hashes(1_000, 0)).unwrap();
     let geometry = Geometry::new(&shape, 1_000, payload.len() as u64).unwrap();
     for hash in [0, 1 << 40, u64::MAX / 2, u64::MAX].map(KeyHash::from_raw) {
@@ -85,12 +86,13 @@ fn a_payload_too_short_for_its_geometry_is_answered_maybe() {
 }
 
 #[test]
-fn every_second_try_has_more_slots_and_every_try_another_seed() {
+fn every_try_has_a_new_seed_and_every_second_more_slots() {
     for n in [1, 20_000, 1_000_000] {
         let tries: Vec<_> = banding::geometries(Budget::of_millibits(8_000), n).collect();
         assert_eq!(tries.len(), 64);
         for (i, geometry) in (0..).zip(&tries) {
-            // 2.4 % spare, 0.38 % more for each doubling from 16,384 on, and five thousandths (of 1,024) for every second try.
+            // The first try has 2.4 % spare slots, and 0.38 % more for each doubling from 16,384
+            // on. Every second try adds 5/1024.
             let spare = n * (240 + 38 * u64::from(n.ilog2()).saturating_sub(13)) / 10_000;
             let wanted = n + spare + n * (i / 2 * 5) / 1024;
             assert_eq!((u64::from(geometry.seed), geometry.blocks), (i, wanted.div_ceil(128)), "{n} keys");
@@ -99,7 +101,7 @@ fn every_second_try_has_more_slots_and_every_try_another_seed() {
 }
 
 #[test]
-fn keys_of_the_last_start_are_told_from_others() {
+fn keys_of_the_last_start_are_distinguished() {
     let last = |i: u64| KeyHash::from_raw(u64::MAX - i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 48));
     let mut keys = hashes(3_000, 0);
     keys.extend((0..20).map(last));

@@ -1,10 +1,10 @@
-//! The machine a benchmark ran on, as far as the operating system tells.
+//! Describes the machine of a benchmark, as far as the operating system reports it.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// What a reader of the numbers needs to know about the machine.
+/// The properties of the machine that affect the results.
 #[derive(Debug, Serialize)]
 pub struct Machine {
     cpu: String,
@@ -13,12 +13,12 @@ pub struct Machine {
     os: String,
     kernel: String,
     arch: &'static str,
-    /// What probes use: "avx2" or "portable".
+    /// The instruction set of the filter probes, such as "avx2" or "portable".
     instruction_set: &'static str,
 }
 
 impl Machine {
-    /// Looks around; what cannot be found out is "unknown".
+    /// Describes this machine. A property that the system does not report is "unknown".
     pub fn here() -> Self {
         Self {
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// One line of text.
+    /// Formats the machine as one line.
     pub fn describe(&self) -> String {
         let memory =
             self.memory_bytes.map_or_else(unknown, |bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
@@ -42,7 +42,8 @@ impl Machine {
     }
 }
 
-/// Of this build, for whoever repeats a measurement. The compiler's version is not known to the program.
+/// The version of this build, to repeat a measurement. The program does not know the compiler's
+/// version.
 #[derive(Debug, Serialize)]
 pub struct Versions {
     filterblock: &'static str,
@@ -50,12 +51,12 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Those of this build.
+    /// Describes this build.
     pub fn here() -> Self {
         Self { filterblock: env!("CARGO_PKG_VERSION"), optimised: !cfg!(debug_assertions) }
     }
 
-    /// Whether times mean anything.
+    /// Returns true for an optimised build. Times of other builds are meaningless.
     pub fn is_optimised(&self) -> bool {
         self.optimised
     }
@@ -65,7 +66,7 @@ fn unknown() -> String {
     "unknown".into()
 }
 
-/// The first value of `name` in a file of `name : value` lines.
+/// Returns the first value of `name` in a file of `name : value` or `name=value` lines.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let values = text.lines().filter_map(|line| line.split_once([':', '=']));

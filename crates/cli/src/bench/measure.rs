@@ -1,4 +1,5 @@
-//! The two passes over a store: means on the thread's CPU clock, then the distribution on the wall clock.
+//! Measures a store in two passes: means on the thread's CPU clock, then the latency distribution
+//! on the wall clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,17 +13,17 @@ use filterblock_store::lsm::{Db, Stats};
 
 /// Keys in one `multi_get`.
 const MULTI_GET_LEN: usize = 32;
-/// A latency of a minute is as good as any longer one.
+/// The longest recorded latency. Longer ones count as one minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// What a lookup asks for.
+/// The kind of keys that are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// Keys never loaded, between the smallest and the largest that were.
+    /// Absent keys between the smallest and the largest loaded key.
     Absent,
-    /// Loaded keys.
+    /// Present keys.
     Present,
-    /// Half and half, in no order.
+    /// Half absent and half present keys, in random order.
     Mixed,
 }
 
@@ -38,17 +39,17 @@ impl Workload {
     }
 }
 
-/// The keys of a workload, made before any clock runs.
+/// The keys of a workload. They are drawn before any clock runs.
 #[derive(Debug)]
 pub struct Lookups {
     pub workload: Workload,
     keys: Strings,
-    /// Which of the keys were loaded.
+    /// For each key, whether it was loaded.
     loaded: Vec<bool>,
 }
 
 impl Lookups {
-    /// `len` lookups; the same seed gives the same ones.
+    /// Draws `len` lookups. The same seed gives the same lookups.
     pub fn new(source: &Source, workload: Workload, len: u64, seed: u64) -> Outcome<Self> {
         let random = &mut Random::new(seed);
         let (keys, loaded) = match workload {
@@ -67,16 +68,21 @@ impl Lookups {
         self.keys.len() as u64
     }
 
-    /// The first `len` lookups.
+    /// Returns the first `len` lookups.
     fn first(&self, len: u64) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().take(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
-    /// How many of the first `len` keys were loaded but not found, when `found` of them were.
+    /// Returns how many of the first `len` keys were loaded but not found, given that `found` keys
+    /// were found.
     fn lost(&self, len: u64, found: u64) -> Outcome<u64> {
         let first = self.loaded.iter().take(usize::try_from(len).unwrap_or(usize::MAX));
         let loaded = first.filter(|&&loaded| loaded).count() as u64;
-        let invented = || Failure::Message(format!("{found} keys found where only {loaded} were loaded"));
+        let invented = || {
+            Failure::Message(format!(
+                "the store found {found} keys, but only {loaded} of them were loaded; report this defect"
+            ))
+        };
         loaded.checked_sub(found).ok_or_else(invented)
     }
 }
@@ -86,7 +92,8 @@ fn all(keys: Strings, loaded: bool) -> (Strings, Vec<bool>) {
     (keys, loaded)
 }
 
-/// Merges two lists in random order: a branch predictor must not learn which key is next.
+/// Merges two lists in random order, so that the branch predictor cannot learn which kind of key is
+/// next.
 fn interleave(present: &Strings, absent: &Strings, random: &mut Random) -> (Strings, Vec<bool>) {
     let (mut merged, mut loaded) = (Strings::default(), Vec::new());
     let (mut present, mut absent) = (present.iter().peekable(), absent.iter().peekable());
@@ -99,29 +106,30 @@ fn interleave(present: &Strings, absent: &Strings, random: &mut Random) -> (Stri
     (merged, loaded)
 }
 
-/// Time per lookup in ns, on two clocks.
+/// The mean time per lookup, on two clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Mean {
     pub cpu_ns: f64,
     pub wall_ns: f64,
-    /// Lookups that found nothing although their keys were loaded.
+    /// Lookups of loaded keys that found nothing.
     pub lost: u64,
 }
 
 #[cfg(unix)]
 fn thread_cpu_time() -> Duration {
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    // The CPU time of a thread is never negative.
+    // The CPU time of a thread is never negative, so the conversions succeed.
     Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0))
 }
 
-/// Never shown: means are wall time there, see [`super::store::Setup::waits`].
+/// Returns zero, which is never shown. Means are wall time on these systems, see
+/// [`super::store::Setup::waits`].
 #[cfg(not(unix))]
 fn thread_cpu_time() -> Duration {
     Duration::ZERO
 }
 
-/// Both clocks, read together.
+/// A reading of both clocks.
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
     cpu: Duration,
@@ -141,7 +149,7 @@ impl Clocks {
     }
 }
 
-/// Runs the first `len` lookups in a plain loop.
+/// Runs the first `len` lookups in a plain loop and returns the mean.
 pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let len = len.min(lookups.len());
     let mut found = 0;
@@ -154,7 +162,7 @@ pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     Ok(Mean { lost: lookups.lost(len, found)?, ..mean })
 }
 
-/// A key's share of a `multi_get`, over the first `len` lookups.
+/// Runs the first `len` lookups by `multi_get` and returns the mean per key.
 pub fn batch_mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let keys: Vec<&[u8]> = lookups.first(len).collect();
     let clocks = Clocks::now();
@@ -165,16 +173,17 @@ pub fn batch_mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     Ok(clocks.mean_since_start(keys.len() as u64))
 }
 
-/// What the second pass sees.
+/// The result of the second pass.
 #[derive(Debug)]
 pub struct Distribution {
     pub latencies: Histogram<u64>,
     pub stats: Stats,
-    /// Bytes that the operating system fetched from the device in the meantime, read-around included; where it tells.
+    /// Bytes that the operating system read from the device during the pass, including read-around.
+    /// `None` if unknown.
     pub device_bytes: Option<u64>,
 }
 
-/// Takes the time of each of the first `len` lookups, and the counters over all of them.
+/// Times each of the first `len` lookups, and collects the counters over all of them.
 pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distribution> {
     let mut latencies = new_histogram()?;
     db.reset_stats();
@@ -190,7 +199,8 @@ pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distributio
     Ok(Distribution { latencies, stats: db.stats(), device_bytes })
 }
 
-/// What the kernel has fetched from devices for this process: page faults, reads and read-ahead.
+/// Returns the bytes that the kernel has read from devices for this process: page faults, reads and
+/// read-ahead.
 fn device_bytes_read() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
@@ -200,7 +210,7 @@ fn new_histogram() -> Outcome<Histogram<u64>> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| Failure::Message(error.to_string()))
 }
 
-/// Asks every loaded key; how many were not found with the value they were loaded with.
+/// Looks up every loaded key, and returns how many were not found with their loaded value.
 pub fn false_negatives(db: &Db, source: &Source, value_len_bytes: usize, mut step: impl FnMut()) -> Outcome<u64> {
     let mut lost = 0;
     let mut expected = vec![0; value_len_bytes];
@@ -213,7 +223,7 @@ pub fn false_negatives(db: &Db, source: &Source, value_len_bytes: usize, mut ste
     Ok(lost)
 }
 
-/// The median time between two readings of the clock with nothing between them, in ns: in every latency.
+/// Returns the cost of reading the clock in ns, which every measured latency includes.
 pub fn clock_cost_ns() -> Outcome<f64> {
     const GROUP: u32 = 100;
     let mut costs = Vec::new();
@@ -224,11 +234,11 @@ pub fn clock_cost_ns() -> Outcome<f64> {
         }
         costs.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(GROUP));
     }
-    // The latency holds one of the two readings of a pair: the end of the first and the start of the second.
+    // A latency includes half of two readings: the end of the first and the start of the second.
     Ok(median(costs) / 2.0)
 }
 
-/// The middle of an odd number of values.
+/// Returns the median of an odd number of values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -1,4 +1,4 @@
-//! `filterblock bench point-miss`: what filters save on real files.
+//! `filterblock bench`: measures how many disk reads and how much time filters save.
 
 mod machine;
 mod measure;
@@ -14,8 +14,14 @@ pub use plot::COLOURS;
 
 use super::failure::Outcome;
 
-/// Measure what filters save
+const EXAMPLES: &str = "\
+Examples:
+  filterblock bench point-miss
+  filterblock bench point-miss --keys names.txt --filter blocked-bloom:10";
+
+/// Measure how many reads and how much time filters save
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -1,11 +1,13 @@
-//! Cold reads without root: a store's own files are dropped from the operating system's page cache.
+//! Makes reads cold without root: drops the files of a store from the operating system's page
+//! cache.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
 
-/// Writes back and drops every file in `dir`. Pages that are mapped stay, so the store must be closed.
+/// Writes back and drops every file in `dir`. Mapped pages cannot be dropped, so the store must be
+/// closed.
 pub fn drop_files(dir: &Path) -> Outcome<()> {
     for entry in fs::read_dir(dir).map_err(|error| Failure::file(dir, error))? {
         let path = entry.map_err(|error| Failure::file(dir, error))?.path();
@@ -16,8 +18,8 @@ pub fn drop_files(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses a directory on a file system that is itself in memory: dropping its pages would lose the files, so nothing
-/// is dropped and nothing would be read cold.
+/// Refuses a directory on an in-memory file system (tmpfs). Its pages cannot be dropped without
+/// losing the files, so reads would not be cold.
 #[cfg(target_os = "linux")]
 pub fn check_droppable(dir: &Path) -> Outcome<()> {
     const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
@@ -25,14 +27,13 @@ pub fn check_droppable(dir: &Path) -> Outcome<()> {
     if found.f_type == TMPFS_MAGIC {
         let dir = dir.display();
         return Err(Failure::Message(format!(
-            "{dir}: a file system in memory (tmpfs), from which --cold can drop nothing; name a directory on a disk \
-             with --dir"
+            "{dir}: --cold does not work on an in-memory file system (tmpfs); choose a directory on a disk with --dir"
         )));
     }
     Ok(())
 }
 
-/// Elsewhere the refusal comes with the first file.
+/// Does nothing. On these systems dropping the first file returns the error.
 #[cfg(not(target_os = "linux"))]
 pub fn check_droppable(_dir: &Path) -> Outcome<()> {
     Ok(())
@@ -50,5 +51,5 @@ fn drop_file(path: &Path) -> std::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn drop_file(path: &Path) -> std::io::Result<()> {
     File::open(path)?;
-    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "--cold works on Linux only"))
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "--cold works on Linux only; omit it"))
 }

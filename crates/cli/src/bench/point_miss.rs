@@ -1,4 +1,4 @@
-//! `filterblock bench point-miss`: loads stores and asks for keys that are not there, with filters and without.
+//! `filterblock bench point-miss`: loads stores and looks up absent keys, with and without filters.
 
 use std::path::PathBuf;
 
@@ -23,55 +23,57 @@ Examples:
   filterblock bench point-miss
   filterblock bench point-miss --keys names.txt --filter blocked-bloom:10
   filterblock bench point-miss --layout all --json result.json --svg latency.svg
-  filterblock bench point-miss --layout levels-4 --count 300000 --filter blocked-bloom:10 --filter monkey:10
+  filterblock bench point-miss --layout levels-4 --count 300000 --filter monkey:10
   filterblock bench point-miss --cold --io direct --dir /mnt/disk --verify on-first-touch
 
-For each filter and layout a store is loaded in random order; then absent keys between the smallest and the largest \
-key, present keys and a mix of both are asked on the same files, with filters consulted and ignored.
+For each filter and layout, the benchmark loads a store in random order. On the same files it then looks up absent keys, \
+present keys and a mix of both, first with filters and then without. Absent keys lie between the smallest and the largest \
+loaded key.
 
-With the defaults this takes about two minutes, and 130 MB of disk for a store (twice that while it is compacted), \
-one store at a time. Stores are made in a temporary directory that is removed afterwards, also after Ctrl-C.
+The defaults take about two minutes. One store exists at a time and needs 130 MB of disk, twice that during compaction. \
+Stores lie in a temporary directory, which is removed at the end and after Ctrl-C.
 
 The table:
-  filter    the filters of the store: one for all tables, or a policy
-  layout    how its tables lie, see --layout
-  keys      what is asked for: absent, present or mixed
-  asked     whether reads ask the filters: yes, or no (they are ignored)
-  mean      ns (k: thousands, M: millions) of the thread's CPU time for a get in a plain loop
-  batch     ns for a key's share of a multi_get of 32 absent keys
-  p50 ..    ns of wall time of single gets, in a pass of its own; reading the clock is in it
-  reads     data blocks read for one get, counted by the store (there is no block cache)
-  fpr %     false positives among the filters asked about keys that their tables do not hold
-  exp %     the rate to expect of these filters
+  filter      filter of all SST files, or policy
+  layout      layout of the SST files, see --layout
+  keys        keys that are looked up: absent, present or mixed
+  filters     on: reads ask the filters; off: reads ignore them
+  mean        ns of CPU time per get in a plain loop (k: thousands, M: millions)
+  batch       ns per key of a multi_get of 32 absent keys
+  p50 ..      percentiles of single gets in a second pass: ns of wall time
+  reads       data blocks read per get, counted by the store (there is no block cache)
+  FPR %       measured false-positive rate (FPR) of the filters asked about absent keys
+  exp. FPR %  FPR that the formulas predict
 
-The mean is the median of --rounds, taken by turns with and without filters; with --cold or --io direct it is wall \
-time, as a read may then wait for the device. What reading the clock costs is printed.
+The mean is the median of --rounds. Rounds alternate between filters on and off. With --cold or --io direct the mean is \
+wall time, because a read may wait for the device. The percentiles include the time to read the clock, which is printed.
 
-Below the table, a line for each store tells what it took to make, its size and that of its filters. Every loaded key is \
-asked too: false negatives must be 0.
+Below the table, each store has a line with its load time, its size and the size of its filters. The benchmark also looks up \
+every loaded key: false negatives must be 0.
 
-Runs that would take long are shorter than --lookups: a quarter where blocks are read, and less without filters, on \
-many runs, with --io direct and with --cold. The JSON has the number in each row, and more: gets per second, bytes \
-read for a get, bits per key. Rates are null where no filter was asked about an absent key, batch means where keys are \
-not all absent, puts per second where a store was made from another by compaction.
+Slow runs make fewer gets than --lookups: a quarter if they read blocks, and fewer without filters, in layouts with many \
+runs, with --io direct and with --cold. Each row of the JSON has its number of gets, gets per second, bytes read per get and \
+bits per key. In the JSON, null means: no filter was asked about an absent key (rates), not all keys are absent (batch \
+means), or the store was made from another one by compaction (puts per second).
 
---json and --svg replace an existing file only with --force; it keeps its mode and owner.
+See `filterblock build --help` for --force, which applies to --json and --svg.
 
-Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 and the number of the signal that ended it (130 for Ctrl-C).";
+Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
-/// Some 13 GB a store with the default values.
+/// The most keys. With the default value size, such a store takes about 13 GB.
 const COUNT_MAX: u64 = 100_000_000;
-/// Of each value.
+/// The longest value.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
-/// Keys to ask for are drawn before any clock runs and lie in memory.
+/// The most lookups. Their keys are drawn before any clock runs and stay in memory.
 const LOOKUPS_MAX: u64 = 100_000_000;
-/// Bytes of keys to ask for.
+/// The most bytes of lookup keys.
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
-/// As measured where loading, settling and asking every key took longest; only to tell one minute from ten.
+/// The time to load, settle and look up one key, from the slowest measured case. It only serves a
+/// rough estimate.
 const SECONDS_PER_KEY: f64 = 1.2e-5;
 const SECONDS_PER_GET: f64 = 1e-6;
 const LOOKUPS_DEFAULT: u64 = 1_000_000;
-/// More lookups of few keys would only ask for the same ones again.
+/// More lookups of few keys would only repeat the same keys.
 const LOOKUPS_PER_KEY_DEFAULT: u64 = 10;
 const LOOKUPS_DEFAULT_MIN: u64 = 20_000;
 
@@ -79,48 +81,52 @@ const LOOKUPS_DEFAULT_MIN: u64 = 20_000;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// Take the lines of FILE as keys [default: generated keys of 16 bytes]
+    /// Use the lines of FILE as keys [default: generated keys of 16 bytes]
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// How many keys to load [default: 1000000, or all lines of --keys]
+    /// The number of keys to load [default: 1000000, or all lines of --keys]
     #[arg(long, value_name = "N", value_parser = whole(KEYS_MIN..=COUNT_MAX, 1_000_000))]
     count: Option<u64>,
-    /// Bytes of each value
+    /// The size of each value in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = whole(0..=VALUE_LEN_BYTES_MAX, 100))]
     value_size: usize,
-    /// Make the stores in DIR [default: the system's temporary directory]
+    /// Create the stores in DIR [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// A filter to measure: by-level (the store's default), KIND:BITS with 1 to 100 bits a key, KIND:fpr=RATE, with
-    /// KIND bloom, blocked-bloom, split-block, split-block-512, bumped-ribbon, ribbon or binary-fuse, full, which says
-    /// maybe to every key, monkey:BITS, which spends so many bits a key where they save most reads, or budget:BYTES for all filters together (64MiB); may be repeated
+    /// A filter or policy to measure, such as blocked-bloom:10; may be repeated
+    ///
+    /// KIND:BITS and KIND:fpr=RATE give all SST files the same filter, see `filterblock build
+    /// --help`. by-level is the store's default policy. monkey:BITS spends a mean of BITS bits per
+    /// key where they save most reads. budget:BYTES, such as budget:64MiB, limits all filters
+    /// together. `full` is the always-maybe filter.
     #[arg(long, value_name = "SPEC", default_values = ["by-level", "blocked-bloom:10", "bloom:10"])]
     filter: Vec<FilterChoice>,
-    /// How the tables lie; may be repeated
+    /// The layout of the SST files; may be repeated
     #[arg(long, value_enum, value_name = "LAYOUT", default_values = ["as-fallen", "runs-5"])]
     layout: Vec<LayoutChoice>,
-    /// How data blocks are read
+    /// How to read data blocks
     #[arg(long, value_enum, default_value = "buffered")]
     io: IoChoice,
-    /// When the pages of a filter are verified
+    /// When to verify the pages of a filter
     #[arg(long, value_enum, default_value = "at-open")]
     verify: VerifyChoice,
-    /// Drop the store's own files from the page cache before each measurement (Linux, no root needed)
+    /// Drop the files of the store from the page cache before each measurement (Linux, no root
+    /// needed)
     #[arg(long)]
     cold: bool,
-    /// Gets in the longest runs [default: 1000000, but at most 10 for each key loaded, and at least 20000]
+    /// The number of gets in the longest runs [default: 10 per loaded key, from 20000 to 1000000]
     #[arg(long, value_name = "N", value_parser = whole(1..=LOOKUPS_MAX, 1_000_000))]
     lookups: Option<u64>,
-    /// How often each mean is taken
+    /// The number of rounds; each mean is their median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1_000u32, 3))]
     rounds: u32,
-    /// Decides keys, values and orders; the same seed repeats a run
+    /// The seed of keys, values and orders; the same seed repeats a run
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
-    /// Write the results as JSON; `-` prints them instead of the table
+    /// Write the results as JSON to FILE; `-` prints them instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the latencies of absent keys, with and without filters, in the first layout
+    /// Draw the latencies of absent keys in the first layout, with and without filters, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Replace the files of --json and --svg if they exist
@@ -130,7 +136,7 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LayoutChoice {
-    /// As loading and automatic compaction left it
+    /// The result of loading with automatic compaction
     AsFallen,
     /// Everything in one sorted run
     Compacted,
@@ -140,9 +146,10 @@ enum LayoutChoice {
     /// Thirty-six overlapping runs, compaction off
     #[value(name = "runs-36")]
     Runs36,
-    /// Each of these
+    /// All layouts but levels-4
     All,
-    /// Four full levels, each ten times as large as the one above it, of small tables; takes the longest to load
+    /// Four full levels of small SST files, each ten times as large as the level above; slowest to
+    /// load
     #[value(name = "levels-4")]
     Levels4,
 }
@@ -151,21 +158,21 @@ enum LayoutChoice {
 enum IoChoice {
     /// Through the page cache
     Buffered,
-    /// Past it (O_DIRECT on Linux)
+    /// Without the page cache (O_DIRECT on Linux)
     Direct,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum VerifyChoice {
-    /// All of them
+    /// All pages when the filter is opened
     AtOpen,
-    /// Each when a key first needs it
+    /// Each page when a lookup first touches it
     OnFirstTouch,
 }
 
 /// Runs `filterblock bench point-miss`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // Unwritable places are found before the work, not after it.
+    // Output files are checked before the work, not after it.
     output::check_stdout()?;
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
@@ -190,7 +197,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     interrupt::gracefully(|| bench.run())?;
     let Bench { report, curves, .. } = bench;
     if let Some(file) = svg {
-        let title = format!("Reading a key that is not there: {}, {first_layout}", source.describe());
+        let title = format!("Reading an absent key: {}, {first_layout}", source.describe());
         file.publish(plot::draw(&title, &curves)?.as_bytes())?;
     }
     if let Some(file) = json {
@@ -230,7 +237,7 @@ fn plan<'a>(arguments: &Arguments, source: &'a Source) -> Plan<'a> {
     }
 }
 
-/// A filter named twice is measured once.
+/// Removes repeated filters, so that each is measured once.
 fn distinct(filters: &[FilterChoice]) -> Vec<FilterChoice> {
     let mut distinct = Vec::new();
     for filter in filters {
@@ -245,8 +252,8 @@ fn lookups_for(keys: u64) -> u64 {
     (keys * LOOKUPS_PER_KEY_DEFAULT).clamp(LOOKUPS_DEFAULT_MIN, LOOKUPS_DEFAULT)
 }
 
-/// The keys to ask for, with the place of each, lie in memory: those of the absent workload, and a quarter as many for
-/// each of the others.
+/// Refuses lookups whose keys take too much memory. The absent workload has `lookups` keys, and
+/// each other workload a quarter of that.
 fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     let source = plan.setup.source;
     let key_len_bytes = source.len_bytes() as f64 / source.len() as f64 + 8.0;
@@ -254,14 +261,14 @@ fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     if len_bytes > LOOKUPS_LEN_BYTES_MAX {
         let gigabytes = text::significant(len_bytes / 1e9);
         return Err(Failure::Message(format!(
-            "--lookups {}: the keys to ask for would take {gigabytes} GB of memory; ask for fewer",
+            "--lookups {}: the lookup keys would take {gigabytes} GB of memory; give a smaller number",
             plan.lookups
         )));
     }
     Ok(())
 }
 
-/// What the user is in for.
+/// Describes the size and the estimated time of the benchmark.
 fn announcement(plan: &Plan<'_>) -> String {
     let stores = (plan.filters.len() * plan.layouts.len()) as u64;
     let megabytes = (plan.setup.store_len_bytes() as f64 / 1e6).max(1.0);

@@ -1,4 +1,4 @@
-//! What `bench point-miss` found, as a table for people and as JSON for programs.
+//! The report of `bench point-miss`, as a table for people and as JSON for programs.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -6,24 +6,24 @@ use serde::Serialize;
 use super::super::text::{count, significant, thousands, whole};
 use super::machine::{Machine, Versions};
 
-/// Filter sizes that differ by less are the same memory.
+/// Filter sizes that differ by less than this fraction count as equal.
 const SAME_MEMORY: f64 = 0.03;
-/// Gains below are between kinds of filter, which the table shows as well.
+/// The smallest gain that gets a sentence. Smaller gains are visible in the table.
 const WORTH_A_SENTENCE: f64 = 1.5;
 
-/// The whole report; the JSON is this structure, field for field.
+/// The whole report. The JSON has the same fields.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// One for each filter, layout, workload, and filters consulted or not.
+    /// One row for each filter, layout, workload and use of filters.
     pub rows: Vec<Row>,
-    /// One for each filter and layout.
+    /// One store for each filter and layout.
     pub stores: Vec<StoreReport>,
     pub machine: Machine,
     pub versions: Versions,
     pub settings: Settings,
 }
 
-/// What was asked for, and what it came to.
+/// The settings of the benchmark.
 #[derive(Debug, Serialize)]
 pub struct Settings {
     pub filters: Vec<String>,
@@ -35,26 +35,26 @@ pub struct Settings {
     pub io: &'static str,
     pub verify: &'static str,
     pub cold: bool,
-    /// Gets in the longest runs; each row has its own number.
+    /// Gets in the longest runs. Each row has its own number.
     pub lookups: u64,
     pub rounds: u32,
-    /// The clock behind `mean_ns`: "thread CPU", or "wall" where a read may wait for a device.
+    /// The clock of `mean_ns`: "thread CPU", or "wall" if a read may wait for a device.
     pub mean_clock: &'static str,
-    /// What reading the clock twice adds to each latency of the percentiles.
+    /// The time that reading the clock adds to each latency of the percentiles.
     pub clock_cost_ns: f64,
 }
 
-/// A store as it was loaded and opened.
+/// The costs and sizes of one store.
 #[derive(Debug, Clone, Serialize)]
 pub struct StoreReport {
     pub filter: String,
     pub layout: &'static str,
-    /// Absent where the layout was made from the one before it by compaction.
+    /// `None` if the layout was made from another store by compaction.
     pub puts_per_second: Option<f64>,
-    /// From the last put to the end of background work, or the compaction.
+    /// The time from the last put to the end of background work, or the time of the compaction.
     pub settle_seconds: f64,
     pub reopen_ms: f64,
-    /// Sorted runs: tables of level 0, and one for each further level with tables.
+    /// Sorted runs: each SST file of level 0, and one run for each other level with SST files.
     pub runs: u64,
     pub tables: u64,
     pub store_bytes: u64,
@@ -74,29 +74,33 @@ pub struct Row {
     pub mean_ns: f64,
     pub cpu_mean_ns: f64,
     pub wall_mean_ns: f64,
-    /// A key's share of a `multi_get` of 32 (absent keys only).
+    /// The time per key of a `multi_get` of 32 absent keys.
     pub batch_mean_ns: Option<f64>,
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub p999_ns: u64,
     pub gets_per_second: f64,
     pub block_reads_per_get: f64,
-    /// The sum of the expected rates of the filters asked about keys that are not in their tables.
+    /// The expected false positives per get: the sum of the expected FPR of all filters asked about
+    /// absent keys.
     pub expected_false_positives_per_get: Option<f64>,
     pub bytes_per_get: f64,
-    /// What the operating system fetched from the device, read-around and filter pages included (Linux).
+    /// Bytes that the operating system read from the device, including read-around and filter pages
+    /// (Linux).
     pub device_bytes_per_get: Option<f64>,
     pub bits_per_key: f64,
-    /// Of the filters asked about keys that are not in their tables; none when filters are not consulted.
+    /// The measured FPR of the filters asked about absent keys. `None` if filters are not
+    /// consulted.
     pub false_positive_rate: Option<f64>,
     pub expected_false_positive_rate: Option<f64>,
-    /// Loaded keys not found with their value: every loaded key is asked with filters consulted, and the present keys
-    /// of the workload without.
+    /// Loaded keys that were not found with their value. With filters, every loaded key is looked
+    /// up; without filters, only the present keys of the workload.
     pub false_negatives: u64,
 }
 
 impl Report {
-    /// Loaded keys that were not found, in all stores; the rows of a store may tell of the same key again.
+    /// Returns the loaded keys that were not found, in all stores. Rows of one store may count the
+    /// same key.
     pub fn false_negatives(&self) -> u64 {
         self.stores.iter().map(|store| self.lost_in(store)).sum()
     }
@@ -106,10 +110,14 @@ impl Report {
         rows.map(|row| row.false_negatives).max().unwrap_or(0)
     }
 
-    /// The table, the stores, the machine, and a last sentence with the point of it all.
+    /// Formats the table, the stores, the machine and the conclusions.
     pub fn to_text(&self) -> String {
         let settings = &self.settings;
-        let optimised = if self.versions.is_optimised() { "" } else { "  UNOPTIMISED BUILD: times mean nothing.\n" };
+        let optimised = if self.versions.is_optimised() {
+            ""
+        } else {
+            "UNOPTIMISED BUILD: the times are meaningless; build with --release.\n"
+        };
         let mut text = format!("{}\n\n", self.table());
         for store in &self.stores {
             text += &store.describe();
@@ -120,7 +128,7 @@ impl Report {
         }
         text += &format!(
             "\n{}\n{optimised}{} of {:.0} bytes, values of {}, {} reads{}. Times in ns; mean and batch: {} clock, \
-             median of {}; percentiles: wall clock, with about {:.0} ns of clock reading in each.\n{}\n\n",
+             median of {}; percentiles: wall clock, including about {:.0} ns to read the clock.\n{}\n\n",
             self.machine.describe(),
             count(settings.keys, "key"),
             settings.key_len_bytes_mean,
@@ -141,7 +149,7 @@ impl Report {
     fn false_negatives_line(&self) -> String {
         let stores = self.stores.len() as u64;
         format!(
-            "False negatives: {} (each of the {} loaded keys asked in {}).",
+            "False negatives: {} (each of the {} loaded keys looked up in {}).",
             thousands(self.false_negatives()),
             thousands(self.settings.keys),
             count(stores, "store"),
@@ -152,7 +160,18 @@ impl Report {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         table.set_header([
-            "filter", "layout", "keys", "asked", "mean", "batch", "p50", "p99", "p99.9", "reads", "fpr %", "exp %",
+            "filter",
+            "layout",
+            "keys",
+            "filters",
+            "mean",
+            "batch",
+            "p50",
+            "p99",
+            "p99.9",
+            "reads",
+            "FPR %",
+            "exp. FPR %",
         ]);
         table.add_rows(self.rows.iter().map(Row::cells));
         for column in table.column_iter_mut().skip(4) {
@@ -161,7 +180,7 @@ impl Report {
         table
     }
 
-    /// For filters of the same memory in the same layout, how many times fewer blocks the better reads for an absent key.
+    /// Compares filters of equal size in the same layout by the blocks they read for an absent key.
     fn comparisons(&self) -> Vec<String> {
         let of_store = |store: &StoreReport| {
             let mut rows = self.rows.iter().filter(|row| row.workload == "absent" && row.filters_consulted);
@@ -181,7 +200,7 @@ impl Report {
                     continue;
                 }
                 sentences.push(format!(
-                    "{} reads {gain:.2} times fewer blocks for an absent key than {}, at {memory:.3} times its filter \
+                    "{}: an absent key reads {gain:.2} times fewer blocks than with {}, with {memory:.3} times its filter \
                      memory ({}).",
                     better.filter, worse.filter, better.layout
                 ));
@@ -190,7 +209,7 @@ impl Report {
         sentences
     }
 
-    /// For each filter and layout, what an absent key costs with and without filters.
+    /// States the cost of an absent key with and without filters, for each filter and layout.
     fn savings(&self) -> Vec<String> {
         let absent = |consulted| {
             self.rows.iter().filter(move |row| row.workload == "absent" && row.filters_consulted == consulted)
@@ -201,7 +220,7 @@ impl Report {
         });
         let sentence = |(with, without): (&Row, &Row)| {
             format!(
-                "An absent key costs {} ns and {} block reads ({} expected) with {}, {} ns and {} without ({}).",
+                "With {3}, an absent key costs {0} ns and {1} block reads ({2} expected); without filters, {4} ns and {5} ({6}).",
                 significant(with.mean_ns),
                 significant(with.block_reads_per_get),
                 significant(with.expected_false_positives_per_get.unwrap_or(0.0)),
@@ -224,10 +243,10 @@ impl StoreReport {
             None => format!("{:.1} s of compaction", self.settle_seconds),
         };
         format!(
-            "{} {}: {puts}; {} in {}, {} MB, of which filters {} ({} bits/key); reopened in {} ms",
+            "{} {}: {puts}; {} in {}, {} MB with {} MB of filters ({} bits per key); reopened in {} ms",
             self.filter,
             self.layout,
-            count(self.tables, "table"),
+            count(self.tables, "SST file"),
             count(self.runs, "run"),
             significant(self.store_bytes as f64 / 1e6),
             significant(self.filter_bytes as f64 / 1e6),
@@ -245,7 +264,7 @@ impl Row {
             self.filter.clone(),
             self.layout.into(),
             self.workload.into(),
-            if self.filters_consulted { "yes" } else { "no" }.into(),
+            if self.filters_consulted { "on" } else { "off" }.into(),
             time(self.mean_ns),
             or_dash(self.batch_mean_ns.map(time)),
             time(self.p50_ns as f64),
@@ -258,7 +277,8 @@ impl Row {
     }
 }
 
-/// Nanoseconds in at most six letters, so that the table stays narrow: from 100,000 on in thousands or millions.
+/// Formats nanoseconds in at most six characters, to keep the table narrow. From 100,000 on, it
+/// uses thousands (k) or millions (M).
 fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 999_500.0 => format!("{}M", significant(ns / 1e6)),
@@ -272,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_take_six_letters_at_most() {
+    fn times_have_at_most_six_characters() {
         let cases = [(40.71, "40.7"), (99_999.0, "99,999"), (209_279.0, "209k"), (999_499.0, "999k"), (2.9e6, "2.90M")];
         for (ns, text) in cases {
             assert_eq!(time(ns), text);

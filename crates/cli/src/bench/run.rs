@@ -1,4 +1,4 @@
-//! A benchmark under way: which stores are made, and in which order they are measured.
+//! Runs a benchmark: makes the stores and measures them in turn.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::filter_choice::FilterChoice;
 use filterblock_store::lsm::{Db, FilterUse};
 use filterblock_store::storage::IoMode;
 
-/// What is to be measured.
+/// The stores and workloads to measure.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub setup: Setup<'a>,
@@ -25,21 +25,22 @@ pub struct Plan<'a> {
     /// Gets in the longest runs.
     pub lookups: u64,
     pub rounds: u32,
-    /// Where the directories of the stores are made.
+    /// The parent of the stores' directories.
     pub dir: PathBuf,
 }
 
-/// A benchmark under way, and what it has found.
+/// A running benchmark with its results.
 #[derive(Debug)]
 pub struct Bench<'a> {
     plan: Plan<'a>,
     lookups: Vec<Lookups>,
     pub report: Report,
-    /// Of absent keys in the first layout: each filter, and once what it is without.
+    /// The latencies of absent keys in the first layout: one curve per filter, and one without
+    /// filters.
     pub curves: Vec<Curve>,
 }
 
-/// What one row is made of.
+/// The measurements of one row.
 struct Measured {
     workload: Workload,
     consulted: bool,
@@ -49,7 +50,7 @@ struct Measured {
 }
 
 impl<'a> Bench<'a> {
-    /// Draws the keys to ask for.
+    /// Prepares a benchmark and draws its lookup keys.
     pub fn new(plan: Plan<'a>, settings: Settings) -> Outcome<Self> {
         let (rows, stores) = (Vec::new(), Vec::new());
         let report = Report { rows, stores, machine: Machine::here(), versions: Versions::here(), settings };
@@ -62,12 +63,12 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Loads and measures everything.
+    /// Loads and measures all stores.
     pub fn run(&mut self) -> Outcome<()> {
         self.plan.filters.clone().into_iter().try_for_each(|filter| self.measure_filter(filter))
     }
 
-    /// How many lookups a run has: as many as asked for, unless it would take long.
+    /// Returns the number of lookups of a run. Slow runs get fewer than --lookups.
     fn len_of(&self, workload: Workload, consulted: bool, runs: u64) -> u64 {
         let reads_blocks = !consulted || workload != Workload::Absent;
         let divisor = match () {
@@ -85,7 +86,8 @@ impl<'a> Bench<'a> {
     fn measure_filter(&mut self, filter: FilterChoice) -> Outcome<()> {
         let mut fallen = None;
         for layout in self.plan.layouts.clone() {
-            // Compaction continues from the store that fell, so that both hold the same history.
+            // The compacted layout is made from the as-fallen store, so that both have the same
+            // history.
             let dir = match fallen.take() {
                 Some(dir) if layout == Layout::Compacted => dir,
                 _ => self.new_dir()?,
@@ -131,7 +133,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// One round of the first pass: by turns with filters and without, so that a slow minute of the machine hits both.
+    /// Runs one round of the first pass, with and without filters. So a slow minute of the machine
+    /// affects both.
     fn take_means(&self, store: &Store<'_>, all: &mut [Measured]) -> Outcome<()> {
         for consulted in [true, false] {
             let mut db = store.open(filter_use(consulted))?;
@@ -149,7 +152,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Warms the store up for a measurement, or with `--cold` opens it anew, without its pages.
+    /// Warms up the store for a measurement. With `--cold`, it reopens the store without cached
+    /// pages instead.
     fn prepare(&self, store: &Store<'_>, db: Db, lookups: &Lookups, measured: &Measured) -> Outcome<Db> {
         if self.plan.setup.cold {
             db.close()?;
@@ -159,10 +163,10 @@ impl<'a> Bench<'a> {
         Ok(db)
     }
 
-    /// The second pass.
+    /// Runs the second pass for one row.
     fn take_distribution(&self, store: &Store<'_>, measured: &Measured) -> Outcome<Distribution> {
         let Some(lookups) = self.lookups_of(measured.workload) else {
-            return Err(Failure::Message("a workload without lookups".into()));
+            return Err(Failure::Message("a workload has no lookups; report this defect".into()));
         };
         let db = store.open(filter_use(measured.consulted))?;
         let db = self.prepare(store, db, lookups, measured)?;
@@ -225,9 +229,9 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Asks each loaded key once, with filters consulted; how many are lost.
+/// Looks up each loaded key once with filters, and returns how many are lost.
 fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
-    let title = format!("asking every key of {}", store.filter);
+    let title = format!("looking up every key of {}", store.filter);
     let bar = progress::bar(Some(store.setup.source.len()), title);
     let db = store.open(FilterUse::Consult)?;
     let mut asked = 0;

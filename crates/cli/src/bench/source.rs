@@ -1,4 +1,4 @@
-//! The keys of a benchmark: which are loaded, in which order, and which are surely absent.
+//! The keys of a benchmark: the loaded keys, their order, and keys that are certainly absent.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,16 +9,17 @@ use super::super::text;
 use filterblock::{HashSeed, KeyHash};
 use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 
-/// Fewer keys leave no room for absent ones between the smallest and the largest.
+/// The fewest keys. Fewer leave no room for absent keys between the smallest and the largest key.
 pub const KEYS_MIN: u64 = 16;
-/// Seeds that no filter of the benchmark uses, so that neither values nor the set of keys share a hash with filters.
+/// Seeds that no filter of the benchmark uses, so that neither values nor the key set share hashes
+/// with a filter.
 const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
 const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
-/// Changes tried on loaded keys before giving up on finding an absent one.
+/// The most attempts to turn a loaded key into an absent one.
 const TRIES_MAX: u32 = 10_000;
 
-/// A bijection of 64-bit integers without visible pattern (Steele, Lea, Flood, "Fast splittable pseudorandom number
-/// generators", 2014: the finaliser of SplitMix64).
+/// Mixes the bits of a 64-bit integer. The function is a bijection: the finaliser of SplitMix64
+/// (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
 pub fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,18 +42,18 @@ impl Random {
     }
 
     pub fn below(&mut self, range: u64) -> u64 {
-        // The high half of the product, which is uniform without a division (Lemire 2019).
+        // The high half of the product is uniform, and needs no division (Lemire 2019).
         let product = u128::from(self.next()) * u128::from(range);
         u64::try_from(product >> 64).unwrap_or(0)
     }
 
     fn index(&mut self, len: usize) -> usize {
-        // Below len, which is a usize.
+        // The number is below `len`, so it fits usize.
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 }
 
-/// Byte strings one after the other in one allocation.
+/// Byte strings stored back to back in one allocation.
 #[derive(Debug, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
@@ -83,14 +84,15 @@ impl Strings {
 /// The keys of a benchmark, in the order in which they are loaded.
 #[derive(Debug)]
 pub enum Source {
-    /// 16 bytes, pseudo-random and all different: indexes below `count` are loaded, indexes from there on are absent.
+    /// Distinct pseudo-random keys of 16 bytes. Indexes below `count` are loaded; indexes from
+    /// `count` on are absent.
     Mixed { count: u64, seed: u64, smallest: [u8; 16], largest: [u8; 16] },
-    /// The different lines of a file, shuffled.
+    /// The distinct lines of a file, shuffled.
     Lines { keys: Strings, loaded: HashSet<u64>, smallest: Vec<u8>, largest: Vec<u8> },
 }
 
 impl Source {
-    /// `count` generated keys.
+    /// Generates `count` keys.
     pub fn mixed(count: u64, seed: u64) -> Self {
         let (mut smallest, mut largest) = ([0xff; 16], [0; 16]);
         for index in 0..count {
@@ -101,12 +103,13 @@ impl Source {
         Self::Mixed { count, seed, smallest, largest }
     }
 
-    /// The first `count` different lines of a file.
+    /// Reads the first `count` distinct lines of a file.
     pub fn lines(path: &Path, format: KeyFormat, count: Option<u64>, seed: u64) -> Outcome<Self> {
         let mut read = Strings::default();
         let mut loaded = HashSet::new();
         let mut reader = KeyReader::open(path, format, MAX_KEY_LEN_BYTES)?;
-        // Two different lines with one 64-bit hash (expected once in 10^7 files of a million lines) would cost a key.
+        // Two lines with the same 64-bit hash would lose a key. That is expected once in 10^7 files
+        // of a million lines.
         while let Some(next) = reader.next_key()? {
             if loaded.insert(KeyHash::of(next.key, SET_SEED).raw()) {
                 read.push(next.key);
@@ -117,7 +120,9 @@ impl Source {
         }
         if (read.len() as u64) < KEYS_MIN {
             let (path, found) = (path.display(), read.len());
-            return Err(Failure::Message(format!("{path}: {found} different keys; the benchmark needs {KEYS_MIN}")));
+            return Err(Failure::Message(format!(
+                "{path}: {found} distinct keys are too few; give a file with at least {KEYS_MIN}"
+            )));
         }
         let mut order: Vec<usize> = (0..read.len()).collect();
         let mut random = Random::new(seed);
@@ -131,7 +136,7 @@ impl Source {
         Ok(Self::Lines { keys, loaded, smallest, largest })
     }
 
-    /// How many keys are loaded.
+    /// Returns the number of loaded keys.
     pub fn len(&self) -> u64 {
         match self {
             Self::Mixed { count, .. } => *count,
@@ -139,7 +144,7 @@ impl Source {
         }
     }
 
-    /// What the keys are, in words.
+    /// Describes the keys for a title.
     pub fn describe(&self) -> String {
         match self {
             Self::Mixed { count, .. } => format!("{} keys of 16 bytes", text::thousands(*count)),
@@ -150,7 +155,7 @@ impl Source {
         }
     }
 
-    /// Bytes of all keys.
+    /// Returns the bytes of all keys.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Self::Mixed { count, .. } => count * 16,
@@ -158,7 +163,7 @@ impl Source {
         }
     }
 
-    /// Calls `visit` with every loaded key, in the order of loading.
+    /// Calls `visit` with every loaded key, in loading order.
     pub fn for_each(&self, mut visit: impl FnMut(&[u8]) -> Outcome<()>) -> Outcome<()> {
         match self {
             Self::Mixed { count, seed, .. } => (0..*count).try_for_each(|i| visit(&mixed_key(i, *seed))),
@@ -166,7 +171,7 @@ impl Source {
         }
     }
 
-    /// `len` loaded keys at random.
+    /// Draws `len` random loaded keys.
     pub fn present(&self, len: u64, random: &mut Random) -> Strings {
         let mut chosen = Strings::default();
         for _ in 0..len {
@@ -178,7 +183,7 @@ impl Source {
         chosen
     }
 
-    /// `len` keys that were never loaded, between the smallest and the largest that were.
+    /// Draws `len` absent keys between the smallest and the largest loaded key.
     pub fn absent(&self, len: u64, random: &mut Random) -> Outcome<Strings> {
         let mut chosen = Strings::default();
         let mut key = Vec::new();
@@ -189,21 +194,22 @@ impl Source {
                 self.is_absent_within(&key)
             });
             if !found {
-                return Err(Failure::Message("no absent keys found between the smallest and the largest key".into()));
+                return Err(Failure::Message("cannot find absent keys between the smallest and the largest key; give other keys with --keys, or omit it".into()));
             }
             chosen.push(&key);
         }
         Ok(chosen)
     }
 
-    /// A key that is probably absent.
+    /// Draws a key that is probably absent.
     fn candidate(&self, random: &mut Random, key: &mut Vec<u8>) {
         match self {
             Self::Mixed { count, seed, .. } => {
                 let index = count + random.below(1 << 40);
                 key.extend_from_slice(&mixed_key(index, *seed));
             }
-            // A loaded key with one byte of another one in it: the same alphabet, the same lengths, the same prefixes.
+            // A loaded key gets one byte of another key, which keeps alphabet, lengths and prefixes
+            // similar.
             Self::Lines { keys, .. } => {
                 key.extend_from_slice(keys.get(random.index(keys.len())));
                 let donor = keys.get(random.index(keys.len()));
@@ -230,7 +236,8 @@ impl Source {
     }
 }
 
-/// The key of an index; different indexes have different keys, because `mix` is a bijection.
+/// Returns the key of an index. Different indexes have different keys, because `mix` is a
+/// bijection.
 fn mixed_key(index: u64, seed: u64) -> [u8; 16] {
     let high = mix(index ^ mix(seed));
     let mut key = [0; 16];
@@ -240,7 +247,7 @@ fn mixed_key(index: u64, seed: u64) -> [u8; 16] {
     key
 }
 
-/// Fills `value` with the only value that `key` may have.
+/// Fills `value` with the value of `key`, which depends on the key alone.
 pub fn fill_value(key: &[u8], value: &mut [u8]) {
     let mut random = Random(KeyHash::of(key, VALUE_SEED).raw());
     for chunk in value.chunks_mut(8) {
@@ -254,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generated_keys_differ_and_absent_ones_lie_between_them() {
+    fn generated_keys_differ_and_absent_keys_lie_between_them() {
         let source = Source::mixed(1_000, 7);
         let mut loaded = std::collections::BTreeSet::new();
         let insert = |key: &[u8]| {
@@ -273,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_loaded_once_each_and_give_absent_ones() {
+    fn lines_are_loaded_once_and_give_absent_keys() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let lines: String = (0..200).map(|i| format!("package-{}\n", i % 100)).collect();
         std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
@@ -283,6 +290,6 @@ mod tests {
         assert_eq!(absent.len(), 300);
         assert!(absent.iter().all(|key| !lines.as_bytes().split(|&b| b == b'\n').any(|line| line == key)));
         let few = Source::lines(file.path(), KeyFormat::default(), Some(3), 1);
-        assert!(few.unwrap_err().to_string().contains("3 different keys"));
+        assert!(few.unwrap_err().to_string().contains("3 distinct keys"));
     }
 }

@@ -1,4 +1,4 @@
-//! Loading a store, giving it a layout, and opening it again.
+//! Loads a store, brings its SST files into a layout, and opens it again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use filterblock_store::lsm::{Db, FilterUse, Options, Stats};
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::IoMode;
 
-/// Bytes that a table needs for an entry beside key and value, its filter included, about.
+/// Approximate bytes that an SST file needs per entry in addition to key and value, including the
+/// filter.
 const TABLE_OVERHEAD_BYTES: u64 = 14;
-/// Bytes that a memtable needs for an entry beside key and value, with room to spare.
+/// An upper bound of the bytes that a memtable needs per entry in addition to key and value.
 const ENTRY_OVERHEAD_BYTES: u64 = 256;
 
-/// How the tables of a store lie.
+/// The layout of the SST files of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// As loading and automatic compaction left it.
+    /// The result of loading with automatic compaction.
     AsFallen,
     /// Everything compacted into one sorted run.
     Compacted,
@@ -32,17 +33,19 @@ pub enum Layout {
     Runs5,
     /// Thirty-six overlapping runs, compaction off.
     Runs36,
-    /// Four full levels, each ten times as large as the one above it.
+    /// Four full levels, each ten times as large as the level above.
     Levels4,
 }
 
-/// Level sizes of [`Layout::Levels4`], in those of its first level: 1 + 10 + 100 + 1,000.
+/// The size of [`Layout::Levels4`], in units of its first level: 1 + 10 + 100 + 1,000.
 const LEVELS_4: u64 = 1_111;
 const LEVELS_RATIO: u64 = 10;
-/// So much of it comes through all levels, which writes the tables of the lowest anew as well; the rest is loaded before in
-/// large pieces, which fall down to where there is room, since all of it by the long way takes seven times as long.
+/// The part of [`LEVELS_4`] that passes through all levels and so rewrites the lowest level too.
+/// The rest is loaded first, in large pieces that move directly to the lowest level with room.
+/// Passing everything through all levels takes seven times as long.
 const THROUGH_ALL_LEVELS: u64 = 150;
-/// Tables of a full first level: enough for what a compaction takes away to leave the level nearly full.
+/// SST files of a full first level. With so many, a compaction that takes one file leaves the level
+/// nearly full.
 const TABLES_OF_LEVEL_1: u64 = 4;
 
 impl Layout {
@@ -58,7 +61,7 @@ impl Layout {
         }
     }
 
-    /// How many times the store is flushed by hand while it is loaded.
+    /// Returns the number of explicit flushes during loading.
     fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,
@@ -69,7 +72,7 @@ impl Layout {
     }
 }
 
-/// What is the same for every store of a benchmark.
+/// The settings shared by all stores of a benchmark.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup<'a> {
     pub source: &'a Source,
@@ -81,27 +84,28 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// About what one store takes on the disk.
+    /// Returns the approximate disk space of one store.
     pub fn store_len_bytes(&self) -> u64 {
         self.source.len_bytes() + self.source.len() * (self.value_len_bytes as u64 + TABLE_OVERHEAD_BYTES)
     }
 
-    /// Whether a read may wait for a device, which CPU time does not show. Without Unix there is no CPU time to show.
+    /// Returns true if results use wall time. CPU time does not include waiting for a device, and
+    /// exists on Unix only.
     pub fn waits(&self) -> bool {
         self.cold || self.io == IoMode::Direct || !cfg!(unix)
     }
 }
 
-/// How a store is loaded: `bulk` keys under other options than the rest.
+/// The options to load a store. The first `bulk` keys use other options than the rest.
 struct Loading {
     first: Options,
     bulk: u64,
     rest: Options,
-    /// A flush after so many of the rest.
+    /// Flush after this many of the remaining keys.
     keys_per_flush: Option<u64>,
 }
 
-/// A store in a directory, closed.
+/// A closed store in a directory.
 #[derive(Debug)]
 pub struct Store<'a> {
     pub setup: Setup<'a>,
@@ -110,7 +114,8 @@ pub struct Store<'a> {
 }
 
 impl Store<'_> {
-    /// The options of every open: no block cache, so that each block read is one.
+    /// Returns the options of every open. There is no block cache, so that each block read is
+    /// counted.
     fn options(&self, filter_use: FilterUse) -> Options {
         Options {
             filter: Some(self.filter.policy()),
@@ -118,7 +123,8 @@ impl Store<'_> {
             hash_seed: Some(self.setup.seed),
             io: self.setup.io,
             verify: self.setup.verify,
-            // Pages that are to be read on their first touch must not be copied before.
+            // Pages that are verified on first touch must be mapped, because a copy would touch all
+            // of them.
             filter_memory: match self.setup.verify {
                 Verify::OnFirstTouch => FilterMemory::Mapped,
                 Verify::AtOpen => FilterMemory::default(),
@@ -128,7 +134,7 @@ impl Store<'_> {
         }
     }
 
-    /// Loads every key, waits for the background work of the layout, and closes the store.
+    /// Loads every key, waits for background work, and closes the store.
     pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
         let source = self.setup.source;
         let loading = self.loading(layout);
@@ -176,7 +182,7 @@ impl Store<'_> {
         self.report(layout, Some(puts_per_second), (settling - loading).as_secs_f64() + compacting)
     }
 
-    /// How a layout comes about.
+    /// Returns the options that produce a layout.
     fn loading(&self, layout: Layout) -> Loading {
         let source = self.setup.source;
         let mut options = Options { create_if_missing: true, ..self.options(FilterUse::Consult) };
@@ -191,7 +197,7 @@ impl Store<'_> {
             first = options.clone();
             if layout == Layout::Levels4 {
                 options.table_size_bytes = keys * (entry_len_bytes + TABLE_OVERHEAD_BYTES);
-                // A filter begins at a multiple of 4 KiB; a little for what follows it.
+                // A filter begins at a multiple of 4 KiB; 1 KiB is for the parts behind it.
                 let file_len_bytes = options.table_size_bytes.next_multiple_of(4096) + 1024;
                 options.level_base_bytes = file_len_bytes * TABLES_OF_LEVEL_1;
                 options.level_size_ratio = LEVELS_RATIO;
@@ -205,7 +211,7 @@ impl Store<'_> {
         Loading { first, bulk, rest: options, keys_per_flush }
     }
 
-    /// What the policy has for the lowest of four full levels.
+    /// Returns a policy that gives every SST file the filter of the lowest of four full levels.
     fn filter_of_lowest_level(&self, ratio: u64) -> impl FilterPolicy + use<> {
         let level_1 = self.setup.source.len() / LEVELS_4;
         let level = |i: u32| LevelShape::new(level_1 * ratio.pow(i), 1);
@@ -223,12 +229,12 @@ impl Store<'_> {
         self.report(Layout::Compacted, None, seconds)
     }
 
-    /// Opens the store for reading; with `cold`, its files are dropped from the page cache first.
+    /// Opens the store for reading. With `cold`, it first drops the files from the page cache.
     pub fn open(&self, filter_use: FilterUse) -> Outcome<Db> {
         if self.setup.cold {
             page_cache::drop_files(self.dir)?;
         }
-        // Compaction stays off: the layout that is measured must not change under the measurement.
+        // Compaction stays off, so that the measured layout does not change.
         let options = Options { auto_compaction: false, ..self.options(filter_use) };
         Ok(Db::open(self.dir, options)?)
     }
@@ -261,7 +267,7 @@ fn compact(db: &Db) -> Outcome<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Tables of level 0 overlap, so each is a run; a further level is one run.
+/// Counts sorted runs. SST files of level 0 overlap, so each is a run; any other level is one run.
 fn runs(stats: &Stats) -> u64 {
     stats.levels.iter().map(|level| if level.level == 0 { level.tables } else { level.tables.min(1) }).sum()
 }

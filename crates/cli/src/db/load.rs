@@ -1,4 +1,4 @@
-//! `filterblock db load`: many pairs from a file.
+//! `filterblock db load`: stores the pairs of a file.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use super::super::{progress, text};
 use super::{IfMissing, Notation, StoreArguments, WriteArguments, report_doubts};
 use filterblock_store::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
 
-/// Pairs written at once: one record of the log, one wait with --sync.
+/// Pairs in one batch. A batch is one log record, and one sync with --sync.
 const BATCH_LEN: usize = 1_000;
-/// A batch is also written when its pairs fill this much.
+/// A batch ends at this many bytes of pairs.
 const BATCH_LEN_BYTES: usize = 1 << 20;
 /// The longest line: the longest key, a tab and a value of 16 MiB.
 const LINE_LEN_BYTES_MAX: usize = MAX_KEY_LEN_BYTES + 1 + (16 << 20);
@@ -21,14 +21,20 @@ Examples:
   filterblock db load store/ pairs.tsv
   sort pairs.tsv | filterblock db load store/ - --sync
 
-A line is a key, a tab and the value; a line without a tab is a key with an empty value. Empty lines are skipped.
+Input:
+  A line is a key, a tab and a value. A line without a tab is a key with an empty value. Empty lines are skipped.
+  A line that cannot be stored is an error with its line number. All lines before it are stored.
 
-Pairs are written in batches; a line that cannot be stored is an error that names it, and the lines before it are \
-stored. Pairs reported as stored are on the device: without --sync, that is made sure of once, at the end. Should the \
-device fail on the way, the pairs accepted since the last flush (a write buffer at most) may be lost; so may those since \
-the last tenth of a second if the machine does. Loading a file again is safe: storing a pair twice changes nothing.";
+Durability:
+  When the command reports pairs as stored, they are on the device. With --sync every batch is synced, otherwise one sync \
+happens at the end.
+  If the device fails before that, pairs since the last flush (at most one write buffer) may be lost. If the machine \
+crashes, pairs of the last 0.1 s may be lost too.
+  Loading a file again is safe: storing a pair twice changes nothing.
 
-/// Store the pairs of a file; makes the store if there is none
+Exit status: 0 all pairs are stored; 2 an error.";
+
+/// Store the pairs of a file; creates the store if it does not exist
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -51,7 +57,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let lines = KeyReader::open(&arguments.file, KeyFormat::default(), max)?;
     let db = arguments.store.open_to_write(&arguments.write, IfMissing::Create)?;
     let mut load = Load { lines, hex, batch: WriteBatch::new(), accepted: 0 };
-    // What was read before a failure is stored all the same, so that the count below tells where to go on.
+    // The pairs before a failure are stored too, so that the count below tells the user where to
+    // continue.
     let read = load.read_all(&db);
     let written = load.write(&db);
     let flushed = db.flush();
@@ -71,8 +78,8 @@ fn outcome(accepted: u64, is_kept: bool) -> String {
     match is_kept {
         true => format!("{pairs} stored"),
         false => format!(
-            "{pairs} accepted, of which those since the last flush may be lost; load the file again (storing a pair \
-             twice changes nothing)"
+            "{pairs} accepted, but pairs since the last flush may be lost; load the file again (storing a pair twice \
+             changes nothing)"
         ),
     }
 }
@@ -118,7 +125,7 @@ impl Load {
     }
 }
 
-/// The key before the first tab and the value behind it.
+/// Splits a line into the key before the first tab and the value behind it.
 fn split(line: &[u8]) -> (&[u8], &[u8]) {
     match line.iter().position(|&byte| byte == b'\t') {
         Some(tab) => (line.get(..tab).unwrap_or_default(), line.get(tab + 1..).unwrap_or_default()),
@@ -126,7 +133,7 @@ fn split(line: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Decodes both sides of the tab, or gives the column of the first bad digit.
+/// Decodes both sides of the tab. Returns the column of the first bad digit, if there is one.
 fn unhex_pair(key: &[u8], value: &[u8], key_bytes: &mut Vec<u8>, value_bytes: &mut Vec<u8>) -> Option<usize> {
     key_bytes.clear();
     value_bytes.clear();

@@ -1,4 +1,4 @@
-//! `filterblock db repair`: a store from what is sound of a damaged one.
+//! `filterblock db repair`: rebuilds a damaged store from its sound parts.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::super::failure::{Exit, Outcome};
 use super::super::secret::SecretArguments;
 use super::super::text::{count, thousands};
 use super::super::{output, progress};
-use super::FilterArguments;
+use super::{FilterArguments, check_dir, no_store};
 use filterblock_store::Error;
 use filterblock_store::lsm::{Db, Options};
 use filterblock_store::repair::{RepairMode, RepairReport};
@@ -20,32 +20,38 @@ Examples:
   filterblock db repair store/
   filterblock db repair store/ --json | jq -r '.losses[].damage'
 
-Sound tables stay as they are; a damaged one is written anew from its sound blocks. A manifest that is missing or damaged \
-is made again from the tables. Logs are read past their damage. Every damaged file is kept as it was, in the folder lost/ \
-of the store. Repairing twice, or a sound store, changes nothing more.
+What the repair does:
+  A sound SST file stays unchanged. A damaged SST file is rewritten from its sound blocks.
+  A missing or damaged manifest is rebuilt from the SST files. Sound log records behind damage are kept.
+  Every damaged file is moved unchanged to the folder lost/ of the store.
+  A second repair, or the repair of a sound store, changes nothing.
 
-For each loss the range of keys is given that were there: those may be missing, or have the value that they had before, \
-also keys that had been deleted. In doubt is what no file says when there is no manifest: which of two tables is the \
-newer, and whether a table below level 0 had been merged into others and was only still there.
+What the report shows:
+  For each loss, the range of the affected keys. Such a key may be missing, or have an older value. A deleted key may \
+come back.
+  Without a manifest, also doubts: which of two SST files is newer, or whether an SST file is a leftover of a compaction.
 
-A file that another program wrote is listed and left as it is. If no file certainly is a store's, or CURRENT is another \
-engine's, the repair changes nothing and exits 2.
+A file of another program is listed and stays unchanged. If no file belongs to a store, or CURRENT belongs to another \
+engine, the repair changes nothing and exits with 2.
 
-Exit status: 0 every key is as it was; 1 keys may be lost, or something is in doubt; 2 could not run (no store there, \
-another program's directory, open elsewhere, a file that cannot be read, newer format), or could not print its report, \
-which then goes to stderr.";
+Exit status:
+  0  every key is as before
+  1  keys may be lost, or there are doubts
+  2  could not run: no store, a store that is open in another process, an unreadable file, or a newer format
 
-/// Make a damaged store whole again from what is sound, and say what is lost
+If only standard output fails, the repair is done, the exit status is 2, and the report is on stderr.";
+
+/// Rebuild a damaged store from its sound parts, and report losses
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Say what would be done, and write nothing
+    /// Report what a repair would do, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Report as JSON on stdout
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -71,7 +77,7 @@ struct Report {
     left_alone: Vec<LeftAlone>,
 }
 
-/// With the keys as text, since those of people are; null where damage cost no key.
+/// A loss. `keys` is a range of keys as text, or null if the damage cost no key.
 #[derive(Debug, Serialize)]
 struct LossReport {
     damage: String,
@@ -96,12 +102,16 @@ struct LeftAlone {
 
 /// Runs `filterblock db repair`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // Only the first repair sees the losses: without a place to report them it does not begin.
+    // Only the first repair sees the losses, so it needs a stdout for its report before it begins.
     output::check_stdout()?;
+    check_dir(&arguments.dir)?;
+    if !arguments.dir.exists() {
+        return Err(no_store(&arguments.dir));
+    }
     let secret = arguments.secret.read()?;
     let options = Options { filter: Some(arguments.filter.filter.policy()), secret, ..Options::default() };
     let mode = if arguments.dry_run { RepairMode::DryRun } else { RepairMode::Write };
-    let bar = progress::bytes("looking at tables", arguments.json);
+    let bar = progress::bytes("checking SST files", arguments.json);
     let repaired = Db::repair_with(&arguments.dir, options, mode, &mut progress::follow(&bar));
     bar.finish_and_clear();
     let repaired = repaired.map_err(|error| arguments.secret.explain(error))?;
@@ -109,7 +119,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         true => output::print_json(&Report::new(arguments, &repaired)),
         false => output::print(&describe(arguments, &repaired)),
     };
-    // A second repair would find nothing.
+    // A second repair would find no losses and could not repeat the report.
     output::print_or_say(told, || describe(arguments, &repaired))?;
     Ok(if repaired.is_complete() { Exit::Success } else { Exit::Negative })
 }
@@ -157,16 +167,16 @@ impl LossReport {
 fn describe(arguments: &Arguments, repaired: &RepairReport) -> String {
     let (store, would) = (arguments.dir.display(), if arguments.dry_run { "would be " } else { "" });
     if repaired.was_sound() {
-        let (tables, entries) = (count(repaired.tables_kept, "table"), thousands(repaired.entries));
-        return format!("{repaired}{store}: sound; {tables}, entries in tables: {entries}\n");
+        let (tables, entries) = (count(repaired.tables_kept, "SST file"), thousands(repaired.entries));
+        return format!("{repaired}{store}: sound; {tables}, entries in SST files: {entries}\n");
     }
     format!(
-        "{repaired}{store}: {would}repaired{}; tables: {} kept, {} written anew, {} lost; entries in tables: {}{}\n",
+        "{repaired}{store}: {would}repaired{}; SST files: {} kept, {} rewritten, {} lost; entries in SST files: {}{}\n",
         if repaired.is_complete() { ", nothing lost" } else { "" },
         thousands(repaired.tables_kept),
         thousands(repaired.tables_rewritten),
         thousands(repaired.tables_lost),
         thousands(repaired.entries),
-        if repaired.new_manifest { "; a new manifest" } else { "" },
+        if repaired.new_manifest { "; new manifest" } else { "" },
     )
 }

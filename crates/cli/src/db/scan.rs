@@ -1,4 +1,4 @@
-//! `filterblock db scan`: keys and values in order.
+//! `filterblock db scan`: prints keys and values in order.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,7 +15,9 @@ Examples:
   filterblock db scan store/ --from b --to c
   filterblock db scan store/ --reverse --limit 1
 
-Prints a line for each key: the key, a tab, the value. What holds tabs or newlines is safe with --hex only.";
+Each line is a key, a tab and its value. If keys or values may hold tabs or newlines, use --hex.
+
+Exit status: 0 done; 2 an error.";
 
 /// Print keys and values in order
 #[derive(Debug, clap::Args)]
@@ -25,13 +27,13 @@ pub struct Arguments {
     store: StoreArguments,
     #[command(flatten)]
     notation: Notation,
-    /// The first key, included
+    /// Start at this key, included
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
-    /// The end, not included
+    /// Stop before this key
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// From the last key to the first
+    /// Print from the last key to the first
     #[arg(long)]
     reverse: bool,
     /// Stop after N keys
@@ -45,8 +47,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let bound = |key: &Option<OsString>| key.as_ref().map(|key| notation.decode(key)).transpose();
     let (from, to) = (bound(&arguments.from)?, bound(&arguments.to)?);
     let db = arguments.store.open()?;
-    // A range that ends before it starts is empty; the library may call it a mistake. That there is no store, or none that
-    // opens, is an error nevertheless.
+    // A range that ends before it starts prints nothing, although the library treats it as an
+    // error. The store must still exist and open.
     if let (Some(from), Some(to)) = (&from, &to)
         && from >= to
     {

@@ -1,6 +1,5 @@
-//! `filterblock db stats` and `db verify`: what a store holds, and whether it is sound.
+//! `filterblock db stats` and `db verify`: print the contents of a store, and check it for damage.
 
-use std::io;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
@@ -10,31 +9,35 @@ use super::super::failure::{Exit, Failure, Outcome};
 use super::super::output::{self, message};
 use super::super::progress;
 use super::super::text::{count, significant, thousands};
-use super::StoreArguments;
+use super::{StoreArguments, is_missing};
 use filterblock_store::Error;
 use filterblock_store::lsm::{LevelStats, LogTail};
 
 const EXAMPLES: &str = "\
 Examples:
   filterblock db stats store/
-  filterblock db stats store/ --json | jq .total.bits_per_key";
+  filterblock db stats store/ --json | jq .total.bits_per_key
+
+Exit status: 0 printed; 2 an error.";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   filterblock db verify store/
   filterblock db verify store/ --json | jq .damage
 
-A table or manifest that is missing is damage too.
+A missing SST file or manifest is damage too.
 
-The end of a log that is no whole record is told with its file and offset. Where bytes are missing, a crash has cut a \
-write, and the store is sound. Where a record is there in its full length and does not hold, that is damage, or a write \
-that a crash left half done: nothing tells which, and the store counts as damaged. Opening the store, which this does, \
-leaves such an end out for good; a second run does not find it.
+The report names the file and offset of an incomplete log record at the end of a log:
+  If bytes are missing, a crash has torn the tail of an unacknowledged write. The store is sound.
+  If the record has its full length but a wrong checksum, the cause is damage or a crash. The store counts as damaged.
+  This command opens the store, which drops that record. A second run does not find it.
 
-Exit status: 0 sound, or a log ends in a write that a crash cut; 1 damaged; 2 could not run (no store there, \
-another program's directory, open elsewhere, no permission, newer format).";
+Exit status:
+  0  sound, or a log ends in a torn tail
+  1  damaged
+  2  could not run: no store, a store that is open in another process, no permission, or a newer format";
 
-/// Print what a store holds, level by level
+/// Print SST files, entries and filter sizes of each level
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -45,13 +48,14 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Read every byte of a store and check it: blocks, filters, and that no filter denies a key of its table
+/// Read and check every block and filter of a store, and look up each key in the filter of its SST
+/// file
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = VERIFY_EXAMPLES)]
 pub struct VerifyArguments {
     #[command(flatten)]
     store: StoreArguments,
-    /// Report as JSON on stdout
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
@@ -63,7 +67,7 @@ struct Report {
     reports: Vec<String>,
 }
 
-/// The counters of gets are left out: they begin at 0 with each command.
+/// A level. It has no counters of gets, because they start at 0 in each process.
 #[derive(Debug, Serialize)]
 struct Level {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +115,7 @@ impl Level {
 fn table(report: &Report) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["level", "tables", "entries", "bytes", "filter bytes", "bits/key"]);
+    table.set_header(["level", "SST files", "entries", "bytes", "filter bytes", "bits per key"]);
     for level in report.levels.iter().filter(|level| level.tables > 0).chain([&report.total]) {
         table.add_row([
             level.level.map_or_else(|| "all".into(), |level| level.to_string()),
@@ -141,13 +145,13 @@ struct Verified {
     reports: Vec<String>,
 }
 
-/// An end of a log or manifest that is no record.
+/// An incomplete record at the end of a log or manifest.
 #[derive(Debug, Serialize)]
 struct Warning {
     file: String,
     offset: u64,
     len_bytes: u64,
-    /// Whether nothing is missing, so that it may be damage.
+    /// True if the record has its full length, so that it may be damaged.
     suspect: bool,
     message: String,
 }
@@ -161,13 +165,13 @@ impl Warning {
 
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
-    // Opening the store replays its log: only the first command that opens it sees a torn end.
+    // Opening the store replays its log, so only the first command after a crash sees a torn tail.
     output::check_stdout()?;
     let dir = arguments.store.dir();
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };
     match check(arguments, &mut verified) {
         Err(Failure::Store(error)) if is_damage(&error, dir) => verified.damage.push(error.to_string()),
-        // The log's damage, with what helps.
+        // The message about a damaged log or a missing file includes advice.
         Err(Failure::Damage(reason)) => verified.damage.push(reason),
         Err(failure) => return Err(failure),
         Ok(()) => {}
@@ -184,14 +188,14 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
 
 fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
     let db = arguments.store.open()?;
-    let bar = progress::bytes("reading tables", arguments.json);
+    let bar = progress::bytes("reading SST files", arguments.json);
     let report = db.verify_with(&mut progress::follow(&bar));
     bar.finish_and_clear();
     let report = report?;
     verified.reports = db.stats().reports;
     db.close()?;
     verified.warnings = report.tails.iter().map(Warning::new).collect();
-    // Each is among the reports, too.
+    // The reports repeat each warning.
     verified.reports.retain(|told| verified.warnings.iter().all(|warning| warning.message != *told));
     verified.damage = report.damage.iter().map(ToString::to_string).collect();
     verified.tables = report.tables;
@@ -201,12 +205,11 @@ fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether an error is an answer: damage, or a file missing that the store names. That there is no store at `dir` is
-/// none, nor is a newer format.
+/// Returns true if an error answers the question: damage, or a missing file that the store names. A
+/// missing store and a newer format are failures instead.
 fn is_damage(error: &Error, dir: &Path) -> bool {
-    let is_missing = matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound);
     let is_inside = matches!(error, Error::InFile { path, .. } if path != dir);
-    error.is_damage() || (is_missing && is_inside)
+    error.is_damage() || (is_missing(error) && is_inside)
 }
 
 fn describe(verified: &Verified) -> String {
@@ -216,7 +219,7 @@ fn describe(verified: &Verified) -> String {
         "{}: {}; {}, {}, {}, {}\n",
         verified.store,
         if verified.sound { "sound" } else { "damaged" },
-        count(verified.tables, "table"),
+        count(verified.tables, "SST file"),
         plural_entries(verified.entries),
         count(verified.data_blocks, "data block"),
         count(verified.false_negatives, "false negative"),

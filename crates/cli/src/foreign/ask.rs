@@ -1,4 +1,4 @@
-//! A file of another engine, ready to be asked for keys or values.
+//! Looks up keys or values in a file of another engine.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use filterblock::foreign::parquet::{ParquetBloom, ParquetFile};
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{leveldb, rocksdb};
 
-/// What a key is asked of.
+/// The filters that answer a query.
 #[derive(Debug)]
 pub enum Asked<'a> {
     LevelDb(&'a leveldb::LevelDbTable<Content>),
@@ -20,35 +20,39 @@ pub enum Asked<'a> {
     },
     LevelDbFilter(leveldb::LevelDbBloom<'a>),
     RocksDbFilter(rocksdb::RocksDbFilter<'a>),
-    /// The filters of one column; `None` for a chunk without one, whose values may be any.
+    /// The filters of one column. A chunk without a filter is `None` and answers maybe to every
+    /// value.
     Values {
         filters: Vec<Option<ParquetBloom<'a>>>,
         encoding: Encoding,
     },
 }
 
-/// How keys are given.
+/// The form of the queried keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Question {
-    /// As prefixes.
+    /// The keys are prefixes.
     pub prefixes: bool,
-    /// In hexadecimal digits, which for Parquet are a value's plain encoding.
+    /// The keys are in hexadecimal. For Parquet they are the plain encoding of a value.
     pub hex: bool,
-    /// As values of this type.
+    /// The keys are values of this type.
     pub value_type: Option<ValueType>,
 }
 
 impl<'a> Asked<'a> {
-    /// What of `file` is asked.
+    /// Selects the filters of `file` that answer the question.
     ///
     /// # Errors
-    /// When the question does not fit the file: for another type, a column that is not there, prefixes where there are none.
+    /// Returns an error if the question does not fit the file: a wrong type, a missing column, or
+    /// prefixes for a filter without prefixes.
     pub fn new(path: &Path, file: &'a Foreign, arguments: &FileArguments, question: Question) -> Outcome<Self> {
         let name = path.display();
         let is_parquet = matches!(file, Foreign::Parquet(_) | Foreign::Raw(RawFormat::ParquetSbbf, _));
         if question.value_type.is_some() && !is_parquet {
             let kind = file.kind();
-            return Err(Failure::Message(format!("{name}: --type is for values of Parquet, and this is a {kind}")));
+            return Err(Failure::Message(format!(
+                "{name}: --type is for Parquet values, and this is a {kind}; omit --type"
+            )));
         }
         let has_prefixes = match file {
             Foreign::RocksDb(table) => table.properties().extractor().is_some(),
@@ -56,7 +60,9 @@ impl<'a> Asked<'a> {
             _ => false,
         };
         if question.prefixes && !has_prefixes {
-            return Err(Failure::Message(format!("{name}: the filter knows no prefixes of keys")));
+            return Err(Failure::Message(format!(
+                "{name}: this filter holds no prefixes; query whole keys without --prefixes"
+            )));
         }
         Ok(match file {
             Foreign::LevelDb(table) => Self::LevelDb(table),
@@ -73,8 +79,8 @@ impl<'a> Asked<'a> {
                     (false, Some(kind)) => Encoding::Typed(kind),
                     (false, None) => {
                         return Err(Failure::Message(format!(
-                            "{name}: a filter alone does not say what its values are; --type does, or --hex for the \
-                             plain encoding"
+                            "{name}: a bare filter does not record the type of its values; give --type, or --hex and the plain \
+                             encoding"
                         )));
                     }
                 };
@@ -104,20 +110,23 @@ impl<'a> Asked<'a> {
             (true, _, physical_type) => Encoding::Plain(physical_type.and_then(plain_len)),
             (false, Some(kind), Some(of)) if kind.fits(of) => Encoding::Typed(kind),
             (false, Some(kind), of) => {
-                let of = of.map_or_else(|| "a type that is not known".to_owned(), |of| format!("{of:?}"));
-                return Err(refused(format!("holds {of}; --type {} does not fit", kind.name())));
+                let of = of.map_or_else(|| "an unknown type".to_owned(), |of| format!("{of:?}"));
+                return Err(refused(format!(
+                    "holds {of}, which --type {} does not fit; omit --type to use the type of the column",
+                    kind.name()
+                )));
             }
             (false, None, of) => Encoding::Typed(of.and_then(ValueType::of).ok_or_else(|| {
-                refused("has values that are given in their plain encoding only, with --hex".to_owned())
+                refused("has a type without a text form; give values in plain encoding with --hex".to_owned())
             })?),
         };
         Ok(Self::Values { filters, encoding })
     }
 
-    /// Whether a key or value may be there.
+    /// Returns true if a key or value may be present.
     ///
     /// # Errors
-    /// Why `key` stands for no value of the column.
+    /// Returns a message if `key` is not a value of the column.
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> Result<bool, String> {
         Ok(match self {
@@ -135,12 +144,13 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// What whoever asks should know when all keys get the same answer.
+    /// Returns a remark for the user if all keys get the same answer.
     pub fn remark(&self) -> Option<&'static str> {
-        const HOLDS_NONE: &str = "too short for a filter with keys, or cut: by its engine's rules every key is absent";
+        const HOLDS_NONE: &str =
+            "too short for a filter with keys, or truncated; by the rules of its engine every key is absent";
         match self {
             Self::LevelDb(table) if table.filter_block().is_none() => {
-                Some("the table has no filter that is known; every key may be there")
+                Some("the table has no known filter, so every key may be present")
             }
             Self::RocksDb { table, .. }
                 if !matches!(
@@ -148,13 +158,13 @@ impl<'a> Asked<'a> {
                     RocksDbFilterLayout::Full | RocksDbFilterLayout::Partitioned(1..)
                 ) =>
             {
-                Some("the table has no filter that is known; every key may be there")
+                Some("the table has no known filter, so every key may be present")
             }
             Self::RocksDb { table, .. } if table.properties().knows_no_entry() => {
-                Some("the filters hold prefixes by an extractor that is not known; every key may be there")
+                Some("the filters hold prefixes of an unknown extractor, so every key may be present")
             }
             Self::Values { filters, .. } if filters.iter().any(Option::is_none) => {
-                Some("a chunk of the column has no filter; every value may be there")
+                Some("a chunk of the column has no filter, so every value may be present")
             }
             Self::LevelDbFilter(filter) if filter.info().payload_len_bytes == 0 && !filter.may_contain(b"") => {
                 Some(HOLDS_NONE)

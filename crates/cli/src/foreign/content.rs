@@ -1,5 +1,5 @@
-//! The bytes of another engine's file: copied, so that whoever cuts the file meanwhile does not end the command; mapped where
-//! that would take too much memory.
+//! The bytes of another engine's file. A file is copied, because another process could truncate a
+//! mapped file and so kill the command. Only files that would take too much memory are mapped.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,25 +9,26 @@ use filterblock::AlignedBytes;
 use filterblock::foreign::{Error, Field, FileKind, Result};
 use filterblock::{Mapped, Populate};
 
-/// Longer files are mapped. RocksDB's tables have 64 MiB, and larger ones are rare; so much is read in a tenth of a second.
+/// The longest file that is copied. RocksDB's tables have 64 MiB by default. Reading this much
+/// takes about 0.1 s.
 const READ_LEN_BYTES_MAX: u64 = 256 << 20;
 
-/// At the ends of a file: more than any magic.
+/// Bytes read from each end of a file. Every magic is at most this long.
 const END_LEN_BYTES: u64 = 8;
 
-/// A file's bytes.
+/// The bytes of a file.
 #[derive(Debug)]
 pub enum Content {
     Read(AlignedBytes),
-    /// Who cuts the file under the command ends it; its writers never change a finished one.
+    /// A mapped file. Truncating it kills the command, but engines never change a finished file.
     Mapped(Mapped),
 }
 
 impl Content {
-    /// The content of a file.
+    /// Reads or maps a file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
@@ -49,10 +50,11 @@ impl AsRef<[u8]> for Content {
     }
 }
 
-/// What a file is by its ends, before all of it is read: it may be a large one of another kind.
+/// Determines the type of a file by its first and last bytes, without reading the rest of a
+/// possibly large file.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn kind_of(path: &Path) -> Result<Option<FileKind>> {
     let mut file = File::open(path)?;
     let len = file.metadata()?.len();

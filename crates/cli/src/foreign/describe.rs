@@ -1,4 +1,4 @@
-//! What `inspect` tells of a file of another engine, as text.
+//! Formats the report of `inspect` about a file of another engine as text.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::super::text::{self, count, percent, printable, significant, thousands};
 use super::inspect::{Holds, Report};
 
-/// So many filters are shown one by one, and of more the first and the last ones.
+/// The most filters that are all shown. Of more filters, only the first and the last are shown.
 const SHOWN_MAX: usize = 12;
 const SHOWN_OF_MANY: usize = 5;
 
 impl Report {
-    /// As text.
+    /// Formats the report as text.
     pub fn describe(&self) -> String {
         let mut out = format!("{}: {}, {}\n\n", self.file, self.kind, count(self.file_len_bytes, "byte"));
         let mut line = |name: &str, value: &str| {
@@ -38,16 +38,16 @@ impl Report {
             line("estimated keys", &summary.estimated_keys.map_or_else(|| "unknown".to_owned(), significant));
             line("bits per key", &summary.bits_per_key.map_or_else(|| "unknown".to_owned(), significant));
             if let Some(fill) = summary.fill {
-                line("fill", &percent(fill));
+                line("fill ratio", &percent(fill));
             }
-            line("false positives", &format!("{} expected", percent(summary.expected_false_positive_rate)));
+            line("expected FPR", &percent(summary.expected_false_positive_rate));
         }
         if !self.filters.is_empty() {
             let _ = write!(out, "\n{}\n", self.table());
         }
         if self.filters.len() > SHOWN_MAX {
             let hidden = self.filters.len() - 2 * SHOWN_OF_MANY;
-            let _ = writeln!(out, "and {} between them; --json tells all", count(hidden as u64, "filter"));
+            let _ = writeln!(out, "{} between them not shown; --json shows all", count(hidden as u64, "filter"));
         }
         if let Some(what_if) = &self.what_if {
             let _ = write!(out, "\n{what_if}");
@@ -55,11 +55,21 @@ impl Report {
         out
     }
 
-    /// The filters one by one, of many the first and the last.
+    /// Makes the table of filters. Of many filters it has only the first and the last.
     fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["offset", "bytes", "kind", "probes", "seed", "fill", "keys, about", "rate", "of"]);
+        table.set_header([
+            "offset",
+            "bytes",
+            "kind",
+            "probes",
+            "seed",
+            "fill ratio",
+            "estimated keys",
+            "expected FPR",
+            "covers",
+        ]);
         let dash = || "-".to_owned();
         let many = self.filters.len() > SHOWN_MAX;
         for (number, filter) in self.filters.iter().enumerate() {
@@ -93,8 +103,8 @@ impl Report {
 impl Holds {
     fn describe(&self) -> String {
         match self {
-            Self::Everything {} => "everything".to_owned(),
-            Self::DataBlocks { data_blocks_from, .. } => format!("data blocks from {data_blocks_from} on"),
+            Self::Everything {} => "all keys".to_owned(),
+            Self::DataBlocks { data_blocks_from, .. } => format!("data blocks from offset {data_blocks_from}"),
             Self::UpTo { up_to_hex } => {
                 let mut key = Vec::new();
                 let is_text = text::unhex(up_to_hex.as_bytes(), &mut key).is_ok()

@@ -1,4 +1,5 @@
-//! Opening a file of another engine, known by the magics at its ends, or a filter alone, known by what the user says.
+//! Opens a file of another engine. A file is recognised by the magic at its ends, a bare filter by
+//! `--format`.
 
 use std::path::Path;
 
@@ -12,41 +13,43 @@ use filterblock::foreign::parquet::{self, ParquetColumnChunk};
 use filterblock::foreign::{Error, Result};
 use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
 
-/// A filter without the file around it.
+/// A bare filter: the bytes of one filter without the file around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RawFormat {
     /// One filter of LevelDB's Bloom policy: bits, and a byte with the number of probes
     LeveldbBloom,
-    /// One full filter or partition of RocksDB: Bloom or Ribbon, with its last five bytes
+    /// One full filter or partition of RocksDB: Bloom or Ribbon, with its five metadata bytes
     RocksdbFilter,
     /// A Parquet filter: header and bits
     ParquetSbbf,
 }
 
-/// What the keys of a LevelDB table look like.
+/// The form of the keys in a LevelDB table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// As the user gave them: a table written without a database
+    /// Plain keys, from a table that was written without a database
     User,
-    /// With eight bytes of sequence number and type: a table of a database
+    /// Keys with eight bytes of sequence number and type, from a table of a database
     Internal,
 }
 
-/// What a file of another engine does not say itself, and which part of it is meant.
+/// The options for files of other engines: what the file does not record, and which part of it to
+/// use.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Files of other engines")]
 pub struct FileArguments {
-    /// FILE is a filter alone, which no magic tells: leveldb-bloom, rocksdb-filter or parquet-sbbf (header and bits)
+    /// FILE is a bare filter without a magic: leveldb-bloom, rocksdb-filter or parquet-sbbf (header
+    /// and bits)
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub format: Option<RawFormat>,
-    /// The column of a Parquet file: names from the schema's root, joined by dots
+    /// The column of a Parquet file: its path in the schema, joined by dots
     #[arg(long, value_name = "NAME", conflicts_with = "format")]
     pub column: Option<String>,
-    /// The row group of a Parquet file, from 0 [default: all of them]
+    /// The row group of a Parquet file, from 0 [default: all]
     #[arg(long, value_name = "N", conflicts_with = "format", value_parser = whole(0..=usize::MAX, 0))]
     pub row_group: Option<usize>,
-    /// Keys of a LevelDB table are as the user gave them (user), or followed by eight bytes of a database (internal)
-    /// [default: what fits its filter]
+    /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
+    /// sequence number and type [default: the form that fits the table's filter]
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "format", hide_possible_values = true)]
     pub key_form: Option<Form>,
 }
@@ -61,10 +64,10 @@ pub enum Foreign {
 }
 
 impl Foreign {
-    /// Opens a file of another engine; `None` for one that is not known as such.
+    /// Opens a file of another engine. Returns `None` if the format is unknown.
     ///
     /// # Errors
-    /// When it cannot be read, or does not hold.
+    /// Returns an error if the file cannot be read or is damaged.
     pub fn open(path: &Path, arguments: &FileArguments) -> Result<Option<Self>> {
         let open = || {
             if let Some(format) = arguments.format {
@@ -89,7 +92,7 @@ impl Foreign {
         open().map_err(|error: Error| error.in_file(path))
     }
 
-    /// The filter of a raw Parquet filter; `None` for anything else.
+    /// Returns the filter of a bare Parquet filter, or `None` for anything else.
     pub fn raw_parquet(&self) -> Option<Result<parquet::ParquetBloom<'_>>> {
         match self {
             Self::Raw(RawFormat::ParquetSbbf, bytes) => Some(parquet::ParquetBloom::parse(bytes.as_ref())),
@@ -97,7 +100,7 @@ impl Foreign {
         }
     }
 
-    /// The file's bytes.
+    /// Returns the bytes of the file.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::LevelDb(table) => table.as_bytes(),
@@ -107,7 +110,7 @@ impl Foreign {
         }
     }
 
-    /// What `--format` calls its filters.
+    /// Returns the value of `--format` for the filters of this file.
     pub fn raw_format(&self) -> &'static str {
         match self {
             Self::LevelDb(_) | Self::Raw(RawFormat::LeveldbBloom, _) => "leveldb-bloom",
@@ -116,7 +119,7 @@ impl Foreign {
         }
     }
 
-    /// What kind of file it is, as reports name it.
+    /// Returns the type of the file for reports.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::LevelDb(_) => "leveldb-table",
@@ -130,12 +133,12 @@ impl Foreign {
 }
 
 impl FileArguments {
-    /// Refuses what says nothing about a file of this kind; `None` is a filter block.
+    /// Refuses options that do not fit this type of file; `None` is a filter block.
     pub fn check(&self, path: &Path, file: Option<&Foreign>) -> Outcome<()> {
         let is_parquet = matches!(file, Some(Foreign::Parquet(_)));
         let (file_name, kind) = (path.display(), file.map_or("filter block", Foreign::kind));
         let refused = |flag: &str, what: &str| {
-            Err(Failure::Message(format!("{file_name}: {flag} is for {what}, and this is a {kind}")))
+            Err(Failure::Message(format!("{file_name}: {flag} is for {what}, and this is a {kind}; omit {flag}")))
         };
         if self.column.is_some() && !is_parquet {
             return refused("--column", "Parquet files");
@@ -144,12 +147,12 @@ impl FileArguments {
             return refused("--row-group", "Parquet files");
         }
         if self.key_form.is_some() && !matches!(file, Some(Foreign::LevelDb(_))) {
-            return refused("--key-form", "tables of LevelDB");
+            return refused("--key-form", "LevelDB tables");
         }
         Ok(())
     }
 
-    /// The column chunks that are meant; all of them when nothing was said.
+    /// Returns the selected column chunks; without a selection, all of them.
     pub fn chunks<'a>(
         &self,
         path: &Path,
@@ -158,7 +161,9 @@ impl FileArguments {
         let groups = file.num_row_groups();
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
             let path = path.display();
-            return Err(Failure::Message(format!("{path}: no row group {number}; there are {groups}, counted from 0")));
+            return Err(Failure::Message(format!(
+                "{path}: no row group {number}; the file has {groups}, counted from 0"
+            )));
         }
         let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);
         let is_group = |chunk: &ParquetColumnChunk| self.row_group.is_none_or(|number| number == chunk.row_group);
@@ -166,13 +171,14 @@ impl FileArguments {
         match &self.column {
             Some(column) if chunks.is_empty() => {
                 let (path, columns) = (path.display(), columns(file.column_chunks().iter()));
-                Err(Failure::Message(format!("{path}: no column {column:?}; there are: {columns}")))
+                Err(Failure::Message(format!("{path}: no column {column:?}; the file has: {columns}")))
             }
             _ => Ok(chunks),
         }
     }
 
-    /// The chunks of the one column that is asked: the one that was named, or the only one with a filter.
+    /// Returns the chunks of the queried column: the column of --column, or the only column with a
+    /// filter.
     pub fn column<'a>(
         &self,
         path: &Path,
@@ -185,30 +191,36 @@ impl FileArguments {
         let with_filter = || chunks.iter().copied().filter(|chunk| chunk.filter.is_some());
         let (file_path, path) = (path, path.display());
         let Some(first) = with_filter().next() else {
-            return Err(Failure::Message(format!("{path}: no column has a filter; every value may be there")));
+            return Err(Failure::Message(format!(
+                "{path}: no column has a filter, so every value may be present; query a file with filters"
+            )));
         };
         if with_filter().any(|chunk| chunk.path != first.path) {
             let columns = columns(with_filter());
-            return Err(Failure::Message(format!("{path}: --column is missing; these have filters: {columns}")));
+            return Err(Failure::Message(format!(
+                "{path}: several columns have filters; choose one with --column: {columns}"
+            )));
         }
         one_column(file_path, chunks.iter().copied().filter(|chunk| chunk.path == first.path).collect())
     }
 }
 
-/// Refuses the chunks of several columns with one name: their values may be of different types.
+/// Refuses several columns with the same name, because their values may have different types.
 fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<Vec<&'a ParquetColumnChunk>> {
     let neighbours = chunks.iter().zip(chunks.iter().skip(1));
     if let Some((chunk, _)) = neighbours.into_iter().find(|(one, next)| one.row_group == next.row_group) {
         let (path, column) = (path.display(), printable(&chunk.path));
-        return Err(Failure::Message(format!("{path}: several columns are called {column}, since names have dots")));
+        return Err(Failure::Message(format!(
+            "{path}: several columns have the path {column}, because column names contain dots; this command cannot select one of them"
+        )));
     }
     Ok(chunks)
 }
 
-/// The most names in a message.
+/// The most column names in a message.
 const NAMES_MAX: usize = 20;
 
-/// The different columns of some chunks, for a message.
+/// Lists the distinct columns of some chunks, for a message.
 fn columns<'a>(chunks: impl Iterator<Item = &'a ParquetColumnChunk>) -> String {
     let mut names: Vec<&str> = Vec::new();
     for chunk in chunks {

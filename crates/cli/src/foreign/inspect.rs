@@ -1,4 +1,5 @@
-//! What `inspect` tells of a file of another engine: what it is, and of each filter where it lies and what its bytes say.
+//! The report of `inspect` about a file of another engine: the file's properties, and the place and
+//! contents of each filter.
 
 use std::path::Path;
 
@@ -15,25 +16,25 @@ use filterblock::foreign::Error;
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{ForeignFilterInfo, leveldb, parquet, rocksdb};
 
-/// A file of another engine.
+/// The report about a file of another engine.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub(super) file: String,
     pub(super) kind: &'static str,
     pub(super) file_len_bytes: u64,
-    /// What the file says of itself, by engine.
+    /// The properties that the file records; they depend on the engine.
     #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
     pub(super) properties: Vec<(&'static str, Value)>,
-    /// In the table; `None` where nothing says.
+    /// The number of keys in the table, or `None` if the file does not record it.
     pub(super) keys: Option<u64>,
-    /// All filters together; `None` when there are none.
+    /// All filters together, or `None` without filters.
     pub(super) summary: Option<Summary>,
     pub(super) filters: Vec<FilterReport>,
-    /// What a reader should know besides.
+    /// Remarks for the user.
     pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_if: Option<WhatIf>,
-    /// Of the filters so far.
+    /// Bytes of the filters reported so far.
     #[serde(skip)]
     told_len_bytes: u64,
 }
@@ -46,7 +47,7 @@ pub(super) struct Summary {
     pub(super) estimated_keys: Option<f64>,
     pub(super) bits_per_key: Option<f64>,
     pub(super) fill: Option<f64>,
-    /// The mean of the filters', each as often as it has keys.
+    /// The mean FPR of the filters, weighted by their keys.
     pub(super) expected_false_positive_rate: f64,
 }
 
@@ -69,17 +70,17 @@ pub struct FilterReport {
     pub(super) holds: Holds,
 }
 
-/// Whose keys a filter has.
+/// The keys that a filter covers.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Holds {
-    /// Those of the whole table.
+    /// All keys of the table.
     Everything {},
-    /// Those of data blocks at these offsets.
+    /// The keys of the data blocks at these offsets.
     DataBlocks { data_blocks_from: u64, data_blocks_below: u64 },
-    /// Those up to this one.
+    /// The keys up to this key.
     UpTo { up_to_hex: String },
-    /// The values of a column chunk, nulls counted.
+    /// The values of a column chunk. `num_values` includes nulls.
     Chunk { row_group: usize, column: String, physical_type: Option<String>, num_values: u64 },
 }
 
@@ -87,10 +88,11 @@ fn as_object<S: Serializer>(properties: &[(&'static str, Value)], serializer: S)
     serializer.collect_map(properties.iter().map(|(name, value)| (name, value)))
 }
 
-/// Looks at a file.
+/// Makes the report about a file.
 ///
 /// # Errors
-/// When a filter of a Parquet file does not hold: those of tables were checked before.
+/// Returns an error if a filter of a Parquet file is damaged. The filters of tables were checked at
+/// open.
 pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
     let mut report = Report {
         file: path.display().to_string(),
@@ -123,14 +125,15 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
 }
 
 impl Report {
-    /// Tells of one more filter, of which all bytes are read; `false`, and why, once filters must overlap: then each could
-    /// be as long as the file, and there could be any number of them.
+    /// Adds one filter to the report. Returns `false` and adds a note once the filters must
+    /// overlap. Overlapping filters could each be as long as the file, and reading any number of
+    /// them would take too long.
     fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> ForeignFilterInfo, holds: Holds) -> bool {
         self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
         if self.told_len_bytes > self.file_len_bytes {
             let len = thousands(self.filters.len() as u64);
             self.notes.push(format!(
-                "its filters overlap, or their keys repeat more than any engine writes; told are the first {len}"
+                "the filters overlap, or their keys repeat, which no engine writes; only the first {len} are shown"
             ));
             return false;
         }
@@ -151,12 +154,13 @@ impl Report {
         });
         match walked {
             Ok(()) => self.keys = Some(keys),
-            Err(error) => self.notes.push(format!("its keys could not be counted: {error}")),
+            Err(error) => self.notes.push(format!("cannot count the keys: {error}")),
         }
         let block = table.filter_block();
         let mut empty = 0;
         let mut places = table.filters();
-        // In the order of the places: a filter whose range does not hold has none.
+        // The filters come in the order of their places. A filter with an invalid range has no
+        // place.
         for filter in block.iter().flat_map(|block| (0..block.len()).filter_map(|number| block.filter(number))) {
             match places.next() {
                 Some(place) if place.len_bytes > 0 => {
@@ -176,9 +180,10 @@ impl Report {
         }
         match (table.policy(), block) {
             (None, _) => self.notes.push("the table has no filter".to_owned()),
-            (Some(_), None) => self.notes.push("its filter policy is not known: every key may be there".to_owned()),
+            (Some(_), None) => self.notes.push("unknown filter policy, so every key may be present".to_owned()),
             (Some(_), Some(_)) if table.key_forms().next().is_none() => {
-                self.notes.push("its filter denies its first keys in every form: every key may be there".to_owned());
+                self.notes
+                    .push("the filter denies the first keys in every key form, so every key may be present".to_owned());
             }
             _ => {}
         }
@@ -213,17 +218,17 @@ impl Report {
                 None => Holds::Everything {},
                 Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
             };
-            // The keys are told too.
+            // The report holds the keys too, so they count.
             let told = place.len_bytes.saturating_add(place.up_to.map_or(0, |key| key.len() as u64));
             self.add(place.offset, told, || filter.info(), holds)
         });
         match table.filter_layout() {
             RocksDbFilterLayout::None => self.notes.push("the table has no filter".to_owned()),
             RocksDbFilterLayout::BlockBased | RocksDbFilterLayout::Unknown(_) => {
-                self.notes.push("its filters are not of a kind that is known: every key may be there".to_owned());
+                self.notes.push("unknown kind of filter, so every key may be present".to_owned());
             }
             _ if properties.knows_no_entry() => {
-                let note = "its filters hold prefixes by an extractor that is not known: every key may be there";
+                let note = "the filters hold prefixes of an unknown extractor, so every key may be present";
                 self.notes.push(note.to_owned());
             }
             _ => {}
@@ -265,37 +270,38 @@ impl Report {
         Ok(())
     }
 
-    /// Each filter, in the order of the file's own lists.
+    /// Returns the filters in the order of the file's own lists.
     pub fn filters(&self) -> &[FilterReport] {
         &self.filters
     }
 
-    /// The filters as they are, for a comparison; `None` where there is nothing to compare.
+    /// Returns the present filters for a comparison, or `None` without a number of keys.
     pub fn present(&self) -> Option<Present> {
         let summary = self.summary.as_ref();
         let keys = self.keys_in_filters().or_else(|| summary?.estimated_keys.map(text::whole))?;
         Some(Present {
             kind: self.filters.first().map_or("none", |filter| filter.kind).to_owned(),
             keys,
-            // The partitions of a table make one native block; a column chunk has its own.
+            // The partitions of a table make one native block. Each column chunk has a block of its
+            // own.
             blocks: if self.kind == "parquet-file" { self.filters.len() as u64 } else { 1 },
             len_bytes: summary.map_or(0, |summary| summary.len_bytes),
             expected_rate: summary.map(|summary| summary.expected_false_positive_rate),
         })
     }
 
-    /// What was added to the filters of a table, where it is known.
+    /// Returns the number of entries added to the filters of a table, if it is known.
     fn keys_in_filters(&self) -> Option<u64> {
         let named = |wanted: &str| self.properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
         match named("filter_entries").and_then(Value::as_u64) {
             Some(entries) if entries > 0 => Some(entries),
-            // Prefixes alone, and nobody counted them.
+            // The filters hold prefixes only, and the file does not record their number.
             Some(_) if named("whole_key_filtering") == Some(&json!(false)) => None,
             _ => self.keys,
         }
     }
 
-    /// What is to be said on stderr.
+    /// Prints the notes on stderr.
     pub fn tell_notes(&self) {
         for note in &self.notes {
             message(format_args!("{}: {note}", self.file));

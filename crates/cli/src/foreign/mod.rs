@@ -1,4 +1,4 @@
-//! Files and filters of other engines: opened, asked, inspected and checked.
+//! Opens, queries, inspects and checks files and filters of other engines.
 
 pub mod ask;
 mod content;

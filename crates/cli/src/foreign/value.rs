@@ -1,4 +1,4 @@
-//! Values of a Parquet column: text on a command line, and the plain encoding that was hashed.
+//! Converts Parquet values from text to the plain encoding, which Parquet filters hash.
 
 use std::str::FromStr;
 
@@ -9,16 +9,16 @@ use filterblock::foreign::parquet::PhysicalType;
 
 const UUID_LEN_BYTES: usize = 16;
 
-/// How a value is written.
+/// The type of a value given as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ValueType {
     /// A decimal number of 32 bits
     Int32,
     /// A decimal number of 64 bits
     Int64,
-    /// The same without a sign
+    /// A decimal number of 32 bits without a sign
     Uint32,
-    /// The same without a sign
+    /// A decimal number of 64 bits without a sign
     Uint64,
     /// IEEE 754, 32 bits
     Float,
@@ -37,7 +37,8 @@ impl ValueType {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// What a column's values are written as unless something else was said; `None` where only the plain encoding will do.
+    /// Returns the default text type of a column. Returns `None` if only the plain encoding is
+    /// accepted.
     pub fn of(physical_type: PhysicalType) -> Option<Self> {
         match physical_type {
             PhysicalType::Int32 => Some(Self::Int32),
@@ -49,7 +50,7 @@ impl ValueType {
         }
     }
 
-    /// Whether a column of this type may hold such values.
+    /// Returns true if a column of this physical type can hold such values.
     pub fn fits(self, physical_type: PhysicalType) -> bool {
         use PhysicalType as P;
         match self {
@@ -63,16 +64,16 @@ impl ValueType {
     }
 }
 
-/// How what was written becomes the plain encoding.
+/// The conversion from text to the plain encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// It is one already, of this length if it has a fixed one.
+    /// The text is the plain encoding already, of this length if the length is fixed.
     Plain(Option<usize>),
-    /// It is converted.
+    /// The text is parsed as a value of this type.
     Typed(ValueType),
 }
 
-/// The length of a plain encoding, where the type has one.
+/// Returns the length of a plain encoding, if the type has a fixed length.
 pub fn plain_len(physical_type: PhysicalType) -> Option<usize> {
     match physical_type {
         PhysicalType::Boolean => Some(1),
@@ -84,16 +85,18 @@ pub fn plain_len(physical_type: PhysicalType) -> Option<usize> {
 }
 
 impl Encoding {
-    /// Asks about the value that `written` stands for. A zero is asked with either sign, because they are equal and
-    /// encoded differently.
+    /// Looks up the value that `written` encodes. Zero is looked up with both signs, because the
+    /// two zeros are equal and have different encodings.
     ///
     /// # Errors
-    /// Why it stands for none.
+    /// Returns a message if `written` is not a value of the type.
     pub fn ask(self, written: &[u8], may_contain: impl Fn(&[u8]) -> bool) -> Result<bool, String> {
         let kind = match self {
             Self::Plain(Some(len)) if written.len() != len => {
                 let given = text::count(written.len() as u64, "byte");
-                return Err(format!("{given}, and the plain encoding of the column's type has {len}"));
+                return Err(format!(
+                    "{given} given, but the plain encoding of this column has {len}; give {len} bytes"
+                ));
             }
             Self::Plain(_) => return Ok(may_contain(written)),
             Self::Typed(kind) => kind,
@@ -146,12 +149,13 @@ fn wrong(kind: ValueType) -> String {
         ValueType::Utf8 | ValueType::Bytes => "abc",
         ValueType::Uuid => "00010203-0405-0607-0809-0a0b0c0d0e0f",
     };
-    format!("not of the type {}; try {example}", kind.name())
+    format!("not a value of type {}; try {example}", kind.name())
 }
 
-/// Writers keep whatever bits a NaN has, so that one of them says nothing about the others.
+/// Refuses NaN. Writers hash the bits of a NaN, so the answer for one NaN says nothing about
+/// another.
 fn check_number(is_nan: bool) -> Result<(), String> {
-    if is_nan { Err("NaN has many encodings; give the one that is meant with --hex".to_owned()) } else { Ok(()) }
+    if is_nan { Err("NaN has many encodings; give the plain encoding with --hex".to_owned()) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -160,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// The encodings that are asked for, none of which is there.
+    /// Returns the encodings that are looked up when all are absent.
     fn asked(kind: ValueType, written: &str) -> Result<Vec<Vec<u8>>, String> {
         let seen = RefCell::new(Vec::new());
         let answer = Encoding::Typed(kind).ask(written.as_bytes(), |bytes| {
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn both_zeros_are_asked_for() {
+    fn zero_is_looked_up_with_both_signs() {
         for written in ["0", "-0.0"] {
             assert_eq!(asked(ValueType::Double, written).unwrap().len(), 2);
             assert_eq!(asked(ValueType::Float, written).unwrap().len(), 2);

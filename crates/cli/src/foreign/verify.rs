@@ -1,4 +1,4 @@
-//! What `verify` checks of a file of another engine beyond what opening it does.
+//! The checks of `verify` for a file of another engine. They go beyond the checks at open.
 
 use std::fmt;
 use std::path::Path;
@@ -10,20 +10,20 @@ use super::super::text::count;
 use super::file::Foreign;
 use filterblock::foreign::Verified;
 
-/// What was walked through.
+/// What was checked.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Walked {
-    /// A table: the checksums of all blocks hold.
+    /// A table. The checksums of all blocks are valid.
     Table { blocks: u64, keys: u64, denied_keys: u64 },
-    /// A Parquet file: the headers of all filters hold.
+    /// A Parquet file. The headers of all filters are valid.
     Filters { filters: u64 },
-    /// A filter alone, of which all bytes are read as one.
+    /// A bare filter, which has nothing to check.
     Raw {},
 }
 
 impl Walked {
-    /// Keys of the file that its own filters deny.
+    /// Returns the number of keys of the file that its own filters deny.
     pub fn denied_keys(&self) -> u64 {
         if let Self::Table { denied_keys, .. } = self { *denied_keys } else { 0 }
     }
@@ -40,17 +40,17 @@ impl fmt::Display for Walked {
         match *self {
             Self::Table { blocks, keys, denied_keys } => {
                 let (blocks, keys) = (count(blocks, "block"), count(keys, "key"));
-                write!(f, "{blocks}, {keys}, {denied_keys} of them denied by the table's own filter")
+                write!(f, "{blocks}, {keys}; the table's own filter denies {denied_keys} of them")
             }
             Self::Filters { filters } => {
-                write!(f, "the headers of {} hold; Parquet has no checksums over filters", count(filters, "filter"))
+                write!(f, "the headers of {} are valid; Parquet has no checksums for filters", count(filters, "filter"))
             }
-            Self::Raw {} => f.write_str("a filter alone has no checksum"),
+            Self::Raw {} => f.write_str("a bare filter has no checksum"),
         }
     }
 }
 
-/// Walks through a file; the inner error is damage, and where.
+/// Checks a whole file. The inner error describes damage and its place.
 pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
     let walked = match file {
         Foreign::LevelDb(table) => table.verify().map(Walked::from),

@@ -1,4 +1,4 @@
-//! Signals where there is no Unix: Ctrl-C and TERM, which the C library emulates.
+//! Signals on systems other than Unix: SIGINT (Ctrl-C) and SIGTERM, which the C library emulates.
 
 use std::io;
 use std::sync::Arc;
@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// A person does not notice so short a wait after Ctrl-C.
+/// The polling interval. It is too short for a person to notice after Ctrl-C.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// There is no such limit.
+/// Does nothing, because these systems have no limit on the file size.
 pub fn outlive_file_size_limit() {}
 
-/// Starts the thread that gives each signal to `end`. It polls: a handler must not lock, and there is no pipe to wait at.
+/// Starts the thread that passes each signal to `end`. The thread polls, because a signal handler
+/// must not lock and there is no pipe to wait on.
 pub fn watch(end: fn(i32)) -> io::Result<()> {
     let came = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGTERM] {
@@ -31,5 +32,5 @@ pub fn watch(end: fn(i32)) -> io::Result<()> {
     Ok(())
 }
 
-/// A process cannot end of a signal here: the caller exits.
+/// Does nothing. These processes cannot die of a signal, so the caller exits.
 pub fn die_of(_signal: i32) {}

@@ -1,4 +1,4 @@
-//! Signals as Unix has them.
+//! Signals on Unix.
 
 use std::io;
 use std::sync::Arc;
@@ -6,17 +6,18 @@ use std::sync::Arc;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-/// What ends a command unless it is caught, and is sent by people, shells and limits.
+/// The terminating signals that people, shells and resource limits send.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU];
 
-/// Turns a limit on the size of files into an error of the write, as a full disk is one.
+/// Ignores SIGXFSZ, so that a write beyond the file size limit returns an error, like a write to a
+/// full disk.
 pub fn outlive_file_size_limit() {
-    // Without it the command ends as it would have ended anyway.
+    // If this fails, the signal ends the command, which is the default.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Starts the thread that gives each signal to `end`. Signals that the parent wants ignored stay so (nohup, jobs in the
-/// background).
+/// Starts the thread that passes each signal to `end`. Signals that the parent process ignores stay
+/// ignored (nohup, background jobs).
 pub fn watch(end: fn(i32)) -> io::Result<()> {
     let ignored = ignored_signals();
     let mut signals = Signals::new(ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))?;
@@ -24,15 +25,16 @@ pub fn watch(end: fn(i32)) -> io::Result<()> {
     Ok(())
 }
 
-/// A bit for each signal that the process was started with as ignored. Only Linux tells it without unsafe code; on other
-/// systems no signal counts as ignored.
+/// Returns a mask of the signals that were ignored at the start of the process. Only Linux reports
+/// the mask without unsafe code; on other systems it is empty.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Lets `signal` end the process, as if nobody had caught it. After an exit with 130, a shell would go on with its script.
+/// Kills the process by `signal` with the default handler. After a plain exit with status 130, a
+/// shell would continue its script.
 pub fn die_of(signal: i32) {
     // The caller exits if the signal does not end the process.
     let _ = signal_hook::low_level::emulate_default_handler(signal);

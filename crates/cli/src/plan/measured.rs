@@ -1,5 +1,5 @@
-//! What queries were measured to take: read from the tables of docs/BENCHMARKS.md, which `benches/peers` writes from its
-//! record.
+//! Measured query times, read from the tables of docs/BENCHMARKS.md. `benches/peers` writes these
+//! tables from its record.
 
 use std::fmt;
 
@@ -8,22 +8,25 @@ use serde::Serialize;
 use filterblock::FilterKind;
 
 const PAGE: &str = include_str!("../../../../docs/BENCHMARKS.md");
-/// Of a table of queries, the columns of bits per key and of one absent key; the name of the filter is the first.
+/// The column of bits per key in a table of queries. Column 0 is the filter.
 const BITS_COLUMN: usize = 1;
+/// The column of ns for the query of one absent key.
 const ABSENT_COLUMN: usize = 4;
 
-/// A filter of more than ten times as many keys, or fewer than a tenth, lies in another cache, ...
+/// The largest ratio between the measured and the planned number of keys. Beyond it, the filter
+/// fits a different cache level.
 const KEYS_APART: f64 = 10.0;
-/// ... and one of a third more bits, or a quarter fewer, has other probes or columns.
+/// The largest ratio between the measured and the planned bits per key. Beyond it, the filter has
+/// other probes or columns.
 const BITS_APART: f64 = 4.0 / 3.0;
 
-/// The machine and the way of measuring, in the record's words.
+/// The machine and the method of the measurement, as recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Machine(&'static str);
 
 impl Machine {
-    /// `None` if the page has none.
+    /// Returns the recorded machine, or `None` if the page has none.
     pub fn recorded() -> Option<Self> {
         sections().find(|(name, _)| *name == "machine").and_then(|(_, text)| text.lines().next()).map(Self)
     }
@@ -35,7 +38,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// A measurement, and of what.
+/// A measured query time and its filter.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Measured {
     pub ns_if_absent: f64,
@@ -44,8 +47,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// That of a kind with the nearest number of keys, and of those with the nearest size; `None` where nothing near was
-    /// measured.
+    /// Returns the measurement of a kind with the nearest number of keys, and among those with the
+    /// nearest size. Returns `None` without a measurement in range.
     pub fn nearest(kind: FilterKind, bits_per_key: f64, keys: u64) -> Option<Self> {
         let rows = sections().filter_map(|(name, text)| {
             let (keys, form) = name.strip_prefix("queries ")?.split_once(' ')?;
@@ -63,7 +66,7 @@ impl Measured {
     }
 }
 
-/// What stands between two markers of the page, and its name.
+/// Returns the name and the text of each generated section of the page.
 fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     let parts = PAGE.split("<!-- generated: ").skip(1);
     parts.filter_map(|part| {
@@ -72,7 +75,8 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Bits per key and the measurement, if a line of a table is of the kind. A compact one is not what is planned.
+/// Parses bits per key and the measurement from a table line of this kind. Compact filters are
+/// skipped, because plans do not offer them.
 fn row(kind: FilterKind, keys: u64, line: &'static str) -> Option<(f64, Measured)> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
     let filter = cells.first()?.strip_prefix("**`")?.strip_suffix("`**")?;

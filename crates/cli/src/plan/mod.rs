@@ -1,4 +1,5 @@
-//! `filterblock plan`: what each kind of filter would take, let through and cost, before anything is built.
+//! `filterblock plan`: computes size, false-positive rate (FPR) and cost of each kind of filter
+//! without building it.
 
 mod chart;
 mod draw;
@@ -22,18 +23,25 @@ Examples:
   filterblock plan --keys 250000000 --memory 256MiB --json
   filterblock plan --keys 1000000 --fpr 0.01 --svg plots/
 
-Bytes are those of a whole block, page sums and trailer included; those of ribbons and binary fuse filters are expected ones, \
-some tenths of a per cent off. Of the classical variants, which live in memory alone, they are those of the bits or cells.
+The table:
+  filter            argument for `build --filter`, or name of a classical variant
+  bytes             size of the whole block with page checksums and trailer
+  bits per key      bytes times 8, divided by the number of keys
+  FPR               expected false-positive rate
+  lines if absent   mean number of cache lines (64 bytes) read to query an absent key
+  lines if present  the same for a present key
+  ns if absent      time to query an absent key, measured for docs/BENCHMARKS.md
 
-Lines are cache lines of 64 bytes that a query reads on average, neighbours counted one by one: the cache misses of a filter \
-that lies in memory. Nanoseconds were measured, once and on one machine, and lie in docs/BENCHMARKS.md.
+Formulas give all other columns. The real size of ribbons and binary fuse filters may differ by a few tenths of a per \
+cent. The classical variants exist in memory only; their size is that of their bits or cells.
 
---svg draws what the formulas say: plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg, and, for the number \
-of keys given, plan-space-by-rate.svg.
+--svg writes plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg and, for --keys keys, \
+plan-space-by-rate.svg.
 
-Exit status: 0 planned; 2 an error, and nothing was written (unless the message is about standard output or says so).";
+Exit status: 0 done; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
+standard output.";
 
-/// Tell what each kind of filter would take for so many keys, from the formulas
+/// Compare size, FPR and cost of each kind of filter without building it
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("budget").required(true).args(["fpr", "bits_per_key", "memory"])))]
@@ -41,19 +49,19 @@ pub struct Arguments {
     /// The number of distinct keys
     #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX, 1_000_000))]
     keys: u64,
-    /// The rate of false positives that is wanted, above 0 and below 1
+    /// The wanted false-positive rate (FPR), above 0 and below 1
     #[arg(long, value_name = "RATE", value_parser = number(RATE_EXPECTED))]
     fpr: Option<f64>,
-    /// Bits for each key, 1 to 100
+    /// Bits per key, from 1 to 100
     #[arg(long, value_name = "BITS", value_parser = number(BITS_EXPECTED))]
     bits_per_key: Option<f64>,
     /// Bytes for the whole block, such as 1048576, 64MiB or 2GiB
     #[arg(long, value_name = "BYTES", value_parser = memory)]
     memory: Option<u64>,
-    /// Tell it as JSON
+    /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Draw the formulas into four files in this directory
+    /// Draw the formulas into four SVG files in this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     /// Replace the files of --svg if they exist
@@ -62,8 +70,7 @@ pub struct Arguments {
 }
 
 fn memory(text: &str) -> Result<u64, &'static str> {
-    filter_choice::bytes(text)
-        .ok_or("expected a whole number of bytes, with KiB, MiB, GiB, TiB or nothing behind it; try 64MiB")
+    filter_choice::bytes(text).ok_or("expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB")
 }
 
 /// Runs `filterblock plan`.
@@ -80,18 +87,18 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// The one of the three that is given.
+/// Returns the budget from one of three options.
 fn budget(arguments: &Arguments) -> Outcome<Budget> {
     let given = [
         arguments.fpr.map(Budget::Rate),
         arguments.bits_per_key.map(Budget::BitsPerKey),
         arguments.memory.map(Budget::Memory),
     ];
-    let none = || Failure::Message("one of --fpr, --bits-per-key and --memory is needed".into());
+    let none = || Failure::Message("missing budget; give --fpr, --bits-per-key or --memory".into());
     given.into_iter().flatten().next().ok_or_else(none)
 }
 
-/// All pictures are drawn, and all files are known to be writable, before the first is written.
+/// Draws all pictures and checks that all files can be written, before it writes the first one.
 fn draw_into(dir: &Path, arguments: &Arguments) -> Outcome<()> {
     let pictures = draw::all(arguments.keys)?;
     std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))?;
@@ -101,7 +108,7 @@ fn draw_into(dir: &Path, arguments: &Arguments) -> Outcome<()> {
     });
     for (file, path, svg) in files.collect::<Outcome<Vec<_>>>()? {
         file.publish(svg.as_bytes())?;
-        message(format_args!("drew {}", path.display()));
+        message(format_args!("wrote {}", path.display()));
     }
     Ok(())
 }

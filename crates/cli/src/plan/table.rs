@@ -1,4 +1,4 @@
-//! The table of a plan: a row for each kind of filter.
+//! The table of a plan, with a row for each kind of filter.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use filterblock::layout::block_len_bytes;
 use filterblock::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
 use filterblock::{FilterKind, FilterSpec};
 
-/// The kinds to choose from.
+/// The planned kinds.
 pub const KINDS: [FilterKind; 7] = [
     FilterKind::Bloom,
     FilterKind::BlockedBloom,
@@ -24,10 +24,10 @@ pub const KINDS: [FilterKind; 7] = [
     FilterKind::Ribbon,
     FilterKind::BinaryFuse,
 ];
-/// Bits per key that specifications have.
+/// The valid range of bits per key.
 const BITS_PER_KEY: std::ops::RangeInclusive<f64> = 1.0..=100.0;
 
-/// What is given beside the number of keys.
+/// The budget of a filter.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Budget {
@@ -38,38 +38,38 @@ pub enum Budget {
     Memory(u64),
 }
 
-/// What each kind would take.
+/// The plans of all kinds.
 #[derive(Debug, Serialize)]
 pub struct Table {
     keys: u64,
     budget: Budget,
     filters: Vec<Row>,
-    /// Where nanoseconds were measured; `None` if there are none.
+    /// The machine of the measured times, or `None` without measurements.
     measured_on: Option<Machine>,
 }
 
 #[derive(Debug, Serialize)]
 struct Row {
-    /// A specification for `build`, or the name of a variant.
+    /// A specification for `build --filter`, or the name of a classical variant.
     filter: String,
-    /// Whether no block holds it: the classical variants.
+    /// True for the classical variants, which have no block format.
     in_memory_only: bool,
     #[serde(flatten)]
     taken: Option<Taken>,
     measured: Option<Measured>,
-    /// Why there is no such filter.
+    /// The reason why this kind has no such filter.
     refused: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Taken {
-    /// Of a whole block; of a compressed filter, what is sent.
+    /// The bytes of a whole block, or the transmitted bytes of a compressed filter.
     len_bytes: u64,
     bits_per_key: f64,
     expected_false_positive_rate: f64,
     lines_if_absent: f64,
     lines_if_present: f64,
-    /// Where that is more than `len_bytes`.
+    /// The bytes in memory, if they exceed `len_bytes`.
     memory_len_bytes: Option<u64>,
 }
 
@@ -77,14 +77,14 @@ impl Table {
     /// Plans every kind.
     ///
     /// # Errors
-    /// In words for the user, where no kind has such a filter.
+    /// Returns a message for the user if no kind has such a filter.
     pub fn new(keys: u64, budget: Budget) -> Outcome<Self> {
         let refuse = |why: String| Err(Failure::Message(why));
         if keys == 0 {
-            return refuse("--keys 0: there is nothing to plan; try 1000000".into());
+            return refuse("--keys 0: a plan needs at least one key; try 1000000".into());
         }
         if keys > MAX_KEYS {
-            return refuse(format!("--keys {keys}: sizes of more than 2^56 keys do not fit 64 bits; try 1000000"));
+            return refuse(format!("--keys {keys}: at most 2^56 keys are possible; try 1000000"));
         }
         match budget {
             // NaN is in no range.
@@ -106,29 +106,28 @@ impl Table {
     }
 }
 
-/// The filter of a kind with the lowest rate of all.
+/// Returns the filter of a kind with the lowest FPR.
 fn best(kind: FilterKind) -> Option<FilterSpec> {
     let most = [*BITS_PER_KEY.end(), 32.0, 16.0];
     most.into_iter().find_map(|bits_per_key| FilterSpec::bits_per_key(kind, bits_per_key).ok())
 }
 
-/// Why there is no filter of any kind.
+/// Explains why no kind has such a filter.
 fn none_for(keys: u64, budget: Budget) -> String {
     match budget {
         Budget::Rate(rate) => {
             let specs = KINDS.into_iter().filter_map(best);
             let least = specs.min_by(|one, other| one.expected_rate().total_cmp(&other.expected_rate()));
-            let least = least.map(|spec| format!(" (the lowest, of {spec}, is {:.1e})", spec.expected_rate()));
-            format!("--fpr {rate}: no kind of filter has so low a rate{}; try 0.01", least.unwrap_or_default())
+            let least = least.map(|spec| format!(" (the lowest is {:.1e}, of {spec})", spec.expected_rate()));
+            format!("--fpr {rate}: no kind of filter reaches this FPR{}; try 0.01", least.unwrap_or_default())
         }
-        Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: no kind of filter takes so few; try 10"),
+        Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: too few bits for every kind of filter; try 10"),
         Budget::Memory(bytes) => {
-            // Two bytes a key, and a trailer: any kind has a filter of so many.
+            // Two bytes per key and a trailer are enough for every kind.
             let enough = keys.saturating_mul(2).saturating_add(1 << 10);
             let (bytes, keys) = (thousands(bytes), thousands(keys));
             format!(
-                "--memory: {bytes} bytes are too few for {keys} keys, less than a bit for each beside the trailer; try \
-                 {enough}"
+                "--memory: {bytes} bytes are less than 1 bit per key for {keys} keys, without the trailer; try {enough}"
             )
         }
     }
@@ -180,27 +179,28 @@ impl Row {
     }
 }
 
-/// A plan and the bytes of its block; or why there is none.
+/// Returns a plan and the bytes of its block, or the reason why there is none.
 fn native(kind: FilterKind, keys: u64, budget: Budget) -> Result<(Plan, u64), String> {
     let len_of = |plan: &Plan| {
-        block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).ok_or("its size does not fit 64 bits")
+        block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).ok_or("its size exceeds 64 bits")
     };
     let plan = match budget {
         Budget::Rate(rate) => {
             let spec = FilterSpec::false_positive_rate(kind, rate).map_err(|_| match best(kind) {
-                Some(spec) => format!("its lowest rate is {:.1e}, of {spec}", spec.expected_rate()),
-                None => "no such rate".to_owned(),
+                Some(spec) => format!("its lowest FPR is {:.1e}, with {spec}", spec.expected_rate()),
+                None => "it cannot reach this FPR".to_owned(),
             })?;
             Plan::new(spec, keys).map_err(reason)?
         }
-        // Its budget is that of the fingerprints alone.
+        // The budget of a binary fuse filter counts its fingerprints only, so the size limit is
+        // applied to the whole filter.
         Budget::BitsPerKey(bits) if kind == FilterKind::BinaryFuse => {
             let len = u128::from(keys) * u128::from(super::super::text::whole(bits * 1000.0)) / 8000;
             let len = u64::try_from(len).unwrap_or(u64::MAX);
-            Plan::largest(kind, keys, len).map_err(reason)?.ok_or("its smallest takes more")?
+            Plan::largest(kind, keys, len).map_err(reason)?.ok_or("its smallest filter is larger")?
         }
         Budget::BitsPerKey(bits) => {
-            let spec = FilterSpec::bits_per_key(kind, bits).map_err(|_| "it takes 32 bits a key at most")?;
+            let spec = FilterSpec::bits_per_key(kind, bits).map_err(|_| "it takes at most 32 bits per key")?;
             Plan::new(spec, keys).map_err(reason)?
         }
         Budget::Memory(bytes) => return largest_block(kind, keys, bytes),
@@ -209,12 +209,13 @@ fn native(kind: FilterKind, keys: u64, budget: Budget) -> Result<(Plan, u64), St
     Ok((plan, len))
 }
 
-/// The filter with the lowest rate whose block has so many bytes at most.
+/// Returns the filter with the lowest FPR whose block has at most `bytes` bytes.
 fn largest_block(kind: FilterKind, keys: u64, bytes: u64) -> Result<(Plan, u64), String> {
     let mut payload = bytes;
-    // A payload that is shorter by what is too much fits, or does at the next try: sums and records shrink with it.
+    // Each try shortens the payload by half of the excess, because checksums and records shrink
+    // with it.
     loop {
-        let plan = Plan::largest(kind, keys, payload).map_err(reason)?.ok_or("its smallest takes more")?;
+        let plan = Plan::largest(kind, keys, payload).map_err(reason)?.ok_or("its smallest filter is larger")?;
         let len = block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).unwrap_or(u64::MAX);
         if len <= bytes {
             return Ok((plan, len));
@@ -223,11 +224,11 @@ fn largest_block(kind: FilterKind, keys: u64, bytes: u64) -> Result<(Plan, u64),
     }
 }
 
-/// A plan of a variant; or why there is none.
+/// Returns the plan of a variant, or the reason why there is none.
 fn classical(variant: Variant, keys: u64, budget: Budget) -> Result<VariantPlan, String> {
     let within = |bits: u128| {
         let found = VariantPlan::largest(variant, keys, u64::try_from(bits).unwrap_or(u64::MAX));
-        found.map_err(reason)?.ok_or_else(|| "its smallest takes more".to_owned())
+        found.map_err(reason)?.ok_or_else(|| "its smallest filter is larger".to_owned())
     };
     match budget {
         Budget::Rate(rate) => VariantPlan::new(variant, keys, rate).map_err(reason),
@@ -238,7 +239,8 @@ fn classical(variant: Variant, keys: u64, budget: Budget) -> Result<VariantPlan,
     }
 }
 
-/// What an error says beside the name of the filter, which stands in front of it anyway.
+/// Returns the reason of an error without the name of the filter, which the table prints in front
+/// of it.
 fn reason(error: Error) -> String {
     match error {
         Error::Invalid { what: "filter", reason, .. } => reason.into_owned(),
@@ -250,8 +252,8 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = count(self.keys, "key");
         match self.budget {
-            Budget::Rate(rate) => writeln!(f, "{keys} at a rate of {}:\n", percent(rate)),
-            Budget::BitsPerKey(bits) => writeln!(f, "{keys} at {bits} bits each:\n"),
+            Budget::Rate(rate) => writeln!(f, "{keys} at an FPR of {}:\n", percent(rate)),
+            Budget::BitsPerKey(bits) => writeln!(f, "{keys} at {bits} bits per key:\n"),
             Budget::Memory(bytes) => writeln!(f, "{keys} in {} bytes:\n", thousands(bytes)),
         }?;
         self.fmt_rows(f, false)?;
@@ -263,17 +265,14 @@ impl fmt::Display for Table {
                 writeln!(f, "{}: {why}", row.filter)?;
             }
             if let Some(memory) = row.taken.as_ref().and_then(|taken| taken.memory_len_bytes) {
-                writeln!(f, "{}: the bytes that are sent; in memory {}", row.filter, thousands(memory))?;
+                writeln!(f, "{}: bytes as transmitted; in memory {}", row.filter, thousands(memory))?;
             }
         }
         let measured: Vec<&Measured> = self.filters.iter().filter_map(|row| row.measured.as_ref()).collect();
         if let (Some(machine), Some(first)) = (&self.measured_on, measured.first()) {
             let filters: Vec<&str> = measured.iter().map(|measured| measured.filter).collect();
             let (filters, keys) = (filters.join(", "), thousands(first.keys));
-            writeln!(
-                f,
-                "ns: measured, not planned: one query of an absent key, hashed before, of {keys} keys, in {filters};"
-            )?;
+            writeln!(f, "ns if absent: measured for one hashed absent key and {keys} keys, in {filters};")?;
             writeln!(f, "{machine} (docs/BENCHMARKS.md)")?;
         }
         Ok(())
@@ -284,8 +283,7 @@ impl Table {
     fn fmt_rows(&self, f: &mut fmt::Formatter<'_>, in_memory_only: bool) -> fmt::Result {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        let mut header =
-            vec!["filter", "bytes", "bits per key", "false positives", "lines if absent", "lines if present"];
+        let mut header = vec!["filter", "bytes", "bits per key", "FPR", "lines if absent", "lines if present"];
         if !in_memory_only {
             header.push("ns if absent");
         }

@@ -1,4 +1,4 @@
-//! The commands `filterblock merge` and `filterblock diff`.
+//! Tests of `filterblock merge` and `filterblock diff`.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ fn keys(range: std::ops::Range<u32>) -> String {
     })
 }
 
-/// Two files of 4,000 keys, 1,000 of them in both.
+/// Makes two filters of 4,000 keys each that share 1,000 keys.
 fn shell_with_two(spec: &str) -> Shell {
     let shell = Shell::new();
     shell.write("keys-a", keys(0..4_000));
@@ -38,14 +38,14 @@ fn a_merged_block_is_sound_and_has_the_keys_of_all() {
             let report = shell.run(&["verify", "all", "--against", keys, "--json"]).json(0);
             assert_eq!(report["false_negatives"], 0, "{spec}");
         }
-        // The bits are those of the shape with all keys, so merging again changes none.
+        // The merged block has the bits of all keys, so merging again changes nothing.
         shell.run(&["merge", "-o", "again", "all", "a", "b"]).exits(0);
-        assert!(shell.run(&["diff", "all", "again"]).exits(0).contains("the same bits"));
+        assert!(shell.run(&["diff", "all", "again"]).exits(0).contains("have the same bits"));
     }
 }
 
 #[test]
-fn diff_tells_bits_and_estimates_and_how_sure_they_are() {
+fn diff_prints_bits_estimates_and_their_confidence() {
     for spec in KINDS {
         let shell = shell_with_two(spec);
         let told = shell.run(&["diff", "--json", "a", "b"]).json(1);
@@ -65,27 +65,27 @@ fn diff_tells_bits_and_estimates_and_how_sure_they_are() {
 }
 
 #[test]
-fn blocks_that_do_not_fit_are_named_with_both_files() {
+fn a_failed_merge_names_both_files_and_the_difference() {
     let shell = shell_with_two("bloom:10");
     shell.write("more", keys(0..9_000));
     shell.run(&["build", "-o", "seed", "--filter", "bloom:10", "--seed", "8", "keys-a"]).exits(0);
     shell.run(&["build", "-o", "size", "--filter", "bloom:10", "--seed", "9", "more"]).exits(0);
     shell.run(&["build", "-o", "kind", "--filter", "ribbon:8", "--seed", "9", "more"]).exits(0);
-    for (other, difference) in [
-        ("seed", "hash seed 9 and 8"),
-        ("size", "number of bits 40000 and 90048"),
-        ("kind", "filter kind bloom and ribbon"),
+    for (other, what, first, second) in [
+        ("seed", "hash seed", "9", "8"),
+        ("size", "number of bits", "40000", "90048"),
+        ("kind", "filter kind", "bloom", "ribbon"),
     ] {
-        shell.run(&["merge", "-o", "out", "a", "b", other]).fails_with(&["a and", other, difference]);
-        let (what, values) = difference.split_at(difference.find(char::is_numeric).unwrap_or("filter kind ".len()));
+        let difference = format!("{what} is {first} in the first and {second} in the second");
+        shell.run(&["merge", "-o", "out", "a", "b", other]).fails_with(&["a and", other, &difference]);
         let text = shell.run(&["diff", "a", other]).exits(1);
-        assert!(text.contains(&format!("{}: {values}", what.trim_end())) && !text.contains("keys of"), "{text}");
+        assert!(text.contains(&format!("{what}: {first} and {second}")) && !text.contains("keys of"), "{text}");
     }
     shell.run(&["merge", "-o", "out", "kind", "kind"]).fails_with(&["ribbon"]);
-    shell.run(&["merge", "-o", "out", "a", "keys-a"]).fails_with(&["keys-a", "not a filter block"]);
+    shell.run(&["merge", "-o", "out", "a", "keys-a"]).fails_with(&["keys-a", "neither a filter block"]);
     shell.run(&["diff", "a", "keys-a"]).fails_with(&["keys-a"]);
     shell.run(&["merge", "-o", "out"]).fails_with(&[]);
-    // A filter without bits to compare is equal or not.
+    // Filters without comparable bits are either equal or not.
     shell.run(&["diff", "kind", "kind"]).exits(0);
     assert!(!shell.files().contains(&"out".to_owned()));
     shell.run(&["merge", "-o", "a", "a", "b"]).fails_with(&["a", "--force"]);
@@ -94,7 +94,7 @@ fn blocks_that_do_not_fit_are_named_with_both_files() {
 }
 
 #[test]
-fn a_damaged_block_is_an_error_and_no_filter() {
+fn a_damaged_block_is_an_error_of_merge_and_diff() {
     let shell = shell_with_two("blocked-bloom:10");
     let mut bytes = std::fs::read(shell.path("b")).unwrap();
     bytes[100] ^= 1;

@@ -1,4 +1,5 @@
-//! The command `filterblock` on filter block files: what it prints, its exit status, and what it leaves on disk.
+//! Tests of the command on filter block files: its output, its exit status, and the files it leaves
+//! on disk.
 
 use std::fs;
 use std::io::Read;
@@ -31,7 +32,7 @@ fn a_filter_answers_maybe_for_its_keys_and_absent_for_others() {
 }
 
 #[test]
-fn no_kind_of_filter_denies_one_of_its_keys() {
+fn every_kind_of_filter_answers_maybe_for_its_keys() {
     let shell = Shell::new();
     let keys: String = (0..50_000).map(|i| format!("key-{i}\n")).collect();
     shell.write("keys", &keys);
@@ -48,7 +49,7 @@ fn no_kind_of_filter_denies_one_of_its_keys() {
 }
 
 #[test]
-fn build_tells_what_it_wrote_and_inspect_explains_every_field() {
+fn build_prints_a_summary_and_inspect_explains_every_field() {
     let shell = Shell::new();
     shell.write("keys", FRUIT);
     let built = shell.run(&["build", "-o", "f", "--seed", "5", "--json", "keys"]).json(0);
@@ -62,7 +63,8 @@ fn build_tells_what_it_wrote_and_inspect_explains_every_field() {
     let last = fields.last().unwrap();
     assert_eq!(last["offset"].as_u64().unwrap() + last["len_bytes"].as_u64().unwrap(), report["block_len_bytes"]);
     let text = shell.run(&["inspect", "f"]).exits(0);
-    for part in ["magic", "blocked-bloom", "3 distinct keys", "seed 5", "estimated from the fill", "% expected"] {
+    for part in ["magic", "blocked-bloom", "3 distinct keys", "seed 5", "estimated from the fill ratio", "expected FPR"]
+    {
         assert!(text.contains(part), "{part} is not in {text}");
     }
 }
@@ -148,7 +150,7 @@ fn a_failed_build_leaves_nothing() {
 }
 
 #[test]
-fn megabyte_lines_are_keys_and_too_long_ones_are_named() {
+fn megabyte_lines_are_keys_and_longer_lines_are_refused() {
     let shell = Shell::new();
     let mut input = vec![b'x'; 1 << 20];
     input.push(b'\n');
@@ -168,20 +170,20 @@ fn impossible_filters_are_refused_before_anything_is_read() {
     }
     shell
         .run(&["build", "-o", "f", "--filter", "cuckoo:8", "missing"])
-        .fails_with(&["cuckoo:8", "unknown kind; try bloom:10"]);
+        .fails_with(&["cuckoo:8", "unknown kind \"cuckoo\"; try bloom:10"]);
     let unbudgeted = shell.run(&["build", "-o", "f", "--filter", "bloom", "missing"]);
     unbudgeted.fails_with(&["missing budget; try bloom:10 or bloom:fpr=0.01"]);
     assert!(shell.files().is_empty());
 }
 
 #[test]
-fn damage_is_told_from_files_that_cannot_be_read() {
+fn damage_is_distinguished_from_unreadable_files() {
     let shell = shell_with_fruit();
     let sound = fs::read(shell.path("fruit.filter")).unwrap();
     assert_eq!(shell.run(&["verify", "fruit.filter"]).exits(0), "fruit.filter: sound\n");
     let mut flipped = sound.clone();
     flipped[0] ^= 1;
-    let no_block = "not a filter block nor a file of another engine that is known (no magic at its end), or cut: ";
+    let no_block = "neither a filter block nor a known file of another engine (";
     let damaged = [
         ("flipped", flipped, "damaged: "),
         ("cut", sound[1..].to_vec(), "damaged: "),
@@ -205,7 +207,7 @@ fn damage_is_told_from_files_that_cannot_be_read() {
 }
 
 #[test]
-fn verify_tells_a_newer_format_from_a_damaged_version() {
+fn verify_distinguishes_a_newer_format_from_damage() {
     let shell = shell_with_fruit();
     let sound = fs::read(shell.path("fruit.filter")).unwrap();
     let at = |field| sound.len() - TRAILER_LEN_BYTES + offset_of(field);
@@ -214,11 +216,11 @@ fn verify_tells_a_newer_format_from_a_damaged_version() {
         block[at(Field::Version)] = version;
         block
     };
-    // The checksum is that of version 1, whatever the byte says.
+    // The checksum is that of version 1, for every value of the version byte.
     for version in (0..=u8::MAX).filter(|version| *version != 1) {
         shell.write("flipped", with_version(version));
         let said = shell.run(&["verify", "flipped"]).exits(1);
-        let parts = ["flipped: damaged: ", "format version", "no newer version"];
+        let parts = ["flipped: damaged: ", "format version", "not a newer format"];
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         if version > 8 {
             continue;
@@ -227,7 +229,7 @@ fn verify_tells_a_newer_format_from_a_damaged_version() {
         shell.run(&["query", "flipped", "apple"]).fails_with(&["flipped: damaged: ", "format version"]);
         shell.run(&["inspect", "flipped"]).fails_with(&["flipped: damaged: ", "format version"]);
     }
-    // What a newer version sums, and where, nobody knows: both readings are told.
+    // The checksum of a newer version is unknown, so the message names both possible causes.
     let mut newer = with_version(9);
     newer[at(Field::Checksum)] ^= 0xff;
     shell.write("newer", newer);
@@ -240,8 +242,11 @@ fn verify_tells_a_newer_format_from_a_damaged_version() {
 fn verify_names_the_keys_that_a_filter_denies() {
     let shell = shell_with_fruit();
     let run = shell.run_with(&["verify", "fruit.filter", "--against", "-"], b"apple\nzebra\n");
-    assert!(run.stderr.contains("filterblock: standard input: line 2: the filter denies \"zebra\""), "{run:?}");
-    assert!(run.exits(1).contains("2 keys asked, 1 false negative"));
+    assert!(
+        run.stderr.contains("filterblock: standard input: line 2: false negative: the filter denies \"zebra\""),
+        "{run:?}"
+    );
+    assert!(run.exits(1).contains("2 keys looked up, 1 false negative"));
 }
 
 #[test]
@@ -259,7 +264,7 @@ fn a_closed_pipe_ends_the_command_quietly() {
     let mut first = [0; 64];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
     let run = Run::new(child.wait_with_output().unwrap());
-    // All are absent, whoever reads so.
+    // All keys are absent, so the status is 1 even without a reader.
     assert_eq!((run.status, run.stderr.as_str()), (1, ""));
 }
 
@@ -277,9 +282,30 @@ fn output_to_a_full_device_is_an_error() {
 }
 
 #[test]
-fn help_is_data_with_examples_and_a_wrong_flag_is_a_message() {
+fn help_goes_to_stdout_with_examples_and_errors_to_stderr() {
     let shell = Shell::new();
-    let subcommands: [&[&str]; 5] = [&[], &["build"], &["query"], &["inspect"], &["verify"]];
+    let subcommands: [&[&str]; 20] = [
+        &[],
+        &["build"],
+        &["query"],
+        &["inspect"],
+        &["verify"],
+        &["convert"],
+        &["export"],
+        &["plan"],
+        &["merge"],
+        &["diff"],
+        &["db"],
+        &["db", "put"],
+        &["db", "get"],
+        &["db", "delete"],
+        &["db", "scan"],
+        &["db", "load"],
+        &["db", "compact"],
+        &["db", "stats"],
+        &["db", "verify"],
+        &["bench", "point-miss"],
+    ];
     for subcommand in subcommands {
         let help = shell.run(&[subcommand, &["--help"]].concat()).exits(0);
         assert!(help.contains("Examples:") && help.contains("Exit status"), "{help}");
@@ -291,7 +317,7 @@ fn help_is_data_with_examples_and_a_wrong_flag_is_a_message() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_is_followed_and_what_is_no_file_is_never_replaced() {
+fn a_link_is_followed_and_other_file_types_are_not_replaced() {
     use std::os::unix::fs::symlink;
     let shell = shell_with_fruit();
     fs::create_dir(shell.path("sub")).unwrap();
@@ -323,7 +349,7 @@ fn a_block_may_go_to_standard_output() {
 }
 
 #[test]
-fn a_filter_of_prefixes_is_asked_for_prefixes_only() {
+fn a_filter_of_prefixes_answers_prefixes_only() {
     use filterblock::{FilterBuilder, FilterSpec, HashSeed};
     let shell = shell_with_fruit();
     for (name, whole_keys_too) in [("prefixes", false), ("both", true)] {
@@ -334,7 +360,7 @@ fn a_filter_of_prefixes_is_asked_for_prefixes_only() {
         shell.write(name, builder.finish().unwrap());
         assert_eq!(shell.run(&["query", name, "--prefixes", "ap"]).exits(0), "maybe\tap\n");
         let text = shell.run(&["inspect", name]).exits(0);
-        assert!(text.contains("prefixes taken by first-two") && !text.contains("Some("), "{text}");
+        assert!(text.contains("prefix extractor first-two") && !text.contains("Some("), "{text}");
     }
     shell.run(&["query", "prefixes", "apple"]).fails_with(&["prefixes of keys", "--prefixes"]);
     shell.run(&["verify", "prefixes", "--against", "keys"]).fails_with(&["prefixes of keys", "--prefixes"]);
@@ -345,7 +371,7 @@ fn a_filter_of_prefixes_is_asked_for_prefixes_only() {
 }
 
 #[test]
-fn the_exit_status_stays_when_no_message_can_be_told() {
+fn the_exit_status_does_not_depend_on_stderr() {
     if !Path::new("/dev/full").exists() {
         return;
     }
@@ -361,7 +387,7 @@ fn the_exit_status_stays_when_no_message_can_be_told() {
 }
 
 #[test]
-fn the_short_help_has_no_long_tail() {
+fn the_short_help_has_no_examples() {
     let shell = Shell::new();
     let subcommands: [&[&str]; 6] =
         [&["build"], &["query"], &["inspect"], &["verify"], &["db"], &["bench", "point-miss"]];

@@ -1,4 +1,5 @@
-//! Directories of others (databases of other engines, repositories, homes): every command refuses them and changes nothing.
+//! Directories of other programs (databases of other engines, repositories, homes). Every command
+//! refuses them and changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use filterblock_store::{Db, Error, Options};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/foreign");
 
-/// One record as LevelDB and RocksDB write it to their logs and manifests.
+/// Makes a record in the format of the logs and manifests of LevelDB and RocksDB.
 fn engine_record(payload: &[u8]) -> Vec<u8> {
     let covered = [&[1], payload].concat();
     let masked = crc32c::crc32c(&covered).rotate_right(15).wrapping_add(0xa282_ead8);
@@ -49,7 +50,7 @@ fn leveldb() -> Files {
     ]
 }
 
-/// Directories in which there is no store, and the file that must be named.
+/// Returns directories without a store, each with the file that the error must name.
 fn directories() -> Vec<(&'static str, Files, &'static str)> {
     let text = |text: &str| text.as_bytes().to_vec();
     let without = |files: Files, gone: &str| files.into_iter().filter(|(name, _)| *name != gone).collect();
@@ -94,7 +95,7 @@ fn make(dir: &Path, files: &Files) {
     }
 }
 
-/// Everything below a directory, byte for byte.
+/// Returns all files below a directory with their bytes.
 fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -172,7 +173,8 @@ fn an_empty_directory_has_nothing_to_repair() {
     assert!(!run.stderr.contains("not empty"), "{run:?}");
     run.fails_with(&["empty: ", "no store"]);
     assert!(tree(&shell.path("empty")).is_empty());
-    // What a crash left of a store's first moment is no store yet, but one can be made there.
+    // A crash during the creation of a store leaves these files. They are no store, but a store can
+    // be created there.
     shell.write("empty/LOCK", "");
     shell.write("empty/MANIFEST-000001", "");
     shell.write("empty/CURRENT.tmp", "MANIFEST-0");
@@ -181,7 +183,7 @@ fn an_empty_directory_has_nothing_to_repair() {
 }
 
 #[test]
-fn a_benchmark_leaves_other_files_as_they_are() {
+fn a_benchmark_does_not_change_other_files() {
     let shell = Shell::new();
     let mut files = rocksdb();
     files.extend([("filterblock-bench-mine/000001.sst", b"mine".to_vec()), ("store/000001.log", b"mine".to_vec())]);
@@ -193,7 +195,7 @@ fn a_benchmark_leaves_other_files_as_they_are() {
     assert_eq!(tree(&shell.path("D")), before);
 }
 
-/// A store with two tables and a log, all of them needed, and files of others beside them.
+/// Makes a store with two SST files and a log, and adds files of other programs.
 fn mixed(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let db = Db::open(dir, Options { auto_compaction: false, ..Options::default() }).unwrap();
     for i in 0..2_000u32 {
@@ -221,7 +223,7 @@ fn assert_holds_all(db: &Db, what: &str) {
 }
 
 #[test]
-fn files_of_others_in_a_store_are_never_removed() {
+fn files_of_other_programs_in_a_store_are_never_removed() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     let others = mixed(&dir);
@@ -242,7 +244,7 @@ fn files_of_others_in_a_store_are_never_removed() {
         db.close().unwrap();
         check("opened");
     }
-    // Without a damage, with a damaged table, and without a manifest.
+    // The store is sound, then has a damaged SST file, then has no manifest.
     for damage in 0..3 {
         let ours = tree(&dir).into_keys().filter(|path| !others.contains_key(path));
         let ours: Vec<PathBuf> = ours.filter(|path| path.is_file()).collect();
@@ -273,7 +275,7 @@ fn files_of_others_in_a_store_are_never_removed() {
 }
 
 #[test]
-fn a_foreign_current_beside_files_of_a_store_is_refused() {
+fn a_foreign_current_file_in_a_store_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     drop(Db::open(&dir, Options::default()).unwrap());
@@ -289,7 +291,7 @@ fn a_foreign_current_beside_files_of_a_store_is_refused() {
     assert_eq!(tree(&dir), before);
 }
 
-/// A process that holds the lock of other engines on a file, which is not the lock of this crate.
+/// A process that holds the kind of file lock that other engines use. This crate uses another kind.
 struct Holder(Child);
 
 impl Holder {

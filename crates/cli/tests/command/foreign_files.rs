@@ -1,4 +1,5 @@
-//! The command `filterblock` on files and filters of other engines: the engines' answers, what is told, and what is made.
+//! Tests of the command on files and filters of other engines: answers, reports, exported and
+//! converted filters.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,12 +12,12 @@ use filterblock::foreign::parquet::ParquetBloomBuilder;
 use filterblock::foreign::rocksdb::{RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 use serde_json::Value;
 
-/// A case of golden data by its name.
+/// Returns the case of golden data with this name.
 fn case(folder: &'static str, name: &str) -> Case {
     cases(folder).into_iter().find(|case| case.text("name") == name).unwrap()
 }
 
-/// A shell with the case's file as `file`.
+/// Makes a shell with the file of the case as `file`.
 fn shell_with(case: &Case) -> Shell {
     let shell = Shell::new();
     shell.write("file", case.bytes());
@@ -38,7 +39,7 @@ fn hex_lines(keys: &[Vec<u8>]) -> String {
     keys.iter().map(|key| format!("{}\n", hex(key))).collect()
 }
 
-/// The answers of `query` for keys in hexadecimal digits: `1` maybe, `0` absent.
+/// Returns the answers of `query` for keys in hexadecimal: `1` for maybe, `0` for absent.
 fn query(shell: &Shell, more: &[&str], keys: &[Vec<u8>]) -> Vec<u8> {
     let arguments = [&["query", "file", "--hex", "--keep-empty", "-"], more].concat();
     let run = shell.run_with(&arguments, hex_lines(keys).as_bytes());
@@ -47,19 +48,19 @@ fn query(shell: &Shell, more: &[&str], keys: &[Vec<u8>]) -> Vec<u8> {
     lines.lines().map(|line| if line.starts_with("maybe\t") { b'1' } else { b'0' }).collect()
 }
 
-/// Expects the engine's answers for absent keys, and "maybe" for all present ones.
+/// Asserts the engine's answers for absent keys, and "maybe" for all present keys.
 fn answers_agree(case: &Case, shell: &Shell, more: &[&str], present: &[Vec<u8>], absent: &[Vec<u8>]) {
     let answers = query(shell, more, absent);
     assert_eq!(answers.len(), absent.len());
     for ((key, found), expected) in absent.iter().zip(answers).zip(case.answers()) {
-        // What the engine did not ask a filter for has no answer.
+        // The answer is `-` for keys that the engine did not look up in a filter.
         assert!(expected == b'-' || found == expected, "{}: {key:?} is {}", case.name(), found as char);
     }
     assert!(query(shell, more, present).iter().all(|&answer| answer == b'1'), "{} denies a key", case.name());
 }
 
 #[test]
-fn tables_answer_as_their_engines() {
+fn tables_give_the_answers_of_their_engines() {
     for (folder, name) in [
         ("leveldb", "tbl-snappy"),
         ("leveldb", "db-n1500"),
@@ -74,7 +75,7 @@ fn tables_answer_as_their_engines() {
 }
 
 #[test]
-fn filters_alone_answer_when_their_format_is_named() {
+fn bare_filters_answer_with_a_format() {
     for (folder, name, format) in [
         ("leveldb", "raw-short-n3000-b8", "leveldb-bloom"),
         ("rocksdb-11.8.1", "raw-ribbon-n2000-b10", "rocksdb-filter"),
@@ -88,7 +89,7 @@ fn filters_alone_answer_when_their_format_is_named() {
         assert_eq!(shell.run(&["inspect", "file", "--format", format, "--json"]).json(0)["kind"], format);
         shell.run(&["verify", "file", "--format", format]).exits(0);
     }
-    // No bytes are an empty filter to both engines, and a mistake more often than not.
+    // Both engines take an empty file as an empty filter, but it is usually a mistake.
     let shell = Shell::new();
     shell.write("file", "");
     for format in ["leveldb-bloom", "rocksdb-filter"] {
@@ -137,7 +138,7 @@ fn columns_answer_for_plain_encodings_and_text() {
 }
 
 #[test]
-fn a_query_without_a_row_group_asks_all_of_them() {
+fn a_query_without_a_row_group_asks_all_row_groups() {
     let (first, second) = (case("parquet", "rs-rg0-i64"), case("parquet", "rs-rg1-i64"));
     let shell = shell_with(&first);
     let both = [first.plain_values(), second.plain_values()].concat();
@@ -147,20 +148,20 @@ fn a_query_without_a_row_group_asks_all_of_them() {
 }
 
 #[test]
-fn questions_that_do_not_fit_are_refused_with_what_would() {
+fn unsuitable_questions_are_refused_with_advice() {
     let shell = shell_with_file("parquet", "rs.parquet");
     let refused = |arguments: &[&str], parts: &[&str]| {
         shell.run(arguments).fails_with(parts);
     };
-    refused(&["query", "file", "7"], &["file", "--column is missing", "i64", "bytes"]);
+    refused(&["query", "file", "7"], &["file", "choose one with --column", "i64", "bytes"]);
     refused(&["query", "file", "--column", "id", "7"], &["no column \"id\"", "i64"]);
-    refused(&["query", "file", "--column", "i64", "--row-group", "2", "7"], &["no row group 2", "there are 2"]);
+    refused(&["query", "file", "--column", "i64", "--row-group", "2", "7"], &["no row group 2", "the file has 2"]);
     refused(&["verify", "file", "--column", "id"], &["no column \"id\""]);
     refused(&["query", "file", "--column", "i64", "--type", "utf8", "7"], &["i64", "Int64", "--type utf8"]);
     refused(&["query", "file", "--column", "i64", "seven"], &["argument \"seven\"", "int64"]);
     refused(&["query", "file", "--column", "i32", "2147483648"], &["2147483648", "int32"]);
     refused(&["query", "file", "--column", "f64", "NaN"], &["NaN", "--hex"]);
-    refused(&["query", "file", "--column", "i64", "--hex", "0700"], &["2 bytes", "has 8"]);
+    refused(&["query", "file", "--column", "i64", "--hex", "0700"], &["2 bytes", "give 8 bytes"]);
     refused(&["query", "file", "--column", "i64", "--prefixes", "7"], &["file", "prefixes"]);
     let from_stdin = shell.run_with(&["query", "file", "--column", "i64", "-"], b"7\nx\n");
     from_stdin.fails_with(&["standard input: line 2", "int64"]);
@@ -168,16 +169,16 @@ fn questions_that_do_not_fit_are_refused_with_what_would() {
     refused(&["query", "table", "--column", "i64", "7"], &["table", "--column", "leveldb-table"]);
     refused(&["query", "table", "--type", "int64", "7"], &["table", "--type"]);
     refused(&["query", "table", "--prefixes", "7"], &["table", "prefixes"]);
-    refused(&["convert", "-o", "out", "file"], &["file", "not converted"]);
+    refused(&["convert", "-o", "out", "file"], &["file", "cannot be converted"]);
     shell.write("keys", "a\n");
     shell.run(&["build", "-o", "block", "keys"]).exits(0);
     refused(&["query", "block", "--row-group", "0", "a"], &["block", "--row-group", "filter block"]);
-    refused(&["convert", "-o", "out", "block"], &["block", "no keys"]);
+    refused(&["convert", "-o", "out", "block"], &["block", "stores no keys"]);
     assert!(!shell.files().contains(&"out".to_owned()));
 }
 
 #[test]
-fn inspect_tells_kind_place_and_rate_of_every_filter() {
+fn inspect_prints_kind_place_and_rate_of_every_filter() {
     let whole = case("rocksdb-7.8.3", "fv5-ribbon-n2500");
     let report = shell_with(&whole).run(&["inspect", "file", "--json"]).json(0);
     assert_eq!((&report["kind"], &report["keys"]), (&"rocksdb-table".into(), &2500.into()));
@@ -202,7 +203,9 @@ fn inspect_tells_kind_place_and_rate_of_every_filter() {
     assert_eq!(report["properties"]["filter_policy"], "leveldb.BuiltinBloomFilter2");
     assert!(close(&report["summary"]["bits_per_key"], 10.0, 0.1), "{report}");
     let text = blocks.run(&["inspect", "file"]).exits(0);
-    for part in ["leveldb-table", "10,000", "leveldb-bloom", "data blocks from 0 on", "--json tells all", "expected"] {
+    for part in
+        ["leveldb-table", "10,000", "leveldb-bloom", "data blocks from offset 0", "--json shows all", "expected FPR"]
+    {
         assert!(text.contains(part), "{part} is not in {text}");
     }
 
@@ -229,7 +232,7 @@ fn a_table_without_a_filter_says_so() {
     assert!(inspected.stderr.contains("the table has no filter"), "{inspected:?}");
     inspected.exits(0);
     let asked = shell.run(&["query", "file", "anything"]);
-    assert!(asked.stderr.contains("the table has no filter"), "{asked:?}");
+    assert!(asked.stderr.contains("the table has no known filter"), "{asked:?}");
     assert_eq!(asked.exits(0), "maybe\tanything\n");
     let report = shell.run(&["inspect", "file", "--what-if", "--json"]).json(0);
     assert_eq!(report["what_if"]["false_positive_rate"], 0.01);
@@ -237,7 +240,7 @@ fn a_table_without_a_filter_says_so() {
 }
 
 #[test]
-fn verify_finds_damage_wherever_a_checksum_covers_it() {
+fn verify_detects_damage_under_every_checksum() {
     for (folder, name) in [("leveldb", "tbl-n100.ldb"), ("rocksdb-9.8.4", "fv6-bloom-n100.sst")] {
         let shell = shell_with_file(folder, name);
         let sound = foreign_support::file(folder, name);
@@ -253,7 +256,7 @@ fn verify_finds_damage_wherever_a_checksum_covers_it() {
         }
         shell.write("cut", &sound[..sound.len() - 1]);
         shell.run(&["verify", "cut"]).exits(1);
-        shell.run(&["query", "cut", "key"]).fails_with(&["cut", "no magic"]);
+        shell.run(&["query", "cut", "key"]).fails_with(&["cut", "neither a filter block"]);
     }
     let shell = shell_with_file("parquet", "rs.parquet");
     assert_eq!(shell.run(&["verify", "file", "--json"]).json(0)["filters"], 10);
@@ -267,7 +270,7 @@ fn verify_finds_damage_wherever_a_checksum_covers_it() {
 
 #[test]
 #[cfg(unix)]
-fn a_file_cut_during_the_command_answers_as_it_was() {
+fn a_file_truncated_during_a_query_still_answers() {
     for (folder, name) in [("leveldb", "tbl-n10000"), ("rocksdb-9.8.4", "fv6-part-bloom-coupled")] {
         let case = case(folder, name);
         let shell = shell_with(&case);
@@ -280,7 +283,7 @@ fn a_file_cut_during_the_command_answers_as_it_was() {
             .spawn()
             .unwrap();
         let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        // Long enough that the answers of a first batch do not wait in a buffer.
+        // The keys are so long that the answers of the first batch do not wait in a buffer.
         let asked = std::thread::spawn(move || {
             for number in 0..300 {
                 writeln!(input, "{number:01000}").unwrap();
@@ -306,7 +309,7 @@ fn a_file_cut_during_the_command_answers_as_it_was() {
 }
 
 #[test]
-fn a_column_whose_name_another_bears_is_not_asked() {
+fn a_column_with_an_ambiguous_name_is_refused() {
     let filter = |value: &[u8]| {
         let mut builder = ParquetBloomBuilder::with_blocks(1).unwrap();
         builder.add(value);
@@ -321,8 +324,8 @@ fn a_column_whose_name_another_bears_is_not_asked() {
 }
 
 #[test]
-fn keys_whose_form_nothing_tells_are_converted_only_as_told() {
-    // Numbers with their first byte first look like what a database puts behind a key.
+fn keys_of_unknown_form_are_converted_only_with_key_form() {
+    // Big-endian numbers look like the eight bytes that a database appends to a key.
     let keys: Vec<Vec<u8>> = (1..=3).map(|number| [&b"n\0\0\0\0\0\0\0"[..], &[number]].concat()).collect();
     let entries: Vec<(&Vec<u8>, &[u8])> = keys.iter().map(|key| (key, &b"value"[..])).collect();
     let mut forge = Forge::default();
@@ -333,7 +336,7 @@ fn keys_whose_form_nothing_tells_are_converted_only_as_told() {
     shell.write("file", forge.leveldb(metaindex, index));
     shell.run(&["convert", "file", "-o", "block"]).fails_with(&["file", "--key-form"]);
     let inspected = shell.run(&["inspect", "file"]);
-    assert!(inspected.stderr.contains("could not be counted"), "{inspected:?}");
+    assert!(inspected.stderr.contains("cannot count the keys"), "{inspected:?}");
     shell.run(&["convert", "file", "-o", "block", "--key-form", "user"]).exits(0);
     shell.write("keys", hex_lines(&keys));
     let report = shell.run(&["verify", "block", "--hex", "--against", "keys", "--json"]).json(0);
@@ -341,7 +344,7 @@ fn keys_whose_form_nothing_tells_are_converted_only_as_told() {
 }
 
 #[test]
-fn prefixes_of_an_unknown_extractor_are_said_to_tell_nothing() {
+fn filters_of_an_unknown_extractor_get_a_remark() {
     let mut forge = Forge::default();
     let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions::default());
     builder.add(b"prefix");
@@ -360,14 +363,14 @@ fn prefixes_of_an_unknown_extractor_are_said_to_tell_nothing() {
     shell.write("file", forge.rocksdb(5, metaindex, index));
     for arguments in [&["query", "file", "absent"][..], &["inspect", "file"]] {
         let run = shell.run(arguments);
-        assert!(run.stderr.contains("an extractor that is not known"), "{run:?}");
+        assert!(run.stderr.contains("an unknown extractor"), "{run:?}");
         run.exits(0);
     }
 }
 
 #[test]
-fn filters_that_overlap_are_told_of_once() {
-    // Every other one of these is the whole array of bits.
+fn overlapping_filters_are_reported_once() {
+    // Every second filter is the whole array of bits.
     let (bits, filters) = (vec![0x55; 1 << 20], 1 << 16);
     let mut block = bits.clone();
     for number in 0..=filters {
@@ -388,12 +391,12 @@ fn filters_that_overlap_are_told_of_once() {
 }
 
 #[test]
-fn partitions_of_repetitive_keys_are_told_up_to_the_file_length() {
+fn partitions_with_repeated_keys_are_reported_partly() {
     let [table, _] = forge::repeating(1_000);
     let shell = Shell::new();
     shell.write("file", table);
     let inspected = shell.run(&["inspect", "file", "--json"]);
-    assert!(inspected.stderr.contains("repeat more than any engine writes"), "{}", inspected.stderr);
+    assert!(inspected.stderr.contains("which no engine writes"), "{}", inspected.stderr);
     assert_eq!(inspected.json(0)["filters"].as_array().unwrap().len(), 1);
 }
 
@@ -418,7 +421,7 @@ fn what_if_compares_every_native_kind_at_the_same_rate() {
             assert!(row["expected_false_positive_rate"].as_f64().unwrap() <= rate * 1.01, "{name}: {row}");
         }
         let text = shell.run(&["inspect", "file", "--what-if"]).exits(0);
-        assert!(text.contains("of the present size") && text.contains("(present)"), "{text}");
+        assert!(text.contains("of present size") && text.contains("(present)"), "{text}");
     }
     let shell = Shell::new();
     shell.write("keys", (0..5000).map(|i| format!("key-{i}\n")).collect::<String>());
@@ -426,7 +429,7 @@ fn what_if_compares_every_native_kind_at_the_same_rate() {
     let report = shell.run(&["inspect", "block", "--what-if", "--json"]).json(0);
     let filters = report["what_if"]["filters"].as_array().unwrap();
     let ribbon = filters.iter().find(|row| row["filter"].as_str().unwrap().starts_with("bumped-ribbon:")).unwrap();
-    // What is told of a kind is what building it gives.
+    // The reported size is the size of a built block.
     let spec = ribbon["filter"].as_str().unwrap();
     let built = shell.run(&["build", "-o", "ribbon", "--filter", spec, "--json", "keys"]).json(0);
     assert!(close(&built["block_len_bytes"], ribbon["len_bytes"].as_f64().unwrap(), 0.02), "{ribbon} {built}");
@@ -484,7 +487,7 @@ fn a_converted_block_holds_every_key_of_its_table() {
         shell.write("keys", hex_lines(&case.keys()));
         let report = shell.run(&["verify", "block", "--hex", "--against", "keys", "--json"]).json(0);
         assert_eq!(report["keys_asked"], case.number("n"));
-        // The same block as from the keys themselves.
+        // `build` makes the same block from the keys.
         let built = ["build", "-o", "built", "--hex", "--filter", "bumped-ribbon:fpr=0.01", "keys"];
         shell.run(&built).exits(0);
         assert!(fs::read(shell.path("block")).unwrap() == fs::read(shell.path("built")).unwrap(), "{name}");
@@ -496,7 +499,8 @@ fn a_converted_block_holds_every_key_of_its_table() {
         assert_eq!(told["distinct_keys"], inspected["keys"], "{name}");
     }
     let shell = shell_with_file("leveldb", "tbl-n100.ldb");
-    // The index of a table without a database has keys that are shorter than what a database adds.
+    // The index keys of a table without a database are shorter than the eight bytes that a database
+    // appends.
     shell.run(&["convert", "file", "-o", "block", "--key-form", "internal"]).fails_with(&["file", "key at offset"]);
     let told = shell.run(&["convert", "file", "-o", "block", "--key-form", "user", "--json"]).json(0);
     assert_eq!(told["distinct_keys"], 100);
@@ -505,26 +509,27 @@ fn a_converted_block_holds_every_key_of_its_table() {
     assert_eq!(shell.files(), ["file"], "nothing is left");
 }
 
-/// Processor time of this process's ended children, in seconds; 0 where the system does not tell it so.
+/// Returns the CPU time of ended child processes in seconds, or 0 if the system does not report it.
 fn time_of_children() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    // Behind the name: user and system time are fields 14 and 15 of 52, in hundredths.
+    // User and system time of the children are in hundredths of a second.
     let ticks = |number: usize| fields.get(number).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or_default();
     (ticks(13) + ticks(14)) / 100.0
 }
 
-/// Asks a million keys, half of which are there, of `file`, and prints what it took.
+/// Looks up a million keys, half of them present, in `file`, and prints the time.
 fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64) {
     let keys = fs::read(shell.path("keys")).unwrap();
     let (wall, cpu) = (std::time::Instant::now(), time_of_children());
     let counts = shell.run_with(&[&["query", "file", "--count", "--json", "-"], arguments].concat(), &keys).json(0);
     let (wall, cpu) = (wall.elapsed().as_secs_f64(), time_of_children() - cpu);
-    println!("{what}: 1,000,000 keys in {cpu:.2} s of processor time, {wall:.2} s in all; {counts}");
+    println!("{what}: 1,000,000 keys in {cpu:.2} s of CPU time, {wall:.2} s of wall time; {counts}");
     assert!(counts["maybe"].as_u64().unwrap() >= present_at_least);
 }
 
-/// A table of RocksDB with a filter of all `keys`, or one for each `per_partition` of them, and no data.
+/// Makes a RocksDB table without data. Its filter covers all `keys`, or each partition covers
+/// `per_partition` keys.
 fn rocksdb_table(keys: &[&String], per_partition: Option<usize>) -> Vec<u8> {
     let (mut forge, mut partitions) = (Forge::default(), Vec::new());
     for keys in keys.chunks(per_partition.unwrap_or(keys.len())) {

@@ -1,4 +1,4 @@
-//! Commands that are ended by a signal, or that may write no more: nothing half made stays behind.
+//! Commands that end by a signal or reach a file size limit: they leave no unfinished files.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::shell::{Run, Shell, with_default_signals};
 
-/// Name and number of the signals that end a command, and may be caught.
+/// Name and number of the terminating signals that can be caught.
 const SIGNALS: [(&str, i32); 4] = [("HUP", 1), ("INT", 2), ("TERM", 15), ("QUIT", 3)];
 
 fn shell() -> Shell {
@@ -20,7 +20,7 @@ fn shell() -> Shell {
     shell
 }
 
-/// Each command that writes a file, with what it may replace.
+/// The commands that write files.
 const WRITERS: [&[&str]; 6] = [
     &["build", "-o", "out", "keys"],
     &["build", "-o", "a.filter", "--force", "--seed", "9", "keys"],
@@ -38,13 +38,15 @@ fn has_strace() -> bool {
     found
 }
 
-/// The status that a shell sees. The command dies of its signal: a shell that sees an exit with 130 goes on with its script.
+/// Returns the status that a shell sees. The command must die of its signal, because a shell
+/// continues its script after a plain exit with 130.
 fn status_of(status: ExitStatus) -> i32 {
-    assert!(status.code().is_none_or(|code| code < 128), "{status}: an exit, where the signal should end the command");
+    assert!(status.code().is_none_or(|code| code < 128), "{status}: the command exits, but the signal should kill it");
     status.signal().map_or_else(|| status.code().unwrap(), |signal| 128 + signal)
 }
 
-/// Starts a command whose calls of one name each take a second, and ends it by a signal once its temporary is there.
+/// Starts a command, delays each system call of the given name by a second, and sends a signal once
+/// a temporary file exists.
 fn end_while_publishing(shell: &Shell, arguments: &[&str], call: &str, signal: &str) -> i32 {
     let inject = format!("inject={call}:delay_enter=1000000");
     let mut strace = with_default_signals("strace");
@@ -72,13 +74,13 @@ fn a_signal_while_a_file_is_published_leaves_no_temporary() {
     }
     let mut ended = 0;
     for arguments in WRITERS {
-        // While it is written, made durable, and given its name.
+        // The signal arrives during the write, the sync, and the rename.
         for (call, (signal, number)) in ["write", "fsync", "rename,renameat,renameat2,linkat"].iter().zip(SIGNALS) {
             let shell = shell();
             let before = fs::metadata(shell.path("a.filter")).unwrap().len();
             let status = end_while_publishing(&shell, arguments, call, signal);
             let what = format!("{arguments:?} {call} {signal}: {status} {:?}", shell.files());
-            // It may have come to its end before.
+            // The command may have finished before the signal.
             assert!(status == 128 + number || status == 0, "{what}");
             ended += i32::from(status != 0);
             assert!(shell.files().iter().all(|name| !name.ends_with(".tmp")), "{what}");
@@ -98,7 +100,7 @@ fn a_signal_while_keys_are_read_ends_the_command() {
         build.args(["build", "--force", "-o", "a.filter"]).current_dir(shell.dir.path());
         let mut child = build.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // More than a pipe holds: once it is written, the command reads.
+        // This is more than a pipe holds, so the command is reading once it is written.
         stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
         let id = child.id().to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &id]).status().unwrap().success());
@@ -111,7 +113,8 @@ fn a_signal_while_keys_are_read_ends_the_command() {
 #[test]
 fn a_script_stops_when_a_signal_ends_the_command() {
     let shell = shell();
-    // The shell and the command get the signal, as from a terminal. The shell stops only if the command dies of it.
+    // The shell and the command get the signal, as from a terminal. The shell stops only if the
+    // command dies of the signal.
     let script = "for i in 1 2 3; do \"$0\" build -o out$i - 2>>log; done; echo went on";
     let mut bash = with_default_signals("bash");
     bash.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).current_dir(shell.dir.path()).process_group(0);
@@ -121,7 +124,7 @@ fn a_script_stops_when_a_signal_ends_the_command() {
     stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
     let group = format!("-{}", bash.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
-    // For a command that the script should not have begun.
+    // A command that the script wrongly starts now reads the end of its input.
     drop(stdin);
     let output = bash.wait_with_output().unwrap();
     assert_eq!((output.status.signal(), &output.stdout[..]), (Some(2), &b""[..]), "{output:?}");
@@ -145,7 +148,8 @@ fn a_limit_on_file_sizes_is_an_error_and_leaves_nothing() {
     for arguments in WRITERS {
         let shell = shell();
         let before = fs::read(shell.path("a.filter")).unwrap();
-        // Blocks of 512 or 1024 bytes, as the shell has it: either way less than is to be written.
+        // A block has 512 or 1024 bytes, depending on the shell. Both are less than the command
+        // writes.
         let script = "ulimit -f 1; exec \"$0\" \"$@\"";
         let mut limited = Command::new("sh");
         limited.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).args(arguments);
@@ -166,7 +170,7 @@ fn a_limit_on_file_sizes_is_an_error_and_leaves_nothing() {
     shell.run(&["db", "verify", "store"]).exits(0);
 }
 
-/// A benchmark that has made its first store, with its streams as they are.
+/// Starts a benchmark and waits for its first store.
 fn benchmark(shell: &Shell) -> std::process::Child {
     let mut child = with_default_signals(env!("CARGO_BIN_EXE_filterblock"));
     child.args(["bench", "point-miss", "--dir", ".", "--json", "report.json", "--svg", "plot.svg"]);
@@ -179,12 +183,12 @@ fn benchmark(shell: &Shell) -> std::process::Child {
 }
 
 fn kill(signal: &str, id: u32) {
-    // The process may have ended meanwhile.
+    // The process may have ended already.
     let _ = Command::new("kill").args([&format!("-{signal}"), &id.to_string()]).output().unwrap();
 }
 
 #[test]
-fn a_benchmark_leaves_no_store_whatever_signal_ends_it() {
+fn a_benchmark_leaves_no_store_after_any_signal() {
     for (signal, number) in SIGNALS {
         for impatient in [false, true] {
             let shell = Shell::new();

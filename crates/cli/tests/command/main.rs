@@ -1,4 +1,5 @@
-//! The command `filterblock` as a person or a script runs it: one module a subcommand.
+//! Runs the command `filterblock` as a user or a script would. Each module covers a subcommand or a
+//! topic.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod algebra;
@@ -17,7 +18,7 @@ mod shell;
 mod store;
 mod streams;
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 fn repository(name: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }

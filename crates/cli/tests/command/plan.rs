@@ -1,4 +1,5 @@
-//! The command `filterblock plan`: its numbers against formulas worked out here, its JSON, its pictures, and what it refuses.
+//! Tests of `filterblock plan`: its numbers against independent formulas, its JSON, its pictures
+//! and its errors.
 
 use std::fs;
 
@@ -14,7 +15,7 @@ fn plan(arguments: &[&str]) -> Value {
     Shell::new().run(&arguments).json(0)
 }
 
-/// The row of a filter whose specification begins with `name`, up to its colon.
+/// Returns the row of the filter with this kind or variant.
 fn row<'a>(plan: &'a Value, name: &str) -> &'a Value {
     let rows = plan["filters"].as_array().unwrap();
     rows.iter().find(|row| row["filter"].as_str().unwrap().split(':').next() == Some(name)).unwrap()
@@ -25,26 +26,28 @@ fn number(row: &Value, field: &str) -> f64 {
 }
 
 #[test]
-fn sizes_for_a_rate_are_those_of_the_formulas() {
+fn sizes_for_a_rate_match_the_formulas() {
     let plan = plan(&[KEYS, "--fpr", "0.01"]);
     let bits = |name| number(row(&plan, name), "bits_per_key");
-    // The least of -k / ln(1 - c^(1/k)), and for each 4 KiB of payload four bytes, and sixty.
+    // The minimum over k of -k / ln(1 - c^(1/k)), plus 4 bytes per 4 KiB of payload, plus 60 bytes.
     let shortest = (1..=30).map(|k| -f64::from(k) / (1.0 - 0.01f64.powf(1.0 / f64::from(k))).ln());
     let bloom = shortest.fold(f64::INFINITY, f64::min);
     let of_block = |bits: f64| bits * (1.0 + 4.0 / 4096.0) + 60.0 * 8.0 / 1e6;
     assert!((bits("bloom") - of_block(bloom)).abs() < 0.001, "{}", bits("bloom"));
-    // A line more than that, two and a half per cent at most; the others in the order of docs/BENCHMARKS.md.
+    // Blocked Bloom filters are a little larger; the other kinds follow in the order of
+    // docs/BENCHMARKS.md.
     assert!(bits("blocked-bloom") > bits("bloom") && bits("blocked-bloom") < 1.04 * bits("bloom"));
     assert!(bits("split-block") > bits("split-block-512") && bits("split-block-512") > bits("blocked-bloom"));
     let least = 100f64.log2();
     assert!((1.005..1.03).contains(&(bits("bumped-ribbon") / least)), "{}", bits("bumped-ribbon"));
     assert!((1.02..1.07).contains(&(bits("ribbon") / least)), "{}", bits("ribbon"));
-    // Eight bits of fingerprint in 1.125 slots for each key.
+    // Each key has 1.125 slots with a fingerprint of eight bits.
     assert!((bits("binary-fuse") / of_block(9.0) - 1.0).abs() < 0.02, "{}", bits("binary-fuse"));
-    // Of a million keys, a twenty-millionth of a millionth comes from equal hashes.
+    // With a million keys, equal hashes add only 1e6 / 2^64 to the rate.
     let fuse_rate = number(row(&plan, "binary-fuse"), "expected_false_positive_rate");
     assert!((fuse_rate * 256.0 - 1.0).abs() < 1e-10, "{fuse_rate}");
-    // Counters of four bits; remainders of twelve with two of counter, in three quarters of the cells.
+    // Counters have 4 bits. A d-left cell has a remainder of 12 bits and a counter of 2 bits; 3/4
+    // of the cells are in use.
     assert!((bits("counting") - 4.0 * bloom).abs() < 0.001);
     assert!((bits("d-left") - 14.0 * 4.0 / 3.0).abs() < 0.001);
     for name in ["bloom", "blocked-bloom", "split-block", "bumped-ribbon", "ribbon", "counting", "partitioned"] {
@@ -54,12 +57,12 @@ fn sizes_for_a_rate_are_those_of_the_formulas() {
 }
 
 #[test]
-fn rates_for_bits_are_those_of_the_formulas() {
+fn rates_for_bits_match_the_formulas() {
     let plan = plan(&[KEYS, "--bits-per-key", "10"]);
     let rate = |name| number(row(&plan, name), "expected_false_positive_rate");
     let textbook = (1.0 - (-0.7f64).exp()).powi(7);
     assert!((rate("bloom") / textbook - 1.0).abs() < 1e-3, "{}", rate("bloom"));
-    // A line of 512 bits with a Poisson number of keys, six probes: a 512th of the bits each, as good as independent.
+    // A line has 512 bits and a Poisson number of keys with six nearly independent probes.
     let (mut weight, mut in_lines) = ((-51.2f64).exp(), 0.0);
     for keys in 0..200 {
         in_lines += weight * (1.0 - (511.0f64 / 512.0).powi(6 * keys)).powi(6);
@@ -67,13 +70,13 @@ fn rates_for_bits_are_those_of_the_formulas() {
     }
     assert!((rate("blocked-bloom") / in_lines - 1.0).abs() < 0.03, "{} {in_lines}", rate("blocked-bloom"));
     assert!(rate("bumped-ribbon") < 1.05 * 2f64.powi(-10) && rate("bumped-ribbon") > 2f64.powi(-10));
-    // 8 bits of fingerprint take 9.1, 12 take 13.7.
+    // Fingerprints of 8 bits take 9.1 bits per key, those of 12 bits take 13.7.
     assert!((rate("binary-fuse") * 256.0 - 1.0).abs() < 1e-10, "{}", rate("binary-fuse"));
-    // A quarter of the bits.
+    // Counters of 4 bits leave a quarter of the bits.
     let quarter = (1..9).map(|k| (1.0 - (-f64::from(k) / 2.5).exp()).powi(k)).fold(1.0, f64::min);
     assert!((rate("counting") / quarter - 1.0).abs() < 0.01, "{} {quarter}", rate("counting"));
-    // 14 bits a cell at three quarters are 18.7; 10 bits a key leave 5 for the remainder: 24 / 32, or a little less in a last
-    // bucket that lacks some of its keys.
+    // 10 bits per key at 3/4 load leave 5 bits for the remainder: 24 / 32, or a little less because
+    // the last bucket lacks some keys.
     assert!((rate("d-left") / 0.75 - 1.0).abs() < 1e-4, "{}", rate("d-left"));
 }
 
@@ -82,7 +85,7 @@ fn plans_for_a_memory_fit_and_nearly_fill_it() {
     let plan = plan(&[KEYS, "--memory", "1MiB"]);
     for row in plan["filters"].as_array().unwrap() {
         let Some(len) = row["len_bytes"].as_f64() else {
-            assert!(row["refused"].as_str().unwrap().contains("takes more"), "{row}");
+            assert!(row["refused"].as_str().unwrap().contains("is larger"), "{row}");
             continue;
         };
         assert!(len <= 1_048_576.0, "{row}");
@@ -90,7 +93,7 @@ fn plans_for_a_memory_fit_and_nearly_fill_it() {
         let by_steps = ["binary-fuse", "d-left", "compressed", "scalable"].iter().any(|steps| name.starts_with(steps));
         assert!(by_steps || len > 1_048_576.0 * 0.998, "{row}");
     }
-    // What is planned is what is built.
+    // The built filters have the planned size.
     let shell = Shell::new();
     let keys: String = (0..20_000).map(|key| format!("{key}\n")).collect();
     shell.write("keys", &keys);
@@ -106,7 +109,7 @@ fn plans_for_a_memory_fit_and_nearly_fill_it() {
 }
 
 #[test]
-fn a_row_has_all_that_its_table_tells() {
+fn each_row_of_the_json_is_complete() {
     let planned = plan(&[KEYS, "--fpr", "0.01"]);
     assert_eq!((&planned["keys"], &planned["budget"]["false_positive_rate"]), (&1_000_000.into(), &0.01.into()));
     let filters: Vec<&str> =
@@ -136,7 +139,7 @@ fn a_row_has_all_that_its_table_tells() {
         }
         assert_eq!(row["in_memory_only"], i >= 7);
         assert!(row["refused"].is_null());
-        // Only what was measured has nanoseconds, and it tells of what and where.
+        // Only measured kinds have a time, and they name the measured filter.
         assert_eq!(row["measured"].is_null(), i >= 7);
         if i < 7 {
             assert!(number(&row["measured"], "ns_if_absent") > 0.5);
@@ -151,13 +154,13 @@ fn a_row_has_all_that_its_table_tells() {
 }
 
 #[test]
-fn the_table_is_for_people() {
+fn the_table_is_readable() {
     let text = Shell::new().run(&["plan", "--keys", KEYS, "--fpr", "0.000001"]).exits(0);
     for part in [
-        "1,000,000 keys at a rate of 0.00010 %",
+        "1,000,000 keys at an FPR of 0.00010 %",
         "| bloom:fpr=0.000001 ",
         "in memory only",
-        "binary-fuse: its lowest rate is 1.5e-5, of binary-fuse:16",
+        "binary-fuse: its lowest FPR is 1.5e-5, with binary-fuse:16",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
@@ -165,23 +168,26 @@ fn the_table_is_for_people() {
 }
 
 #[test]
-fn impossible_plans_are_refused_in_words() {
+fn impossible_plans_are_refused() {
     let shell = Shell::new();
     for (arguments, parts) in [
-        (&["--keys", "0", "--fpr", "0.01"][..], &["--keys 0", "nothing to plan"][..]),
+        (&["--keys", "0", "--fpr", "0.01"][..], &["--keys 0", "at least one key"][..]),
         (&["--keys", "10", "--fpr", "0"], &["--fpr 0:", "above 0 and below 1"]),
         (&["--keys", "10", "--fpr", "1"], &["--fpr 1:", "above 0 and below 1"]),
         (&["--keys", "10", "--fpr", "NaN"], &["--fpr NaN:", "above 0 and below 1"]),
         (&["--keys", "10", "--fpr=-0.5"], &["--fpr -0.5:", "above 0 and below 1"]),
-        (&["--keys", "10", "--fpr", "1e-40"], &["no kind of filter has so low a rate", "the lowest, of "]),
-        (&["--keys", "10", "--bits-per-key", "0.5"], &["--bits-per-key 0.5", "1 to 100"]),
-        (&["--keys", "10", "--bits-per-key", "101"], &["1 to 100"]),
-        (&["--keys", "10", "--bits-per-key", "inf"], &["1 to 100"]),
-        (&["--keys", "1000000", "--memory", "100KiB"], &["102,400 bytes are too few for 1,000,000 keys"]),
-        (&["--keys", "10", "--memory", "0"], &["too few"]),
+        (&["--keys", "10", "--fpr", "1e-40"], &["no kind of filter reaches this FPR", "the lowest is "]),
+        (&["--keys", "10", "--bits-per-key", "0.5"], &["--bits-per-key 0.5", "from 1 to 100"]),
+        (&["--keys", "10", "--bits-per-key", "101"], &["from 1 to 100"]),
+        (&["--keys", "10", "--bits-per-key", "inf"], &["from 1 to 100"]),
+        (
+            &["--keys", "1000000", "--memory", "100KiB"],
+            &["102,400 bytes are less than 1 bit per key for 1,000,000 keys"],
+        ),
+        (&["--keys", "10", "--memory", "0"], &["less than 1 bit per key"]),
         (&["--keys", "10", "--memory", "1.5MB"], &["--memory", "KiB, MiB, GiB, TiB"]),
         (&["--keys", "10", "--memory", "99999999999TiB"], &["--memory"]),
-        (&["--keys", "72057594037927937", "--fpr", "0.01"], &["2^56 keys", "64 bits"]),
+        (&["--keys", "72057594037927937", "--fpr", "0.01"], &["2^56 keys"]),
         (&["--keys", "99999999999999999999", "--fpr", "0.01"], &["--keys"]),
         (&["--keys", "-1", "--fpr", "0.01"], &["-1"]),
         (&["--keys", "10"], &["--fpr", "--bits-per-key", "--memory"]),
@@ -193,13 +199,13 @@ fn impossible_plans_are_refused_in_words() {
         let drawing: Vec<&str> = arguments.iter().chain(&["--svg", "pictures"]).copied().collect();
         shell.run(&drawing).fails_with(parts);
     }
-    assert!(shell.files().is_empty(), "nothing is drawn of what cannot be planned");
+    assert!(shell.files().is_empty(), "an impossible plan has drawn a picture");
     shell.write("file", "");
     shell.run(&["plan", "--keys", "10", "--fpr", "0.1", "--svg", "file"]).fails_with(&["file"]);
 }
 
 #[test]
-fn the_largest_number_of_keys_overflows_nowhere() {
+fn the_largest_number_of_keys_does_not_overflow() {
     let most = "72057594037927936";
     for budget in [["--fpr", "0.01"], ["--bits-per-key", "100"], ["--memory", "16777215TiB"]] {
         let planned = plan(&[&[most][..], &budget].concat());
@@ -211,9 +217,9 @@ fn the_largest_number_of_keys_overflows_nowhere() {
     }
 }
 
-/// `filterblock plan --keys 1000000 --fpr 0.01 --svg docs --force` draws them.
+/// `filterblock plan --keys 1000000 --fpr 0.01 --svg docs --force` draws the pictures.
 #[test]
-fn the_pictures_in_the_documents_are_what_is_drawn() {
+fn the_pictures_in_docs_match_the_code() {
     let shell = Shell::new();
     shell.run(&["plan", "--keys", KEYS, "--fpr", "0.01", "--svg", "new/pictures"]).exits(0);
     let mut drawn: Vec<_> =
@@ -224,14 +230,15 @@ fn the_pictures_in_the_documents_are_what_is_drawn() {
     for name in PICTURES {
         assert!(page.contains(name), "docs/BENCHMARKS.md does not show {name}");
         let new = fs::read_to_string(shell.path("new/pictures").join(name)).unwrap();
-        // Elsewhere a logarithm may differ in its last digit, and a point by a pixel.
+        // On other platforms the last digit of a logarithm may differ, and a point may move by a
+        // pixel.
         if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
             assert!(
                 new == fs::read_to_string(crate::repository(&format!("docs/{name}"))).unwrap(),
-                "docs/{name} is not what is drawn"
+                "docs/{name} is out of date; run the command in the comment above"
             );
         }
     }
-    // And again, over what is there.
+    // The command also replaces existing pictures.
     shell.run(&["plan", "--keys", KEYS, "--fpr", "0.01", "--svg", "new/pictures", "--force"]).exits(0);
 }

@@ -1,8 +1,9 @@
-//! Values that an option does not take: one line names the option, says what is wrong, and gives a value that works.
+//! Wrong command lines: the error is one line that names the option, says what is wrong, and gives
+//! a value that works.
 
 use super::shell::{Run, Shell, command};
 
-/// What the command line is refused with, without the name of the command.
+/// Returns the error of a refused command line, without the name of the command.
 #[track_caller]
 fn refused(shell: &Shell, arguments: &[&str]) -> String {
     let run = shell.run(arguments);
@@ -25,13 +26,9 @@ fn an_option_with_a_wrong_value_names_one_that_works() {
     let build = ["build", "-o", "f"];
     for (command, option, value, reason) in [
         (&build[..], "--filter", "bloom", "missing budget; try bloom:10 or bloom:fpr=0.01"),
-        (&build, "--filter", "bloom:200", "expected 1 to 100 bits per key; try 10"),
-        (
-            &build,
-            "--filter",
-            "cuckoo:8",
-            "unknown kind; try bloom:10, blocked-bloom:10, bumped-ribbon:8 or another kind",
-        ),
+        (&build, "--filter", "bloom:200", "bits per key must be from 1 to 100; try bloom:10"),
+        (&build, "--filter", "cuckoo:8", "unknown kind \"cuckoo\"; try bloom:10, blocked-bloom:10 or bumped-ribbon:8"),
+        (&build, "--filter", "blom:10", "unknown kind \"blom\"; did you mean bloom?"),
         (&build, "--seed", "0x12", &format!("{NUMBER} 1")),
         (&build, "--seed", "18446744073709551616", &format!("{NUMBER} 1")),
         (&build, "--hash", "md5", "expected xxh3, xxh3-secret or siphash-1-3; try xxh3"),
@@ -52,13 +49,13 @@ fn an_option_with_a_wrong_value_names_one_that_works() {
         ),
         (&["export", "-o", "o", "f"], "--number", "1.5", &format!("{NUMBER} 0")),
         (&["plan", "--fpr", "0.1"], "--keys", "1e6", &format!("{NUMBER} 1000000")),
-        (&["plan", "--keys", "9"], "--fpr", "1%", "expected a rate above 0 and below 1; try 0.01"),
-        (&["plan", "--keys", "9"], "--bits-per-key", "ten", "expected 1 to 100 bits; try 10"),
+        (&["plan", "--keys", "9"], "--fpr", "1%", "the false-positive rate must be above 0 and below 1; try 0.01"),
+        (&["plan", "--keys", "9"], "--bits-per-key", "ten", "bits per key must be from 1 to 100; try 10"),
         (
             &["plan", "--keys", "9"],
             "--memory",
             "1.5MB",
-            "expected a whole number of bytes, with KiB, MiB, GiB, TiB or nothing behind it; try 64MiB",
+            "expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
         ),
         (&BENCH, "--count", "5", "expected a whole number from 16 to 100000000; try 1000000"),
         (&BENCH, "--value-size", "9999999", "expected a whole number from 0 to 1048576; try 100"),
@@ -84,19 +81,19 @@ fn an_option_with_a_wrong_value_names_one_that_works() {
 }
 
 #[test]
-fn an_option_without_a_value_names_what_it_takes() {
+fn an_option_without_a_value_names_its_value() {
     let shell = Shell::new();
     for (arguments, line) in [
-        (&["build", "-o", "f", "--filter"][..], "--filter: its value is missing; give --filter <SPEC>"),
-        (&["build", "-o"], "--output: its value is missing; give --output <OUT>"),
-        (&["plan", "--fpr", "0.1", "--keys"], "--keys: its value is missing; give --keys <N>"),
+        (&["build", "-o", "f", "--filter"][..], "--filter: missing value; give --filter <SPEC>"),
+        (&["build", "-o"], "--output: missing value; give --output <OUT>"),
+        (&["plan", "--fpr", "0.1", "--keys"], "--keys: missing value; give --keys <N>"),
         (
             &["build", "-o", "f", "--filter", ""],
-            "--filter \"\": unknown kind; try bloom:10, blocked-bloom:10, bumped-ribbon:8 or another kind",
+            "--filter \"\": unknown kind \"\"; try bloom:10, blocked-bloom:10 or bumped-ribbon:8",
         ),
         (
             &["build", "-o", "f", "--filter", "a\u{1b}[2J"],
-            "--filter a\\u{1b}[2J: unknown kind; try bloom:10, blocked-bloom:10, bumped-ribbon:8 or another kind",
+            "--filter a\\u{1b}[2J: unknown kind \"a\\u{1b}[2J\"; try bloom:10, blocked-bloom:10 or bumped-ribbon:8",
         ),
     ] {
         assert_eq!(refused(&shell, arguments), line);
@@ -104,19 +101,42 @@ fn an_option_without_a_value_names_what_it_takes() {
 }
 
 #[test]
-fn numbers_that_cannot_be_planned_name_ones_that_can() {
+fn a_wrong_command_line_is_explained_in_one_line() {
     let shell = Shell::new();
     for (arguments, line) in [
-        (&["--keys", "0", "--fpr", "0.1"][..], "--keys 0: there is nothing to plan; try 1000000"),
+        (&["build"][..], "missing --output <OUT>; run \"filterblock build --help\""),
+        (&["db", "get", "store"], "missing <KEY>; run \"filterblock db get --help\""),
+        (
+            &["plan", "--keys", "9"],
+            "missing --fpr <RATE> or --bits-per-key <BITS> or --memory <BYTES>; run \"filterblock plan --help\"",
+        ),
+        (&["build", "--nonsense"], "unknown option --nonsense; run \"filterblock build --help\""),
+        (&["build", "--forse"], "unknown option --forse; did you mean --force?"),
+        (&["buid"], "unknown command buid; did you mean build?"),
+        (&["db", "xyzzy"], "unknown command xyzzy; run \"filterblock db --help\""),
+        (&["diff", "a", "b", "c"], "unexpected argument \"c\"; run \"filterblock diff --help\""),
+        (&["query", "f", "k", "--count", "-q"], "--count cannot be used with --quiet; omit one of them"),
+        (&["build", "--seed", "1", "--seed", "2"], "--seed <NUMBER> is given twice; give it once"),
+        (&["build", "--force=yes"], "--force takes no value; omit \"yes\""),
+    ] {
+        assert_eq!(refused(&shell, arguments), line);
+    }
+}
+
+#[test]
+fn impossible_numbers_of_a_plan_name_possible_ones() {
+    let shell = Shell::new();
+    for (arguments, line) in [
+        (&["--keys", "0", "--fpr", "0.1"][..], "--keys 0: a plan needs at least one key; try 1000000"),
         (
             &["--keys", "72057594037927937", "--fpr", "0.1"],
-            "--keys 72057594037927937: sizes of more than 2^56 keys do not fit 64 bits; try 1000000",
+            "--keys 72057594037927937: at most 2^56 keys are possible; try 1000000",
         ),
-        (&["--keys", "9", "--fpr", "2"], "--fpr 2: expected a rate above 0 and below 1; try 0.01"),
-        (&["--keys", "9", "--bits-per-key", "101"], "--bits-per-key 101: expected 1 to 100 bits; try 10"),
+        (&["--keys", "9", "--fpr", "2"], "--fpr 2: the false-positive rate must be above 0 and below 1; try 0.01"),
+        (&["--keys", "9", "--bits-per-key", "101"], "--bits-per-key 101: bits per key must be from 1 to 100; try 10"),
         (
             &["--keys", "10", "--memory", "0"],
-            "--memory: 0 bytes are too few for 10 keys, less than a bit for each beside the trailer; try 1044",
+            "--memory: 0 bytes are less than 1 bit per key for 10 keys, without the trailer; try 1044",
         ),
     ] {
         assert_eq!(refused(&shell, &[&["plan"], arguments].concat()), line);
@@ -125,30 +145,34 @@ fn numbers_that_cannot_be_planned_name_ones_that_can() {
 }
 
 #[test]
-fn secrets_and_keys_that_are_no_digits_say_how_they_are_written() {
+fn wrong_digits_of_secrets_and_keys_are_explained() {
     let shell = Shell::new();
     shell.write("keys", "apple\n");
     shell.write("secret", "not hexadecimal\n");
     assert_eq!(
         refused(&shell, &["build", "-o", "f", "--secret-file", "secret", "keys"]),
-        "--secret-file secret: not a secret; expected 32 or 64 hexadecimal digits, as openssl rand -hex 16 prints them"
+        "--secret-file secret: not a secret; the file must hold 32 or 64 hexadecimal digits; make one with openssl rand \
+         -hex 16"
     );
     shell.run(&["build", "-o", "f", "keys"]).exits(0);
     assert_eq!(
         refused(&shell, &["query", "f", "--hex", "6b6g"]),
-        "argument \"6b6g\", column 4: not a pair of hexadecimal digits; with --hex a key such as abc is written 616263"
+        "argument \"6b6g\", column 4: not a pair of hexadecimal digits; with --hex, write the key abc as 616263"
     );
 }
 
-/// No text, so that no option can say what it is.
+/// The argument is not UTF-8, so no option can parse it.
 #[cfg(unix)]
 #[test]
-fn an_argument_that_is_no_text_is_refused_in_one_line() {
+fn an_argument_that_is_not_utf8_is_refused_in_one_line() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
     let output =
         command().args(["build", "-o", "f", "--filter"]).arg(OsStr::from_bytes(b"bloom\xff")).output().unwrap();
     let run = Run::new(output);
     assert_eq!(run.status, 2, "{run:?}");
-    assert_eq!(one_line(&run), "an argument is not UTF-8, which only keys and paths need not be; write it in UTF-8");
+    assert_eq!(
+        one_line(&run),
+        "an argument is not UTF-8; only keys and paths may hold other bytes, write the argument in UTF-8"
+    );
 }

@@ -1,5 +1,5 @@
-//! The command `filterblock` on damaged files: `verify` and `db verify` find it and name it, `db repair` makes a store of
-//! what is sound.
+//! Tests of the command on damaged files: `verify` and `db verify` report the damage, `db repair`
+//! rebuilds a store from its sound parts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ fn pairs() -> String {
     (0..2_000).map(|i| format!("key-{i:05}\tvalue {i}\n")).collect()
 }
 
-/// A store with one table, and nothing in its log.
+/// Makes a store with one SST file and an empty log.
 fn store(shell: &Shell) {
     shell.run_with(&["db", "load", "store", "-"], pairs().as_bytes()).exits(0);
     shell.run(&["db", "delete", "store", "key-00007"]).exits(0);
@@ -30,7 +30,7 @@ fn flip(path: &PathBuf, at: usize) {
 }
 
 #[test]
-fn a_filter_file_changed_anywhere_is_found_by_verify() {
+fn verify_detects_a_change_anywhere_in_a_filter_file() {
     let shell = Shell::new();
     shell.write("keys", (0..4_000).map(|i| format!("{i}\n")).collect::<String>());
     shell.run(&["build", "-o", "f", "--filter", "blocked-bloom:10", "keys"]).exits(0);
@@ -41,7 +41,7 @@ fn a_filter_file_changed_anywhere_is_found_by_verify() {
         assert_ne!(bytes, sound);
         shell.write("bad", &bytes);
         let found = shell.run(&["verify", "bad", "--against", "keys", "--json"]);
-        // A newer format is another answer, and no damage.
+        // A newer format is a failure and not damage.
         if found.status != 2 {
             let report = found.json(1);
             assert!(report["damage"].as_str().unwrap().starts_with("bad: "), "{what}: {report}");
@@ -56,7 +56,7 @@ fn a_filter_file_changed_anywhere_is_found_by_verify() {
         check(bytes, format!("bit of byte {at}"));
     }
     for cut in (0..sound.len()).step_by(401).chain([sound.len() - 1]) {
-        check(sound[..cut].to_vec(), format!("cut at {cut}"));
+        check(sound[..cut].to_vec(), format!("truncated at {cut}"));
     }
     let mut repeated = sound.clone();
     repeated.copy_within(0..904, 4096);
@@ -99,7 +99,7 @@ fn a_damaged_table_is_repaired_and_the_loss_named() {
 }
 
 #[test]
-fn a_store_without_manifest_is_repaired_whole() {
+fn a_store_without_a_manifest_is_repaired_without_loss() {
     let shell = Shell::new();
     store(&shell);
     let whole = shell.run(&["db", "scan", "store"]).exits(0);
@@ -107,13 +107,13 @@ fn a_store_without_manifest_is_repaired_whole() {
     fs::remove_file(file(&shell, "MANIFEST")).unwrap();
     shell.run(&["db", "scan", "store"]).fails_with(&["store", "holds no store"]);
     let said = shell.run(&["db", "repair", "store"]).exits(0);
-    assert!(said.contains("nothing lost") && said.contains("a new manifest"), "{said}");
+    assert!(said.contains("nothing lost") && said.contains("new manifest"), "{said}");
     assert_eq!(shell.run(&["db", "scan", "store"]).exits(0), whole);
     assert_eq!(shell.run(&["db", "get", "store", "key-00007"]).exits(1), "");
 }
 
 #[test]
-fn a_manifest_and_a_log_that_are_damaged_are_found_and_repaired() {
+fn damaged_manifests_and_logs_are_detected_and_repaired() {
     for (kind, at) in [("MANIFEST", 60), ("CURRENT", 3), (".log", 30)] {
         let shell = Shell::new();
         store(&shell);
@@ -129,7 +129,7 @@ fn a_manifest_and_a_log_that_are_damaged_are_found_and_repaired() {
 }
 
 #[test]
-fn a_directory_without_a_store_is_no_work_for_repair() {
+fn a_directory_without_a_store_is_not_repaired() {
     let shell = Shell::new();
     fs::create_dir(shell.path("other")).unwrap();
     shell.write("other/file", "precious");

@@ -1,4 +1,4 @@
-//! What `--force` keeps of the file that it replaces, and what it refuses to replace.
+//! Tests of `--force`: the attributes that it keeps, and the files that it refuses to replace.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
@@ -80,7 +80,7 @@ fn replaced_files_keep_their_owner() {
     rebuild(&shell, "a.filter").exits(0);
     let found = fs::metadata(shell.path("a.filter")).unwrap();
     assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (1234, 4321, 0o640));
-    // What another user may not give away is not replaced.
+    // A user who cannot set the owner of the new file cannot replace the old file.
     fs::set_permissions(shell.dir.path(), Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(shell.path("a.filter"), Permissions::from_mode(0o644)).unwrap();
     let before = fs::read(shell.path("a.filter")).unwrap();
@@ -111,14 +111,14 @@ fn replaced_files_keep_their_access_list() {
         list.extend(id.to_le_bytes());
     }
     if setxattr(&path, ACL, &list, XattrFlags::empty()).is_err() {
-        eprintln!("no access lists here: nothing is tried");
+        eprintln!("skipped: the file system has no access lists");
         return;
     }
     rebuild(&shell, "a.filter").exits(0);
     let mut found = [0; 256];
     let len = getxattr(&path, ACL, &mut found[..]).unwrap();
     assert_eq!(found[..len], list);
-    // A directory's default list is for new files.
+    // The default access list of a directory applies to new files only.
     fs::remove_file(&path).unwrap();
     shell.run(&["build", "-o", "a.filter", "keys"]).exits(0);
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
@@ -144,7 +144,7 @@ fn files_with_several_names_are_not_replaced() {
 }
 
 #[test]
-fn names_of_the_longest_length_can_be_written() {
+fn files_with_the_longest_names_can_be_written() {
     let shell = shell();
     let name = "n".repeat(255);
     let wide = "\u{e4}".repeat(127);
@@ -158,7 +158,7 @@ fn names_of_the_longest_length_can_be_written() {
 }
 
 #[test]
-fn an_empty_filter_replaces_nothing_unless_told() {
+fn an_empty_filter_replaces_nothing_by_default() {
     let shell = shell();
     let before = fs::read(shell.path("a.filter")).unwrap();
     for input in ["", "\n\n"] {
@@ -174,20 +174,21 @@ fn an_empty_filter_replaces_nothing_unless_told() {
 }
 
 #[test]
-fn a_merge_without_keys_replaces_nothing_unless_told() {
+fn a_merge_without_keys_replaces_nothing_by_default() {
     let shell = shell();
     let before = fs::read(shell.path("a.filter")).unwrap();
     shell.run_with(&["build", "-o", "empty"], b"").exits(0);
     let merge = ["merge", "--force", "-o", "a.filter", "empty", "empty"];
-    shell.run(&merge).fails_with(&["a.filter", "no key", "--allow-empty"]);
+    shell.run(&merge).fails_with(&["a.filter", "all blocks are empty", "--allow-empty"]);
     assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
     let new = shell.run(&["merge", "--force", "-o", "new", "empty", "empty"]);
-    assert!(new.status == 0 && new.stderr.contains("no keys"), "{new:?}");
+    assert!(new.status == 0 && new.stderr.contains("the filter is empty"), "{new:?}");
     shell.run(&[&merge[..], &["--allow-empty"]].concat()).exits(0);
     shell.run(&["query", "a.filter", "apple"]).exits(1);
 }
 
-/// The command as another user, who may run nothing of root's.
+/// Runs the command as another user. That user cannot run the executable of root, so this copies
+/// it.
 fn run_as_other(shell: &Shell, arguments: &[&str]) -> Option<Run> {
     let exe = shell.path("filterblock");
     fs::copy(env!("CARGO_BIN_EXE_filterblock"), &exe).unwrap();
@@ -220,7 +221,7 @@ fn a_link_that_the_kernel_refuses_is_not_followed() {
     symlink("a.filter", shell.path("planted")).unwrap();
     symlink("new", shell.path("dangling")).unwrap();
     for link in ["planted", "dangling"] {
-        // The error that protected symbolic links have in a directory such as /tmp.
+        // This is the error for protected symbolic links in a directory such as /tmp.
         let mut strace = Command::new("strace");
         strace.args(["-f", "-o", "trace", "-P", link, "-e", "trace=statx", "-e", "inject=statx:error=EACCES"]);
         strace.arg(env!("CARGO_BIN_EXE_filterblock")).args(["build", "--force", "-o", link, "--seed", "7", "keys"]);
@@ -235,7 +236,7 @@ fn a_link_that_the_kernel_refuses_is_not_followed() {
 }
 
 #[test]
-fn a_benchmark_and_a_plan_replace_only_if_forced() {
+fn a_benchmark_and_a_plan_replace_files_only_with_force() {
     let shell = shell();
     let bench = ["bench", "point-miss", "--count", "100", "--lookups", "100", "--rounds", "1", "--dir", "."];
     let bench = [&bench[..], &["--filter", "bloom:10", "--layout", "compacted"]].concat();
@@ -262,7 +263,7 @@ fn a_benchmark_and_a_plan_replace_only_if_forced() {
 }
 
 #[test]
-fn a_file_that_is_read_is_not_replaced() {
+fn an_input_file_is_not_replaced() {
     let shell = shell();
     let secret = "00112233445566778899aabbccddeeff\n";
     shell.write("secret", secret);
@@ -275,7 +276,7 @@ fn a_file_that_is_read_is_not_replaced() {
         (&["bench", "point-miss", "--keys", "keys", "--force", "--json", "keys"], "keys"),
     ];
     for (arguments, name) in cases {
-        shell.run(arguments).fails_with(&[name, "is read"]);
+        shell.run(arguments).fails_with(&[name, "also an input"]);
     }
     assert_eq!(fs::read_to_string(shell.path("keys")).unwrap(), "apple\npear\nplum\n");
     assert_eq!(fs::read_to_string(shell.path("secret")).unwrap(), secret);

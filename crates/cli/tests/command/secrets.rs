@@ -1,4 +1,4 @@
-//! The command `filterblock` with secrets: from files only, named in errors, never shown.
+//! Secrets of the command `filterblock`: they come from files only, and errors never show them.
 
 use crate::shell::Shell;
 
@@ -14,7 +14,7 @@ fn shell() -> Shell {
 }
 
 #[test]
-fn a_filter_under_a_secret_is_inspected_without_it() {
+fn a_filter_with_a_secret_is_inspected_without_the_secret() {
     let shell = shell();
     for hash in ["xxh3-secret", "siphash-1-3"] {
         let built = shell.run(&["build", "-o", hash, "--hash", hash, "--secret-file", "secret", "--json", "keys"]);
@@ -29,13 +29,13 @@ fn a_filter_under_a_secret_is_inspected_without_it() {
         let fingerprint = inspected["secret_fingerprint"].as_str().unwrap();
         assert_eq!(fingerprint.len(), 16);
         let text = shell.run(&["inspect", hash]).exits(0);
-        assert!(text.contains(&format!("{hash} under the secret with the fingerprint {fingerprint}")), "{text}");
+        assert!(text.contains(&format!("{hash} with the secret of fingerprint {fingerprint}")), "{text}");
         shell.run(&["query", hash, "apple"]).fails_with(&[hash, "under a secret", "--secret-file"]);
         shell.run(&["verify", hash, "--against", "keys"]).fails_with(&[hash, "under a secret", "--secret-file"]);
         let wrong = shell.run(&["query", hash, "--secret-file", "other", "apple"]);
-        wrong.fails_with(&[hash, "under another secret", fingerprint, "--secret-file is other"]);
+        wrong.fails_with(&[hash, "under another secret", fingerprint, "--secret-file other"]);
     }
-    // With a secret and nothing else asked for, the function is the one that is made for it.
+    // With a secret and without --hash, the default is siphash-1-3.
     let built = shell.run(&["build", "-o", "default", "--secret-file", "secret", "--json", "keys"]).json(0);
     assert_eq!(built["hash"], "siphash-1-3");
     shell.run(&["build", "-o", "plain", "keys"]).exits(0);
@@ -45,7 +45,7 @@ fn a_filter_under_a_secret_is_inspected_without_it() {
 }
 
 #[test]
-fn a_file_that_is_no_secret_is_named_and_not_shown() {
+fn a_file_without_a_secret_is_named_and_not_shown() {
     let shell = shell();
     let build = |file: &str| shell.run(&["build", "-o", "out", "--secret-file", file, "keys"]);
     for (name, content) in [
@@ -71,7 +71,7 @@ fn a_file_that_is_no_secret_is_named_and_not_shown() {
 }
 
 #[test]
-fn a_store_made_with_a_secret_takes_it_each_time() {
+fn a_store_made_with_a_secret_needs_it_each_time() {
     let shell = shell();
     let with = |arguments: &[&str]| shell.run(&[arguments, &["--secret-file", "secret"]].concat());
     with(&["db", "put", "store", "apple", "red"]).exits(0);
@@ -84,14 +84,14 @@ fn a_store_made_with_a_secret_takes_it_each_time() {
     for command in ["get", "delete"] {
         shell.run(&["db", command, "store", "apple"]).fails_with(&["MANIFEST-", "under a secret", "--secret-file"]);
         let wrong = shell.run(&["db", command, "store", "apple", "--secret-file", "other"]);
-        wrong.fails_with(&["MANIFEST-", "under another secret", "--secret-file is other"]);
+        wrong.fails_with(&["MANIFEST-", "under another secret", "--secret-file other"]);
     }
-    // That it could not look is not an answer of `verify`.
+    // A missing secret is a failure to run, not a result of `verify`.
     shell.run(&["db", "verify", "store"]).fails_with(&["--secret-file"]);
     with(&["db", "put", "store", "plum", "blue", "--hash", "xxh3-secret"])
-        .fails_with(&["siphash-1-3, but xxh3-secret is expected"]);
+        .fails_with(&["store: the store hashes keys by siphash-1-3, not by xxh3-secret; omit --hash"]);
     shell.run(&["db", "put", "plain", "apple", "red"]).exits(0);
-    with(&["db", "get", "plain", "apple"]).fails_with(&["takes none", "--secret-file is secret"]);
+    with(&["db", "get", "plain", "apple"]).fails_with(&["takes none", "omit --secret-file secret"]);
     shell.run(&["db", "put", "new", "apple", "red", "--hash", "siphash-1-3"]).fails_with(&["--secret-file"]);
     assert!(!shell.files().contains(&"new".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! A directory to work in, and the command run there; shared by the tests of the command.
+//! Runs the command in a temporary directory. All tests of the command share this module.
 
 use std::fs;
 use std::io::Write;
@@ -8,20 +8,20 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The command itself.
+/// Returns the command.
 pub fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_filterblock"))
 }
 
-/// A program whose signals do what they do by default. The parent of the tests may ignore some: a shell without job control
-/// ignores INT and QUIT for what it runs in the background.
+/// Returns a program with default signal handlers. The parent of the tests may ignore signals: a
+/// shell without job control ignores INT and QUIT for background jobs.
 pub fn with_default_signals(program: &str) -> Command {
     let mut env = Command::new("env");
     env.args(["--default-signal=HUP,INT,QUIT,TERM,XCPU", program]);
     env
 }
 
-/// A directory to work in, and the command run there.
+/// A temporary directory in which the command runs.
 pub struct Shell {
     pub dir: TempDir,
 }
@@ -61,7 +61,7 @@ impl Shell {
         Run::new(output)
     }
 
-    /// The names of the files in the directory.
+    /// Returns the sorted names of the files in the directory.
     pub fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -70,7 +70,7 @@ impl Shell {
     }
 }
 
-/// How it ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     pub status: i32,
@@ -85,7 +85,7 @@ impl Run {
         Self { status: output.status.code().unwrap(), stdout: output.stdout, stderr }
     }
 
-    /// Asserts the status and gives stdout.
+    /// Asserts the exit status and returns stdout.
     #[track_caller]
     pub fn exits(self, status: i32) -> String {
         assert_eq!(self.status, status, "{self:?}");
@@ -97,7 +97,7 @@ impl Run {
         serde_json::from_str(&self.exits(status)).unwrap()
     }
 
-    /// Asserts an error that names all of `parts`.
+    /// Asserts an error whose message contains all of `parts`.
     #[track_caller]
     pub fn fails_with(self, parts: &[&str]) {
         assert_eq!(self.status, 2, "{self:?}");

@@ -1,4 +1,4 @@
-//! The command `filterblock` on stores: `db` and `bench point-miss`.
+//! Tests of the command on stores: `db` and `bench point-miss`.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn pairs_are_put_got_scanned_and_deleted() {
 }
 
 #[test]
-fn many_pairs_are_loaded_compacted_described_and_verified() {
+fn many_pairs_are_loaded_compacted_and_verified() {
     let shell = Shell::new();
     let pairs: String = (0..5_000).map(|i| format!("key-{i:05}\tvalue {i}\r\n")).collect();
     let loaded = shell.run_with(&["db", "load", "store", "-"], pairs.as_bytes());
@@ -44,7 +44,7 @@ fn many_pairs_are_loaded_compacted_described_and_verified() {
 }
 
 #[test]
-fn a_line_that_cannot_be_stored_is_named_after_those_before_it() {
+fn a_bad_line_is_named_and_the_lines_before_it_are_stored() {
     let shell = Shell::new();
     let pairs = format!("a\t1\n{}\t2\nb\t3\n", "x".repeat(1 << 20));
     shell.run_with(&["db", "load", "store"], pairs.as_bytes()).fails_with(&["standard input: line 2", "65536"]);
@@ -56,7 +56,7 @@ fn a_line_that_cannot_be_stored_is_named_after_those_before_it() {
 }
 
 #[test]
-fn a_directory_without_a_store_is_an_error_and_stays_as_it_is() {
+fn a_directory_without_a_store_is_refused_unchanged() {
     let shell = Shell::new();
     fs::create_dir(shell.path("other")).unwrap();
     shell.write("other/file", "precious");
@@ -66,16 +66,17 @@ fn a_directory_without_a_store_is_an_error_and_stays_as_it_is() {
     for command in ["scan", "stats", "verify", "compact"] {
         shell.run(&["db", command, "none"]).fails_with(&["none"]);
     }
-    shell.run(&["db", "load", "none", "other"]).fails_with(&["other: a directory"]);
+    shell.run(&["db", "load", "none", "other"]).fails_with(&["other: this is a directory"]);
     shell.run(&["db", "put", "other", "k", "v"]).fails_with(&["other", "holds no store"]);
     shell.run(&["db", "verify", "missing"]).fails_with(&["missing"]);
-    shell.run(&["db", "scan", "missing"]).fails_with(&["missing"]);
+    shell.run(&["db", "scan", "missing"]).fails_with(&["missing: there is no store here; check the path"]);
+    shell.run(&["db", "scan", "other/file"]).fails_with(&["other/file: not a directory"]);
     assert_eq!(shell.files(), ["other"]);
     assert_eq!(fs::read(shell.path("other/file")).unwrap(), b"precious");
 }
 
 #[test]
-fn a_scan_of_no_store_is_an_error_whatever_its_range() {
+fn a_scan_without_a_store_is_an_error_for_every_range() {
     let shell = Shell::new();
     for range in [&["--from", "b", "--to", "a"][..], &["--from", "a", "--to", "a"], &["--limit", "0"], &[]] {
         shell.run(&[&["db", "scan", "nosuch"], range].concat()).fails_with(&["nosuch"]);
@@ -86,7 +87,7 @@ fn a_scan_of_no_store_is_an_error_whatever_its_range() {
 }
 
 #[test]
-fn a_store_that_is_open_elsewhere_is_an_error() {
+fn a_store_that_is_open_in_another_process_is_an_error() {
     let shell = Shell::new();
     let db = filterblock_store::lsm::Db::open(shell.path("store"), filterblock_store::lsm::Options::default()).unwrap();
     shell.run(&["db", "put", "store", "k", "v"]).fails_with(&["store", "already open"]);
@@ -100,7 +101,7 @@ fn a_damaged_table_is_found_by_verify() {
     let pairs: String = (0..2_000).map(|i| format!("key-{i:05}\tvalue {i}\n")).collect();
     shell.run_with(&["db", "load", "store"], pairs.as_bytes()).exits(0);
     shell.run(&["db", "compact", "store"]).exits(0);
-    // The largest file is the table; its first bytes are data.
+    // The largest file is the SST file; its first bytes are data.
     let files = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().path());
     let table = files.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
     let mut bytes = fs::read(&table).unwrap();
@@ -112,7 +113,11 @@ fn a_damaged_table_is_found_by_verify() {
     let report = shell.run(&["db", "verify", "store", "--json"]).json(1);
     assert!(report["damage"][0].as_str().unwrap().contains(name), "{report}");
     fs::remove_file(&table).unwrap();
-    assert!(shell.run(&["db", "verify", "store"]).exits(1).contains(name), "a missing table is damage");
+    let said = shell.run(&["db", "verify", "store"]).exits(1);
+    assert!(
+        said.contains(&format!("store/{name}: this file of the store is missing; run \"filterblock db repair store\"")),
+        "{said}"
+    );
 }
 
 #[test]
@@ -154,22 +159,21 @@ fn a_damaged_log_is_an_error_that_names_salvage() {
     shell.run(&["db", "get", "copy", "a"]).fails_with(&["damaged", "--salvage"]);
     assert!(shell.run(&["db", "verify", "copy"]).exits(1).contains("--salvage"));
     let kept = shell.run(&["db", "get", "copy", "d", "--salvage"]);
-    assert!(kept.stderr.contains(".log"), "what was skipped is told: {kept:?}");
+    assert!(kept.stderr.contains(".log"), "the skipped log is not reported: {kept:?}");
     kept.exits(0);
     shell.run(&["db", "verify", "copy"]).exits(0);
 }
 
-/// The end of the log of a store that was copied while open, its last record whole, cut, or
-/// changed.
+/// The test copies an open store and changes the end of its log.
 #[test]
-fn a_log_end_that_is_no_record_is_damage_unless_it_is_cut() {
+fn an_incomplete_log_record_is_damage_unless_bytes_are_missing() {
     use filterblock_store::lsm::{Db, Durability, Options};
     let shell = Shell::new();
     let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
     for key in ["a", "b"] {
         db.put(key.as_bytes(), &[b'x'; 200]).unwrap();
     }
-    // Header, record header, operation, lengths, key, value.
+    // The sizes of header, record header, operation, lengths, key and value.
     let (begin, len) = (48 + 24 + 1 + 1 + 1 + 2 + 200, 24 + 1 + 1 + 1 + 2 + 200);
     type Edit = fn(&mut Vec<u8>);
     let cases: [(&str, Edit, u64, i32); 5] = [
@@ -202,7 +206,7 @@ fn a_log_end_that_is_no_record_is_damage_unless_it_is_cut() {
             assert_eq!(warning["suspect"], status == 1, "{name}: {report}");
             assert!(warning["file"].as_str().unwrap().ends_with(".log"), "{name}: {report}");
         }
-        assert!(report["reports"].as_array().unwrap().is_empty(), "told once, {name}: {report}");
+        assert!(report["reports"].as_array().unwrap().is_empty(), "the tail is reported twice, {name}: {report}");
         let again = format!("{name} again");
         copy(&again);
         let said = shell.run(&["db", "verify", &again]).exits(status);
@@ -290,7 +294,7 @@ fn the_benchmark_reports_every_filter_layout_and_workload() {
         "plot.svg",
     ]);
     let report = report.json(0);
-    // Filters, layouts, workloads, consulted or not.
+    // The factors are filters, layouts, workloads and filters on or off.
     assert_rows(&report, 3 * 4 * 3 * 2);
     assert_eq!((&report["settings"]["lookups"], &report["settings"]["command"]), (&2_000.into(), &Value::Null));
     assert_eq!(report["settings"]["layouts"].as_array().unwrap().len(), 4);
@@ -316,12 +320,12 @@ fn the_benchmark_takes_lines_as_keys_and_reads_cold_files() {
     }
     let run = shell.run(&arguments);
     if run.stderr.contains("tmpfs") {
-        // There is nothing to be read cold from where this test runs.
+        // Cold reads are impossible on the file system of this test.
         return run.fails_with(&["--dir"]);
     }
     let text = run.exits(0);
     assert!(text.lines().filter(|line| line.starts_with('|')).all(|line| line.chars().count() <= 120), "{text}");
-    assert!(text.contains("An absent key costs") && text.contains("False negatives: 0"), "{text}");
+    assert!(text.contains("an absent key costs") && text.contains("False negatives: 0"), "{text}");
     let report: Value = serde_json::from_slice(&fs::read(shell.path("report.json")).unwrap()).unwrap();
     assert_rows(&report, 6);
     assert_eq!(report["settings"]["keys"], 1_500);
@@ -341,11 +345,11 @@ fn the_benchmark_takes_policies_and_makes_levels() {
 }
 
 #[test]
-fn the_benchmark_refuses_what_it_cannot_measure() {
+fn the_benchmark_refuses_impossible_settings() {
     let shell = Shell::new();
     shell.write("few", "a\nb\n");
     shell.run(&["bench", "point-miss", "--count", "1"]).fails_with(&["--count"]);
-    shell.run(&["bench", "point-miss", "--keys", "few"]).fails_with(&["few: 2 different keys"]);
+    shell.run(&["bench", "point-miss", "--keys", "few"]).fails_with(&["few: 2 distinct keys"]);
     shell.run(&["bench", "point-miss", "--json", "nowhere/x"]).fails_with(&["nowhere/x"]);
     shell.run(&["bench", "point-miss", "--count", "16", "--dir", "nowhere"]).fails_with(&["nowhere"]);
     shell.run(&["bench", "point-miss", "--value-size=-1"]).fails_with(&["--value-size"]);

@@ -1,5 +1,5 @@
-//! Standard streams that are closed, full or nobody's: each command keeps its verdict, or says that
-//! it could not tell it.
+//! Closed and full standard streams: each command keeps its exit status, or reports that it could
+//! not write its output.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -77,7 +77,7 @@ fn shell() -> Shell {
     shell.write("late", format!("{absent}apple\n"));
     shell.write("absent", absent);
     shell.write("pairs", "apple\tred\npear\tgreen\n");
-    // So rare are its false positives that none of those keys is one.
+    // The FPR is so low that no absent key is a false positive.
     for (name, keys) in [("fruit.filter", "keys"), ("nuts.filter", "other")] {
         shell.run(&["build", "-o", name, "--filter", "bloom:60", keys]).exits(0);
     }
@@ -96,7 +96,7 @@ fn shell() -> Shell {
     shell
 }
 
-/// The command with its streams redirected as a shell does it.
+/// Returns the command with its streams redirected by a shell.
 fn redirected(shell: &Shell, arguments: &[&str], redirections: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("exec \"$0\" \"$@\" {redirections}"), env!("CARGO_BIN_EXE_filterblock")]);
@@ -108,7 +108,7 @@ fn run(shell: &Shell, arguments: &[&str], redirections: &str) -> Run {
     Run::new(redirected(shell, arguments, redirections).output().unwrap())
 }
 
-/// With a pipe as stdout whose reader went before the command began.
+/// Runs the command with a pipe as stdout whose reader is closed before the start.
 fn run_without_reader(shell: &Shell, arguments: &[&str]) -> Run {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
@@ -116,7 +116,7 @@ fn run_without_reader(shell: &Shell, arguments: &[&str]) -> Run {
 }
 
 #[test]
-fn a_reader_that_has_gone_changes_no_status() {
+fn a_closed_pipe_does_not_change_the_exit_status() {
     let shell = shell();
     for (arguments, status, _) in CASES {
         let (plain, alone) = (run(&shell, arguments, ""), run_without_reader(&shell, arguments));
@@ -126,7 +126,7 @@ fn a_reader_that_has_gone_changes_no_status() {
 }
 
 #[test]
-fn a_block_nobody_read_is_not_a_written_one() {
+fn a_block_that_nobody_reads_is_an_error() {
     let shell = shell();
     let alone = run_without_reader(&shell, &["build", "-o", "-", "keys"]);
     alone.fails_with(&["standard output", "whole block"]);
@@ -151,9 +151,9 @@ fn output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn output_that_nobody_wants_is_no_error() {
+fn output_to_dev_null_is_not_an_error() {
     let shell = shell();
-    // Whoever starts a service often opens this device for both directions.
+    // Service managers often open this device in both directions.
     for redirection in [">/dev/null", "1<>/dev/null", "0<>/dev/null 1<&0 2<&0"] {
         for (arguments, status, _) in CASES {
             let found = run(&shell, arguments, redirection);
@@ -163,13 +163,14 @@ fn output_that_nobody_wants_is_no_error() {
 }
 
 #[test]
-fn messages_that_cannot_be_told_change_no_status() {
+fn unwritable_messages_do_not_change_the_exit_status() {
     let shell = shell();
     for redirection in ["2>&-", "2>/dev/full", "2>&- <&-"] {
         for (arguments, status, _) in CASES {
             let (plain, found) = (run(&shell, arguments, ""), run(&shell, arguments, redirection));
             assert_eq!((found.status, &found.stderr[..]), (status, ""), "{arguments:?} {redirection}");
-            // A store that is opened again may have brought its log into a table, or merged tables.
+            // Opening a store again may have flushed its log to an SST file, or compacted SST
+            // files.
             let is_same = found.stdout == plain.stdout || arguments.first() == Some(&"db");
             assert!(is_same, "{arguments:?} {redirection}: {found:?}");
         }
@@ -178,7 +179,7 @@ fn messages_that_cannot_be_told_change_no_status() {
 }
 
 #[test]
-fn input_that_is_closed_is_not_an_empty_one() {
+fn closed_input_is_not_empty_input() {
     let shell = shell();
     let before = fs::read(shell.path("fruit.filter")).unwrap();
     let readers: [&[&str]; 7] = [
@@ -195,7 +196,7 @@ fn input_that_is_closed_is_not_an_empty_one() {
     }
     assert_eq!(fs::read(shell.path("fruit.filter")).unwrap(), before);
     assert!(!shell.path("new.filter").exists() && !shell.path("new.store").exists());
-    // Open, and not for reading.
+    // Stdin is open, but not for reading.
     run(&shell, readers[0], "0>/dev/null").fails_with(&["standard input: "]);
     assert_eq!(fs::read(shell.path("fruit.filter")).unwrap(), before);
     for redirection in ["</dev/null", "<>/dev/null"] {
@@ -205,21 +206,21 @@ fn input_that_is_closed_is_not_an_empty_one() {
 }
 
 #[test]
-fn a_benchmark_keeps_its_status_whatever_its_streams() {
+fn a_benchmark_keeps_its_status_with_closed_streams() {
     let shell = shell();
     assert_eq!(run_without_reader(&shell, BENCH).status, 0);
     assert_eq!(run_without_reader(&shell, &[BENCH, &["--json", "-"]].concat()).status, 0);
     for redirection in [">/dev/full", ">&-"] {
         let found = run(&shell, BENCH, redirection);
         assert!(found.status == 2 && found.stderr.contains("standard output: "), "{redirection}: {found:?}");
-        // What cannot be told is not measured.
+        // Without a stdout, the benchmark does not start.
         assert_eq!(found.stderr.contains("1 store"), redirection == ">/dev/full", "{found:?}");
     }
     assert!(shell.files().iter().all(|name| !name.starts_with("filterblock-bench-")), "{:?}", shell.files());
 }
 
 #[test]
-fn query_without_a_reader_ends_at_the_first_maybe() {
+fn query_with_a_closed_pipe_ends_at_the_first_maybe() {
     let shell = shell();
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
@@ -233,8 +234,9 @@ fn query_without_a_reader_ends_at_the_first_maybe() {
 }
 
 #[test]
-fn a_closed_stream_is_not_a_file_that_is_opened() {
-    // The first file that a process opens takes the lowest number: messages must not end up in it.
+fn opened_files_do_not_take_the_place_of_closed_streams() {
+    // The first file that a process opens gets the lowest descriptor. Messages must not end up in
+    // that file.
     let shell = shell();
     let found = run(&shell, &["build", "-o", "built", "keys", "--json"], "<&- 2>&- >/dev/full");
     assert_eq!(found.status, 2, "{found:?}");
@@ -243,7 +245,7 @@ fn a_closed_stream_is_not_a_file_that_is_opened() {
 }
 
 #[test]
-fn a_repair_that_cannot_be_told_is_not_begun() {
+fn a_repair_without_stdout_does_not_begin() {
     for flag in [&[][..], &["--json"]] {
         let shell = shell();
         let repair = [&["db", "repair", "bad.store"], flag].concat();
@@ -268,13 +270,13 @@ fn a_repair_report_goes_to_stderr_if_stdout_fails() {
 }
 
 #[test]
-fn a_torn_log_is_told_even_if_stdout_fails() {
+fn a_torn_log_is_reported_even_if_stdout_fails() {
     use filterblock_store::lsm::{Db, Durability, Options};
     for (redirection, is_looked_at) in [(">&-", false), (">/dev/full", true)] {
         let shell = Shell::new();
         let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
         db.put(b"apple", b"red").unwrap();
-        // As a machine that fails leaves it: a store that is closed has nothing in its log.
+        // A copy of the open store is what a crash leaves. A closed store has an empty log.
         fs::create_dir(shell.path("torn")).unwrap();
         for entry in fs::read_dir(shell.path("store")).unwrap() {
             let path = entry.unwrap().path();
@@ -286,8 +288,7 @@ fn a_torn_log_is_told_even_if_stdout_fails() {
         }
         let found = run(&shell, &["db", "verify", "torn"], redirection);
         assert!(found.status == 2 && found.stderr.contains("standard output: "), "{found:?}");
-        // Opening the store replays the log: only the first command that opens it sees the torn
-        // end.
+        // Opening the store replays the log, so only the first command sees the torn tail.
         assert_eq!(found.stderr.contains("not a complete record"), is_looked_at, "{redirection}: {found:?}");
         run(&shell, &["db", "verify", "torn"], "").exits(i32::from(!is_looked_at));
     }

@@ -1,4 +1,5 @@
-//! Construction succeeds where those of others are known to fail, and gives up where no seed can do.
+//! Tests of construction: it succeeds where published parameters fail, and gives up if no seed can
+//! succeed.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing)]
 
 use std::num::NonZeroUsize;
@@ -20,23 +21,24 @@ fn may_contain(geometry: Geometry, payload: &[u8], hash: KeyHash) -> bool {
     Kernel::of(&geometry).may_contain(&geometry, payload, payload.len(), hash)
 }
 
-/// Builds, asks for every key, and gives the seed that did.
+/// Builds a filter, queries every key, and returns the seed that succeeded.
 fn seed_for(bits: u32, hashes: &[KeyHash]) -> u8 {
     let (geometry, payload) = build(Width::new(bits).unwrap(), hashes).unwrap().unwrap();
     assert!(hashes.iter().all(|&hash| may_contain(geometry, &payload, hash)));
     geometry.seed
 }
 
-/// Published parameters failed here for 20 to 40 % of all seeds (FastFilter/xor_singleheader, issue 77).
+/// Published parameters fail here for 20 to 40 % of all seeds (FastFilter/xor_singleheader, issue
+/// 77).
 #[test]
-fn the_numbers_of_keys_at_which_others_fail_are_no_trouble() {
+fn construction_succeeds_where_published_parameters_fail() {
     let seeds: u32 =
         (11_480..=11_521).flat_map(|n| (0..20).map(move |set| u32::from(seed_for(8, &hashes(n, set))))).sum();
     assert!(seeds < 84, "{seeds} second tries in 840 constructions");
 }
 
 #[test]
-fn so_are_those_at_which_the_segments_grow() {
+fn construction_succeeds_where_segments_grow() {
     for step in SEGMENT_STEPS.into_iter().take_while(|&step| step < 130_000) {
         for n in step.saturating_sub(2).max(1)..=step + 2 {
             for set in 0..if n < 20_000 { 20 } else { 2 } {
@@ -48,7 +50,7 @@ fn so_are_those_at_which_the_segments_grow() {
 }
 
 #[test]
-fn few_keys_of_many_sets() {
+fn construction_of_few_keys_succeeds() {
     for n in 1..=40 {
         for set in 0..200 {
             assert!(seed_for(8, &hashes(n, set)) < MAX_SEEDS / 2, "{n} keys");
@@ -57,7 +59,7 @@ fn few_keys_of_many_sets() {
 }
 
 #[test]
-fn the_segment_steps_are_the_published_rule() {
+fn segment_steps_follow_the_published_rule() {
     for (log2, step) in (3..).zip(SEGMENT_STEPS) {
         let rule = |n: u64| ((n as f64).ln() / 3.33f64.ln() + 2.25).floor() as u32;
         assert_eq!((rule(step - 1), rule(step)), (log2 - 1, log2));
@@ -72,7 +74,7 @@ fn the_segment_steps_are_the_published_rule() {
 const EFFORT: Effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
 
 #[test]
-fn hashes_that_crowd_in_one_segment_get_another_kind_of_filter() {
+fn hashes_that_crowd_in_one_segment_get_the_fallback() {
     for n in [100u64, 5_000, 100_000] {
         let hashes: Vec<_> = (0..n).map(KeyHash::from_raw).collect();
         for bits in [8, 12, 16] {
@@ -87,7 +89,7 @@ fn hashes_that_crowd_in_one_segment_get_another_kind_of_filter() {
 }
 
 #[test]
-fn shapes_that_no_writer_makes_are_refused() {
+fn invalid_shapes_are_rejected() {
     for (bits, len) in [(8u8, 96), (12, 144), (16, 192)] {
         let open = |params, layers: &[u8], n, len| {
             Geometry::new(&Shape { kind: FilterKind::BinaryFuse, params, layers: layers.to_vec() }, n, len)
@@ -100,7 +102,7 @@ fn shapes_that_no_writer_makes_are_refused() {
             assert!(open(params, &[], 1, len).is_err(), "{params:?}");
         }
         assert!(open([5, bits, 7], &[1], 1, len).is_err());
-        // And a payload that is not that long is answered "maybe".
+        // A payload that is too short is answered "maybe".
         for hash in [0, u64::MAX / 3, u64::MAX].map(KeyHash::from_raw) {
             assert!(may_contain(geometry, &[], hash));
         }
@@ -108,7 +110,7 @@ fn shapes_that_no_writer_makes_are_refused() {
 }
 
 #[test]
-fn every_second_try_has_more_slots_and_every_try_another_seed() {
+fn every_try_has_a_new_seed_and_every_second_more_slots() {
     for n in [2_000u64, 100_000, 10_000_000] {
         let first = slots_per_1024_keys(n);
         for (i, geometry) in (0..).zip(geometries(Width::Eight, n)) {
@@ -121,14 +123,14 @@ fn every_second_try_has_more_slots_and_every_try_another_seed() {
 }
 
 #[test]
-fn segments_are_halved_below_a_thousand_keys_where_it_saves() {
+fn short_segments_are_used_for_few_keys_if_they_save_slots() {
     let segments = |n| geometries(Width::Eight, n).map(|geometry| geometry.segment).collect::<Vec<_>>();
     assert!(segments(999).contains(&64) && segments(999).contains(&128));
     assert_eq!(segments(1_000), [128; 32]);
 }
 
 #[test]
-fn a_slot_of_more_keys_than_are_counted_is_noticed() {
+fn a_slot_with_too_many_keys_is_detected() {
     let geometry = Geometry::of(Width::Eight, 5, 1 << 10, 0);
     for (n, fits) in [(63, true), (64, false), (200, false), (256, false), (300, false), (512, false)] {
         let hashes: Vec<_> = (0..n).map(KeyHash::from_raw).collect();
