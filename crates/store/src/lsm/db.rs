@@ -380,6 +380,7 @@ impl Db {
                 log::error!("a background thread of the store panicked");
             }
         }
+        self.shared.reading.state.drop_replaced();
         flushed.and(logged)
     }
 }
