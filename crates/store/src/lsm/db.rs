@@ -196,13 +196,15 @@ impl Db {
         self.snapshot().scan(range)
     }
 
-    /// Writes the memtables to SST files and waits for the result.
+    /// Writes the memtables to SST files and waits for the result. While level 0 has
+    /// [`Options::l0_stall_trigger`] SSTs, it first waits for a compaction, as writes do.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
     /// the SST file cannot be written: the writes then stay in memory and in the log, and the
     /// background retries. I/O errors pass through.
     pub fn flush(&self) -> Result<()> {
+        self.shared.wait_for_level_0()?;
         self.shared.flush()
     }
 
@@ -339,8 +341,9 @@ impl Db {
             memory_entries: state.memtable.num_entries()
                 + state.immutable.iter().map(|memtable| memtable.num_entries()).sum::<u64>(),
             write_stalls: read(&counters.write_stalls),
-            write_stall_nanos: read(&counters.write_stall_nanos),
+            write_stall_nanos: counters.write_stall_nanos(),
             flushes: read(&counters.flushes),
+            flushed_bytes: read(&counters.flushed_bytes),
             compactions: read(&counters.compactions),
             compacted_bytes: read(&counters.compacted_bytes),
             background_errors,
@@ -369,7 +372,7 @@ impl Db {
         if self.threads.is_empty() {
             return Ok(());
         }
-        let flushed = self.flush();
+        let flushed = self.shared.flush();
         // Flush the log even after a failure: its buffer may hold acknowledged writes.
         let logged = lock(&self.shared.writing.log).log.flush();
         self.shared.remove_left();

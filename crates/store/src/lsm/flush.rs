@@ -222,10 +222,12 @@ impl Shared {
             added: vec![(0, stored.meta.clone())],
             ..VersionEdit::default()
         };
+        let len_bytes = stored.meta.len_bytes;
         self.install(edit, vec![(0, stored)], |state| {
             state.immutable.retain(|other| !Arc::ptr_eq(other, memtable));
         })?;
         self.reading.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.reading.counters.flushed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         self.discard([self.identity.dir.join(log_name(memtable.log_number))]);
         Ok(())
     }

@@ -19,12 +19,15 @@ pub(super) struct TableFacts<'a> {
     pub(super) smallest: &'a [u8],
     pub(super) largest: &'a [u8],
     pub(super) len_bytes: u64,
+    /// The number of entries, with tombstones.
+    pub(super) num_entries: u64,
+    pub(super) num_tombstones: u64,
 }
 
 impl<'a> From<&'a TableMeta> for TableFacts<'a> {
     fn from(meta: &'a TableMeta) -> Self {
-        let TableMeta { number, smallest, largest, len_bytes, .. } = meta;
-        Self { number: *number, smallest, largest, len_bytes: *len_bytes }
+        let &TableMeta { number, ref smallest, ref largest, len_bytes, num_entries, num_tombstones, .. } = meta;
+        Self { number, smallest, largest, len_bytes, num_entries, num_tombstones }
     }
 }
 
@@ -75,7 +78,7 @@ impl<'a> Levels<'a> {
     }
 
     fn bytes(&self, level: usize) -> u64 {
-        self.tables(level).iter().fold(0, |sum, table| sum.saturating_add(table.len_bytes))
+        sum(self.tables(level), |table| table.len_bytes)
     }
 
     fn overlapping(&self, level: usize, keys: Keys<'a>) -> impl Iterator<Item = TableFacts<'a>> + Clone {
@@ -86,6 +89,10 @@ impl<'a> Levels<'a> {
     fn is_bottommost(&self, level: usize, keys: Keys<'a>) -> bool {
         (level + 1..NUM_LEVELS).all(|below| self.overlapping(below, keys).next().is_none())
     }
+}
+
+fn sum(tables: &[TableFacts<'_>], of: impl Fn(&TableFacts<'_>) -> u64) -> u64 {
+    tables.iter().fold(0, |sum, table| sum.saturating_add(of(table)))
 }
 
 /// The SSTs to merge, and the level that receives the result.
@@ -189,7 +196,31 @@ impl Picker {
 
     /// Returns the most urgent compaction, if any.
     pub(super) fn pick(&self, levels: &Levels<'_>) -> Option<Pick> {
-        self.due_levels(levels).into_iter().find_map(|level| self.pick_of(levels, level))
+        let due = self.due_levels(levels).into_iter().find_map(|level| self.pick_of(levels, level));
+        due.or_else(|| self.pick_tombstones(levels))
+    }
+
+    /// Returns a compaction that drops tombstones, or brings them nearer to the entries that they
+    /// delete, so that deletions release space. It ends: a pick moves tombstones down, or drops them.
+    fn pick_tombstones(&self, levels: &Levels<'_>) -> Option<Pick> {
+        let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
+        let num_tombstones = sum(level_0, |table| table.num_tombstones);
+        let num_deeper = deeper.clone().map(|level| sum(levels.tables(level), |table| table.num_entries)).max()?;
+        // A merge of level 0 may rewrite the level below, so it must release about as much.
+        let is_worth = num_tombstones.saturating_mul(2) >= num_deeper.max(sum(level_0, |table| table.num_entries));
+        if num_tombstones > 0 && is_worth {
+            return self.pick_level_0(levels);
+        }
+        let is_half = |table: &&TableFacts<'_>| {
+            table.num_tombstones > 0 && table.num_tombstones.saturating_mul(2) >= table.num_entries
+        };
+        deeper.flat_map(|level| levels.tables(level).iter().filter(is_half).map(move |&table| (level, table))).find_map(
+            |(level, table)| {
+                let pick = Pick::in_place(levels, level, table);
+                let pick = pick.or_else(|| Pick::down(levels, level, &[table]).filter(|pick| pick.to < NUM_LEVELS));
+                pick.filter(|pick| self.is_left_in(pick))
+            },
+        )
     }
 
     /// Returns the compaction of level 0, whether or not the level is full. `None` if the level is

@@ -84,6 +84,49 @@ fn picks_of_hand_made_levels_are_the_expected_ones() {
 }
 
 #[test]
+fn tombstones_are_merged_down_and_dropped_at_the_bottom() {
+    let with = |number, smallest, largest, num_entries, num_tombstones| TableMeta {
+        num_entries,
+        num_tombstones,
+        ..table(number, smallest, largest, 10)
+    };
+    let in_place = |level, number| Pick { level, to: level, upper: vec![number], lower: vec![], bottommost: true };
+    let cases: [(&str, Store, Option<Pick>); 7] = [
+        ("few tombstones", vec![vec![with(9, 1, 9, 10, 4)], vec![with(1, 1, 9, 10, 4)]], None),
+        (
+            "half as many tombstones in level 0 as entries below",
+            vec![vec![with(9, 1, 9, 10, 10)], vec![], vec![with(1, 1, 9, 20, 0)]],
+            down(0, &[9], &[], false),
+        ),
+        (
+            "too few tombstones for the entries below",
+            vec![vec![with(9, 1, 9, 10, 10)], vec![with(1, 1, 9, 21, 0)]],
+            None,
+        ),
+        ("one tombstone does not compact level 0 of an empty store", vec![vec![with(9, 1, 9, 10, 1)]], None),
+        (
+            "an SST of tombstones above entries",
+            vec![vec![], vec![with(8, 0, 0, 9, 0), with(9, 2, 3, 10, 5)], vec![with(1, 1, 9, 100, 0)]],
+            down(1, &[9], &[1], true),
+        ),
+        (
+            "an SST of tombstones above no entries",
+            vec![vec![], vec![], vec![with(9, 2, 3, 10, 5)], vec![with(1, 4, 9, 100, 0)]],
+            Some(in_place(2, 9)),
+        ),
+        (
+            "full levels come first",
+            vec![vec![], vec![table(1, 1, 2, 90), table(2, 3, 4, 90)], vec![with(9, 5, 6, 1, 1)]],
+            down(1, &[1], &[], true),
+        ),
+    ];
+    for (what, mut store, wanted) in cases {
+        store.resize(NUM_LEVELS, Vec::new());
+        assert_eq!(Picker::new(LIMITS).pick(&levels(&store)), wanted, "{what}");
+    }
+}
+
+#[test]
 fn the_lowest_level_is_never_due() {
     let mut store: Store = vec![Vec::new(); NUM_LEVELS];
     store[NUM_LEVELS - 1] = vec![table(1, 1, 2, u64::MAX), table(2, 3, 4, u64::MAX)];

@@ -426,6 +426,45 @@ fn the_smallest_settings_let_no_thread_wait_forever() {
     }
 }
 
+/// A loop of put and flush once made 5,652 SSTs in level 0, and ran out of file descriptors.
+#[test]
+fn flushes_wait_while_level_0_is_full() {
+    let storage = Memory::new();
+    let settings = Options { l0_compaction_trigger: 2, l0_stall_trigger: 4, ..busy(&storage) };
+    let db = Db::open(DIR, settings).unwrap();
+    for i in 0..300 {
+        db.put(&key(i), &key(i)).unwrap();
+        db.flush().unwrap();
+        let level_0 = db.stats().levels.first().map_or(0, |level| level.tables);
+        assert!(level_0 <= 4, "{level_0} SSTs in level 0 after {i} flushes");
+    }
+    assert_eq!(common::scan_all(&db).len(), 300);
+    // Without background compactions a flush does not wait for one.
+    let storage = Memory::new();
+    let db = Db::open(DIR, Options { auto_compaction: false, l0_stall_trigger: 4, ..busy(&storage) }).unwrap();
+    for i in 0..10 {
+        db.put(&key(i), &key(i)).unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().levels[0].tables, 10);
+}
+
+#[test]
+fn deleting_everything_releases_the_space_in_the_background() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, Options { l0_compaction_trigger: 4, ..busy(&storage) }).unwrap();
+    (0..5_000).for_each(|i| db.put(&key(i), &key(i)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let before = db.stats().total.bytes;
+    (0..5_000).for_each(|i| db.delete(&key(i)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let after = db.stats().total;
+    assert!(after.bytes * 10 < before, "{before} bytes before, {} after", after.bytes);
+    assert_eq!(common::scan_all(&db).len(), 0);
+}
+
 #[test]
 fn a_buffered_write_reaches_the_operating_system_soon() {
     let storage = Memory::new();
