@@ -1,11 +1,12 @@
-//! Two people learn how many contacts they share before either shows a name: each sends noisy filters of the own list, in
-//! which half of all strangers are found too.
+//! Two people learn how many contacts they share before either of them discloses a name. One sends
+//! noisy filters of her list. Each filter also matches half of all other addresses.
 //!
 //! ```text
 //! cargo run --release --features variants --example contact_lists -- addresses.txt
 //! ```
-//! A line of the file is an address; of ten, four are the one's, four the other's, and two both's. One filter tells nothing
-//! of any single address; five under different seeds leave 3.1 % of doubt.
+//! Each line of the file is an address. Of ten addresses, four are only hers, four are only his,
+//! and two are in both lists. One filter says almost nothing about a single address. Five filters
+//! under different seeds reduce the false positives to 3.1 %.
 
 pub mod support;
 
@@ -20,10 +21,10 @@ const FILTERS: u32 = 5;
 const NOISE: f64 = 0.5;
 
 fn main() -> ExitCode {
-    support::main("Common contacts, found by filters that are wrong about half of all strangers.", 50_000, run)
+    support::main("Finds common contacts with filters that also match half of all strangers.", 50_000, run)
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example, for `main` and for its test.
 pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let addresses: BTreeSet<Vec<u8>> =
         arguments.keys(|i| format!("person.{i}@city-{}.example", i % 101))?.into_iter().collect();
@@ -36,18 +37,18 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
 
     let sent = Noisy::new(&hers, FILTERS, HashSeed(1))?;
     for shown in 1..=FILTERS as usize {
-        // What he makes of the filters so far.
+        // He tests his own contacts against the filters he has so far.
         let found = his.iter().filter(|address| sent.may_contain(address, shown)).count() as u64;
         let doubt = sent.expected_rate(shown);
-        // Of those found, the strangers' share is known, though not who they are.
+        // The share of strangers among the matches is known, but not which ones they are.
         let guess = (found as f64 - his.len() as f64 * doubt) / (1.0 - doubt);
-        println!("  {shown} sent: {found} of his are in all, so about {guess:.0} are common");
-        checks.share("strangers among them", found - common.len() as u64, strangers, NOISE.powf(shown as f64));
+        println!("  {shown} sent: {found} of his match all filters, so about {guess:.0} are common");
+        checks.share("strangers among the matches", found - common.len() as u64, strangers, NOISE.powf(shown as f64));
     }
     let all_found = common.iter().all(|address| sent.may_contain(address, FILTERS as usize));
-    checks.holds("every common contact is among them", all_found);
+    checks.holds("every common contact is among the matches", all_found);
     let plain: usize = hers.iter().map(|address| address.len()).sum();
     let bits: u64 = sent.filters().iter().map(Bloom::num_bits).sum();
-    println!("  sent: {} bytes of filters, {plain} bytes of addresses in the open", bits / 8);
+    println!("  sent: {} bytes of filters, {plain} bytes of plain addresses", bits / 8);
     Ok(())
 }

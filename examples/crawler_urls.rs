@@ -1,11 +1,11 @@
-//! A web crawler asks of each link whether it has seen the page. A Bloom filter answers from a small part of the
-//! memory; the price is pages that it takes for seen and never fetches.
+//! A web crawler asks for each link whether it has seen the page. A Bloom filter answers with a
+//! small part of the memory. The price: the crawler never fetches pages that are false positives.
 //!
 //! ```text
 //! cargo run --release --features variants --example crawler_urls -- links.txt
 //! ```
-//! A line of the file is a link, in the order in which links are met; without a file, a web of pages that link to one another,
-//! popular ones more often, is crawled from its first page.
+//! Each line of the file is a link, in the order of the crawl. Without a file, the example crawls a
+//! generated web from its first page. Popular pages receive more links.
 
 pub mod support;
 
@@ -20,10 +20,10 @@ const RATE: f64 = 0.01;
 const LINKS_OF_A_PAGE: usize = 8;
 
 fn main() -> ExitCode {
-    support::main("Pages that a crawler misses when a Bloom filter tells it what it has seen.", 300_000, run)
+    support::main("Counts the pages that a crawler with a Bloom filter of seen pages misses.", 300_000, run)
 }
 
-/// The links of a web of `pages`, in the order in which a crawl in breadth meets them.
+/// Returns the links of a web with `pages` pages, in the order of a breadth-first crawl.
 fn crawl(pages: usize) -> Vec<Vec<u8>> {
     let url = |page: usize| {
         format!("https://site-{}.example/{:x}/page-{page}", page % 997, page.wrapping_mul(40_503)).into_bytes()
@@ -42,7 +42,7 @@ fn crawl(pages: usize) -> Vec<Vec<u8>> {
     links
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example, for `main` and for its test.
 pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let links = match &arguments.file {
         Some(_) => arguments.keys(|_| String::new())?,
@@ -53,7 +53,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let (mut fetched, mut met, mut missed, mut predicted) = (HashSet::new(), HashSet::new(), 0, 0.0);
     for link in &links {
         if met.insert(link) {
-            // What the filter's fill says of a page that is met for the first time.
+            // Add the FPR at the current fill ratio as the prediction for a new page.
             predicted += rate_when(met.len() - 1, &seen);
             missed += u64::from(seen.may_contain(link));
         }
@@ -64,13 +64,13 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     }
     println!("{} links to {} pages, {} fetched", links.len(), pages.len(), fetched.len());
     support::compare_memory(seen.num_bits(), pages.iter().copied());
-    checks.share("pages taken for seen and never fetched", missed, met.len() as u64, predicted / met.len() as f64);
+    checks.share("pages that look seen and are never fetched", missed, met.len() as u64, predicted / met.len() as f64);
     checks.holds("no page was fetched twice", fetched.len() as u64 + missed == met.len() as u64);
-    checks.holds("every page fetched is known as seen", fetched.iter().all(|page| seen.may_contain(page)));
+    checks.holds("every fetched page is known as seen", fetched.iter().all(|page| seen.may_contain(page)));
     Ok(())
 }
 
-/// `(1 - e^(-kn/m))^k`
+/// Returns the FPR `(1 - e^(-kn/m))^k` with `keys` keys in the filter.
 fn rate_when(keys: usize, filter: &Bloom) -> f64 {
     let probes = f64::from(filter.num_probes());
     (1.0 - (-probes * keys as f64 / filter.num_bits() as f64).exp()).powf(probes)

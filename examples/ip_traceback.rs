@@ -1,11 +1,12 @@
-//! Routers keep a digest of the packets of each minute in a Bloom filter, so that a packet can be traced back to where it
-//! entered the network, with nothing kept of its content (Snoeren et al., "Hash-based IP traceback", 2001).
+//! Routers keep a digest of each minute's packets in a Bloom filter. A packet can then be traced to
+//! its entry into the network, and no router stores packet content (Snoeren et al., "Hash-based IP
+//! traceback", 2001).
 //!
 //! ```text
 //! cargo run --release --features variants --example ip_traceback
 //! ```
-//! Three probes and five bits a packet: 9.2 % of the routers asked on the way remember a packet that they never saw. No
-//! file is read.
+//! With three probes and five bits per packet, 9.2 % of the routers that never saw a packet still
+//! remember it. The example reads no file.
 
 pub mod support;
 
@@ -23,10 +24,10 @@ const PROBES: u32 = 3;
 const BITS_PER_PACKET: u64 = 5;
 
 fn main() -> ExitCode {
-    support::main("Packets traced back through routers that keep digests alone.", 100_000, run)
+    support::main("Traces packets back through routers that keep only digests.", 100_000, run)
 }
 
-/// A ring with chords: whom each router is linked to.
+/// Returns the links of each router in a ring with chords.
 fn network() -> Vec<Vec<usize>> {
     let mut random = Random(3);
     let mut links = vec![BTreeSet::new(); ROUTERS];
@@ -42,7 +43,7 @@ fn network() -> Vec<Vec<usize>> {
     links.into_iter().map(|links| links.into_iter().collect()).collect()
 }
 
-/// The invariant fields of a header and the first eight bytes behind it.
+/// Returns the digest input: the invariant header fields and the first eight bytes of content.
 fn digest_input(packet: usize) -> [u8; 28] {
     let mut bytes = [0; 28];
     let mut random = Random(packet as u64);
@@ -50,7 +51,7 @@ fn digest_input(packet: usize) -> [u8; 28] {
     bytes
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example, for `main` and for its test.
 pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let links = network();
     let mut random = Random(5);
@@ -58,8 +59,8 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         .map(|_| {
             let mut path = vec![random.below(ROUTERS)];
             for _ in 1..HOPS {
-                let here = path.last().and_then(|&router| links.get(router)).ok_or("no router")?;
-                path.push(*here.get(random.below(here.len())).ok_or("no neighbour")?);
+                let here = path.last().and_then(|&router| links.get(router)).ok_or("a path has no last router")?;
+                path.push(*here.get(random.below(here.len())).ok_or("a router has no neighbour")?);
             }
             Ok(path)
         })
@@ -77,11 +78,12 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         })
         .collect::<Result<HashMap<_, _>, Failure>>()?;
 
-    // From the victim, the last router of the path, to whoever remembers, and on from there.
+    // Search from the victim, the last router of the path, through all routers that remember the
+    // packet.
     let (mut asked_in_vain, mut remembered_wrongly, mut lost, mut suspects) = (0, 0, 0u64, 0u64);
     let traced = paths.len().min(5_000);
     for (packet, path) in paths.iter().enumerate().take(traced) {
-        let victim = *path.last().ok_or("no path")?;
+        let victim = *path.last().ok_or("a path is empty")?;
         let (mut front, mut asked) = (vec![victim], BTreeSet::from([victim]));
         let mut found = BTreeSet::from([victim]);
         while let Some(router) = front.pop() {
@@ -108,9 +110,9 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         kept as f64 / 1024.0,
         (paths.len() * HOPS * 28) as f64 / 1024.0
     );
-    println!("  routers under suspicion: {:.2} a packet", suspects as f64 / traced as f64);
+    println!("  routers under suspicion: {:.2} per packet", suspects as f64 / traced as f64);
     let rate = (1.0 - (-f64::from(PROBES) / BITS_PER_PACKET as f64).exp()).powi(PROBES.cast_signed());
-    checks.share("routers that never saw the packet and remember it", remembered_wrongly, asked_in_vain, rate);
-    checks.holds("every path is among what was found", lost == 0);
+    checks.share("routers that remember a packet they never saw", remembered_wrongly, asked_in_vain, rate);
+    checks.holds("every router of every path is found", lost == 0);
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! A content cache writes an object to disk when it is asked for the second time: a Bloom filter remembers the first. Three
-//! quarters of all URLs are asked for once, and cost no write.
+//! A content cache writes an object to disk only at its second request. A Bloom filter remembers
+//! the first request. Three quarters of all URLs are requested once, and cost no write.
 //!
 //! ```text
 //! cargo run --release --features variants --example one_hit_wonders -- requests.txt
 //! ```
-//! A line of the file is the URL of a request.
+//! Each line of the file is the URL of a request.
 
 pub mod support;
 
@@ -18,15 +18,15 @@ use support::{Arguments, Checks, Failure, Random};
 const RATE: f64 = 0.01;
 
 fn main() -> ExitCode {
-    support::main("Writes that a cache is spared by a filter of what was asked for once.", 1_000_000, run)
+    support::main("Counts the writes that a cache saves with a filter of first requests.", 1_000_000, run)
 }
 
-/// Requests of `urls`, of which a quarter is asked for again and again.
+/// Makes requests for `urls` URLs. A quarter of the URLs are requested again and again.
 fn requests(urls: usize) -> Vec<Vec<u8>> {
     let mut random = Random(7);
     let mut requests: Vec<usize> = (0..urls).collect();
     requests.extend((0..urls).map(|_| random.below(urls / 4)));
-    // Fisher-Yates.
+    // Fisher-Yates shuffle.
     (1..requests.len()).rev().for_each(|i| requests.swap(i, random.below(i + 1)));
     requests
         .into_iter()
@@ -34,7 +34,7 @@ fn requests(urls: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example, for `main` and for its test.
 pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let requests = match &arguments.file {
         Some(_) => arguments.keys(|_| String::new())?,
@@ -62,11 +62,11 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
             asked.insert(url);
         }
     }
-    println!("{} requests of {} URLs, {once} of them once", requests.len(), times.len());
+    println!("{} requests of {} URLs, {once} of them requested once", requests.len(), times.len());
     support::compare_memory(asked.num_bits(), times.keys().copied());
     let all = times.len() as u64;
     println!(
-        "  writes: {} with the filter, {all} without: {:.1} % spared",
+        "  writes: {} with the filter, {all} without: {:.1} % saved",
         cached.len(),
         100.0 - cached.len() as f64 / all as f64 * 100.0
     );
@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     checks.share("URLs written at their first request", early, all, predicted / all as f64);
     let again: HashSet<_> =
         requests.iter().filter(|url| times.get(url.as_slice()).is_some_and(|&times| times > 1)).collect();
-    checks.holds("every URL that was asked for twice is cached", again.iter().all(|url| cached.contains(*url)));
-    checks.holds("nothing else is, but for those", cached.len() as u64 <= all - once + early);
+    checks.holds("every URL that was requested twice is cached", again.iter().all(|url| cached.contains(*url)));
+    checks.holds("no other URL is cached, except for false positives", cached.len() as u64 <= all - once + early);
     Ok(())
 }

@@ -1,14 +1,15 @@
-//! Asks filters of every kind for keys that were added to them, each key of each filter once, and counts denials.
+//! Searches for false negatives: adds keys to filters of every kind, asks for each key once, and
+//! counts denials.
 //!
 //! ```text
 //! cargo run --release --example present_keys -- --probes 1000000000
 //! ```
-//! The probes are shared out evenly to the specs, and of each spec to filters of some thirty to a million keys, every
-//! one of hashes of its own. Filters are built without their self-check and opened from their bytes, with all pages
-//! checked; half the keys are asked one by one, half in batches. The seed is fixed, so a run repeats. Takes a few
-//! minutes for a thousand million probes, on one thread.
+//! The specs get equal shares of the probes. Each spec builds filters of 33 to 1,250,000 keys with
+//! their own hashes. Filters are built without their self-check, and opened from their bytes with
+//! all pages verified. Half of the keys are asked one by one, and half in batches. The seed is
+//! fixed, so runs are repeatable. A run with 10^9 probes takes a few minutes on one thread.
 //!
-//! Exit code: 0 where no key was denied, 1 where one was, 2 for wrong arguments.
+//! Exit code: 0 if no key was denied, 1 if a key was denied, 2 for wrong arguments.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of the command line")]
 
 use std::collections::BTreeMap;
@@ -35,11 +36,11 @@ const SPECS: [&str; 16] = [
     "bloom:10",
     "bloom:16",
 ];
-/// Least keys of a filter; each has up to a quarter more.
+/// The minimum number of keys of a filter. Each filter has up to a quarter more.
 const SIZES: [usize; 7] = [33, 1_000, 3_900, 10_000, 60_000, 100_000, 1_000_000];
 const BATCH: usize = 1_000;
 
-/// What was asked of the filters of one kind.
+/// Counts for the filters of one kind.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     filters: u64,
@@ -47,7 +48,7 @@ struct Count {
     denied: u64,
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
+/// SplitMix64 (Steele, Lea, Flood 2014), written from its published description.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -59,7 +60,7 @@ impl SplitMix {
     }
 }
 
-/// Builds a filter of `keys` and asks for all of them; the kind that was asked for.
+/// Builds a filter of `keys` and asks for all of them. Returns the requested kind and the counts.
 fn ask(spec: FilterSpec, keys: &[KeyHash]) -> Result<(FilterKind, Count)> {
     let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off);
     keys.iter().for_each(|&key| builder.add_hash(key));
@@ -120,17 +121,17 @@ fn main() -> ExitCode {
         _ => None,
     };
     let Some(probes) = probes else {
-        eprintln!("usage: present_keys [--probes NUMBER]");
+        eprintln!("error: wrong arguments; usage: present_keys [--probes NUMBER]");
         return ExitCode::from(2);
     };
     match run(probes) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(denied) => {
-            eprintln!("{denied} keys were denied");
+            eprintln!("error: {denied} present keys were denied; this is a bug in filterblock, please report it");
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("{error}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }

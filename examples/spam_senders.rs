@@ -1,10 +1,11 @@
-//! A mail server holds the addresses of spammers in a Bloom filter of nine bits an address, and a small exact whitelist of
-//! the good senders that it knows and that the filter takes for spammers.
+//! A mail server keeps the addresses of spammers in a Bloom filter with nine bits per address. A
+//! small exact whitelist holds the known good senders for which the filter answers "maybe".
 //!
 //! ```text
 //! cargo run --release --features variants --example spam_senders -- addresses.txt
 //! ```
-//! A line of the file is an address; every fourth is taken for a known good sender, every fourth for a stranger.
+//! Each line of the file is an address. Half of the addresses are spammers, a quarter are known
+//! good senders, and a quarter are strangers.
 
 pub mod support;
 
@@ -19,10 +20,14 @@ const BITS_PER_ADDRESS: u64 = 9;
 const PROBES: u32 = 6;
 
 fn main() -> ExitCode {
-    support::main("Spam senders in a Bloom filter, with a whitelist of those it is wrong about.", 1_000_000, run)
+    support::main(
+        "Keeps spam senders in a Bloom filter, with a whitelist of its known false positives.",
+        1_000_000,
+        run,
+    )
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example, for `main` and for its test.
 pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let addresses = arguments.keys(|i| format!("user{i}@mail-{}.example", i % 7_919))?;
     let all: HashSet<&[u8]> = addresses.iter().map(Vec::as_slice).collect();
@@ -38,17 +43,17 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let whitelist: HashSet<&[u8]> = known.iter().copied().filter(|address| filter.may_contain(address)).collect();
     let is_spam = |address: &[u8]| filter.may_contain(address) && !whitelist.contains(address);
 
-    println!("{} spammers, {} good senders known, {} strangers", spammers.len(), known.len(), strangers.len());
+    println!("{} spammers, {} known good senders, {} strangers", spammers.len(), known.len(), strangers.len());
     support::compare_memory(filter.num_bits(), spammers.iter().copied());
     let rate = (1.0 - (-f64::from(PROBES) / BITS_PER_ADDRESS as f64).exp()).powi(PROBES.cast_signed());
     checks.share("good senders that need the whitelist", whitelist.len() as u64, known.len() as u64, rate);
     let refused = strangers.iter().filter(|address| is_spam(address)).count() as u64;
     checks.share("strangers taken for spammers", refused, strangers.len() as u64, rate);
-    checks.holds("every spammer is known", spammers.iter().all(|address| is_spam(address)));
-    checks.holds("every good sender that is known gets through", !known.iter().any(|address| is_spam(address)));
+    checks.holds("every spammer is recognized", spammers.iter().all(|address| is_spam(address)));
+    checks.holds("every known good sender is let through", !known.iter().any(|address| is_spam(address)));
     let gib = 4e9 * BITS_PER_ADDRESS as f64 / 8.0 / f64::from(1 << 30);
     println!(
-        "  so four thousand million addresses take {gib:.2} GiB, at {:.1} % (a hash table of 15 bytes each: 60 GB)",
+        "  at this size, four billion addresses take {gib:.2} GiB, at {:.1} % (a hash table of 15 bytes each: 60 GB)",
         rate * 100.0
     );
     Ok(())

@@ -1,11 +1,13 @@
-//! Proxies that tell one another what they cache: each keeps counters of its own documents and sends the bits to the others,
-//! who ask only those whose bits say "maybe" (Fan, Cao, Almeida, Broder, "Summary cache", 2000).
+//! Proxies tell each other what they cache. Each proxy counts its own documents in a counting
+//! filter and sends the plain bits to the others. A proxy asks only those proxies whose bits say
+//! "maybe" (Fan, Cao, Almeida, Broder, "Summary cache", 2000).
 //!
 //! ```text
 //! cargo run --release --features variants --example summary_cache -- requests.txt
 //! ```
-//! A line of the file is the URL of a request; requests go to the proxies in turn. Without summaries each of the `N`
-//! proxies asks all others at each miss: `N (N-1) (1-H) R` messages for `R` requests to each.
+//! Each line of the file is the URL of a request. Requests go to the proxies in turn. Without
+//! summaries, each of the `N` proxies asks all others at each miss. That is `N (N-1) (1-H) R`
+//! messages for `R` requests to each proxy at a hit ratio `H`.
 
 pub mod support;
 
@@ -17,23 +19,25 @@ use filterblock::variants::{Bloom, CounterBits, Counting, Membership, Removable}
 use support::{Arguments, Checks, Failure, Random};
 
 const PROXIES: usize = 8;
-/// Counters for each document that fits, and probes of it.
+/// The number of counters for each document that fits into the cache. A document uses `PROBES` of
+/// them.
 const LOAD_FACTOR: u64 = 16;
 const PROBES: u32 = 4;
-/// A proxy sends its bits when that share of its documents is new.
+/// A proxy sends its bits when one in this many of its documents is new.
 const UPDATE_SHARE: usize = 100;
 
 fn main() -> ExitCode {
-    support::main("Messages that proxies spare one another by summaries of what they cache.", 400_000, run)
+    support::main("Counts the messages that proxies save with summaries of their caches.", 400_000, run)
 }
 
-/// A cache that drops what came first, its counters, and its bits as the others know them.
+/// A cache that evicts the oldest document, with its counters, and with its bits as the others know
+/// them.
 struct Proxy {
     documents: HashSet<Vec<u8>>,
     order: VecDeque<Vec<u8>>,
     counters: Counting,
     sent: Bloom,
-    /// The documents that `sent` is of: to count what it says of others.
+    /// The documents in `sent`, to count the false positives of `sent`.
     sent_documents: HashSet<Vec<u8>>,
     new: usize,
     updates: u64,
@@ -68,7 +72,7 @@ impl Proxy {
     }
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example, for `main` and for its test.
 pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let mut random = Random(11);
     let requests = match &arguments.file {
@@ -96,14 +100,15 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
             messages += u64::from(says);
             is_found |= says && has;
             stale += u64::from(has && !says);
-            // A URL counts once for each summary: asked again, it would be no new trial.
+            // Each URL counts once for each summary. A second request would not be an independent
+            // trial.
             if !other.sent_documents.contains(url) && asked.insert((number, url)) {
                 false_hits += u64::from(says);
                 predicted += other.sent.expected_rate();
             }
         }
         remote_hits += u64::from(is_found);
-        proxies.get_mut(home).ok_or("no proxy")?.store(url, capacity)?;
+        proxies.get_mut(home).ok_or("the home proxy does not exist")?.store(url, capacity)?;
     }
     let updates: u64 = proxies.iter().map(|proxy| proxy.updates).sum();
     let without = misses * (PROXIES as u64 - 1);
@@ -112,22 +117,22 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         requests.len()
     );
     println!(
-        "  messages: {} with summaries (of which {updates} updates to {} others each), {without} without: {:.1} times as many",
+        "  messages: {} with summaries (including {updates} updates to {} others each), {without} without: {:.1} times as many",
         messages + updates * (PROXIES as u64 - 1),
         PROXIES - 1,
         without as f64 / (messages + updates * (PROXIES as u64 - 1)) as f64
     );
-    println!("  missed elsewhere because the summary was older than the document: {stale}");
+    println!("  missed elsewhere because a summary was older than the document: {stale}");
     checks.share(
-        "summaries that say \"maybe\" of what is not there",
+        "summaries that say \"maybe\" for an absent document",
         false_hits,
         asked.len() as u64,
         predicted / asked.len() as f64,
     );
     let has_all = proxies.iter().all(|proxy| proxy.order.iter().all(|url| proxy.counters.may_contain(url)));
-    checks.holds("after all removals, every document that is cached is in its proxy's counters", has_all);
+    checks.holds("after all removals, each proxy's counters contain every cached document", has_all);
     let fresh = proxies.iter().map(|proxy| proxy.counters.to_bloom()).collect::<Result<Vec<_>, _>>()?;
     let agree = proxies.iter().zip(&fresh).all(|(proxy, bits)| proxy.order.iter().all(|url| bits.may_contain(url)));
-    checks.holds("and in the bits that would be sent now", agree);
+    checks.holds("the bits to be sent now contain them too", agree);
     Ok(())
 }

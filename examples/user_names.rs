@@ -1,10 +1,10 @@
-//! A registration form says at once whether a name is free: a Bloom filter of all names in the browser's reach answers, and
-//! only a "maybe taken" goes to the database.
+//! A registration form says at once whether a name is free. A Bloom filter of all taken names in
+//! the browser answers, and only a "maybe" goes to the database.
 //!
 //! ```text
 //! cargo run --release --features variants --example user_names -- names.txt
 //! ```
-//! A line of the file is a name; every other one is taken, and all are tried.
+//! Each line of the file is a name. Every second name is taken, and all names are tried.
 
 pub mod support;
 
@@ -18,13 +18,13 @@ use support::{Arguments, Checks, Failure, Random};
 const RATE: f64 = 0.001;
 
 fn main() -> ExitCode {
-    support::main("Registrations that need no lookup, as a filter knows that the name is free.", 500_000, run)
+    support::main("Counts the database lookups that a filter of taken user names saves.", 500_000, run)
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example, for `main` and for its test.
 pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let names = arguments.keys(|i| format!("{:x}", Random(i).bits() >> 24))?;
-    // In order, so that neighbours differ in little: one is taken, the next is free.
+    // Sort the names, so that taken and free names alternate and neighbours differ little.
     let names: BTreeSet<Vec<u8>> = names.into_iter().collect();
     let taken: BTreeSet<&[u8]> = names.iter().step_by(2).map(Vec::as_slice).collect();
     let filter = Bloom::with_rate(taken.len() as u64, RATE, HashSeed(1))?;
@@ -43,11 +43,11 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     support::compare_memory(filter.num_bits(), taken.iter().copied());
     println!("  lookups: {} with the filter, {} without", names.len() as u64 - free_at_once, names.len());
     checks.share("free names that needed a lookup", asked_in_vain, free_at_once + asked_in_vain, RATE);
-    checks.holds("no taken name was called free", taken_said_free == 0);
-    // What goes to the browser is a checksummed block.
+    checks.holds("no taken name was reported free", taken_said_free == 0);
+    // The browser receives a checksummed block.
     let bytes = filter.freeze()?;
     let block = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen)?;
     let agree = names.iter().all(|name| block.may_contain(name) == filter.may_contain(name));
-    checks.holds(&format!("the block of {} bytes answers every name alike", bytes.len()), agree);
+    checks.holds(&format!("the block of {} bytes gives the same answer for every name", bytes.len()), agree);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! What the examples share: arguments, keys from a file or made up, and results that are checked.
+//! Shared code of the examples: arguments, keys from a file or generated keys, and checks of the
+//! results.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "programs of the command line")]
 #![allow(dead_code, reason = "each example uses a part")]
 
@@ -7,18 +8,19 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What ends an example early: a wrong argument, a file that cannot be read.
+/// An error that ends an example early, such as a wrong argument or an unreadable file.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// `[FILE] [--count N]`
+/// The arguments `[FILE] [--count N]`.
 pub struct Arguments {
-    /// A line is a key.
+    /// A file with one key per line.
     pub file: Option<PathBuf>,
-    /// How much is made up without a file.
+    /// The number of keys to generate if there is no file.
     pub count: usize,
 }
 
-/// Runs an example: `--help` prints `about`; a failure is a message and exit code 2, a result out of bounds code 1.
+/// Runs an example. `--help` prints `about`. The exit code is 2 after an error and 1 if a result is
+/// out of bounds.
 pub fn main(
     about: &str,
     count: usize,
@@ -29,7 +31,7 @@ pub fn main(
     while let Some(word) = words.next() {
         let refused = match word.to_str() {
             Some("--help" | "-h") => {
-                println!("{about}\nArguments: [FILE] [--count N]   (N {count} without)");
+                println!("{about}\nArguments: [FILE] [--count N]   (default N: {count})");
                 return ExitCode::SUCCESS;
             }
             Some("--count") => {
@@ -39,11 +41,11 @@ pub fn main(
                         arguments.count = n;
                         None
                     }
-                    None => Some("--count: a number from 1000 to 100000000 wanted".to_owned()),
+                    None => Some("--count: expected a number from 1000 to 100000000; try 100000".to_owned()),
                 }
             }
-            Some(option) if option.starts_with("--") => Some(format!("{option}: no such option; try --help")),
-            _ if arguments.file.is_some() => Some("one file at most".to_owned()),
+            Some(option) if option.starts_with("--") => Some(format!("unknown option {option}; try --help")),
+            _ if arguments.file.is_some() => Some("expected at most one file; pass one file name".to_owned()),
             _ => {
                 arguments.file = Some(word.into());
                 None
@@ -58,7 +60,10 @@ pub fn main(
     match example(&arguments, &mut checks) {
         Ok(()) if checks.failed == 0 => ExitCode::SUCCESS,
         Ok(()) => {
-            eprintln!("error: {} of the results above out of bounds", checks.failed);
+            eprintln!(
+                "error: {} of the results above are out of bounds; see the lines marked OUT OF BOUNDS",
+                checks.failed
+            );
             ExitCode::from(1)
         }
         Err(failure) => {
@@ -69,7 +74,7 @@ pub fn main(
 }
 
 impl Arguments {
-    /// The lines of the file, or `count` keys that `make` makes of 0, 1, ..
+    /// Returns the lines of the file, or `count` keys that `make` generates from 0, 1, ..
     pub fn keys(&self, make: impl Fn(u64) -> String) -> Result<Vec<Vec<u8>>, Failure> {
         let Some(path) = &self.file else {
             return Ok((0..self.count as u64).map(|i| make(i).into_bytes()).collect());
@@ -78,22 +83,22 @@ impl Arguments {
         let lines = BufReader::new(File::open(path).map_err(in_file)?).split(b'\n');
         let lines = lines.collect::<Result<Vec<_>, _>>().map_err(in_file)?;
         match lines.len() {
-            0..1_000 => Err(format!("{}: at least 1,000 lines wanted", path.display()).into()),
+            0..1_000 => Err(format!("{}: expected at least 1,000 lines; choose a longer file", path.display()).into()),
             _ => Ok(lines),
         }
     }
 }
 
-/// Results beside what the formula says of them.
+/// Checks that compare results with their formulas.
 #[derive(Default)]
 pub struct Checks {
-    /// Results out of bounds.
+    /// The number of results out of bounds.
     pub failed: u64,
 }
 
 impl Checks {
-    /// Of `trials`, `found` met with an event of probability `rate`: five standard deviations are allowed, and 3 % of the
-    /// rate for what formula and filter round.
+    /// Checks that about `trials * rate` of `trials` are `found`. It allows five standard
+    /// deviations, plus 3 % of the rate for rounding in the formula and the filter.
     pub fn share(&mut self, what: &str, found: u64, trials: u64, rate: f64) {
         let expected = trials as f64 * rate;
         let allowed = 5.0 * (expected * (1.0 - rate)).max(1.0).sqrt() + 0.03 * expected;
@@ -105,7 +110,7 @@ impl Checks {
         );
     }
 
-    /// What must hold without exception.
+    /// Checks a condition that must hold without exception.
     pub fn holds(&mut self, what: &str, is_met: bool) {
         self.line(is_met, what);
     }
@@ -116,30 +121,31 @@ impl Checks {
     }
 }
 
-/// Says what a filter takes beside the exact set of the same keys.
+/// Prints the memory of a filter and of an exact set with the same keys.
 pub fn compare_memory<'k>(filter_bits: u64, keys: impl IntoIterator<Item = &'k [u8]>) {
     let (mut entries, mut bytes) = (0usize, 0);
     for key in keys {
         entries += 1;
-        // Pointer, length and control byte at 7/8 of a power of two of slots, and the allocation of the key itself.
+        // A hash table has a power of two of slots, at most 7/8 full, each with a pointer, a length
+        // and a control byte. Each key has its own allocation.
         bytes += (key.len() + 8).next_multiple_of(16).max(32);
     }
     let slots = (entries * 8 / 7).next_power_of_two();
     let exact = (bytes + slots * (16 + 1)) as f64;
     let filter = filter_bits as f64 / 8.0;
     println!(
-        "  memory: filter {:.1} KiB, a hash set of the {entries} keys about {:.1} KiB: {:.1} times as much",
+        "  memory: filter {:.1} KiB, hash set of the same {entries} keys about {:.1} KiB: {:.1} times as much",
         filter / 1024.0,
         exact / 1024.0,
         exact / filter
     );
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
+/// SplitMix64 (Steele, Lea, Flood 2014), written from its published description.
 pub struct Random(pub u64);
 
 impl Random {
-    /// 64 bits at random.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -147,18 +153,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of `0..n`, each alike.
+    /// Returns a uniformly random number of `0..n`.
     #[allow(clippy::cast_possible_truncation, reason = "below n")]
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// From 0 to 1.
+    /// Returns a uniformly random number from 0 to 1.
     pub fn share(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// One of `0..n`, of which small ones are much more frequent: what is popular has a rank uniform in its logarithm.
+    /// Returns a number of `0..n` whose logarithm is uniformly distributed, so that small numbers
+    /// are much more frequent.
     #[allow(clippy::cast_possible_truncation, reason = "clamped to n")]
     pub fn popular(&mut self, n: usize) -> usize {
         ((n as f64).powf(self.share()) as usize).clamp(1, n) - 1

@@ -1,75 +1,81 @@
-//! Sets of keys united, intersected and compared by the bits of their filters alone (Swamidass and Baldi, "Mathematical
-//! correction for fingerprint similarity measures to improve chemical retrieval", 2007; Papapetrou, Siberski and Nejdl,
-//! "Cardinality estimation and dynamic length adaptation for Bloom filters", 2010).
+//! Unites, intersects and compares sets of keys by the bits of their filters alone (Swamidass and
+//! Baldi, "Mathematical correction for fingerprint similarity measures to improve chemical
+//! retrieval", 2007; Papapetrou, Siberski and Nejdl, "Cardinality estimation and dynamic length
+//! adaptation for Bloom filters", 2010).
 //!
 //! ```text
 //! A      0 1 1 0 0 1 0 0 1      A or B   the filter of the union, bit for bit
 //! B      0 1 0 0 1 1 0 0 0      A and B  has all bits of the filter of the intersection, and some by chance
 //! ```
-//! From the share `z` of zeros follows the number of keys, `ln z / (k ln(1 - 1/m))`, and `|A and B| = |A| + |B| - |A or B|`.
-//! That is Papapetrou's formula for the intersection, rearranged: `m - (tm - ab) / (m - a - b + t)` is `m zA zB / zAB`.
-//! Swamidass and Baldi have `-1/m` for `ln(1 - 1/m)`, which differs by `1/2m`.
+//! The share `z` of zero bits gives the number of keys, `ln z / (k ln(1 - 1/m))`, and
+//! `|A and B| = |A| + |B| - |A or B|`. This is Papapetrou's formula for the intersection,
+//! rearranged: `m - (tm - ab) / (m - a - b + t)` is `m zA zB / zAB`. Swamidass and Baldi use `-1/m`
+//! for `ln(1 - 1/m)`, a difference of `1/2m`.
 //!
-//! Confidence: with `x = kn/m`, the variance of one estimate is `(m/k^2) (e^x - 1 - x)` (Whang, Vander-Zanden and Taylor,
-//! "A linear-time probabilistic counting algorithm", 1990). The three estimates behind an intersection of `c` share their
-//! noise; by the covariances of their zeros what is left is
-//! `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`: small where the sets are alike, and that of independent sets where
-//! `c` is 0.
+//! Confidence: with `x = kn/m`, the variance of one estimate is `(m/k^2) (e^x - 1 - x)` (Whang,
+//! Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm", 1990). The three
+//! estimates behind an intersection of `c` keys share their noise. With the covariances of their
+//! zeros, the variance that remains is `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. It is
+//! small for similar sets. For `c = 0` it is the variance for independent sets.
 //!
-//! A blocked filter is many small ones: the estimates of its blocks are summed, less what a small one is too high by on
-//! average, `(e^x - 1 - x) / 2k`. From the fill as a whole one would be too low, as some blocks are fuller than others.
+//! A blocked filter consists of many small filters. The estimates of its blocks are summed. Each is
+//! reduced by the mean excess of a small filter, `(e^x - 1 - x) / 2k`. An estimate from the fill
+//! ratio of the whole filter would be too low, because some blocks are fuller than others.
 //!
-//! * When: filters are there and keys are not, or are far away. When not: for exact numbers, and for sets whose filters are
-//!   of different shapes; to count keys alone there are smaller sketches.
-//! * Numbers: 10,000 bits and 7 probes tell 1,000 keys to within 8 of them (one deviation).
+//! * When: filters are available, but their keys are not or are far away.
+//! * When not: exact numbers are needed, or the filters have different shapes. To count keys only,
+//!   smaller sketches exist.
+//! * Numbers: 10,000 bits and 7 probes estimate 1,000 keys with a standard deviation of 8 keys.
 
 use super::Bloom;
 use crate::variants::Membership;
 use crate::variants::error::{Result, check_equal};
 
-/// Two filters of one shape and seed, bit by bit, and what that says of their sets.
+/// A bit-by-bit comparison of two filters with one shape and seed, with estimates for their sets.
 #[derive(Debug, Clone, Copy)]
 pub struct Comparison {
-    /// Bits of each filter.
+    /// The number of bits of each filter.
     pub num_bits: u64,
-    /// Bits set in the first.
+    /// The number of bits set in the first.
     pub left_ones: u64,
-    /// Bits set in the second.
+    /// The number of bits set in the second.
     pub right_ones: u64,
-    /// Bits set in both.
+    /// The number of bits set in both.
     pub common_ones: u64,
-    /// Keys of the first.
+    /// The number of keys of the first.
     pub left: Estimate,
-    /// Keys of the second.
+    /// The number of keys of the second.
     pub right: Estimate,
-    /// Keys of either.
+    /// The number of keys in the union.
     pub union: Estimate,
-    /// Keys of both.
+    /// The number of keys in the intersection.
     pub intersection: Estimate,
 }
 
 impl Comparison {
-    /// Whether all bits are alike.
+    /// Returns whether the filters have the same bits.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.left_ones == self.common_ones && self.right_ones == self.common_ones
     }
 
-    /// Bits set in either.
+    /// Returns the number of bits set in at least one filter.
     #[must_use]
     pub fn union_ones(&self) -> u64 {
         self.left_ones + self.right_ones - self.common_ones
     }
 
-    /// Of the bits set in either the share that is set in both; 1 where none is set. Sets that have nothing in common share
-    /// bits too, the more the fuller their filters are: [`key_similarity`](Self::key_similarity) leaves those out.
+    /// Returns the bits set in both as a share of the bits set in either, or 1 if no bit is set.
+    /// Disjoint sets share bits too, and more of them in fuller filters.
+    /// [`key_similarity`](Self::key_similarity) corrects for that.
     #[must_use]
     pub fn bit_similarity(&self) -> f64 {
         let ones = self.union_ones();
         if ones == 0 { 1.0 } else { self.common_ones as f64 / ones as f64 }
     }
 
-    /// Of the keys of either set the share that both have (Jaccard's index), estimated; 1 where there is none.
+    /// Estimates the Jaccard index of the sets: the keys in both as a share of the keys in either.
+    /// Returns 1 if there are no keys.
     #[must_use]
     pub fn key_similarity(&self) -> f64 {
         let union = self.union.keys();
@@ -77,49 +83,50 @@ impl Comparison {
     }
 }
 
-/// A number of keys that bits tell, and how far off it may be.
+/// An estimated number of keys with its standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// May be below zero by chance.
+    /// The uncorrected estimate. It may be below zero by chance.
     raw: f64,
     deviation: f64,
 }
 
 impl Estimate {
-    /// The number of keys that is most likely.
+    /// Returns the most likely number of keys.
     #[must_use]
     pub fn keys(&self) -> f64 {
         self.raw.max(0.0)
     }
 
-    /// The standard deviation; infinite where the filter, or a block of it, is full: then there may be any number of keys.
+    /// Returns the standard deviation. It is infinite if the filter, or one block of it, is full:
+    /// the number of keys then has no upper bound.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         self.deviation
     }
 
-    /// From where to where the number lies in 95 of 100 filters.
+    /// Returns the 95 % confidence interval of the number of keys.
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
-        /// Within so many deviations lie 95 % of a normal distribution.
+        /// 95 % of a normal distribution lie within this many deviations.
         const DEVIATIONS: f64 = 1.959_964;
         let reach = DEVIATIONS * self.deviation;
         ((self.raw - reach).max(0.0), (self.raw + reach).max(0.0))
     }
 }
 
-/// How the bits of a filter are asked: in blocks that know nothing of each other.
+/// How probes use the bits of a filter: in independent blocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockShape {
-    /// Bits of a block; a standard filter is one.
+    /// The number of bits of a block. A standard filter is one block.
     pub(super) bits: u64,
-    /// Bits of a key.
+    /// The number of bits of a key.
     pub(super) probes: u32,
-    /// Bits among which a probe chooses: all of the block, or a lane of it.
+    /// The number of bits among which a probe chooses: the whole block, or one lane of it.
     pub(super) choice: u64,
 }
 
-/// Compares filters block by block, given the number of bits set in the left, the right and both.
+/// Compares filters block by block, given the bits set in the left block, the right block and both.
 pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>) -> Comparison {
     let bits = shape.bits as f64;
     let (mut num_blocks, mut ones) = (0u64, [0; 3]);
@@ -132,7 +139,7 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
         ones.iter_mut().zip(found).for_each(|(sum, ones)| *sum += ones);
         let zeros = [left, right, left + right - both].map(|ones| shape.bits - ones);
         for ((logarithm, is_full), zeros) in logarithms.iter_mut().zip(&mut is_full).zip(zeros) {
-            // Of a full block the best that can be said is that it lacks one bit.
+            // Treat a full block as if it lacked one bit; the true load is unknown.
             *logarithm += (zeros.max(1) as f64 / bits).ln();
             *is_full |= zeros == 0;
         }
@@ -141,7 +148,7 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
     let probes = f64::from(shape.probes);
     let throws_per_choice = probes * shape.choice as f64 / bits;
     let of_key = throws_per_choice * (-1.0 / shape.choice as f64).ln_1p();
-    // The mean load of a block: what is behind the formulas' e^x.
+    // The mean load of a block: the exponent `x` in the formulas.
     let [x_left, x_right, x_union] = logarithms.map(|sum| -sum / blocks);
     let excess = |x: f64| x.exp_m1() - x;
     let bias = |x: f64| blocks * excess(x) / (2.0 * probes);
@@ -165,60 +172,64 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
     Comparison { num_bits, left_ones, right_ones, common_ones, left, right, union, intersection }
 }
 
-/// Both of two words' bits: what [`compare`] counts.
+/// Counts the bits that [`compare`] needs: set in the left word, in the right word and in both.
 pub(super) fn count(left: u64, right: u64) -> [u64; 3] {
     [left, right, left & right].map(|word| word.count_ones().into())
 }
 
-/// The sum of counts.
+/// Adds up the counts of several words.
 pub(super) fn sum(counts: impl Iterator<Item = [u64; 3]>) -> [u64; 3] {
     counts.fold([0; 3], |[a, b, c], [x, y, z]| [a + x, b + y, c + z])
 }
 
 impl Bloom {
-    /// Takes the keys of `other` in: afterwards each key of either is there. Threads may insert meanwhile.
+    /// Adds the keys of `other`. Other threads may insert meanwhile.
     ///
     /// # Errors
-    /// [`Error::Unlike`](crate::variants::Error::Unlike) for another size, number of probes or seed; nothing is changed.
+    /// Returns [`Error::Unlike`](crate::variants::Error::Unlike) if the size, the number of probes
+    /// or the seed differs. The filter is then unchanged.
     pub fn union_with(&self, other: &Self) -> Result<()> {
         self.check_alike(other)?;
         other.words().enumerate().for_each(|(index, word)| self.or_word(index, word));
         Ok(())
     }
 
-    /// Leaves the keys that `other` has too. Some others may stay "maybe", more of them than in a filter that was made
-    /// of the intersection: a bit can be set by one key here and by another there.
+    /// Keeps only the keys that `other` holds too. Some other keys still get "maybe", and more of
+    /// them than in a filter built from the intersection. The reason: one bit may be set by
+    /// different keys in the two filters.
     ///
     /// # Errors
-    /// As [`Bloom::union_with`].
+    /// Returns the errors of [`Bloom::union_with`].
     pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
         self.check_alike(other)?;
         other.words().enumerate().for_each(|(index, word)| self.and_word(index, word));
         Ok(())
     }
 
-    /// A filter of the keys of either: the same, bit for bit, as if all were inserted into one.
+    /// Returns a filter of the keys of both filters. It has the same bits as if all keys were
+    /// inserted into one filter.
     ///
     /// # Errors
-    /// As [`Bloom::union_with`]; [`Error::TooLarge`](crate::variants::Error::TooLarge) where there is no memory for it.
+    /// Returns the errors of [`Bloom::union_with`], and
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the result.
     pub fn union(&self, other: &Self) -> Result<Self> {
         let union = self.try_clone()?;
         union.union_with(other).map(|()| union)
     }
 
-    /// A filter of the keys of both; see [`Bloom::intersect_with`].
+    /// Returns a filter of the keys that are in both filters, as [`Bloom::intersect_with`] does.
     ///
     /// # Errors
-    /// As [`Bloom::union`].
+    /// Returns the errors of [`Bloom::union`].
     pub fn intersection(&self, other: &Self) -> Result<Self> {
         let mut intersection = self.try_clone()?;
         intersection.intersect_with(other).map(|()| intersection)
     }
 
-    /// How alike two filters and their sets are.
+    /// Compares two filters and estimates how similar their sets are.
     ///
     /// # Errors
-    /// As [`Bloom::union_with`].
+    /// Returns the errors of [`Bloom::union_with`].
     pub fn compare(&self, other: &Self) -> Result<Comparison> {
         self.check_alike(other)?;
         let (bits, probes) = (self.num_bits(), self.num_probes());
@@ -226,7 +237,7 @@ impl Bloom {
         Ok(compare(BlockShape { bits, probes, choice: bits }, std::iter::once(counts)))
     }
 
-    /// How many keys were inserted, as far as the bits tell.
+    /// Estimates how many keys were inserted, with the standard deviation.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         let (bits, probes) = (self.num_bits(), self.num_probes());
@@ -235,7 +246,7 @@ impl Bloom {
     }
 
     /// # Errors
-    /// [`Error::Unlike`](crate::variants::Error::Unlike), naming the first difference.
+    /// Returns [`Error::Unlike`](crate::variants::Error::Unlike), which names the first difference.
     pub(super) fn check_alike(&self, other: &Self) -> Result<()> {
         check_equal("number of bits", self.num_bits(), other.num_bits())?;
         check_equal("number of probes", self.num_probes(), other.num_probes())?;

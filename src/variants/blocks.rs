@@ -1,8 +1,10 @@
-//! Filter blocks united and compared without their keys: the algebra of [`super::algebra`] on native blocks.
+//! Merges and compares filter blocks without their keys. It applies the algebra of
+//! [`super::algebra`] to native blocks.
 //!
-//! Bits of one position mean the same in two blocks when kind, number of bits, probes and the way keys were hashed are the
-//! same. That holds for tables of one size class under one seed, say of the shards of a store; it does not for blocks that
-//! were each sized for their own number of keys, which are refused with the difference named.
+//! A bit at one position means the same in two blocks if the kind, the number of bits, the probes
+//! and the hashing of keys are equal. This is true for SSTs of one size class under one seed, for
+//! example in the shards of a store. It is false for blocks that were each sized for their own
+//! number of keys. Such blocks are refused with an error that names the difference.
 
 use std::fmt::Display;
 
@@ -13,14 +15,14 @@ use crate::codec::u64_from;
 use crate::kinds::{FilterKind, Shape, math};
 use crate::variants::error::{Error, Result};
 
-/// In what two filters differ, besides their bits.
+/// One property, besides the bits, in which two filters differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The property.
+    /// The name of the property.
     pub what: &'static str,
-    /// What the first has.
+    /// The value in the first filter.
     pub left: String,
-    /// What the second has.
+    /// The value in the second filter.
     pub right: String,
 }
 
@@ -31,7 +33,7 @@ impl Difference {
 }
 
 /// # Errors
-/// [`Error::Unlike`] where there is a difference.
+/// Returns [`Error::Unlike`] if there is a difference.
 fn refuse(difference: &Option<Difference>) -> Result<()> {
     match difference.clone() {
         Some(Difference { what, left, right }) => Err(Error::Unlike { what, left, right }),
@@ -39,8 +41,11 @@ fn refuse(difference: &Option<Difference>) -> Result<()> {
     }
 }
 
-/// All in which two blocks differ that keeps them from being united or compared bit by bit: hash function, seed, secret,
-/// what was added, which partition, kind, number of bits, parameters. Number of keys and table do not matter.
+/// Returns all differences that prevent two blocks from being merged or compared bit by bit.
+///
+/// It compares the hash function, the seed, the secret's fingerprint, the kind of added keys, the
+/// partition number, the filter kind, the number of bits and the parameters. The number of keys and
+/// the table id do not matter.
 #[must_use]
 pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
     let kind = |shape: Option<&Shape>| shape.map_or("partitions", |shape| shape.kind.name());
@@ -55,14 +60,14 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     let (l, r) = (left.metadata().hash, right.metadata().hash);
     let (l_shape, r_shape) = (left.shape(), right.shape());
     let bits = |payload: &[u8]| payload.len() as u64 * 8;
-    // Parameters of two kinds do not compare.
+    // Parameters of different kinds are not comparable.
     let is_one_kind = kind(l_shape) == kind(r_shape);
     let found = [
         Difference::between("hash function", l.kind, r.kind),
         Difference::between("hash seed", l.seed.0, r.seed.0),
         Difference::between("fingerprint of the secret", secret(l.fingerprint), secret(r.fingerprint)),
         Difference::between(
-            "what was added",
+            "kind of added keys",
             format!("{:?}", left.metadata().added),
             format!("{:?}", right.metadata().added),
         ),
@@ -79,22 +84,28 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     found.into_iter().flatten().collect()
 }
 
-/// A block of the keys of all: the same bits as a filter of that shape has to which all keys were added. Empty blocks add
-/// nothing, whatever their shape.
+/// Returns a block of the keys of all `blocks`. Its bits are the same as if all keys were added to
+/// one filter of that shape. Empty blocks add nothing, whatever their shape.
 ///
-/// Its number of keys is the sum, an upper bound, since nobody knows which keys were in more than one, and at most the
-/// number of bits, as the format wants it. So the rate that a reader expects is an upper bound too. It belongs to no table.
-/// Partitions of one number give a partition of that number; those of others, and whole filters, do not go with it.
+/// The block's number of keys is the sum over all blocks, capped at the number of bits as the
+/// format requires. The sum is an upper bound, because a key may be in several blocks. The FPR that
+/// a reader expects is therefore an upper bound too. The block belongs to no SST.
+///
+/// Partitions with the same number merge to a partition with that number. Partitions with different
+/// numbers, or a partition and a whole filter, do not merge.
 ///
 /// # Errors
-/// [`Error::Unlike`], naming the first difference; [`Error::Invalid`] for no block, and for kinds other than
-/// `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `full` and `empty`; [`Error::ChecksumMismatch`] for a block
-/// that was opened without a check of its pages, and is damaged; [`Error::TooLarge`] where there is no memory for it.
+/// * [`Error::Unlike`]: the blocks differ; the error names the first difference.
+/// * [`Error::Invalid`]: there are no blocks, or their kind is not `bloom`, `blocked-bloom`,
+///   `split-block`, `split-block-512`, `full` or `empty`.
+/// * [`Error::ChecksumMismatch`]: a block was opened without verifying its pages, and is damaged.
+/// * [`Error::TooLarge`]: there is no memory for the result.
 pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
     let is_empty = |block: &&LockedBlock<D>| block.shape().is_some_and(|shape| shape.kind == FilterKind::Empty);
     let first = blocks.iter().find(|block| !is_empty(block)).or(blocks.first());
     let Some(first) = first else {
-        return Err(Error::invalid("blocks to merge", "none", "expected one block or more; give the blocks to merge"));
+        let reason = "expected at least one block; pass the blocks to merge";
+        return Err(Error::invalid("blocks to merge", "none", reason));
     };
     let shape = first.shape().ok_or_else(partitioned)?;
     if shape.kind.takes_budget() {
@@ -104,7 +115,8 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     let mut num_keys = 0u64;
     for block in blocks {
         block.verify_pages()?;
-        // Of an empty filter only how it was hashed matters, and that comes before the shape.
+        // For an empty filter only the hashing matters. Hashing differences come before shape
+        // differences.
         let shape_matters = !is_empty(&block);
         let mut found = differences(first, block);
         found.retain(|difference| shape_matters || !SHAPE.contains(&difference.what));
@@ -118,13 +130,15 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     Ok(first.with_payload(shape, num_keys, payload)?)
 }
 
-/// The properties in which an empty filter may differ from those it is merged with.
+/// The properties in which an empty filter may differ from the filters it is merged with.
 const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 
-/// How alike two blocks and their sets are. The estimates of a filter in lines or blocks are sums over these.
+/// Compares the bits of two blocks and estimates how similar their key sets are. For a
+/// blocked filter, each estimate is the sum over its blocks.
 ///
 /// # Errors
-/// As [`merge_blocks`]; `full` and `empty` have no bits to compare.
+/// Returns the errors of [`merge_blocks`], and [`Error::Invalid`] for the kinds `full` and `empty`,
+/// which have no bits to compare.
 pub fn compare_blocks<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     left: &LockedBlock<A>,
     right: &LockedBlock<B>,
@@ -143,7 +157,7 @@ fn count((left, right): (u64, u64)) -> [u64; 3] {
     algebra::count(left, right)
 }
 
-/// Eight bytes each, the last ones filled up with zeros.
+/// Splits bytes into words of eight bytes. The last word is padded with zeros.
 fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -153,7 +167,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 fn partitioned() -> Error {
-    Error::invalid("block", "in partitions", "expected a whole filter; take its partitions one by one")
+    Error::invalid("block", "a partitioned filter", "expected a whole filter; pass its partitions one by one")
 }
 
 fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
@@ -172,7 +186,7 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
         | FilterKind::Ribbon
         | FilterKind::BumpedRibbon
         | FilterKind::BinaryFuse) => {
-            let reason = "its bits are no set that can be united or compared; use bloom, blocked-bloom or split-block";
+            let reason = "blocks of this kind cannot be merged or compared; use bloom, blocked-bloom or split-block";
             return Err(Error::invalid("filter kind", kind, reason));
         }
     })

@@ -1,18 +1,21 @@
-//! The standard Bloom filter, open to insertions from many threads (Bloom, "Space/time trade-offs in hash coding with
-//! allowable errors", 1970).
+//! The standard Bloom filter, open to insertions from many threads (Bloom, "Space/time trade-offs
+//! in hash coding with allowable errors", 1970).
 //!
 //! ```text
 //! key -> hash -> x0 ------ x1 ------ x2         k = 3 bits of m
 //!                 v         v         v
-//!         0 0 1 0 1 0 0 1 0 1 0 0 0 1 1 0 ...   "absent" as soon as one of them is 0
+//!         0 0 1 0 1 0 0 1 0 1 0 0 0 1 1 0 ...   "absent" if one of them is 0
 //! ```
 //!
-//! Bits and probes are those of the `bloom` filter block, so that [`Bloom::freeze`] needs no keys.
+//! The bits and probes are the same as in a `bloom` filter block, so [`Bloom::freeze`] needs no
+//! keys.
 //!
-//! * When: keys arrive one by one, their number is known in advance to a factor, nothing is removed.
-//! * When not: for keys that are all there, a [`FilterBuilder`] of another kind is smaller (`bumped-ribbon`) or faster
-//!   (`blocked-bloom`); for a number of keys that nobody knows, `Scalable`; to remove keys, `DLeft` or `Counting`.
-//! * Numbers: `log2(1/rate) / ln 2` bits a key, 9.6 at 1 %; rate `(1 - e^(-kn/m))^k`.
+//! * When: keys arrive one by one, their number is known within a factor, and no key is removed.
+//! * When not: if all keys are known at once, another kind of [`FilterBuilder`] is smaller
+//!   (`bumped-ribbon`) or faster (`blocked-bloom`). For an unknown number of keys use `Scalable`.
+//!   To remove keys use `DLeft` or `Counting`.
+//! * Numbers: `log2(1/FPR) / ln 2` bits per key, which is 9.6 at 1 %. The FPR is
+//!   `(1 - e^(-kn/m))^k`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,27 +41,30 @@ use crate::variants::error::Result;
 /// ```
 #[derive(Debug)]
 pub struct Bloom {
-    /// Bit `i` is bit `i % 64` of word `i / 64`; those behind the last are zero.
+    /// Bit `i` is bit `i % 64` of word `i / 64`. Bits after the last one are zero.
     words: Vec<AtomicU64>,
     shape: Shape,
     seed: HashSeed,
 }
 
 impl Bloom {
-    /// A filter that answers "maybe" for at most that share of absent keys while it has no more than `capacity`.
+    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
+    /// `capacity` keys.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::variants::Error::Invalid) unless there is a key and `0 < rate < 1`;
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and
+    /// `0 < rate < 1`, and [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does
+    /// not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
     }
 
-    /// A filter of so many bits, rounded up to whole bytes, of which a key has `probes`, 1 to 30.
+    /// Creates a filter of `bits` bits, rounded up to whole bytes. Each key sets `probes` bits, 1
+    /// to 30.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::variants::Error::Invalid) for other numbers;
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) for values out of range, and
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
     pub fn with_shape(bits: u64, probes: u32, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::new(bits, probes)?, seed)
     }
@@ -67,14 +73,14 @@ impl Bloom {
         Ok(Self { words: bits::zeros(shape.cells.div_ceil(64), "a Bloom filter")?, shape, seed })
     }
 
-    /// Adds a key; `true` if it was certainly not there before.
+    /// Adds a key. Returns `true` if the key was certainly absent before.
     ///
-    /// Of threads that add one key at once, more than one may be told so.
+    /// If several threads add the same key at once, more than one of them may get `true`.
     pub fn insert(&self, key: &[u8]) -> bool {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// As [`Bloom::insert`].
+    /// Adds a key by its hash; otherwise the same as [`Bloom::insert`].
     pub fn insert_hash(&self, hash: KeyHash) -> bool {
         let mut is_new = false;
         for bit in bloom::positions(hash, self.shape.cells, self.shape.probes) {
@@ -83,12 +89,13 @@ impl Bloom {
         is_new
     }
 
-    /// Sets a bit; whether it was not set.
+    /// Sets a bit. Returns whether the bit was zero before.
     pub(super) fn set(&self, bit: u64) -> bool {
         let mask = 1 << (bit % 64);
-        // Relaxed is enough: a bit never goes back to zero while others look, so whoever has learnt by any means that an
-        // insertion is done reads its bits or later values, which have them too. Who has not may find it half done, and
-        // says "absent" of a key that is not there yet.
+        // Relaxed is enough, because a bit never returns to zero while others read it. A thread
+        // that learns through any synchronization that an insertion is complete reads its bits, or
+        // later values that include them. Any other thread may see half an insertion and answer
+        // "absent" for a key that is not yet added.
         self.words.get((bit / 64) as usize).is_some_and(|word| word.fetch_or(mask, Ordering::Relaxed) & mask == 0)
     }
 
@@ -96,48 +103,49 @@ impl Bloom {
         self.words.get((bit / 64) as usize).is_none_or(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
     }
 
-    /// The number of bits.
+    /// Returns the number of bits.
     #[must_use]
     pub fn num_bits(&self) -> u64 {
         self.shape.cells
     }
 
-    /// The number of bits of a key.
+    /// Returns the number of bits that a key sets.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.shape.probes
     }
 
-    /// The number of bits that are set.
+    /// Returns the number of bits that are set.
     #[must_use]
     pub fn count_ones(&self) -> u64 {
         self.words().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// The share of absent keys that is answered "maybe", as full as the filter is now: `(ones / bits)^probes`, and
-    /// one key in 2^64 for each that was added, as keys have hashes of 64 bits.
+    /// Returns the FPR at the current fill ratio: `(ones / bits)^probes`, plus one in 2^64 for each
+    /// added key, because hashes have 64 bits.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         self.shape.rate_of(self.count_ones())
     }
 
-    /// The number of distinct keys that most likely set the bits that are set: `-(m/k) ln(1 - ones/m)`
+    /// Estimates the number of distinct keys from the bits that are set: `-(m/k) ln(1 - ones/m)`
     /// (Swamidass and Baldi 2007).
     #[must_use]
     pub fn estimated_keys(&self) -> f64 {
         math::estimated_keys(self.count_ones(), self.shape.cells, self.shape.probes)
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
     }
 
-    /// A filter block that answers every key as this filter does now. Its number of keys is
-    /// [`estimated_keys`](Self::estimated_keys).
+    /// Returns a filter block that gives the current answers of this filter. The block's number of
+    /// keys is [`estimated_keys`](Self::estimated_keys).
     ///
     /// # Errors
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
+    /// result.
     pub fn freeze(&self) -> Result<Vec<u8>> {
         let payload = self.to_payload()?;
         let set_bits: u64 = payload.iter().map(|byte| u64::from(byte.count_ones())).sum();
@@ -145,14 +153,14 @@ impl Bloom {
             return Ok(FilterBuilder::seal(self.seed, kinds::Shape::plain(FilterKind::Empty, 0), 0, Vec::new())?);
         }
         let keys = math::estimated_keys(set_bits, self.shape.cells, self.shape.probes);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "cut to 1 and the number of bits")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the number of bits")]
         let keys = (keys.round() as u64).clamp(1, self.shape.cells);
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
         let shape = kinds::Shape::plain(FilterKind::Bloom, self.shape.probes as u8);
         Ok(FilterBuilder::seal(self.seed, shape, keys, payload)?)
     }
 
-    /// The bits as a `bloom` block has them: bit `i` is bit `i % 8` of byte `i / 8`.
+    /// Returns the bits in the layout of a `bloom` block: bit `i` is bit `i % 8` of byte `i / 8`.
     pub(super) fn to_payload(&self) -> Result<Vec<u8>> {
         let mut payload = bits::zeros(self.shape.cells / 8, "a filter block")?;
         for (bytes, word) in payload.chunks_mut(8).zip(self.words()) {
@@ -161,10 +169,11 @@ impl Bloom {
         Ok(payload)
     }
 
-    /// A copy, or an error where there is no memory for it.
+    /// Copies the filter, and reports a lack of memory as an error.
     ///
     /// # Errors
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
+    /// result.
     pub(super) fn try_clone(&self) -> Result<Self> {
         let mut copy = Self::of_shape(self.shape, self.seed)?;
         copy.words.iter_mut().zip(self.words()).for_each(|(of_copy, word)| *of_copy.get_mut() = word);
@@ -175,7 +184,7 @@ impl Bloom {
         self.shape
     }
 
-    /// Sets all bits of a word that are set in `bits`; those behind the filter's last are left alone.
+    /// Sets all bits of a word that are set in `bits`. Ignores bits after the filter's last bit.
     pub(super) fn or_word(&self, index: usize, bits: u64) {
         let behind = (index as u64 + 1).saturating_mul(64).saturating_sub(self.shape.cells).min(64);
         let mask = u64::MAX.checked_shr(u32::try_from(behind).unwrap_or(64)).unwrap_or(0);
@@ -184,19 +193,19 @@ impl Bloom {
         }
     }
 
-    /// Clears all bits of a word that are not set in `bits`.
+    /// Clears all bits of a word that are zero in `bits`.
     pub(super) fn and_word(&mut self, index: usize, bits: u64) {
         if let Some(word) = self.words.get_mut(index) {
             *word.get_mut() &= bits;
         }
     }
 
-    /// The words of bits, in order.
+    /// Returns the words of bits in order.
     pub(super) fn words(&self) -> impl Iterator<Item = u64> {
         self.words_from(0)
     }
 
-    /// The words from that one on.
+    /// Returns the words of bits in order, starting at word `index`.
     pub(super) fn words_from(&self, index: usize) -> impl Iterator<Item = u64> {
         self.words.iter().skip(index).map(|word| word.load(Ordering::Relaxed))
     }
@@ -212,7 +221,7 @@ impl Membership for Bloom {
     }
 }
 
-/// Aborts the process where there is no memory for the copy.
+/// Aborts the process if there is no memory for the copy.
 impl Clone for Bloom {
     fn clone(&self) -> Self {
         Self { words: self.words().map(AtomicU64::new).collect(), shape: self.shape, seed: self.seed }
@@ -230,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_frozen_filter_answers_every_key_alike() {
-        // The last has bits in half a word, and one bit at least in each of its bytes.
+        // The last filter ends within a word and has at least one set bit in each of its bytes.
         for (keys, bits, probes) in [(0, 800, 7), (1, 8, 1), (3, 10_000, 7), (1_000, 10_000, 7), (400, 72, 30)] {
             let bloom = Bloom::with_shape(bits, probes, HashSeed(5)).unwrap();
             (0..keys).for_each(|i| _ = bloom.insert(&key(i)));
@@ -246,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_too_few_for_a_key_are_frozen_as_those_of_one() {
+    fn a_frozen_filter_with_less_than_one_key_counts_one() {
         let bloom = Bloom::with_shape(64, 30, HashSeed(5)).unwrap();
         bloom.set(9);
         assert!(bloom.estimated_keys() < 0.5);
@@ -255,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_filter_is_the_block_of_a_builder_of_the_same_keys() {
+    fn a_frozen_filter_equals_the_block_of_a_builder() {
         let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(3));
         let bloom = Bloom::with_shape(10_048, 7, HashSeed(3)).unwrap();
         for i in 0..1_000 {
@@ -269,7 +278,8 @@ mod tests {
 
     #[test]
     fn threads_that_insert_at_once_lose_no_key() {
-        // So few words that threads are often at the same one, and each key once, so that nobody mends what is lost.
+        // Few words, so that threads often meet at the same one. Each key is added once, so that no
+        // later insertion repairs a lost bit.
         for round in 0..200 {
             let bloom = Bloom::with_shape(4_096, 2, HashSeed(round)).unwrap();
             let (start, keys) = (std::sync::Barrier::new(4), 2_000);
@@ -290,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_new_once_and_again_after_all_are_forgotten() {
+    fn a_key_is_new_once_and_again_after_a_clear() {
         let mut bloom = Bloom::with_rate(10, 0.01, HashSeed(1)).unwrap();
         assert_eq!((bloom.insert(b"a"), bloom.insert(b"a")), (true, false));
         assert!(bloom.count_ones() > 0 && bloom.expected_rate() > 0.0);

@@ -1,18 +1,20 @@
-//! The Bloomier filter, in place of a map: a value for each of a set of keys that is known from the start (Chazelle,
-//! Kilian, Rubinfeld and Tal, "The Bloomier filter: an efficient data structure for static support lookup tables", 2004).
+//! The Bloomier filter, a compact static map: it returns a value for each key of a set that is
+//! known from the start (Chazelle, Kilian, Rubinfeld and Tal, "The Bloomier filter: an efficient
+//! data structure for static support lookup tables", 2004).
 //!
 //! ```text
-//! key ─▶ a row of 128 coefficients ─▶ xor of what they pick = [ fingerprint, q bits | value, v bits ]
-//!                                                             as the key's own? then the value, else "absent"
+//! key ─▶ a row of 128 coefficients ─▶ xor of the selected cells = [ fingerprint, q bits | value, v bits ]
+//!                                     the key's own fingerprint? then the value, else "absent"
 //! ```
-//! [`Bloomier`] solves one linear system for all keys, as the ribbon filter does, where the paper has three cells a key:
-//! 2 to 5 % above `v + q` bits a key for 23 % above. [`MutableBloomier`] is the paper's second form, whose values may
-//! change.
+//! [`Bloomier`] solves one linear system for all keys, as the ribbon filter does. It takes 2 to 5 %
+//! more than `v + q` bits per key. The paper uses three cells per key instead, which takes 23 %
+//! more. [`MutableBloomier`] is the paper's second form, whose values may change.
 //!
-//! * When: a map of short values (which file, which server, which version) that must be small, and may give a key that it
-//!   does not have a value once in `2^q`.
-//! * When not: keys that come later; keys that must be listed; long values. A hash map does all that.
-//! * Numbers: every key has its value; another key is denied with probability `1 - 2^-q`.
+//! * When: a map of short values (which file, which server, which version) must be small, and may
+//!   return a value for an absent key once in `2^q`.
+//! * When not: for keys that arrive later, for listing the keys, or for long values. Use a hash map
+//!   there.
+//! * Numbers: every present key has its value. An absent key is denied with probability `1 - 2^-q`.
 
 mod mutable;
 
@@ -26,21 +28,22 @@ use crate::variants::error::{Error, Result};
 
 const WHAT: &str = "a Bloomier filter";
 
-/// Makes a key's fingerprint of its hash; odd, the 40th output of the generator that [`crate::kinds::bloom`] names.
+/// Multiplier that derives a key's fingerprint from its hash. It is odd, the 40th output of the
+/// generator named in [`crate::kinds::bloom`].
 const FINGERPRINT: u64 = 0xe2d3_d19e_fb49_25bb;
 
-/// A map whose keys and values were there from the start; see the [module](self).
+/// A map whose keys and values are fixed when it is built; see the [module](self).
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::Bloomier};
 /// let port = Bloomier::new([("http", 80), ("https", 443)], 16, 20, HashSeed(3))?;
 /// assert_eq!(port.get(b"https"), Some(443));
-/// assert_eq!(port.get(b"gopher"), None);                  // but for one key in a million
+/// assert_eq!(port.get(b"gopher"), None);                  // wrong for one key in a million
 /// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Bloomier {
-    /// The values with their fingerprints behind them, up to 32 bits in each.
+    /// The values and fingerprints, in groups of up to 32 bit columns.
     columns: Vec<Retrieval>,
     widths: Widths,
     len: u64,
@@ -48,11 +51,12 @@ pub struct Bloomier {
 }
 
 impl Bloomier {
-    /// A map of these keys to values of `value_bits` bits, 1 to 64, with fingerprints of `fingerprint_bits`, 1 to 32.
+    /// Builds a map from keys to values of `value_bits` bits, 1 to 64, with fingerprints of
+    /// `fingerprint_bits` bits, 1 to 32.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other widths, a value that is wider, or a key that has two values;
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for other widths, a value that is too wide, or a key with two
+    /// values, and [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -71,13 +75,14 @@ impl Bloomier {
         Ok(Self { columns, widths, len: entries.len() as u64, seed })
     }
 
-    /// The value of a key; of a key that was not there `None`, but for one in `2^fingerprint_bits`.
+    /// Returns the value of a key. For an absent key it returns `None`, except for one key in
+    /// `2^fingerprint_bits`.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<u64> {
         self.get_hash(KeyHash::of(key, self.seed))
     }
 
-    /// As [`Bloomier::get`].
+    /// Returns the value of a key by its hash; otherwise the same as [`Bloomier::get`].
     #[must_use]
     pub fn get_hash(&self, hash: KeyHash) -> Option<u64> {
         let groups = self.columns.iter().zip(self.widths.column_groups());
@@ -85,19 +90,19 @@ impl Bloomier {
         self.widths.value(hash, word)
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is no key.
+    /// Returns whether the map has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The memory of the values and fingerprints.
+    /// Returns the memory of the values and fingerprints in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.columns.iter().map(Retrieval::len_bytes).sum()
@@ -114,7 +119,7 @@ impl Membership for Bloomier {
     }
 }
 
-/// How wide values and fingerprints are.
+/// The widths of values and fingerprints in bits.
 #[derive(Debug, Clone, Copy)]
 struct Widths {
     value: u32,
@@ -142,24 +147,25 @@ impl Widths {
             return Ok(());
         }
         let reason =
-            format!("expected at most {}, in {} bits; make the map with wider values", self.max_value(), self.value);
+            format!("expected at most {}, in {} bits; build the map with wider values", self.max_value(), self.value);
         Err(Error::invalid("value", value, reason))
     }
 
-    /// First bit and width of each group of columns that one system holds.
+    /// Returns the first bit and the width of each column group. One linear system solves one
+    /// group.
     fn column_groups(self) -> impl Iterator<Item = (u32, u32)> {
         let bits = self.value + self.fingerprint;
         (0..bits).step_by(MAX_RETRIEVED_BITS as usize).map(move |first| (first, (bits - first).min(MAX_RETRIEVED_BITS)))
     }
 
-    /// What is held for a key.
+    /// Returns the word to store for a key: its fingerprint above its value.
     fn word(self, hash: KeyHash, value: u64) -> u128 {
         u128::from(fingerprint(hash, self.fingerprint)) << self.value | u128::from(value)
     }
 
-    /// The value in a word, if it is this key's.
+    /// Returns the value in a word if the word has this key's fingerprint.
     fn value(self, hash: KeyHash, word: u128) -> Option<u64> {
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        #[expect(clippy::cast_possible_truncation, reason = "only the low bits are needed")]
         let value = word as u64 & self.max_value();
         (self.word(hash, value) == word).then_some(value)
     }
@@ -170,14 +176,15 @@ fn low_bits(word: u128, width: u32) -> u32 {
     word as u32 & u32::MAX >> (32 - width)
 }
 
-/// Bits of the hash that neither the order of the hashes nor the coefficients of a row tell.
+/// Returns the fingerprint: hash bits that are independent of the order of the hashes and of the
+/// coefficients of a row.
 fn fingerprint(hash: KeyHash, width: u32) -> u32 {
     let mixed = hash.raw().wrapping_mul(FINGERPRINT);
     let mixed = (mixed ^ mixed >> 32).wrapping_mul(FINGERPRINT);
     (mixed >> 32) as u32 >> (32 - width)
 }
 
-/// The entries by ascending hash, each key once.
+/// Returns the entries sorted by hash, without duplicates.
 fn hashed<K: AsRef<[u8]>>(
     entries: impl IntoIterator<Item = (K, u64)>,
     widths: Widths,
@@ -191,8 +198,9 @@ fn hashed<K: AsRef<[u8]>>(
     found.sort_unstable();
     found.dedup();
     if found.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
-        // Of a billion keys two differ and have one hash with a probability of 3 %.
-        let reason = "two values for one key, or two keys of one hash; give each key one value, or try another seed";
+        // Among a billion keys, two have equal hashes with a probability of 3 %.
+        let reason =
+            "a key has two values, or two keys have equal hashes; give each key one value, or try another seed";
         return Err(Error::invalid("keys", format!("{} pairs", found.len()), reason));
     }
     Ok(found)
@@ -208,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_its_value_whatever_the_widths() {
+    fn every_key_has_its_value_at_any_width() {
         for keys in [0u64, 1, 2, 127, 128, 129, 1_000, 20_000] {
             for (value, fingerprint) in [(1, 1), (1, 32), (8, 8), (16, 16), (32, 20), (64, 1), (64, 32), (33, 31)] {
                 let entries = (0..keys).map(|i| (u64_bytes(i), value_of(i, value)));
@@ -219,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Two-sided, at five standard deviations.
+    /// Tested two-sided, at five standard deviations.
     #[test]
     fn an_absent_key_passes_once_in_two_to_the_fingerprint() {
         const ASKED: u64 = 400_000;
@@ -238,11 +246,11 @@ mod tests {
         let entries = (0..16_000u64).map(|i| (u64_bytes(i), i % 256));
         let map = Bloomier::new(entries, 8, 8, HashSeed(1)).unwrap();
         let bits = map.len_bytes() as f64 * 8.0 / 16_000.0;
-        assert!((16.0..16.0 * 1.035).contains(&bits), "{bits} bits a key");
+        assert!((16.0..16.0 * 1.035).contains(&bits), "{bits} bits per key");
     }
 
     #[test]
-    fn entries_that_make_no_map_are_refused() {
+    fn invalid_entries_and_widths_are_refused() {
         let make = |entries: &[(&str, u64)], value, fingerprint| {
             Bloomier::new(entries.iter().copied(), value, fingerprint, HashSeed(1)).err()
         };

@@ -1,24 +1,27 @@
-//! A Bloom filter packed for transport (Mitzenmacher, "Compressed Bloom filters", 2002).
+//! Compression of Bloom filters for transport (Mitzenmacher, "Compressed Bloom filters", 2002).
 //!
 //! ```text
 //! | magic 4 | probes 1 | seed 8 | bits, varint | ones, varint | arithmetic code of the bits | CRC-32 4 |
 //! ```
-//! A filter in which a share `p` of the bits is zero takes `H(p)` bits a bit on the wire. Half full, nothing is won; but
-//! a larger filter of fewer probes has a lower rate at the same size sent: `f = (1 - p)^k` with `p = e^(-kn/m)`.
+//! A filter in which a share `p` of the bits is zero takes `H(p)` bits per bit on the wire. A
+//! half-full filter does not compress. A larger filter with fewer probes has a lower FPR at the
+//! same compressed size: `f = (1 - p)^k` with `p = e^(-kn/m)`.
 //!
-//! | bits a key in memory | probes | rate | bits a key sent |
+//! | bits per key in memory | probes | FPR | bits per key sent |
 //! |---|---|---|---|
 //! | 8 | 6 | 2.16 % | 7.98 |
 //! | 14 | 2 | 1.77 % | 7.92 |
 //! | 92 | 1 | 1.08 % | 7.92 |
 //!
-//! * When: a filter is sent often, and memory is cheaper than the wire ([`Bloom::for_transport`] chooses the shape).
-//! * When not: for keys that are all there at once, a ribbon (`bumped-ribbon`) is smaller in memory and on the wire: 7
-//!   bits a key at 0.78 %.
-//! * Numbers: the code is within a thousandth of the entropy and a few bytes; what lies around it takes 19 to 37 bytes.
+//! * When: a filter is sent often, and memory is cheaper than the wire ([`Bloom::for_transport`]
+//!   chooses the shape).
+//! * When not: if all keys are known at once, a ribbon filter (`bumped-ribbon`) is smaller in
+//!   memory and on the wire: 7 bits per key at 0.78 %.
+//! * Numbers: the code exceeds the entropy by at most 0.1 % and a few bytes. The header and
+//!   checksum take 19 to 37 bytes.
 //!
-//! Reading is safe on any bytes: the checksum is compared before anything is believed, memory is bounded by what the
-//! reader allows, and the number of ones must come out as it was told.
+//! Decompression is safe on any bytes. It verifies the checksum first. The caller limits the
+//! memory, and the number of ones must match the header.
 
 mod coder;
 
@@ -34,47 +37,49 @@ use crate::hash::HashSeed;
 use crate::kinds::math::MAX_BLOOM_PROBES;
 use crate::variants::error::{Error, Field, Result};
 
-/// The first bytes; the first of them is no text, the last is the version.
+/// The first byte is not text; the last byte is the version.
 const MAGIC: [u8; 4] = *b"\x89CB\x01";
-const SUM_LEN_BYTES: usize = 4;
+const CHECKSUM_LEN_BYTES: usize = 4;
 
-/// The bits that a bit takes which is one with this probability.
+/// Returns the entropy of a bit that is one with probability `ones_share`.
 fn entropy(ones_share: f64) -> f64 {
     let part = |share: f64| if share > 0.0 { -share * share.log2() } else { 0.0 };
     part(ones_share) + part(1.0 - ones_share)
 }
 
-/// What a filter takes on the wire, in bits a key, with so many bits a key in memory.
+/// Returns the compressed size of a filter in bits per key, for `bits_per_key` bits per key in
+/// memory.
 fn sent_bits_per_key(bits_per_key: f64, probes: u32) -> f64 {
     bits_per_key * entropy(-(-f64::from(probes) / bits_per_key).exp_m1())
 }
 
 impl Bloom {
-    /// The filter of least rate among those that take `sent_bits_per_key` on the wire when they hold `capacity` keys, and
-    /// `bits_per_key` in memory at most.
+    /// Creates the filter with the lowest FPR among those that fit two limits at `capacity` keys:
+    /// `sent_bits_per_key` on the wire and `bits_per_key` in memory.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless there is a key and `0 < sent_bits_per_key <= bits_per_key <= 1024`;
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and
+    /// `0 < sent_bits_per_key <= bits_per_key <= 1024`, and [`Error::TooLarge`] if the filter does
+    /// not fit in memory.
     pub fn for_transport(capacity: u64, sent_bits_per_key: f64, bits_per_key: f64, seed: HashSeed) -> Result<Self> {
         // NaN fails all comparisons.
         if capacity == 0 || !(sent_bits_per_key > 0.0 && sent_bits_per_key <= bits_per_key && bits_per_key <= 1024.0) {
-            let given = format!("{sent_bits_per_key} of {bits_per_key} bits for {capacity} keys");
-            let reason = "expected a key or more, and 0 < bits sent <= bits in memory <= 1024; try 8 of 14";
-            return Err(Error::invalid("budget of a filter to be sent", given, reason));
+            let given = format!("{sent_bits_per_key} sent, {bits_per_key} in memory, {capacity} keys");
+            let reason = "expected at least one key, and 0 < bits sent <= bits in memory <= 1024 per key; try 8 and 14";
+            return Err(Error::invalid("size limits of a filter to be sent", given, reason));
         }
         let of_probes = |probes| {
             let bits = largest_sent_in(sent_bits_per_key, bits_per_key, probes);
             let rate = (-(-f64::from(probes) / bits).exp_m1()).powi(probes.cast_signed());
             (rate, bits, probes)
         };
-        // With more probes ones outnumber zeros, and the entropy falls again: 28 probes would be a little better than 2 at 14
-        // bits in memory, at 14 times the cost of a query.
+        // With more probes, ones outnumber zeros and the entropy falls again. At 14 bits in memory,
+        // 28 probes would be a little better than 2, at 14 times the cost of a query.
         let all = (1..=MAX_BLOOM_PROBES).map(of_probes).filter(|(_, bits, k)| f64::from(*k) <= (bits * LN_2).ceil());
         let best = all.min_by(|a, b| a.0.total_cmp(&b.0));
         let (_, bits, probes) = best.ok_or(Error::TooLarge { what: "a Bloom filter" })?;
         let bits = (bits * capacity as f64).floor().max(1.0);
-        // Beyond 2^60 bits there is no machine.
+        // No machine has more than 2^60 bits.
         if bits >= 60f64.exp2() {
             return Err(Error::TooLarge { what: "a Bloom filter" });
         }
@@ -83,12 +88,13 @@ impl Bloom {
         Self::of_shape(shape, seed)
     }
 
-    /// The filter as bytes for transport. A checksum goes with it.
+    /// Returns the filter as compressed bytes with a checksum.
     ///
-    /// Aborts the process where there is no memory for a copy of the filter and for the bytes.
+    /// Aborts the process if there is no memory for a copy of the filter and for the bytes.
     #[must_use]
     pub fn compress(&self) -> Vec<u8> {
-        // A copy: threads that insert meanwhile must not change the number of ones.
+        // Copy the bits first: other threads may insert meanwhile, and the number of ones must
+        // match.
         let words: Vec<u64> = self.words().collect();
         let ones: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
         let Shape { cells, probes } = self.shape();
@@ -103,23 +109,25 @@ impl Bloom {
             (0..(cells - first).min(64)).for_each(|bit| encoder.put(word >> bit & 1 == 1));
         }
         let mut bytes = encoder.finish();
-        let sum = crc32(&bytes);
-        put_u32(&mut bytes, sum);
+        let checksum = crc32(&bytes);
+        put_u32(&mut bytes, checksum);
         bytes
     }
 
-    /// Reads what [`compress`](Self::compress) wrote. A few bytes can stand for any number of bits, so the reader says
-    /// how many it takes.
+    /// Reads the bytes that [`compress`](Self::compress) wrote. A few bytes can represent any
+    /// number of bits, so the caller limits the filter to `most_bits`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] or [`Error::ChecksumMismatch`] for anything else, [`Error::Unsupported`] for a newer version,
-    /// [`Error::TooLarge`] for more than `most_bits`.
+    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`]: the bytes are damaged or something
+    ///   else.
+    /// * [`Error::Unsupported`]: the bytes are from a newer version.
+    /// * [`Error::TooLarge`]: the filter has more than `most_bits` bits.
     pub fn decompress(bytes: &[u8], most_bits: u64) -> Result<Self> {
         let corrupt = |field, offset| Error::Corrupt { field, offset };
-        let Some((body, sum)) = bytes.split_last_chunk::<SUM_LEN_BYTES>() else {
+        let Some((body, checksum)) = bytes.split_last_chunk::<CHECKSUM_LEN_BYTES>() else {
             return Err(corrupt(Field::Length, bytes.len() as u64));
         };
-        let (stored, computed) = (crate::codec::u32_from(sum), crc32(body));
+        let (stored, computed) = (crate::codec::u32_from(checksum), crc32(body));
         if stored != computed {
             return Err(Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored, computed });
         }
@@ -151,7 +159,7 @@ impl Bloom {
             let word = (0..(cells - first).min(64)).fold(0, |word, bit| word | u64::from(decoder.next_bit()) << bit);
             filter.or_word(index, word);
         }
-        // A filter with fewer ones would deny keys.
+        // A filter with fewer ones would deny present keys.
         if filter.count_ones() != ones {
             return Err(corrupt(Field::CompressedBits, offset));
         }
@@ -159,8 +167,8 @@ impl Bloom {
     }
 }
 
-/// The most bits a key, up to `most`, that take no more than `sent` on the wire: a larger filter takes more, however few
-/// its ones are.
+/// Returns the most bits per key, up to `most`, whose compressed size is at most `sent`. The
+/// compressed size grows with the size of the filter.
 fn largest_sent_in(sent: f64, most: f64, probes: u32) -> f64 {
     let (mut fits, mut too_many) = (0.0, most);
     if sent_bits_per_key(most, probes) <= sent {
@@ -185,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_comes_back_as_it_went() {
+    fn a_filter_survives_compression_unchanged() {
         for (keys, bits, probes) in [(0, 8, 1), (0, 100_000, 7), (1, 72, 30), (9, 72, 30), (1_000, 10_008, 7)] {
             let sent = filter(keys, bits, probes);
             let found = Bloom::decompress(&sent.compress(), bits).unwrap();
@@ -194,9 +202,9 @@ mod tests {
         }
     }
 
-    /// A few bytes and a thousandth.
+    /// The size is the entropy, plus 0.1 % and the header and checksum.
     #[test]
-    fn the_code_is_as_long_as_the_entropy_whatever_the_fill() {
+    fn the_code_is_as_long_as_the_entropy_at_any_fill_ratio() {
         for (keys, bits, probes) in [(0, 1 << 20, 1), (100, 1 << 20, 1), (20_000, 1 << 20, 2), (100_000, 1 << 20, 7)] {
             let bloom = filter(keys, bits, probes);
             let entropy_bytes = bits as f64 * entropy(bloom.count_ones() as f64 / bits as f64) / 8.0;
@@ -207,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_changed_bytes_are_an_error() {
+    fn truncated_or_changed_bytes_are_an_error() {
         let bytes = filter(20, 400, 3).compress();
         for len in 0..bytes.len() {
             assert!(Bloom::decompress(&bytes[..len], 400).is_err(), "{len} bytes");
@@ -219,12 +227,12 @@ mod tests {
         }
     }
 
-    /// As the checksum is right there, the other checks have to hold.
+    /// The checksum is correct here, so the other checks must detect the damage.
     #[test]
-    fn bytes_with_a_right_checksum_are_not_believed_either() {
+    fn bytes_with_a_correct_checksum_are_still_checked() {
         let sealed = |mut body: Vec<u8>| {
-            let sum = crc32(&body);
-            put_u32(&mut body, sum);
+            let checksum = crc32(&body);
+            put_u32(&mut body, checksum);
             Bloom::decompress(&body, 1 << 20)
         };
         let bytes = filter(20, 400, 3).compress();
@@ -249,14 +257,14 @@ mod tests {
         for (cells, ones) in [(0, 0), (7, 0), (u64::MAX, 0), (8, 9)] {
             assert!(matches!(with(cells, ones, &[]), Err(Error::Corrupt { .. })), "{cells} {ones}");
         }
-        // Fewer ones than were told.
+        // Fewer ones than the header says.
         assert!(matches!(with(800, 400, &[0xff; 9]), Err(Error::Corrupt { field: Field::CompressedBits, .. })));
-        // Whatever the code is, it is read to an end.
+        // Any code is decoded to an end.
         (0..=255).for_each(|byte| _ = with(80, 40, &[byte; 5]));
     }
 
     #[test]
-    fn a_shape_to_be_sent_keeps_both_budgets() {
+    fn a_shape_for_transport_keeps_both_limits() {
         for (sent, memory, probes) in [(8.0, 14.0, 2), (8.0, 92.0, 1), (8.0, 8.0, 6), (16.0, 28.0, 4), (16.0, 48.0, 3)]
         {
             let bloom = Bloom::for_transport(10_000, sent, memory, HashSeed(1)).unwrap();

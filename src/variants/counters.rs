@@ -1,4 +1,4 @@
-//! Counters in place of a Bloom filter's bits: what counting and spectral filters are made of.
+//! Counters that replace the bits of a Bloom filter, for counting and spectral filters.
 
 use super::bloom::Bloom;
 use super::shape::{Places, Shape};
@@ -6,7 +6,8 @@ use crate::bits::PackedArray;
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::error::{Error, Result};
 
-/// Saturating counters: one that is full stays full, whatever is removed, since nobody knows how much it has missed.
+/// Saturating counters. A full counter stays full after removals, because it may have missed
+/// insertions.
 #[derive(Debug, Clone)]
 pub(super) struct Counters {
     cells: PackedArray,
@@ -30,12 +31,13 @@ impl Counters {
         self.shape.distinct(hash)
     }
 
-    /// The least counter of a key: it counts all insertions of the key, and perhaps of others.
+    /// Returns the least counter of a key. It counts all insertions of the key, and perhaps
+    /// insertions of other keys.
     pub(super) fn least(&self, places: &Places) -> u64 {
         places.iter().map(|&cell| self.cells.get(cell)).min().unwrap_or(0)
     }
 
-    /// The least counter as a bound: a full one bounds nothing.
+    /// Returns the least counter as an upper bound, or `u64::MAX` if that counter is full.
     pub(super) fn bound(&self, places: &Places) -> u64 {
         let least = self.least(places);
         if least == self.cells.max() { u64::MAX } else { least }
@@ -49,7 +51,7 @@ impl Counters {
         }
     }
 
-    /// Counts a key in its least counters only: the others count it already.
+    /// Counts a key in its least counters only. The other counters already count it.
     pub(super) fn add_to_least(&mut self, places: &Places) {
         let wanted = self.least(places).saturating_add(1).min(self.cells.max());
         for &cell in places.iter() {
@@ -57,10 +59,10 @@ impl Counters {
         }
     }
 
-    /// Takes back what [`Counters::add`] did.
+    /// Reverts one [`Counters::add`].
     ///
     /// # Errors
-    /// [`Error::KeyAbsent`] when a counter is zero; nothing is changed.
+    /// Returns [`Error::KeyAbsent`] if a counter is zero. The counters are then unchanged.
     pub(super) fn remove(&mut self, places: &Places) -> Result<()> {
         if self.least(places) == 0 {
             return Err(Error::KeyAbsent);
@@ -78,13 +80,13 @@ impl Counters {
         self.cells.clear();
     }
 
-    /// The bits of a Bloom filter of the same keys: those whose counter is not zero.
+    /// Returns a Bloom filter of the same keys. Its bit is set where the counter is not zero.
     pub(super) fn to_bloom(&self, seed: HashSeed) -> Result<Bloom> {
         bloom_of(self.shape, self.cells.iter(), seed)
     }
 }
 
-/// A Bloom filter whose bits are set where `counts` are not zero.
+/// Returns a Bloom filter whose bits are set where `counts` are not zero.
 pub(super) fn bloom_of(shape: Shape, counts: impl Iterator<Item = u64>, seed: HashSeed) -> Result<Bloom> {
     let bloom = Bloom::of_shape(shape, seed)?;
     for (bit, _) in (0..).zip(counts).filter(|&(_, count)| count > 0) {
@@ -93,7 +95,7 @@ pub(super) fn bloom_of(shape: Shape, counts: impl Iterator<Item = u64>, seed: Ha
     Ok(bloom)
 }
 
-/// The share of absent keys that is answered "maybe" where so many of the cells are not zero.
+/// Returns the FPR of a filter with these counters.
 pub(super) fn rate_of(counts: impl Iterator<Item = u64>, shape: Shape) -> f64 {
     shape.rate_of(counts.filter(|&count| count > 0).count() as u64)
 }

@@ -1,19 +1,21 @@
-//! The counting Bloom filter: keys can be removed (Fan, Cao, Almeida, Broder, "Summary cache: a scalable wide-area web cache
-//! sharing protocol", 2000).
+//! The counting Bloom filter, which supports removals (Fan, Cao, Almeida, Broder, "Summary cache: a
+//! scalable wide-area web cache sharing protocol", 2000).
 //!
 //! ```text
 //! key -> k = 3 counters of m, 4 bits each
 //!         0 0 1 0 2 0 0 1 0 1 0 0 15 1 0 0 ...   insert: +1 each; remove: -1 each
-//!                                 ^^ full: it stays 15 for good
+//!                                 ^^ a full counter stays 15
 //! ```
 //!
-//! * When: a set that changes, of which others are sent a plain Bloom filter now and then ([`Counting::to_bloom`]).
-//! * When not: `DLeft` does the same in half the memory; a set that is only read is a filter block; a multiset that is
-//!   asked for its counts is a `Spectral` or `DynamicCounting`.
-//! * Numbers: counters times the bits of a Bloom filter, so 38 bits a key at 1 % with 4 bits. Of `m` counters with optimal
-//!   probes one is ever full with a probability of at most `1.37e-15 m` (4 bits; `m (e ln 2 / j)^j`, j = 16).
-//! * A full counter is never counted down, so that no key is ever denied; what it costs is that a key whose counters are
-//!   all full cannot be removed any more.
+//! * When: a set changes, and others receive a plain Bloom filter of it from time to time
+//!   ([`Counting::to_bloom`]).
+//! * When not: `DLeft` does the same in half the memory. For a set that is only read, use a filter
+//!   block. For counts of a multiset, use `Spectral` or `DynamicCounting`.
+//! * Numbers: the bits of a Bloom filter times the counter width, which is 38 bits per key at 1 %
+//!   with 4 bits. With `m` counters and optimal probes, the probability that any counter is ever
+//!   full is at most `1.37e-15 m` (4 bits; `m (e ln 2 / j)^j`, j = 16).
+//! * A full counter is never decremented, so no present key is ever denied. The price: a key whose
+//!   counters are all full can no longer be removed.
 
 use super::counters::{Counters, rate_of};
 use super::shape::Shape;
@@ -24,11 +26,11 @@ use crate::variants::error::Result;
 /// The width of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CounterBits {
-    /// Full at 3: for sets that seldom change.
+    /// Full at 3. Suits sets that seldom change.
     Two = 2,
-    /// Full at 15: the usual.
+    /// Full at 15. The usual choice.
     Four = 4,
-    /// Full at 255: for keys that are added many times.
+    /// Full at 255. Suits keys that are added many times.
     Eight = 8,
 }
 
@@ -52,11 +54,13 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// A filter that answers "maybe" for at most that share of absent keys while it has no more than `capacity`.
+    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
+    /// `capacity` keys.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::variants::Error::Invalid) unless there is a key and `0 < rate < 1`;
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and
+    /// `0 < rate < 1`, and [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does
+    /// not fit in memory.
     pub fn with_rate(
         capacity: u64,
         false_positive_rate: f64,
@@ -66,11 +70,12 @@ impl Counting {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, counter_bits, seed)
     }
 
-    /// A filter of so many counters, rounded up to a multiple of 8, of which a key has `probes`, 1 to 30.
+    /// Creates a filter of `counters` counters, rounded up to a multiple of 8. Each key uses
+    /// `probes` counters, 1 to 30.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::variants::Error::Invalid) for other numbers;
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) for values out of range, and
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
     pub fn with_shape(counters: u64, probes: u32, counter_bits: CounterBits, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::new(counters, probes)?, counter_bits, seed)
     }
@@ -79,61 +84,62 @@ impl Counting {
         Ok(Self { counters: Counters::new(shape, counter_bits as u32)?, counter_bits, seed })
     }
 
-    /// Adds a key once more.
+    /// Adds one occurrence of a key.
     pub fn insert(&mut self, key: &[u8]) {
         self.insert_hash(KeyHash::of(key, self.seed));
     }
 
-    /// As [`Counting::insert`].
+    /// Adds a key by its hash; otherwise the same as [`Counting::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) {
         let places = self.counters.places(hash);
         self.counters.add(&places);
     }
 
-    /// Forgets all keys, and which counters were full.
+    /// Removes all keys and resets full counters.
     pub fn clear(&mut self) {
         self.counters.clear();
     }
 
-    /// The number of counters.
+    /// Returns the number of counters.
     #[must_use]
     pub fn num_counters(&self) -> u64 {
         self.counters.shape().cells
     }
 
-    /// The number of counters of a key.
+    /// Returns the number of counters that a key uses.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.counters.shape().probes
     }
 
-    /// The width of a counter.
+    /// Returns the width of a counter.
     #[must_use]
     pub fn counter_bits(&self) -> CounterBits {
         self.counter_bits
     }
 
-    /// The memory of the counters.
+    /// Returns the memory of the counters in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.counters.cells().len_bytes()
     }
 
-    /// How many counters are full, for good.
+    /// Returns the number of full counters. A full counter stays full until [`clear`](Self::clear).
     #[must_use]
     pub fn num_full_counters(&self) -> u64 {
         let full = self.counters.cells().max();
         self.counters.cells().iter().filter(|&count| count == full).count() as u64
     }
 
-    /// The share of absent keys that is answered "maybe", as full as the filter is now.
+    /// Returns the FPR at the current fill ratio.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate_of(self.counters.cells().iter(), self.counters.shape())
     }
 
-    /// A bound of the probability that any counter is raised `count` times by so many distinct keys: `m (e n k / (j m))^j`. One
-    /// that is full has missed something when it is raised `2^bits` times.
+    /// Returns an upper bound of the probability that `keys` distinct keys raise any counter
+    /// `count` times: `m (e n k / (j m))^j`. A counter has missed an insertion once it was raised
+    /// `2^bits` times.
     #[must_use]
     pub fn bound_of_reaching(&self, count: u32, keys: u64) -> f64 {
         let Shape { cells, probes } = self.counters.shape();
@@ -141,10 +147,11 @@ impl Counting {
         (cells as f64 * (std::f64::consts::E * load / count).powf(count)).min(1.0)
     }
 
-    /// A plain Bloom filter of the same keys, with a bit for each counter.
+    /// Returns a plain Bloom filter of the same keys, with one bit for each counter.
     ///
     /// # Errors
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge).
+    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
+    /// result.
     pub fn to_bloom(&self) -> Result<Bloom> {
         self.counters.to_bloom(self.seed)
     }
@@ -214,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_filter_of_it_is_that_of_the_same_keys() {
+    fn the_plain_filter_equals_one_built_from_the_same_keys() {
         let mut filter = Counting::with_rate(1_000, 0.01, CounterBits::Four, HashSeed(1)).unwrap();
         keys(0..1_500).for_each(|key| filter.insert_hash(key));
         keys(1_000..1_500).for_each(|key| filter.remove_hash(key).unwrap());

@@ -1,29 +1,37 @@
-//! The d-left counting filter: keys can be removed, in half the memory of counters (Bonomi, Mitzenmacher, Panigrahy, Singh,
-//! Varghese, "An improved construction for counting Bloom filters", 2006).
+//! The d-left counting filter, which supports removals in half the memory of a counting filter
+//! (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese, "An improved construction for counting Bloom
+//! filters", 2006).
 //!
 //! ```text
 //! key -> f, one of M = buckets * 2^r values       d = 4 subtables, permutation Pi for each
 //!
 //!          subtable 0     subtable 1     subtable 2     subtable 3
 //!    P0(f) [rrr2 rrr1 .]  P1(f) [rrr1 ..] P2(f) [....]  P3(f) [rrr1 ..]    buckets of 8 cells
-//!                                         ^ the emptiest takes the remainder, r bits, and a counter of 2
+//!                                         ^ the emptiest stores the r-bit remainder and a 2-bit counter
 //! ```
 //!
-//! Four buckets chosen independently would be a fault: keys that share a remainder and one of their buckets are mistaken for
-//! each other, and removing one may take the other's cell. So `f` is hashed once, and a subtable's bucket and remainder are a
-//! permutation of it: whoever matches a cell in any subtable has the same `f`, and is the same key to this filter. Here
-//! `Pi(bucket, remainder) = (bucket + shift_i(remainder) mod buckets, remainder)`, a bijection for every number of buckets; the
-//! paper's `a f + c mod 2^q` wants a power of two, which would waste up to half of the memory. `f` is taken from the high
-//! bits of a well-mixed hash; permutations of a badly mixed one double the rate.
+//! Four independently chosen buckets would lose keys. Keys that share a remainder and one of their
+//! buckets would be confused, and a removal of one key could clear the cell of another. Therefore
+//! `f` is hashed once, and the bucket and remainder in each subtable are a permutation of `f`. A
+//! key that matches a cell in any subtable has the same `f`, so the filter cannot distinguish the
+//! two keys at all.
 //!
-//! * When: a set that changes, of a known size.
-//! * When not: to ship plain bits to others, or if the number of keys may exceed the capacity, `Counting`; for counts, `Spectral`.
-//! * Numbers: `(r + 2) * 4/3` bits a key and a rate of `24 / 2^r` when as full as it is made for (three quarters of its
-//!   cells): 1.17 % in 17.3 bits, where `Counting` takes 37.
-//! * A full counter (3) stays full, so three keys of one value at a time leave a cell that is used for good: less than
-//!   `(n/M)^2 / 2` of all insertions do. After 220,000 among 20,000 keys 734 cells were with r = 8, 51 with r = 10, none with 14.
-//! * A key that finds its four buckets full is refused by an error, and nothing is changed:
-//!   up to the capacity that was never seen, and a list of such keys would hide that a filter is overfilled.
+//! The permutation is `Pi(bucket, remainder) = (bucket + shift_i(remainder) mod buckets,
+//! remainder)`, a bijection for every number of buckets. The paper's `a f + c mod 2^q` needs a
+//! power of two, which would waste up to half of the memory. `f` comes from the high bits of a
+//! well-mixed hash; permutations of a badly mixed hash double the FPR.
+//!
+//! * When: a set changes and its size is known.
+//! * When not: to send plain bits to others, or if the number of keys may exceed the capacity, use
+//!   `Counting`. For counts use `Spectral`.
+//! * Numbers: `(r + 2) * 4/3` bits per key and an FPR of `24 / 2^r` at the capacity (three quarters
+//!   of the cells). That is 1.17 % in 17.3 bits per key, where `Counting` takes 37.
+//! * A full counter (3) stays full, so three keys with the same `f` at one time occupy a cell for
+//!   good. Fewer than `(n/M)^2 / 2` of all insertions do so. After 220,000 insertions among 20,000
+//!   keys, 734 cells were occupied for good at r = 8, 51 at r = 10, and none at r = 14.
+//! * If the four buckets of a key are full, the insertion returns an error and changes nothing.
+//!   This was never seen up to the capacity. A list of such keys would hide that a filter is
+//!   overfilled.
 
 use super::shape::{check_capacity, check_rate};
 use super::{Frequency, Membership, Removable};
@@ -36,16 +44,17 @@ const SUBTABLES: u64 = 4;
 const CELLS_PER_BUCKET: u64 = 8;
 const COUNTER_BITS: u32 = 2;
 const FULL_COUNTER: u64 = (1 << COUNTER_BITS) - 1;
-/// Keys for each bucket number: six of eight cells in each subtable.
+/// The capacity for each bucket number: six of eight cells in each of the four subtables.
 const KEYS_PER_BUCKET: u64 = SUBTABLES * 6;
 const MAX_REMAINDER_BITS: u32 = 48;
 
 /// A d-left counting filter; see the [module](self).
 #[derive(Debug, Clone)]
 pub struct DLeft {
-    /// Subtable by subtable, bucket by bucket: a remainder above a counter, which is zero in an empty cell only.
+    /// Subtable by subtable, bucket by bucket: a remainder above a counter. The counter is zero
+    /// only in an empty cell.
     cells: PackedArray,
-    /// Of each subtable.
+    /// The number of buckets of each subtable.
     buckets: u64,
     remainder_bits: u32,
     used_cells: u64,
@@ -53,10 +62,12 @@ pub struct DLeft {
 }
 
 impl DLeft {
-    /// A filter for `capacity` keys that then answers "maybe" for at most that share of absent keys.
+    /// Creates a filter for `capacity` keys whose FPR is at most `false_positive_rate` at that
+    /// number of keys.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(false_positive_rate)?;
@@ -67,21 +78,22 @@ impl DLeft {
         Self::with_shape(buckets, remainder_bits, seed)
     }
 
-    /// A filter of four subtables of so many buckets of eight cells, with remainders of 1 to 48 bits; made for 24 keys for each
-    /// bucket of a subtable.
+    /// Creates a filter of four subtables with `buckets` buckets of eight cells each, and
+    /// remainders of 1 to 48 bits. The capacity is 24 keys for each bucket of a subtable.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other numbers; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
+    /// does not fit in memory.
     pub fn with_shape(buckets: u64, remainder_bits: u32, seed: HashSeed) -> Result<Self> {
         if buckets == 0 || !(1..=MAX_REMAINDER_BITS).contains(&remainder_bits) {
             let given = format!("{buckets} buckets, remainders of {remainder_bits} bits");
             let reason = format!(
-                "expected one bucket or more, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 and 12"
+                "expected at least one bucket, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 buckets of 12 bits"
             );
             return Err(Error::invalid("shape of a d-left filter", given, reason));
         }
         let too_large = Error::TooLarge { what: "a d-left filter" };
-        // As many different keys as there are hashes at most.
+        // The filter cannot have more distinct values than there are hashes.
         if buckets > u64::MAX >> remainder_bits {
             return Err(too_large);
         }
@@ -90,21 +102,23 @@ impl DLeft {
         Ok(Self { cells, buckets, remainder_bits, used_cells: 0, seed })
     }
 
-    /// Adds a key once more.
+    /// Adds one occurrence of a key.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] when all four buckets of a new key are full; nothing is changed.
+    /// Returns [`Error::NoRoom`] if all four buckets of a new key are full. The filter is then
+    /// unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// As [`DLeft::insert`].
+    /// Adds a key by its hash; otherwise the same as [`DLeft::insert`].
     ///
     /// # Errors
-    /// As [`DLeft::insert`].
+    /// Returns the errors of [`DLeft::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
         let value = self.value(hash);
-        // The own remainder first: elsewhere it would be there twice.
+        // Look for the key's remainder first. A second cell for the same value would be a
+        // duplicate.
         if let Some(cell) = self.find(value) {
             let found = self.cells.get(cell);
             if found & FULL_COUNTER < FULL_COUNTER {
@@ -113,7 +127,7 @@ impl DLeft {
             return Ok(());
         }
         let load = |bucket: &u64| cells_of(*bucket).filter(|&cell| self.cells.get(cell) != 0).count();
-        // Of equals the first, which is the left one.
+        // Among equally full buckets, take the leftmost.
         let empty = self
             .buckets_of(value)
             .min_by_key(load)
@@ -124,7 +138,8 @@ impl DLeft {
         Ok(())
     }
 
-    /// What the filter knows of a key: a number below `buckets * 2^remainder_bits`.
+    /// Returns the value `f` that represents a key in this filter, below
+    /// `buckets * 2^remainder_bits`.
     fn value(&self, hash: KeyHash) -> u64 {
         reduce(hash.raw(), self.buckets << self.remainder_bits)
     }
@@ -133,20 +148,21 @@ impl DLeft {
         value & ((1 << self.remainder_bits) - 1)
     }
 
-    /// The bucket of a value in each subtable, counted through all of them.
+    /// Returns the bucket of a value in each subtable, numbered through all subtables.
     fn buckets_of(&self, value: u64) -> impl Iterator<Item = u64> + use<> {
         let (buckets, bucket, remainder) = (self.buckets, value >> self.remainder_bits, self.remainder(value));
-        // Shifts that follow from the remainder alone make each a permutation. The multiplier, that of SplitMix64, spreads
-        // small remainders over the high bits, which the first mixing brings down.
+        // The shift depends on the remainder alone, which makes each mapping a permutation. The
+        // multiplier of SplitMix64 spreads small remainders over the high bits, and the first
+        // mixing step brings these bits down.
         let spread = KeyHash::from_raw((remainder + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (0..SUBTABLES).zip(bloom::mixed(spread)).map(move |(subtable, shift)| {
-            // Both are below the number of buckets, whose product with 2^r fits 64 bits.
+            // Both numbers are below `buckets`, and `buckets * 2^r` fits 64 bits.
             let shift = if subtable == 0 { 0 } else { reduce(shift, buckets) };
             subtable * buckets + (bucket + shift) % buckets
         })
     }
 
-    /// The one cell that has a value.
+    /// Returns the only cell that holds a value.
     fn find(&self, value: u64) -> Option<u64> {
         let remainder = self.remainder(value);
         let is_it = |cell: &u64| {
@@ -156,37 +172,38 @@ impl DLeft {
         self.buckets_of(value).flat_map(cells_of).find(is_it)
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.cells.clear();
         self.used_cells = 0;
     }
 
-    /// The number of keys it is made for. It takes more, as far as buckets have room.
+    /// Returns the number of keys that the filter is designed for. It takes more keys while their
+    /// buckets have space.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.buckets * KEYS_PER_BUCKET
     }
 
-    /// The number of keys that it tells apart now.
+    /// Returns the number of keys that the filter currently distinguishes.
     #[must_use]
     pub fn num_distinct(&self) -> u64 {
         self.used_cells
     }
 
-    /// The bits of a remainder.
+    /// Returns the number of bits of a remainder.
     #[must_use]
     pub fn remainder_bits(&self) -> u32 {
         self.remainder_bits
     }
 
-    /// The memory of the cells.
+    /// Returns the memory of the cells in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.cells.len_bytes()
     }
 
-    /// The share of absent keys that is answered "maybe", as full as the filter is now: the used values of all.
+    /// Returns the FPR at the current fill ratio: the used values as a share of all values.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         self.used_cells as f64 / (self.buckets << self.remainder_bits) as f64
@@ -250,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_filter_refuses_new_keys_and_still_counts_its_own() {
+    fn a_full_filter_refuses_new_keys_and_counts_present_ones() {
         let mut filter = DLeft::with_shape(3, 10, HashSeed(1)).unwrap();
         let keys = || (0..1_000u64).map(crate::codec::u64_bytes);
         let (taken, refused): (Vec<_>, Vec<_>) = keys().partition(|key| filter.insert(key).is_ok());
@@ -280,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_that_cannot_be_is_refused() {
+    fn an_impossible_shape_is_refused() {
         for (buckets, bits) in [(0, 8), (8, 0), (8, 49)] {
             let filter = DLeft::with_shape(buckets, bits, HashSeed(1));
             assert!(matches!(filter, Err(Error::Invalid { .. })), "{buckets} {bits}");

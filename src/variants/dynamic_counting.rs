@@ -1,19 +1,23 @@
-//! The dynamic count filter: counters that become wider as they are needed (Aguilar-Saborit, Trancoso, Muntes-Mulero,
-//! Larriba-Pey, "Dynamic count filters", 2006).
+//! The dynamic count filter, whose counters become wider when needed (Aguilar-Saborit, Trancoso,
+//! Muntes-Mulero, Larriba-Pey, "Dynamic count filters", 2006).
 //!
 //! ```text
 //! counter j = overflow[j] * 2^x + base[j]
-//!   base      x bits each, for good          3 0 1 2 3 0 ...
-//!   overflow  y bits each, built anew with   0 0 0 5 0 0 ...   y + 1 when one is full, y - 1 when none has used
-//!             another width                                    its top bit for as long as it takes to pay for it
+//!   base      x bits each, fixed             3 0 1 2 3 0 ...
+//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...   y + 1 when a counter is full; y - 1 when no
+//!             new width when needed                            counter has used its top bit for a while
 //! ```
 //!
-//! * When: counts whose size nobody knows, with removals; no counter is ever full, so no key is ever stuck.
-//! * When not: counts of a few, `Counting` or `DLeft`; one key that is counted a million times widens the counters of all.
-//! * Numbers: `x + y` bits for each of the 9.6 counters a key at 1 %, where `x = log2` of how often a key is added on average
-//!   and `y = log2(largest overflow) + 1`; two accesses for each counter of a key.
-//! * Building anew costs a pass over all counters. A wider one is built when it must be; a narrower one only after as many
-//!   removals as there are counters since the last, so that a set about a limit does not pay for each change.
+//! * When: counts of unknown size, with removals. No counter is ever full, so every key can be
+//!   removed.
+//! * When not: for small counts use `Counting` or `DLeft`. One key that is counted a million times
+//!   widens the counters of all keys.
+//! * Numbers: `x + y` bits for each of the 9.6 counters per key at 1 %. `x` is `log2` of the mean
+//!   number of insertions per key, and `y = log2(largest overflow) + 1`. Each counter of a key
+//!   costs two memory accesses.
+//! * A rebuild takes a pass over all counters. The filter widens the overflow when it must. It
+//!   narrows the overflow only after as many removals as there are counters since the last rebuild.
+//!   A set whose counts hover around a limit therefore does not rebuild at each change.
 
 use super::counters::{bloom_of, rate_of};
 use super::shape::Shape;
@@ -26,9 +30,9 @@ use crate::variants::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct DynamicCounting {
     base: PackedArray,
-    /// `None` while no counter has overflowed.
+    /// The upper bits of the counters. `None` while no counter has overflowed.
     overflow: Option<PackedArray>,
-    /// Counters whose overflow uses its top bit.
+    /// The number of counters whose overflow uses its top bit.
     wide: u64,
     removed_since_rebuild: u64,
     rebuilds: u64,
@@ -37,21 +41,24 @@ pub struct DynamicCounting {
 }
 
 impl DynamicCounting {
-    /// A filter that answers "maybe" for at most that share of absent keys while it has no more than `capacity` distinct ones;
-    /// each is expected to be added `mean_count` times, which chooses the width that all counters have from the start.
+    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
+    /// `capacity` distinct keys. `mean_count` is the expected number of insertions of each key. It
+    /// determines the fixed width of all counters.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         Self::of_shape(shape, mean_count.checked_ilog2().unwrap_or(0).clamp(1, MAX_BASE_BITS), seed)
     }
 
-    /// A filter of so many counters, rounded up to a multiple of 8, of 1 to 32 bits at first, of which a key has `probes`, 1
-    /// to 30.
+    /// Creates a filter of `counters` counters, rounded up to a multiple of 8. A counter starts
+    /// with 1 to 32 bits. Each key uses `probes` counters, 1 to 30.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other numbers; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
+    /// does not fit in memory.
     pub fn with_shape(counters: u64, probes: u32, base_bits: u32, seed: HashSeed) -> Result<Self> {
         if !(1..=MAX_BASE_BITS).contains(&base_bits) {
             let reason = format!("expected 1 to {MAX_BASE_BITS} bits; try 4");
@@ -65,21 +72,23 @@ impl DynamicCounting {
         Ok(Self { base, overflow: None, wide: 0, removed_since_rebuild: 0, rebuilds: 0, shape, seed })
     }
 
-    /// Adds a key once more.
+    /// Adds one occurrence of a key.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when a counter must become wider and there is no memory for it; nothing is changed.
+    /// Returns [`Error::TooLarge`] if a counter must become wider and there is no memory for it.
+    /// The filter is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// As [`DynamicCounting::insert`].
+    /// Adds a key by its hash; otherwise the same as [`DynamicCounting::insert`].
     ///
     /// # Errors
-    /// As [`DynamicCounting::insert`].
+    /// Returns the errors of [`DynamicCounting::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
         let places = self.shape.distinct(hash);
-        // Before anything is counted; one bit more is enough for all.
+        // Widen before counting, so that an error changes nothing. One more bit is enough for all
+        // counters.
         let is_full =
             |&cell: &u64| self.base.get(cell) == self.base.max() && self.overflow_of(cell) == self.most_overflow();
         if places.iter().any(is_full) {
@@ -89,7 +98,7 @@ impl DynamicCounting {
         Ok(())
     }
 
-    /// Forgets all keys, and what counters needed for them.
+    /// Removes all keys and resets the width of the counters.
     pub fn clear(&mut self) {
         self.base.clear();
         (self.overflow, self.wide, self.removed_since_rebuild) = (None, 0, 0);
@@ -111,7 +120,7 @@ impl DynamicCounting {
         (0..self.shape.cells).map(|cell| self.count(cell))
     }
 
-    /// Sets a counter to what both of its parts can hold.
+    /// Sets a counter. The count must fit in its two parts.
     fn put(&mut self, cell: u64, count: u64) {
         self.base.set(cell, count & self.base.max());
         if let Some(overflow) = &mut self.overflow {
@@ -121,7 +130,7 @@ impl DynamicCounting {
         }
     }
 
-    /// Gives the overflow of each counter another width, in which all of them fit.
+    /// Rebuilds the overflow with a new width, in which all counts must fit.
     fn rebuild(&mut self, bits: u32) -> Result<()> {
         if bits + self.base.cell_bits() > 64 {
             return Err(Error::TooLarge { what: "a counter" });
@@ -140,61 +149,62 @@ impl DynamicCounting {
         Ok(())
     }
 
-    /// The number of counters.
+    /// Returns the number of counters.
     #[must_use]
     pub fn num_counters(&self) -> u64 {
         self.shape.cells
     }
 
-    /// The number of counters of a key.
+    /// Returns the number of counters that a key uses.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.shape.probes
     }
 
-    /// `x`: the bits that each counter has for good.
+    /// Returns `x`, the fixed number of bits of each counter.
     #[must_use]
     pub fn base_bits(&self) -> u32 {
         self.base.cell_bits()
     }
 
-    /// `y`: the bits that each counter has besides, now.
+    /// Returns `y`, the current number of extra bits of each counter.
     #[must_use]
     pub fn overflow_bits(&self) -> u32 {
         self.overflow.as_ref().map_or(0, PackedArray::cell_bits)
     }
 
-    /// How often the overflow was built anew.
+    /// Returns how often the overflow was rebuilt.
     #[must_use]
     pub fn num_rebuilds(&self) -> u64 {
         self.rebuilds
     }
 
-    /// The memory of the counters now.
+    /// Returns the current memory of the counters in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.base.len_bytes() + self.overflow.as_ref().map_or(0, PackedArray::len_bytes)
     }
 
-    /// The share of absent keys that is answered "maybe", as full as the filter is now.
+    /// Returns the FPR at the current fill ratio.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate_of(self.counts(), self.shape)
     }
 
-    /// A plain Bloom filter of the same keys, with a bit for each counter.
+    /// Returns a plain Bloom filter of the same keys, with one bit for each counter.
     ///
     /// # Errors
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if there is no memory for the result.
     pub fn to_bloom(&self) -> Result<Bloom> {
         bloom_of(self.shape, self.counts(), self.seed)
     }
 }
 
-/// The widest base: with 32 bits beside it, no counter of a machine's lifetime overflows.
+/// The widest base. With 32 bits of overflow beside it, no counter overflows within a machine's
+/// lifetime.
 const MAX_BASE_BITS: u32 = 32;
 
-/// Whether `count` uses the top bit of its cell.
+/// Returns whether `count` uses the top bit of its cell.
 fn is_wide(overflow: &PackedArray, count: u64) -> bool {
     count > overflow.max() / 2
 }
@@ -225,7 +235,8 @@ impl Removable for DynamicCounting {
         self.removed_since_rebuild += 1;
         let bits = self.overflow_bits();
         if bits > 0 && self.wide == 0 && self.removed_since_rebuild >= self.shape.cells {
-            // Without memory for the narrower one the wider serves on; the key is removed either way.
+            // If there is no memory for the narrower overflow, keep the wider one. The key is
+            // removed either way.
             let _ = self.rebuild(bits - 1);
         }
         Ok(())
@@ -243,7 +254,7 @@ mod tests {
         for count in 1..=5_000u64 {
             filter.insert(b"a").unwrap();
             assert_eq!(filter.estimate(b"a"), count);
-            // floor(log2(largest overflow)) + 1.
+            // The width is floor(log2(largest overflow)) + 1.
             assert_eq!(filter.overflow_bits(), wanted(count), "{count}");
         }
         let up = filter.num_rebuilds();
@@ -259,19 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn a_set_about_a_limit_does_not_rebuild_at_each_change() {
+    fn a_set_around_a_limit_does_not_rebuild_at_each_change() {
         let mut filter = DynamicCounting::with_shape(1_000, 3, 1, HashSeed(1)).unwrap();
         filter.insert(b"a").unwrap();
         for _ in 0..10_000 {
             filter.insert(b"a").unwrap();
             filter.remove(b"a").unwrap();
         }
-        // Each two of them are paid for by a thousand removals.
+        // Each pair of rebuilds needs a thousand removals in between.
         assert!((2..=21).contains(&filter.num_rebuilds()), "{}", filter.num_rebuilds());
     }
 
     #[test]
-    fn parts_of_a_counter_are_not_lost_when_it_is_rebuilt() {
+    fn a_rebuild_keeps_both_parts_of_every_counter() {
         let mut filter = DynamicCounting::with_shape(800, 4, 1, HashSeed(1)).unwrap();
         let key = crate::codec::u64_bytes;
         for i in 0..64u64 {
@@ -288,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn widths_that_cannot_be_are_refused() {
+    fn impossible_widths_are_refused() {
         for bits in [0, 33] {
             let filter = DynamicCounting::with_shape(8, 1, bits, HashSeed(1));
             assert!(matches!(filter, Err(Error::Invalid { .. })), "{bits}");

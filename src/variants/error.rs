@@ -1,4 +1,5 @@
-//! What can go wrong with a filter that is open to changes. Each message says what is wrong, where, and what to do.
+//! Errors of the filters that accept changes. Each message says what is wrong, where, and what to
+//! do.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,108 +11,111 @@ use crate::error::{fields, message};
 /// The result of every fallible call on the filters of this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with a filter that is open to changes.
+/// An error of a filter that accepts changes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
     Io(std::io::Error),
-    /// An error met while working on `path`.
+    /// An error that occurred while working on `path`.
     InFile {
         /// The file or directory.
         path: PathBuf,
-        /// What happened there.
+        /// The error itself.
         source: Box<Error>,
     },
     /// Bytes that no writer of this crate produces.
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// Where the field lies, in bytes from the start of the file, or of what was sent.
+        /// Where the field begins, in bytes from the start of the file or of the received data.
         offset: u64,
     },
     /// A stored checksum differs from the one computed over the bytes.
     ChecksumMismatch {
-        /// What the checksum covers.
+        /// The field that the checksum covers.
         field: Field,
-        /// Where the covered bytes begin, from the start of the file, or of what was sent.
+        /// Where the covered bytes begin, counted from the start of the file or of the received
+        /// data.
         offset: u64,
-        /// The checksum found.
+        /// The checksum that is stored with the bytes.
         stored: u32,
-        /// The checksum of the bytes found.
+        /// The checksum computed over the bytes.
         computed: u32,
     },
-    /// Sound bytes written by a newer version, or with a feature that this build does not read.
+    /// Valid bytes of a newer version, or with a feature that this build cannot read.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
-        /// The value.
+        /// The unknown value.
         found: u64,
     },
-    /// The caller gave a value that is out of its documented range. Nothing was changed.
+    /// The caller passed a value outside its documented range. Nothing was changed.
     Invalid {
-        /// The argument.
+        /// The name of the argument.
         what: &'static str,
-        /// The value as it was given, or what may be told of it.
+        /// The value as given, or a description of it.
         given: String,
-        /// Why the value is refused, and which value works.
+        /// Why the value is refused, and an example that works.
         reason: Cow<'static, str>,
     },
-    /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
+    /// The requested object does not fit in this machine's memory, or its size does not fit in 64
+    /// bits.
     TooLarge {
-        /// What was asked for.
+        /// The requested object.
         what: &'static str,
     },
-    /// A key was to be removed that is certainly not there. Nothing was changed.
+    /// A key to be removed is certainly absent. Nothing was changed.
     KeyAbsent,
-    /// A filter of fixed size has no room for another key. Nothing was changed.
+    /// A filter of fixed size has no space for another key. Nothing was changed.
     NoRoom {
-        /// The keys it was made for.
+        /// The number of keys that the filter was created for.
         capacity: u64,
     },
-    /// Two filters that differ in more than their keys cannot become one, nor be compared bit by bit.
+    /// Two filters differ in more than their keys. They can be neither combined nor compared bit by
+    /// bit.
     Unlike {
-        /// In what they differ.
+        /// The property in which they differ.
         what: &'static str,
-        /// What the first has.
+        /// The value in the first filter.
         left: String,
-        /// What the second has.
+        /// The value in the second filter.
         right: String,
     },
-    /// A filter was to be changed that was opened for reading only.
+    /// A change was requested on a filter that was opened for reading only.
     ReadOnly,
-    /// Another process, or another handle in this one, has the file open for writing.
+    /// Another process, or another handle in this process, has the file open for writing.
     Locked,
-    /// Someone moved, removed, replaced, cut or overwrote the file of a filter that is open for writing. Keys inserted
-    /// since it was opened may be in memory only.
+    /// The file of a filter that is open for writing was moved, removed, replaced, truncated or
+    /// overwritten. Keys inserted since the filter was opened may be in memory only.
     Displaced {
-        /// What happened to the file.
+        /// The change to the file, as the message names it.
         reason: &'static str,
     },
-    /// The filter refuses writes since an earlier failure; opening the file again recovers.
+    /// The filter refuses writes after an earlier failure. Opening the file again recovers.
     Poisoned {
-        /// The failure.
+        /// The earlier failure.
         reason: String,
     },
-    /// Nobody knows how many keys were added.
+    /// The number of added keys is unknown.
     LengthUnknown {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// A filter block that is merged, compared or written.
+    /// An error of a filter block that is merged, compared or written.
     Filter(crate::Error),
 }
 
 impl Error {
-    /// An [`Error::Invalid`].
+    /// Returns an [`Error::Invalid`].
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
-        assert!(reason.contains("; "), "what to do next? {what}: {reason}");
+        assert!(reason.contains("; "), "the reason must end with the next step: {what}: {reason}");
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
-    /// The same error with the file named that it concerns; an error that already names its file stays as it is.
+    /// Adds the name of the file to the error. An error that already names its file is unchanged.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         match self {
@@ -120,7 +124,7 @@ impl Error {
         }
     }
 
-    /// The error itself, without the names of the files around it.
+    /// Returns the error without the file names around it.
     #[must_use]
     pub fn root(&self) -> &Self {
         match self {
@@ -129,7 +133,8 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are of a newer version, or use a feature that this build does not read.
+    /// Returns whether the bytes are of a newer version or use a feature that this build cannot
+    /// read.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         match self.root() {
@@ -139,9 +144,9 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are damaged, or no writer of this crate made them.
+    /// Returns whether the bytes are damaged or were not written by this crate.
     ///
-    /// It is false for bytes of a newer version ([`Error::is_unsupported`]).
+    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]).
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
@@ -152,8 +157,10 @@ impl Error {
     }
 }
 
+/// Compares one property of two filters.
+///
 /// # Errors
-/// [`Error::Unlike`] where two filters differ in `what`.
+/// Returns [`Error::Unlike`] if `left` and `right` differ.
 pub(super) fn check_equal<T: PartialEq + fmt::Display>(what: &'static str, left: T, right: T) -> Result<()> {
     if left == right {
         return Ok(());
@@ -177,35 +184,37 @@ impl fmt::Display for Error {
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
             Self::TooLarge { what } => message::too_large(f, what),
             Self::KeyAbsent => {
-                f.write_str("the key is certainly not there, and nothing was changed; remove only keys that were added")
+                f.write_str("the key is certainly absent, and nothing was changed; remove only keys that were added")
             }
             Self::NoRoom { capacity } => write!(
                 f,
-                "the filter, made for {capacity} keys, has no room for this key, and nothing was changed; make a \
-                 larger filter"
+                "the filter, created for {capacity} keys, has no space for this key, and nothing was changed; create \
+                 a larger filter"
             ),
             Self::Unlike { what, left, right } => write!(
                 f,
-                "the filters do not go together: {what} {left} in the first, {right} in the second; build both alike"
+                "the filters do not match: {what} is {left} in the first and {right} in the second; create both with \
+                 the same settings"
             ),
             Self::ReadOnly => f.write_str("the filter was opened for reading only; open it for writing to change it"),
             Self::Locked => f.write_str(
-                "already open for writing elsewhere, in this process or another; close it there, or open it for \
-                 reading",
+                "the filter is already open for writing, in this process or another; close it there, or open it for \
+                 reading only",
             ),
             Self::Displaced { reason } => write!(
                 f,
-                "the filter's file {reason} while it was open for writing, and keys may be in memory only; put the \
-                 file back and sync again, or copy the filter to a new file"
+                "the filter's file {reason} while it was open for writing, so new keys may be in memory only; put \
+                 the file back and sync again, or copy the filter to a new file"
             ),
             Self::Poisoned { reason } => write!(
                 f,
-                "the filter refuses writes since an earlier failure ({reason}); open its file again to recover"
+                "the filter refuses writes after an earlier failure ({reason}); open its file again to recover"
             ),
             Self::LengthUnknown { reason } => {
                 write!(
                     f,
-                    "the number of keys is unknown: {reason}; count them apart, or use to_bloom().estimated_keys()"
+                    "the number of keys is unknown: {reason}; count the keys elsewhere, or use \
+                     to_bloom().estimated_keys()"
                 )
             }
             Self::Filter(error) => write!(f, "{error}"),
@@ -237,7 +246,7 @@ impl From<codec::Corrupt<Field>> for Error {
 }
 
 impl From<crate::Error> for Error {
-    /// The errors that both have stay the same; the others concern a filter block.
+    /// Keeps the variants that both error types have. Every other error concerns a filter block.
     fn from(error: crate::Error) -> Self {
         match error {
             crate::Error::Io(error) => Self::Io(error),
@@ -250,7 +259,7 @@ impl From<crate::Error> for Error {
 }
 
 fields! {
-    /// The fields of a filter that is sent or kept in a file, as errors name them.
+    /// The fields of a filter that is sent or kept in a file. Error messages use these names.
     Length = "length",
     Magic = "magic",
     Version = "format version",

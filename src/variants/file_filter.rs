@@ -1,39 +1,49 @@
-//! A Bloom filter that is kept in a file, for keys that are added over days and processes.
+//! A Bloom filter in a file, for keys that are added over days and by several processes.
 //!
 //! ```text
-//! insert ─▶ bits in memory ── sync ─▶ | header | state | page | page | ...       512 bytes each, each with a checksum
-//!                                         never   after those pages that have new bits
+//! insert ─▶ bits in memory ── sync ─▶ | header | state | page | page | ...   512 bytes each, each with a checksum
+//!                                       once     last    pages with new bits
 //! ```
-//! No fault may make it deny a key that was synced:
+//! No fault may make the filter deny a key that was synced:
 //!
-//! * A page is a sector and has its own checksum. A write that is torn between sectors leaves old and new pages, and all
-//!   of them are sound: bits are only ever set, so an old page beside a new one lacks nothing that was synced before.
-//! * A page that does not hold (torn within, rotten, lost) is taken for all ones when the file is opened, and counted
-//!   ([`FileFilter::damaged_pages`]): 4,032 bits more than there were, false positives and no false negative.
-//! * What takes bits away ([`clear`](FileFilter::clear), [`intersect_with`](FileFilter::intersect_with)) writes a new file
-//!   beside, syncs it and renames it: afterwards there is the old filter or the new one, never a mix. The new file has
-//!   a random name, `.filterblock-*.tmp`, and is removed if anything fails. After a crash it may be left over; remove it
-//!   when no process writes to a filter in that directory.
-//! * A sync that fails forgets nothing: the next one writes the same pages again, and more. Bits that are found when the
-//!   file is opened may be such that no disk has them (after a sync that failed a system shows them all the same), so a
-//!   key writes its pages once, even if all of its bits were there.
-//! * Two writers would lose each other's bits. A writer locks `PATH.lock`, a file that stays, and on Unix the file itself,
-//!   so that neither a rename nor the removal of a lock file lets a second writer in. A replacement is locked before it
-//!   gets the name. Symbolic links to the file are followed first. After a hard link, `clear` and `intersect_with` leave the
-//!   other name with the old filter.
-//! * A sync checks that the file is still its own: same length and header, the state that this writer last read or wrote,
-//!   which has a random number of its own, so that no older copy of the file passes, and on Unix the same device and inode under the file's name. Otherwise the sync fails ([`Error::Displaced`]), and `clear` and
-//!   `intersect_with` change nothing. A file that was only moved is written to all the same.
-//! * Readers take no lock. A page that is read while it is written may count as damaged for that reader.
-//! * The header is 512 bytes that are written once; if they do not hold, opening is an error.
+//! * A page is a disk sector with its own checksum. A write that is torn between sectors leaves old
+//!   and new pages, and all of them are valid. Bits are only ever set, so an old page lacks nothing
+//!   that was synced before.
+//! * A page that fails its checksum (torn, corrupted or lost) counts as all ones when the file is
+//!   opened, and [`FileFilter::damaged_pages`] counts it. Up to 4,032 extra bits are set, which
+//!   adds false positives and no false negatives.
+//! * Operations that clear bits ([`clear`](FileFilter::clear),
+//!   [`intersect_with`](FileFilter::intersect_with)) write a new file beside the old one, sync it
+//!   and rename it. The result is the old filter or the new one, never a mix. The new file has a
+//!   random name, `.filterblock-*.tmp`, and is removed if anything fails. A crash may leave it
+//!   behind; remove it while no process writes to a filter in that directory.
+//! * A sync that fails loses nothing. The next sync writes the same pages again, and new ones. Bits
+//!   that are read when the file is opened may be missing on the disk, because after a failed sync
+//!   a system still shows them. Each key therefore writes its pages once, even if all of its bits
+//!   were set.
+//! * Two writers would lose each other's bits. A writer locks `PATH.lock`, a permanent file, and on
+//!   Unix also the filter's file. Neither a rename nor the removal of a lock file therefore admits
+//!   a second writer. A replacement file is locked before it gets the name. Symbolic links to the
+//!   file are resolved first. If the file has a hard link, `clear` and `intersect_with` leave the
+//!   old filter under the other name.
+//! * A sync checks that the file is still the writer's own. It compares the length, the header and
+//!   the state that this writer last read or wrote, and on Unix the device and inode under the
+//!   file's name. The state contains a random number, so an older copy of the file does not pass.
+//!   If the check fails, the sync fails with [`Error::Displaced`], and `clear` and `intersect_with`
+//!   change nothing. A file that was only moved is still written.
+//! * Readers take no lock. A page that is read during a write may count as damaged for that reader.
+//! * The header is 512 bytes that are written once. If the header is damaged, opening fails.
 //!
-//! Bits are in memory, not in a map of the file: the kernel writes mapped pages when it likes, half changed and without
-//! their checksums, and a file that is cut ends the process.
+//! The filter keeps its bits in memory and does not map the file. The kernel would write mapped
+//! pages at any time, half changed and with old checksums, and a truncated file would kill the
+//! process.
 //!
-//! * When: a set that grows slowly, is asked by several processes, and costs more to rebuild than 1.6 % for checksums.
-//! * When not: for keys that are all there, build a filter block; for keys that come and go, a store.
-//! * Numbers: rate and bits of a [`Bloom`], and 8 bytes in 512 for sums; a sync writes 512 bytes for each page with new bits,
-//!   and syncs the file twice.
+//! * When: a set grows slowly, several processes ask it, and rebuilding it costs more than the
+//!   1.6 % of space for checksums.
+//! * When not: if all keys are known at once, build a filter block. If keys are removed, use a
+//!   store.
+//! * Numbers: the FPR and the bits are those of a [`Bloom`], plus 8 bytes in 512 for checksums. A
+//!   sync writes 512 bytes for each page with new bits, and syncs the file twice.
 
 mod base64;
 mod buffered;
@@ -58,7 +68,7 @@ use crate::hash::{HashSeed, KeyHash};
 use crate::kinds::bloom::positions;
 use crate::variants::error::{Error, Result};
 
-/// A filter in a file; see the [module](self).
+/// A Bloom filter in a file; see the [module](self).
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::{FileFilter, Membership}};
@@ -77,24 +87,25 @@ pub struct FileFilter {
     path: PathBuf,
     header: Header,
     bloom: Bloom,
-    /// For each page [`CLEAN`], [`CHANGED`] or [`FOUND`].
+    /// One mark for each page: [`CLEAN`], [`CHANGED`] or [`FOUND`].
     marks: Vec<AtomicU8>,
-    /// Held for reading while bits are set and their pages marked, for writing while the marks are taken: so a sync takes
-    /// the marks of every insertion that was done before it, even of bits that another thread has just set.
+    /// An insertion holds the gate shared while it sets bits and marks their pages. A sync holds it
+    /// exclusively while it takes the marks. A sync thus takes the marks of every insertion that
+    /// completed before it, even for bits that another thread has just set.
     gate: RwLock<()>,
     added: AtomicU64,
-    /// [`LENGTH_KNOWN`], or why not.
+    /// [`LENGTH_KNOWN`], or the reason why the length is unknown.
     length_state: AtomicU8,
     damaged_pages: u64,
-    /// `None` if opened for reading only.
+    /// `None` if the filter was opened for reading only.
     writer: Option<Mutex<Writer>>,
 }
 
-/// The page is in the file as it is here.
+/// The page in the file equals the page in memory.
 const CLEAN: u8 = 0;
-/// It has bits that the file may lack.
+/// The page has bits that the file may lack.
 const CHANGED: u8 = 1;
-/// It was read from the file, and may have bits that the disk lacks.
+/// The page was read from the file and may have bits that the disk lacks.
 const FOUND: u8 = 2;
 
 const LENGTH_KNOWN: u8 = 0;
@@ -102,12 +113,13 @@ const LENGTH_COMBINED: u8 = 1;
 const LENGTH_DAMAGED: u8 = 2;
 
 impl FileFilter {
-    /// Makes a file whose filter answers "maybe" for at most that share of absent keys while it has no more than
-    /// `capacity`; more keys are taken, at a higher rate.
+    /// Creates a file whose filter has an FPR of at most `false_positive_rate` while it holds at
+    /// most `capacity` keys. It takes more keys, at a higher FPR.
     ///
     /// # Errors
-    /// When the file exists or cannot be made; [`Error::Locked`]; [`Error::Invalid`] unless there is a key and
-    /// `0 < rate < 1`; [`Error::TooLarge`]. After an error no file is left.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, [`Error::Locked`] if
+    /// another writer holds the name, and [`Error::TooLarge`]. Returns an I/O error if the file
+    /// exists or cannot be created. After an error no file is left.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
@@ -117,18 +129,23 @@ impl FileFilter {
     /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another has it open for writing; [`Error::Corrupt`] for a header that does not hold, a file
-    /// that was cut or grew, or is something else; [`Error::Unsupported`] for a newer version. A damaged page is no error.
+    /// * [`Error::Locked`]: another handle or process has the file open for writing.
+    /// * [`Error::Corrupt`]: the header is damaged, the file has the wrong length, or it is not a
+    ///   filter.
+    /// * [`Error::Unsupported`]: the file is from a newer version.
+    ///
+    /// A damaged page is not an error. I/O errors pass through.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let (image, writer) = Writer::open(path).map_err(|error| error.in_file(path))?;
         Self::of_image(path, image, Some(writer), FOUND)
     }
 
-    /// Opens a file for reading only, whoever else has it open. What others add later is not seen.
+    /// Opens a file for reading only, even while a writer has it open. The handle does not see keys
+    /// that are added later.
     ///
     /// # Errors
-    /// As [`FileFilter::open`], but for the lock.
+    /// Returns the errors of [`FileFilter::open`], except [`Error::Locked`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let image = on_disk::load(path).map_err(|error| error.in_file(path))?;
@@ -137,7 +154,7 @@ impl FileFilter {
 
     fn make(path: &Path, header: Header, length: Length, bloom: Bloom) -> Result<Self> {
         let header = Header { id: layout::new_id(), ..header };
-        // Last, as it leaves a file.
+        // Create the file as the last step, so that an earlier error leaves no file.
         let state_page = [0; layout::PAGE_LEN_BYTES];
         let image = Image { header, state_page, length, bloom, damaged_pages: 0 };
         let mut made = Self::of_image(path, image, None, CLEAN)?;
@@ -168,18 +185,19 @@ impl FileFilter {
         })
     }
 
-    /// Adds a key; `true` if it was certainly not there before. It is in the file after [`sync`](Self::sync).
+    /// Adds a key. Returns `true` if the key was certainly absent before. The key is in the file
+    /// after [`sync`](Self::sync).
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// Returns [`Error::ReadOnly`] if the filter was opened for reading only.
     pub fn insert(&self, key: &[u8]) -> Result<bool> {
         self.insert_hash(KeyHash::of(key, self.header.seed))
     }
 
-    /// As [`FileFilter::insert`].
+    /// Adds a key by its hash; otherwise the same as [`FileFilter::insert`].
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`FileFilter::insert`].
     pub fn insert_hash(&self, hash: KeyHash) -> Result<bool> {
         self.writer()?;
         let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
@@ -196,20 +214,21 @@ impl FileFilter {
         Ok(is_new)
     }
 
-    /// Adds all keys; gives the number of those that were certainly not there before.
+    /// Adds all keys. Returns how many of them were certainly absent before.
     ///
     /// # Errors
-    /// As [`FileFilter::insert`].
+    /// Returns the errors of [`FileFilter::insert`].
     pub fn extend<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<u64> {
         keys.into_iter().try_fold(0, |new, key| Ok(new + u64::from(self.insert(key.as_ref())?)))
     }
 
-    /// Makes all keys durable whose insertion was done before.
+    /// Makes all keys durable whose insertion completed before this call.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Displaced`] when someone moved, removed, replaced, cut or overwrote the file, also
-    /// when nothing is to be written; when a write or sync fails. Then some of the keys may be in the file, and another
-    /// call writes all of them again.
+    /// * [`Error::ReadOnly`]: the filter was opened for reading only.
+    /// * [`Error::Displaced`]: the file was moved, removed, replaced, truncated or overwritten. The
+    ///   check runs even if there is nothing to write.
+    /// * An I/O error: some of the keys may be in the file. The next call writes all of them again.
     pub fn sync(&self) -> Result<()> {
         let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
         let (pages, length) = {
@@ -223,7 +242,8 @@ impl FileFilter {
         written.map_err(|error| error.in_file(&self.path))
     }
 
-    /// The pages that are to be written. On an error, which comes for want of memory, all stay marked.
+    /// Takes the list of pages to write. If there is no memory for the list, it returns an error
+    /// and all pages stay marked.
     fn take_marks(&self) -> Result<Vec<usize>> {
         let is_changed = |(_, mark): &(usize, &AtomicU8)| mark.load(Ordering::Relaxed) == CHANGED;
         let changed = || self.marks.iter().enumerate().filter(is_changed);
@@ -236,10 +256,10 @@ impl FileFilter {
         Ok(pages)
     }
 
-    /// Syncs and closes. Dropping syncs too, but cannot tell of a failure.
+    /// Syncs and closes the filter. Dropping the filter syncs too, but cannot report a failure.
     ///
     /// # Errors
-    /// As [`FileFilter::sync`].
+    /// Returns the errors of [`FileFilter::sync`].
     pub fn close(self) -> Result<()> {
         if self.writer.is_some() { self.sync() } else { Ok(()) }
     }
@@ -248,7 +268,8 @@ impl FileFilter {
         self.writer.as_ref().ok_or_else(|| Error::ReadOnly.in_file(&self.path))
     }
 
-    /// Marks a page to be written; one whose bits `were_set`, only if the disk may lack them.
+    /// Marks a page to be written. If its bits were set before, it is marked only if the disk may
+    /// lack them.
     fn mark(&self, page: usize, were_set: bool) {
         if let Some(mark) = self.marks.get(page)
             && (!were_set || mark.load(Ordering::Relaxed) == FOUND)
@@ -265,7 +286,7 @@ impl FileFilter {
         }
     }
 
-    /// Bits, as `copy` takes them, and length of one moment.
+    /// Returns a copy of the bits, made by `copy`, and the length at the same moment.
     fn snapshot<T>(&self, copy: impl FnOnce(&Bloom) -> T) -> (T, Length) {
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         (copy(&self.bloom), self.length())
@@ -285,7 +306,7 @@ impl Membership for FileFilter {
 impl Drop for FileFilter {
     fn drop(&mut self) {
         if self.writer.is_some() {
-            // There is nobody to tell; who wants to know calls close().
+            // A drop cannot report the error. Callers that need it use close().
             let _ = self.sync();
         }
     }

@@ -1,25 +1,27 @@
-//! The Bloom family in memory, open to changes: what a filter block, which is written once, cannot do.
+//! In-memory filters of the Bloom family that accept changes. A filter block, in contrast, is
+//! written once.
 //!
-//! | Struct | For |
+//! | Struct | Use it for |
 //! |---|---|
-//! | [`Bloom`] | keys that come one by one, from many threads; [`Bloom::freeze`] makes a filter block of it |
-//! | [`Partitioned`] | the same with one bit of a key in each of `k` slices |
-//! | [`Counting`] | keys that are removed again; sent to others as a plain filter |
-//! | [`DLeft`] | keys that are removed again, in half the memory |
-//! | [`Spectral`] | how often a key is there |
+//! | [`Bloom`] | keys that arrive one by one, from many threads; [`Bloom::freeze`] makes a filter block |
+//! | [`Partitioned`] | the same, with one bit per key in each of `k` slices |
+//! | [`Counting`] | sets with removals that are sent to others as a plain filter |
+//! | [`DLeft`] | sets with removals, in half the memory |
+//! | [`Spectral`] | how often each key was added |
 //! | [`DynamicCounting`] | the same, for counts of unknown size and with removals |
-//! | [`Scalable`] | a number of keys that nobody knows |
+//! | [`Scalable`] | sets whose final size is unknown |
 //! | [`Bloomier`], [`MutableBloomier`] | a short value for each of a set of keys |
-//! | [`Noisy`] | a set shown to others in steps, each of which halves what they do not know |
+//! | [`Noisy`] | disclosing a set in steps; each step halves the FPR for the recipient |
 //! | [`FileFilter`] | a filter that is kept in a file |
-//! | [`Stable`] | duplicates in an endless stream; the only one that **may deny a key** |
+//! | [`Stable`] | duplicates in an endless stream; the only filter here that **may deny an added key** |
 //!
-//! Two [`Bloom`]s of one shape are united, intersected and compared ([`Comparison`]), and so are filter blocks
-//! ([`merge_blocks`], [`compare_blocks`]); [`Bloom::compress`] packs one for transport.
+//! Two [`Bloom`]s with the same shape and seed can be united, intersected and compared
+//! ([`Comparison`]). The same works for filter blocks ([`merge_blocks`], [`compare_blocks`]).
+//! [`Bloom::compress`] packs a filter for transport.
 //!
-//! Each struct holds the seed under which it hashes keys, and every method that takes a key has a twin that takes its
-//! [`KeyHash`] under that seed. Each has a module that says how it works, and when another is better; docs/VARIANTS.md compares
-//! them.
+//! Each struct holds the seed for hashing keys. Every method that takes a key has a twin that takes
+//! the key's [`KeyHash`] under that seed. Each module says how its filter works and when another
+//! filter is better. docs/VARIANTS.md compares all of them.
 
 pub mod algebra;
 pub mod blocks;
@@ -56,15 +58,16 @@ pub use stable::{Stable, StableShape};
 
 use crate::hash::{HashSeed, KeyHash};
 
-/// A set that may say "maybe" of a key that it does not have.
+/// A set that may answer "maybe" for a key that it does not hold.
 pub trait Membership {
-    /// The seed under which keys are hashed.
+    /// Returns the seed under which keys are hashed.
     fn seed(&self) -> HashSeed;
 
-    /// `false` if the key was certainly not added, or was removed; `true` if it may be there.
+    /// Returns `false` if the key was certainly not added or was removed, and `true` if it may be
+    /// present.
     fn may_contain_hash(&self, hash: KeyHash) -> bool;
 
-    /// As [`Membership::may_contain_hash`].
+    /// Asks for a key; otherwise the same as [`Membership::may_contain_hash`].
     fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(KeyHash::of(key, self.seed()))
     }
@@ -72,30 +75,32 @@ pub trait Membership {
 
 /// A set from which keys can be removed.
 ///
-/// Remove only what was added: a key that was not, but is answered "maybe", shares its cells with others, and removing it
-/// would take them along. Only its caller can know; what is certainly absent is refused.
+/// Remove only keys that were added. An absent key that gets the answer "maybe" shares its cells
+/// with other keys; removing it would remove them too. The filter cannot detect this mistake. It
+/// only refuses keys that are certainly absent.
 pub trait Removable: Membership {
-    /// Takes back one insertion of the key.
+    /// Takes back one insertion of a key, given by its hash.
     ///
     /// # Errors
-    /// [`Error::KeyAbsent`] when the key is certainly not there; nothing is changed.
+    /// Returns [`Error::KeyAbsent`] if the key is certainly absent. The filter is then unchanged.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()>;
 
-    /// As [`Removable::remove_hash`].
+    /// Takes back one insertion of a key.
     ///
     /// # Errors
-    /// As [`Removable::remove_hash`].
+    /// Returns the errors of [`Removable::remove_hash`].
     fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.remove_hash(KeyHash::of(key, self.seed()))
     }
 }
 
-/// A multiset that says how often it has a key.
+/// A multiset that estimates how often it holds a key.
 pub trait Frequency: Membership {
-    /// How often the key is there at most; [`u64::MAX`] where a counter is full and there is no saying.
+    /// Returns an upper bound of how often the key is present, or [`u64::MAX`] if a full counter
+    /// allows no bound.
     fn estimate_hash(&self, hash: KeyHash) -> u64;
 
-    /// As [`Frequency::estimate_hash`].
+    /// Asks for a key; otherwise the same as [`Frequency::estimate_hash`].
     fn estimate(&self, key: &[u8]) -> u64 {
         self.estimate_hash(KeyHash::of(key, self.seed()))
     }

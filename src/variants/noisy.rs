@@ -1,29 +1,31 @@
-//! Several filters of one set, each of which is wrong half of the time: a set is shown in steps (in the spirit of the
-//! exchange of contact lists by filters that give nobody away).
+//! Several filters of one set, each with an FPR of one half, to disclose the set in steps. The idea
+//! follows the exchange of contact lists by filters that expose no single contact.
 //!
 //! ```text
-//! seed 1  [ 0 1 1 0 1 0 .. ]  1.44 bits a key    half of all strangers pass
-//! seed 2  [ 1 1 0 0 1 0 .. ]                     half of those
-//! seed 3  [ 0 0 1 1 0 1 .. ]                     half of those: 12.5 %
+//! seed 1  [ 0 1 1 0 1 0 .. ]  1.44 bits per key  half of all absent keys pass
+//! seed 2  [ 1 1 0 0 1 0 .. ]                     half of the remaining ones
+//! seed 3  [ 0 0 1 1 0 1 .. ]                     half of the remaining ones: 12.5 %
 //! ```
-//! Whoever has the first filters is as sure of a key as they are many: a member is never denied, a stranger passes `i` of
-//! them with probability `0.5^i`. So two sides can stop as soon as they know enough, and each can deny any single key.
+//! The more filters a party has received, the more certain its answers are. A present key is never
+//! denied, and an absent key passes `i` filters with probability `0.5^i`. Both sides can stop as
+//! soon as they know enough, and each can plausibly deny any single key.
 //!
-//! * When: sets are compared between parties that trust each other by steps.
-//! * When not: it is no secret. Whoever can guess keys can ask for all of them, and all filters together tell as much as
-//!   one Bloom filter of that rate; where only space counts, take one [`Bloom`].
-//! * Numbers: five filters answer at 3.1 %.
+//! * When: parties compare sets and trust each other step by step.
+//! * When not: to keep the set secret. A party that can guess keys can ask for all of them. All
+//!   filters together tell as much as one Bloom filter with the combined FPR. If only space
+//!   matters, use one [`Bloom`].
+//! * Numbers: five filters together have an FPR of 3.1 %.
 
 use super::{Bloom, Membership};
 use crate::hash::HashSeed;
 use crate::variants::error::{Error, Result};
 
-/// The rate of each filter.
+/// The FPR of each filter.
 const RATE: f64 = 0.5;
-/// What one seed is apart from the next: odd, so that no two are alike.
+/// The difference between two seeds. It is odd, so all seeds differ.
 const NEXT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Filters of one set, at 50 % each, under different seeds; see the [module](self).
+/// Filters of one set with an FPR of 50 % each, under different seeds; see the [module](self).
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::Noisy};
@@ -37,17 +39,18 @@ pub struct Noisy {
 }
 
 impl Noisy {
-    /// `filters` filters of these keys; their seeds follow from `seed`.
+    /// Builds `filters` filters of the keys. Their seeds are derived from `seed`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for no keys or no filters; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] if there are no keys or no filters, and [`Error::TooLarge`] if
+    /// the filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         keys: impl IntoIterator<Item = K, IntoIter: Clone>,
         filters: u32,
         seed: HashSeed,
     ) -> Result<Self> {
         if filters == 0 {
-            return Err(Error::invalid("number of filters", filters, "expected one or more; try 10"));
+            return Err(Error::invalid("number of filters", filters, "expected at least one; try 10"));
         }
         let keys = keys.into_iter();
         let capacity = keys.clone().count() as u64;
@@ -60,19 +63,20 @@ impl Noisy {
         Ok(Self { filters: made.collect::<Result<_>>()? })
     }
 
-    /// The filters, to be shown one after the other.
+    /// Returns the filters, in the order in which to disclose them.
     #[must_use]
     pub fn filters(&self) -> &[Bloom] {
         &self.filters
     }
 
-    /// What somebody knows of a key who has been shown the first filters; "maybe" without any.
+    /// Returns the answer of a party that has received the first `shown` filters. Without any
+    /// filter the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, key: &[u8], shown: usize) -> bool {
         self.filters.iter().take(shown).all(|filter| filter.may_contain(key))
     }
 
-    /// The share of strangers that pass the first filters, as full as they are.
+    /// Returns the combined FPR of the first `shown` filters at their current fill ratios.
     #[must_use]
     pub fn expected_rate(&self, shown: usize) -> f64 {
         self.filters.iter().take(shown).map(Bloom::expected_rate).product()
@@ -84,9 +88,9 @@ mod tests {
     use super::*;
     use crate::codec::u64_bytes;
 
-    /// Two-sided, at five standard deviations.
+    /// Tested two-sided, at five standard deviations.
     #[test]
-    fn each_filter_more_halves_the_strangers_and_denies_no_member() {
+    fn each_further_filter_halves_the_fpr_and_denies_no_key() {
         const ASKED: u64 = 200_000;
         let noisy = Noisy::new((0..50_000u64).map(u64_bytes), 8, HashSeed(9)).unwrap();
         for shown in 0..=8u32 {
@@ -94,7 +98,7 @@ mod tests {
             assert!((0..50_000).all(with));
             let found = (50_000..50_000 + ASKED).filter(|&i| with(i)).count() as f64;
             let rate = 0.5f64.powi(shown.cast_signed());
-            // The filters' own fill deviates too: by 0.1 % of half, each.
+            // The fill ratio of each filter deviates too, by 0.1 % of one half.
             let slack = ASKED as f64 * rate * 0.003 * f64::from(shown);
             let deviation = (ASKED as f64 * rate * (1.0 - rate)).sqrt();
             assert!((found - ASKED as f64 * rate).abs() <= 5.0 * deviation + slack, "{shown}: {found}");
@@ -105,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_filter_and_no_key_are_refused() {
+    fn zero_filters_and_zero_keys_are_refused() {
         assert!(matches!(Noisy::new(["a"], 0, HashSeed(1)), Err(Error::Invalid { .. })));
         assert!(matches!(Noisy::new([""; 0], 1, HashSeed(1)), Err(Error::Invalid { .. })));
     }

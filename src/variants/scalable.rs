@@ -1,5 +1,5 @@
-//! The scalable Bloom filter: for a number of keys that nobody knows beforehand (Almeida, Baquero, Preguica, Hutchison,
-//! "Scalable Bloom filters", 2007).
+//! The scalable Bloom filter, for sets whose final size is unknown (Almeida, Baquero, Preguica,
+//! Hutchison, "Scalable Bloom filters", 2007).
 //!
 //! ```text
 //! stage 0  [k0 slices]                    rate P0        c keys
@@ -7,28 +7,31 @@
 //! stage 2  [k2 slices               ]     rate P0 r^2    c s^2 keys     new keys go here; asked first
 //! ```
 //!
-//! A stage takes keys until half of its bits are set, and has `ceil(log2(1/rate))` slices: half full, a slice lets half of
-//! the absent keys through. The rates are a geometric series, so all stages together stay below `P0 / (1 - r)`, which is the
-//! rate that is asked for.
+//! A stage takes keys until half of its bits are set, and has `ceil(log2(1/FPR))` slices. A
+//! half-full slice lets half of the absent keys through. The FPRs are a geometric series, so all
+//! stages together stay below `P0 / (1 - r)`, which is the requested FPR.
 //!
-//! * When: a set that grows without bound in memory, such as the URLs that a crawler has seen.
-//! * When not: if the number of keys is known to a factor of two, `Bloom` is smaller and asked once; for a sorted file it is
-//!   known exactly, and a filter block is built of it.
-//! * Numbers: an absent key is asked of every stage, newest first, `log_s(n / c)` of them. At 1 % with s = 2 and r = 0.85 it
-//!   takes 1.5 to 1.7 times the bits of a `Bloom` of a known number of keys when its last stage is full, and 3.3 to 4.5 times
-//!   when that has just been opened.
+//! * When: a set grows in memory without a known limit, such as the URLs that a crawler has seen.
+//! * When not: if the number of keys is known within a factor of two, `Bloom` is smaller and needs
+//!   one look-up. For an SST file, the number is known exactly; build a filter block.
+//! * Numbers: an absent key is looked up in every stage, newest first, which are `log_s(n / c)`
+//!   stages. At 1 % with s = 2 and r = 0.85, the filter takes 1.5 to 1.7 times the bits of a
+//!   `Bloom` for the same keys when its last stage is full. It takes 3.3 to 4.5 times the bits when
+//!   its last stage has just been opened.
 
 use super::shape::check_rate_of;
 use super::{Membership, Partitioned};
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::error::{Error, Result};
 
-/// How the stages of a [`Scalable`] filter follow one another.
+/// How the stages of a [`Scalable`] filter grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Growth {
-    /// `s`: each stage takes so many times the keys of the one before; 2 or 4, say, and 1 to 1024.
+    /// `s`: the capacity of each stage as a multiple of the previous stage, 1 to 1024. Usual values
+    /// are 2 and 4.
     pub factor: u32,
-    /// `r`: each stage has so many times the rate of the one before; above 0 and below 1, 0.8 to 0.9 for the least memory.
+    /// `r`: the FPR of each stage as a multiple of the previous stage, above 0 and below 1. 0.8 to
+    /// 0.9 needs the least memory.
     pub tightening: f64,
 }
 
@@ -41,22 +44,22 @@ impl Default for Growth {
 /// A scalable Bloom filter; see the [module](self).
 #[derive(Debug, Clone)]
 pub struct Scalable {
-    /// At least one.
+    /// Holds at least one stage.
     stages: Vec<Partitioned>,
     initial_capacity: u64,
-    /// `P0`.
+    /// `P0`: the FPR of the first stage.
     first_rate: f64,
     growth: Growth,
     seed: HashSeed,
 }
 
 impl Scalable {
-    /// A filter that answers "maybe" for at most that share of absent keys, however many it takes; its first stage is made for
-    /// `initial_capacity`.
+    /// Creates a filter whose FPR is at most `false_positive_rate`, however many keys it takes. Its
+    /// first stage has space for `initial_capacity` keys.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless there is a key, `0 < rate < 1` and the growth is within its bounds;
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < rate < 1` and the growth is
+    /// within its bounds, and [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
         check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;
@@ -70,18 +73,20 @@ impl Scalable {
         Ok(filter)
     }
 
-    /// Adds a key; `true` if it was certainly not there before. What may be there is not added again.
+    /// Adds a key. Returns `true` if the key was certainly absent before. A key that may be present
+    /// is not added again.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when it takes another stage and there is no memory for it; nothing is changed.
+    /// Returns [`Error::TooLarge`] if the key needs another stage and there is no memory for it.
+    /// The filter is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<bool> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// As [`Scalable::insert`].
+    /// Adds a key by its hash; otherwise the same as [`Scalable::insert`].
     ///
     /// # Errors
-    /// As [`Scalable::insert`].
+    /// Returns the errors of [`Scalable::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<bool> {
         if self.may_contain_hash(hash) {
             return Ok(false);
@@ -100,9 +105,11 @@ impl Scalable {
             return Err(too_large);
         };
         let rate = self.first_rate * self.growth.tightening.powi(number.cast_signed());
-        // 64 slices are as good as a hash of 64 bits can be; the rate of so late a stage is lost in that of the first.
+        // More than 64 slices do not help, because a hash has 64 bits. The FPR of so late a stage
+        // is negligible next to that of the first.
         let slices = (-rate.log2()).ceil().clamp(1.0, 64.0);
-        // Half of the bits of a slice of s bits are set by s ln 2 keys. A key more than half is within reach for each slice.
+        // `s ln 2` keys set half of the bits of a slice of s bits. The two extra bits leave space
+        // for one more key.
         let slice_bits = (capacity as f64 / std::f64::consts::LN_2).ceil() + 2.0;
         if slice_bits >= 56f64.exp2() {
             return Err(too_large);
@@ -113,44 +120,44 @@ impl Scalable {
         Ok(())
     }
 
-    /// Forgets all keys, and all stages but the first.
+    /// Removes all keys, and all stages except the first.
     pub fn clear(&mut self) {
         self.stages.truncate(1);
         self.stages.iter_mut().for_each(Partitioned::clear);
     }
 
-    /// How many filters there are by now, and so how often an absent key is asked for.
+    /// Returns the number of stages. A look-up of an absent key asks all of them.
     #[must_use]
     pub fn num_stages(&self) -> usize {
         self.stages.len()
     }
 
-    /// The number of bits, of all stages.
+    /// Returns the number of bits of all stages.
     #[must_use]
     pub fn num_bits(&self) -> u64 {
         self.stages.iter().map(Partitioned::num_bits).sum()
     }
 
-    /// The bits of a key in each stage, oldest first.
+    /// Returns the number of bits of a key in each stage, oldest first.
     pub fn num_slices(&self) -> impl Iterator<Item = u32> {
         self.stages.iter().map(Partitioned::num_slices)
     }
 
-    /// What [`expected_rate`](Self::expected_rate) does not exceed: the rate that was asked for. No number of stages keeps it
-    /// with more than `rate * 2^64` keys, since their hashes have 64 bits.
+    /// Returns the requested FPR, which [`expected_rate`](Self::expected_rate) does not exceed.
+    /// With more than `rate * 2^64` keys no number of stages keeps it, because hashes have 64 bits.
     #[must_use]
     pub fn rate_bound(&self) -> f64 {
         self.first_rate / (1.0 - self.growth.tightening)
     }
 
-    /// The share of absent keys that is answered "maybe", as full as the stages are now, at most.
+    /// Returns an upper bound of the FPR at the current fill ratios of the stages.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         1.0 - self.stages.iter().map(|stage| 1.0 - stage.expected_rate()).product::<f64>()
     }
 }
 
-/// Whether another key might set more than half of the bits.
+/// Returns whether another key might set more than half of the bits.
 fn is_full(stage: &Partitioned) -> bool {
     stage.count_ones() + u64::from(stage.num_slices()) > stage.num_bits() / 2
 }
@@ -177,7 +184,8 @@ mod tests {
             filter.insert(&crate::codec::u64_bytes(i)).unwrap();
             assert!(filter.expected_rate() <= filter.rate_bound());
         }
-        // P0 = 0.02 (1 - 0.5) = 0.01: seven slices, and one more for each halving; 100 + 400 + 1600 keys, and 6400.
+        // P0 = 0.02 (1 - 0.5) = 0.01 gives seven slices, and each halving adds one. The stages hold
+        // 100, 400, 1600 and 6400 keys.
         assert_eq!(filter.num_slices().collect::<Vec<_>>(), [7, 8, 9, 10]);
         let keys = |stage: &Partitioned| stage.num_bits() as f64 / f64::from(stage.num_slices()) * 2f64.ln();
         for (stage, expected) in filter.stages.iter().zip([100.0, 400.0, 1_600.0, 6_400.0]) {
@@ -188,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_number_of_keys_costs_up_to_four_times_the_bits() {
+    fn an_unknown_number_of_keys_costs_up_to_4_6_times_the_bits() {
         let mut filter = Scalable::with_rate(1_000, 0.01, Growth::default(), HashSeed(1)).unwrap();
         let (mut keys, mut bits) = (0u64, Vec::new());
         while filter.num_stages() < 7 {
@@ -200,13 +208,13 @@ mod tests {
                 bits.push((before as f64 / of_known, filter.num_bits() as f64 / of_known));
             }
         }
-        // Before a stage is opened, and after.
-        let as_said = |&(full, opened): &(f64, f64)| (1.4..1.7).contains(&full) && (3.3..4.6).contains(&opened);
-        assert!(bits.iter().all(as_said), "{bits:?}");
+        // The ratios just before a stage opens, and just after.
+        let as_documented = |&(full, opened): &(f64, f64)| (1.4..1.7).contains(&full) && (3.3..4.6).contains(&opened);
+        assert!(bits.iter().all(as_documented), "{bits:?}");
     }
 
     #[test]
-    fn a_first_stage_of_one_key_grows_as_any_other_does() {
+    fn a_first_stage_for_one_key_grows_like_any_other() {
         let mut filter = Scalable::with_rate(1, 0.5, Growth { factor: 1, tightening: 0.99 }, HashSeed(1)).unwrap();
         for i in 0..300u64 {
             filter.insert(&crate::codec::u64_bytes(i)).unwrap();
@@ -216,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_without_bounds_and_stages_without_memory_are_refused() {
+    fn invalid_growth_and_stages_beyond_memory_are_refused() {
         for (factor, tightening) in [(0, 0.5), (2_000, 0.5), (2, 0.0), (2, 1.0), (2, f64::NAN)] {
             let filter = Scalable::with_rate(9, 0.1, Growth { factor, tightening }, HashSeed(1));
             assert!(matches!(filter, Err(Error::Invalid { .. })), "{factor} {tightening}");

@@ -1,25 +1,26 @@
-//! How many cells and probes a filter has, and where in them a key lies.
+//! The number of cells and probes of a filter, and the cells of a key.
 
 use crate::hash::KeyHash;
 use crate::kinds::{bloom, math};
 use crate::planning;
 use crate::variants::error::{Error, Result};
 
-/// Cells, of which a key has `probes`: bits, or counters in place of bits.
+/// A number of cells. Each key uses `probes` of them. A cell is a bit or a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// A multiple of eight, so that they can be the bits of a filter block.
+    /// A multiple of 8, so that the cells can become the bits of a filter block.
     pub(super) cells: u64,
-    /// 1 to 30.
+    /// The number of cells of a key, 1 to 30.
     pub(super) probes: u32,
 }
 
 impl Shape {
     /// # Errors
-    /// [`Error::Invalid`] for no cells, or a number of probes other than 1 to 30; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for zero cells or a number of probes outside 1 to 30, and
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub(super) fn new(cells: u64, probes: u32) -> Result<Self> {
         if cells == 0 {
-            return Err(Error::invalid("size of a filter", cells, "expected one cell or more; try 1000000"));
+            return Err(Error::invalid("number of cells", cells, "expected at least one cell; try 1000000"));
         }
         if !(1..=math::MAX_BLOOM_PROBES).contains(&probes) {
             let reason = format!("expected 1 to {} probes; try 7", math::MAX_BLOOM_PROBES);
@@ -29,16 +30,19 @@ impl Shape {
         Ok(Self { cells, probes })
     }
 
-    /// The least cells in which `capacity` keys have the rate, and the probes that go with them: `-kn / ln(1 - c^(1/k))`
-    /// where it is least, and a little more where that formula is too good, in small filters.
+    /// Returns the smallest shape in which `capacity` keys reach the FPR `rate`.
+    ///
+    /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`. Small
+    /// filters get a little more, because the formula is too optimistic for them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
         let (least, probes) = all.min_by(|a, b| a.0.total_cmp(&b.0)).ok_or(TOO_LARGE)?;
-        // Beyond 2^60 bits there is no machine.
+        // No machine has more than 2^60 bits.
         if least.is_nan() || least >= 60f64.exp2() {
             return Err(TOO_LARGE);
         }
@@ -50,14 +54,14 @@ impl Shape {
         Ok(shape)
     }
 
-    /// The share of absent keys that is answered "maybe" where so many cells are not zero: those whose cells are among them
-    /// by chance, and those with the 64-bit hash of a key.
+    /// Returns the FPR if `used` cells are not zero. It adds two parts: absent keys whose cells are
+    /// all used by chance, and absent keys with the same 64-bit hash as a present key.
     pub(super) fn rate_of(self, used: u64) -> f64 {
         let by_chance = (used as f64 / self.cells as f64).powi(self.probes.cast_signed());
         math::with_equal_hashes(by_chance, math::whole_keys(used, self.cells, self.probes))
     }
 
-    /// The cells of a key, each once: a key that meets a cell twice would otherwise count twice in it.
+    /// Returns the cells of a key without duplicates. A duplicate cell would count the key twice.
     pub(super) fn distinct(&self, hash: KeyHash) -> Places {
         let mut places = Places { cells: [0; math::MAX_BLOOM_PROBES as usize], len: 0 };
         for cell in bloom::positions(hash, self.cells, self.probes) {
@@ -75,32 +79,35 @@ impl Shape {
 const TOO_LARGE: Error = Error::TooLarge { what: "a filter" };
 
 /// # Errors
-/// [`Error::Invalid`] for no key at all.
+/// Returns [`Error::Invalid`] if `capacity` is 0.
 pub(super) fn check_capacity(capacity: u64) -> Result<()> {
     if capacity > 0 {
         return Ok(());
     }
-    Err(Error::invalid("capacity", capacity, "expected one key or more; try 1000"))
+    Err(Error::invalid("capacity", capacity, "expected at least one key; try 1000"))
 }
 
 /// # Errors
-/// [`Error::Invalid`] unless `0 < rate < 1`.
+/// Returns [`Error::Invalid`] unless `0 < rate < 1`.
 pub(super) fn check_rate(rate: f64) -> Result<()> {
-    // Written so that what is not a number is refused.
+    // This form of the condition also refuses NaN.
     if rate > 0.0 && rate < 1.0 {
         return Ok(());
     }
     Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"))
 }
 
+/// Checks that `capacity` keys can have this FPR. With 64-bit hashes, one absent key in
+/// `2^64 / capacity` has the hash of a present key. At least half of the rate must remain for the
+/// size of the filter.
+///
 /// # Errors
-/// [`Error::Invalid`] unless there is a key and so many keys can have the rate: with hashes of 64 bits, one absent
-/// key in `2^64 / capacity` has the hash of a present one. Half of the rate at least is left to the size of the filter.
-/// [`Error::TooLarge`] for more keys than any machine has.
+/// Returns [`Error::Invalid`] if `capacity` is 0 or the rate is out of reach, and
+/// [`Error::TooLarge`] for more keys than any machine can hold.
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     check_capacity(capacity)?;
     check_rate(rate)?;
-    // Beyond 2^60 keys there is no machine, and no use in saying which rate it would have.
+    // No machine holds more than 2^60 keys, so the lowest rate would be no useful hint.
     if capacity > 1 << 60 {
         return Err(TOO_LARGE);
     }
@@ -108,7 +115,7 @@ pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     if rate >= lowest {
         return Ok(());
     }
-    let reason = format!("the lowest rate of {capacity} keys with hashes of 64 bits is {lowest:e}; try that");
+    let reason = format!("the lowest rate for {capacity} keys with 64-bit hashes is {lowest:e}; try that");
     Err(Error::invalid("false-positive rate", rate, reason))
 }
 
@@ -131,13 +138,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_for_a_rate_keeps_it_and_is_little_larger_than_needed() {
+    fn a_shape_for_a_rate_keeps_the_rate_and_is_close_to_minimal() {
         for capacity in [1, 10, 1_000, 1_000_000] {
             for rate in [0.9, 0.5, 0.1, 0.01, 1e-4, 1e-9, 1e-12] {
                 let shape = Shape::for_rate(capacity, rate).unwrap();
                 let reached = math::with_equal_hashes(math::bloom_rate(capacity, shape.cells, shape.probes), capacity);
                 assert!(reached <= rate, "{capacity} keys at {rate}: {shape:?} reaches {reached}");
-                // A filter of one probe more or less, or a little smaller, would not do in a large filter.
+                // In a large filter, no number of probes reaches the rate with 4 % fewer cells.
                 if capacity >= 1_000 {
                     let smaller = shape.cells - shape.cells / 25 - 8;
                     let best = (1..=30).map(|k| math::bloom_rate(capacity, smaller, k)).fold(1.0, f64::min);
@@ -148,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_that_cannot_be_is_refused() {
+    fn an_impossible_shape_is_refused() {
         for rate in [0.0, 1.0, -1.0, 2.0, f64::NAN, f64::INFINITY] {
             assert!(matches!(Shape::for_rate(9, rate), Err(Error::Invalid { .. })), "{rate}");
         }

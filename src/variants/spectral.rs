@@ -1,21 +1,27 @@
-//! Spectral Bloom filters: how often is a key there? (Cohen, Matias, "Spectral Bloom filters", 2003)
+//! Spectral Bloom filters, which estimate how often a key was added (Cohen, Matias, "Spectral Bloom
+//! filters", 2003).
 //!
 //! ```text
-//! key -> counters  [3] [7] [3]                        the least counts the key, and perhaps others: never too few
-//! insert  minimum selection   [4] [8] [4]             all
-//!         minimum increase    [4] [7] [4]             the least only: the others count it already; nothing can be removed
-//!         recurring minimum   [4] [8] [4] [4 twice]   all; a key whose least counter is alone is counted apart as well
+//! key -> counters  [3] [7] [3]         the least counter counts the key, and perhaps others: never too few
+//!
+//! insert, minimum selection  [4] [8] [4]   raises all counters
+//!         minimum increase   [4] [7] [4]   raises only the least, as the others already count the key
+//!         recurring minimum  [4] [8] [4]   raises all; the least occurs twice here. If it occurs once,
+//!                                          a table counts the key as well
 //! ```
 //!
-//! * When: counts of many keys in little memory, asked of single keys, where too much does less harm than too little.
-//! * When not: a count is either small and exact to be, `DLeft`; or mostly small and seldom huge, `DynamicCounting`; or wanted
-//!   of the most frequent keys only, which is another structure's work.
-//! * Numbers: with `gamma = n k / m` minimum selection is wrong for a share `(1 - e^-gamma)^k` of the keys. Measured at gamma
-//!   0.7, k = 5, 1,000 keys ten times each on average: uniform 3.2 %, Zipf 2.2 %; minimum increase 1.6 % and 0.8 %; recurring
-//!   minimum 1.7 % and 1.2 %.
-//! * Recurring minimum here departs from the paper, whose second filter (of m/2 counters) also answers for keys that were never
-//!   put there, and then too low: keys with a lone least counter, a fifth of all at gamma 0.7, are counted by their hashes
-//!   in a table, which takes 20 to 40 bytes for each of them and is never too low.
+//! * When: counts of many keys in little memory, asked for single keys, where a count that is too
+//!   high does less harm than one that is too low.
+//! * When not: for small exact counts use `DLeft`. For counts that are mostly small and seldom huge
+//!   use `DynamicCounting`. To find the most frequent keys use another structure.
+//! * Numbers: with `gamma = n k / m`, minimum selection is wrong for a share `(1 - e^-gamma)^k` of
+//!   the keys. Measured at gamma 0.7 and k = 5, with 1,000 keys added ten times each on average:
+//!   3.2 % wrong for uniform counts and 2.2 % for Zipf counts. Minimum increase: 1.6 % and 0.8 %.
+//!   Recurring minimum: 1.7 % and 1.2 %.
+//! * Recurring minimum differs from the paper. The paper's second filter (of m/2 counters) also
+//!   answers for keys that were never added to it, and these answers are too low. Here a hash table
+//!   counts the keys with a single least counter, a fifth of all keys at gamma 0.7. It takes 20 to
+//!   40 bytes for each of them, and its counts are never too low.
 
 use std::collections::HashMap;
 
@@ -28,11 +34,13 @@ use crate::variants::error::{Error, Result};
 /// How a [`Spectral`] filter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpectralMode {
-    /// All counters of a key are raised; keys can be removed.
+    /// Raises all counters of a key. Keys can be removed.
     MinimumSelection,
-    /// The least counters of a key are raised: half the errors or fewer; keys cannot be removed.
+    /// Raises only the least counters of a key. It makes at most half the errors, but keys cannot
+    /// be removed.
     MinimumIncrease,
-    /// All counters of a key are raised, and one whose least counter is alone is also counted apart; keys can be removed.
+    /// Raises all counters of a key, and also counts a key with a single least counter in a table.
+    /// Keys can be removed.
     RecurringMinimum,
 }
 
@@ -51,28 +59,32 @@ pub enum SpectralMode {
 pub struct Spectral {
     counters: Counters,
     mode: SpectralMode,
-    /// Of keys that had a lone least counter when they were added: that counter then, and what came since. Empty in other modes.
+    /// Keys that had a single least counter when they were added. The count starts at that counter
+    /// and includes all later insertions. Empty in the other modes.
     apart: HashMap<KeyHash, u64>,
     seed: HashSeed,
 }
 
-/// Full at four thousand million.
+/// Full at about 4.3 * 10^9.
 const COUNTER_BITS: u32 = 32;
 
 impl Spectral {
-    /// A filter of counters of 32 bits, whose estimates are wrong for at most that share of keys, present or not, while it has
-    /// no more than `capacity` distinct ones.
+    /// Creates a filter with 32-bit counters. While it holds at most `capacity` distinct keys, at
+    /// most a share `error_rate` of its estimates is wrong, for present and absent keys.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless there is a key and `0 < rate < 1`; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }
 
-    /// A filter of so many counters, rounded up to a multiple of 8, of 1 to 64 bits, of which a key has `probes`, 1 to 30.
+    /// Creates a filter of `counters` counters, rounded up to a multiple of 8. A counter has 1 to
+    /// 64 bits. Each key uses `probes` counters, 1 to 30.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other numbers; [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
+    /// does not fit in memory.
     pub fn with_shape(
         counters: u64,
         probes: u32,
@@ -87,28 +99,29 @@ impl Spectral {
         Ok(Self { counters: Counters::new(shape, counter_bits)?, mode, apart: HashMap::new(), seed })
     }
 
-    /// Adds a key once more.
+    /// Adds one occurrence of a key.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when there is no memory to count a key apart; nothing is changed.
+    /// Returns [`Error::TooLarge`] if there is no memory to count the key in the table. The filter
+    /// is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// As [`Spectral::insert`].
+    /// Adds a key by its hash; otherwise the same as [`Spectral::insert`].
     ///
     /// # Errors
-    /// As [`Spectral::insert`].
+    /// Returns the errors of [`Spectral::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
         let places = self.counters.places(hash);
         match self.mode {
             SpectralMode::MinimumSelection => self.counters.add(&places),
             SpectralMode::MinimumIncrease => self.counters.add_to_least(&places),
             SpectralMode::RecurringMinimum => {
-                let too_large = |_| Error::TooLarge { what: "a table of keys counted apart" };
+                let too_large = |_| Error::TooLarge { what: "a table of separately counted keys" };
                 self.apart.try_reserve(1).map_err(too_large)?;
                 self.counters.add(&places);
-                // Once apart, always apart: a count that misses some insertions would be too low.
+                // A key stays in the table: a count that misses insertions would be too low.
                 if let Some(count) = self.apart.get_mut(&hash) {
                     *count = count.saturating_add(1);
                 } else if self.is_alone(&places) {
@@ -119,52 +132,53 @@ impl Spectral {
         Ok(())
     }
 
-    /// Whether the least counter of a key is less than all of its others.
+    /// Returns whether exactly one counter of a key has the least value.
     fn is_alone(&self, places: &Places) -> bool {
         let least = self.counters.least(places);
         places.iter().filter(|&&cell| self.counters.cells().get(cell) == least).count() == 1
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.counters.clear();
         self.apart.clear();
     }
 
-    /// How it counts.
+    /// Returns how the filter counts.
     #[must_use]
     pub fn mode(&self) -> SpectralMode {
         self.mode
     }
 
-    /// The number of counters.
+    /// Returns the number of counters.
     #[must_use]
     pub fn num_counters(&self) -> u64 {
         self.counters.shape().cells
     }
 
-    /// The number of counters of a key.
+    /// Returns the number of counters that a key uses.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.counters.shape().probes
     }
 
-    /// The number of keys that are counted apart.
+    /// Returns the number of keys that are counted in the table of
+    /// [`SpectralMode::RecurringMinimum`].
     #[must_use]
     pub fn num_apart(&self) -> usize {
         self.apart.len()
     }
 
-    /// The share of absent keys that is answered "maybe", as full as the filter is now.
+    /// Returns the FPR at the current fill ratio.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate_of(self.counters.cells().iter(), self.counters.shape())
     }
 
-    /// A plain Bloom filter of the same keys, with a bit for each counter.
+    /// Returns a plain Bloom filter of the same keys, with one bit for each counter.
     ///
     /// # Errors
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if there is no memory for the result.
     pub fn to_bloom(&self) -> Result<Bloom> {
         self.counters.to_bloom(self.seed)
     }
@@ -182,27 +196,29 @@ impl Membership for Spectral {
 
 impl Frequency for Spectral {
     fn estimate_hash(&self, hash: KeyHash) -> u64 {
-        // Neither is ever too low.
+        // Neither count is ever too low.
         let apart = self.apart.get(&hash).copied().unwrap_or(u64::MAX);
         self.counters.bound(&self.counters.places(hash)).min(apart)
     }
 }
 
 impl Removable for Spectral {
-    /// Takes back one insertion of the key.
+    /// Takes back one insertion of a key.
     ///
     /// # Errors
-    /// As said of the trait; and [`Error::Invalid`] in the mode that cannot remove. Nothing is changed.
+    /// Returns [`Error::KeyAbsent`] if the key is certainly absent, and [`Error::Invalid`] in the
+    /// mode [`SpectralMode::MinimumIncrease`], which cannot remove keys. The filter is then
+    /// unchanged.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()> {
         if self.mode == SpectralMode::MinimumIncrease {
-            let reason = "a counter that a key did not raise cannot be lowered by it; use another mode to remove keys";
-            return Err(Error::invalid("removal from a filter", "of minimum increase", reason));
+            let reason = "removing a key would lower counters that it did not raise; use another mode to remove keys";
+            return Err(Error::invalid("mode for removing a key", "minimum increase", reason));
         }
         let places = self.counters.places(hash);
         self.counters.remove(&places)?;
         let is_gone = self.counters.least(&places) == 0;
         if let Some(count) = self.apart.get_mut(&hash) {
-            // The bound of a full counter says as little as before.
+            // A full counter gives no bound, and removals do not change that.
             *count -= u64::from(*count < u64::MAX);
             if is_gone || *count == 0 {
                 self.apart.remove(&hash);
@@ -221,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_are_full_bound_nothing_in_any_mode() {
+    fn full_counters_bound_nothing_in_any_mode() {
         for mode in [SpectralMode::MinimumSelection, SpectralMode::MinimumIncrease, SpectralMode::RecurringMinimum] {
             let mut filter = Spectral::with_shape(80, 3, 2, mode, HashSeed(1)).unwrap();
             for expected in [1, 2, u64::MAX, u64::MAX] {
@@ -234,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_not_raised_for_a_key_are_not_lowered_for_it() {
+    fn a_minimum_increase_filter_refuses_removals() {
         let mut filter = Spectral::with_rate(100, 0.01, SpectralMode::MinimumIncrease, HashSeed(1)).unwrap();
         filter.insert_hash(hash(1)).unwrap();
         assert!(matches!(filter.remove_hash(hash(1)), Err(Error::Invalid { .. })));
@@ -242,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_kept_apart_are_forgotten_with_the_last_key() {
+    fn separate_counts_are_dropped_with_the_last_key() {
         let mut filter = Spectral::with_shape(800, 5, 32, SpectralMode::RecurringMinimum, HashSeed(1)).unwrap();
         (0..100).for_each(|i| filter.insert_hash(hash(i)).unwrap());
         assert!((5..50).contains(&filter.num_apart()), "{}", filter.num_apart());

@@ -1,12 +1,13 @@
-//! Mitzenmacher's points of compressed Bloom filters: bits in memory, probes, rate and bits sent, reached by real filters and
-//! the coder.
+//! Compares compressed Bloom filters with Mitzenmacher's published points: bits in memory, probes,
+//! FPR and bits sent. Real filters and the coder must reach them.
 
 use filterblock::HashSeed;
 use filterblock::variants::{Bloom, Membership};
 
 const KEYS: u32 = 20_000;
 
-/// Bits a key in memory, probes, rate, bits a key sent: as published (Mitzenmacher 2002, tables I to III).
+/// Bits per key in memory, probes, FPR and bits per key sent, as published (Mitzenmacher 2002,
+/// tables I to III).
 const POINTS: [(f64, u32, f64, f64); 12] = [
     (8.0, 6, 0.0216, 7.98),
     (14.0, 2, 0.0177, 7.923),
@@ -45,15 +46,16 @@ fn the_formulas_give_the_published_points() {
     }
 }
 
-/// Ones of a filter deviate by `sqrt(m e^-x (1 - (1 + x) e^-x))` from their mean, and the entropy with them: below 0.5 % here.
+/// The number of ones deviates by `sqrt(m e^-x (1 - (1 + x) e^-x))` from its mean, and the entropy
+/// follows. That is below 0.5 % here.
 #[test]
-fn real_filters_and_the_coder_reach_them() {
+fn real_filters_and_the_coder_reach_the_published_points() {
     for (bits, probes, rate, sent) in POINTS {
         let bloom = filled(bits, probes);
         let packed = bloom.compress();
         let len_bits = packed.len() as f64 * 8.0;
         let entropy_bits = bloom.num_bits() as f64 * entropy(bloom.count_ones() as f64 / bloom.num_bits() as f64);
-        // What is around the code takes 27 bytes at most with lengths of a few bytes.
+        // The header and checksum take at most 27 bytes, because the lengths take a few bytes each.
         assert!(len_bits < entropy_bits * 1.001 + 27.0 * 8.0, "{bits} {probes}: {len_bits} for {entropy_bits}");
         assert!(len_bits > entropy_bits * 0.999, "{bits} {probes}: {len_bits} for {entropy_bits}");
         let sent_now = len_bits / f64::from(KEYS);
@@ -65,15 +67,15 @@ fn real_filters_and_the_coder_reach_them() {
     }
 }
 
-/// `m/n` = 14 on the curve of 8 bits sent has two probes: four would take 11.33.
+/// At `m/n` = 14, the curve of 8 bits sent has two probes. Four probes would send 11.33 bits.
 #[test]
-fn more_probes_at_fourteen_bits_take_more_than_eight() {
+fn four_probes_at_fourteen_bits_exceed_eight_bits_sent() {
     let sent = |probes| filled(14.0, probes).compress().len() as f64 * 8.0 / f64::from(KEYS);
     assert!((sent(2) - 7.92).abs() < 0.05 && (sent(4) - 11.33).abs() < 0.05, "{} {}", sent(2), sent(4));
 }
 
 #[test]
-fn shapes_for_a_budget_have_the_published_probes_and_rate() {
+fn shapes_for_transport_have_the_published_probes_and_fpr() {
     for (sent, memory, probes, rate) in [(8.0, 14.0, 2, 0.0177), (8.0, 92.0, 1, 0.0108), (16.0, 28.0, 4, 3.14e-4)] {
         let bloom = Bloom::for_transport(KEYS.into(), sent, memory, HashSeed(1)).unwrap();
         (0..KEYS).for_each(|i| _ = bloom.insert(&i.to_le_bytes()));

@@ -1,15 +1,15 @@
-//! What goes wrong with plainer schemes than ours, as their papers and simulations say, and how much less with ours: d-left
-//! filters without permutations, and spectral filters of each kind.
+//! Compares filters with simpler designs that fail as their papers and simulations say. The designs
+//! are a d-left filter without permutations and the spectral filters of each kind.
 
 use crate::support::{Random, assert_agrees, hash, mean, seeds};
 use filterblock::variants::{DLeft, Frequency, Membership, Removable, Spectral, SpectralMode};
 use filterblock::{HashSeed, KeyHash};
 
-/// A d-left filter whose four buckets are hashes of their own beside one remainder: keys that share it and a bucket are
-/// mistaken for each other.
+/// A d-left filter with four independent bucket hashes and one remainder. Keys that share the
+/// remainder and a bucket are confused.
 struct Naive {
-    /// Four subtables of buckets of 16 cells, remainders and how often: twice the cells, and counters that are never full, so
-    /// that nothing else goes wrong.
+    /// Four subtables of buckets with 16 cells. A cell has a remainder and a count. The filter has
+    /// twice the usual cells and unlimited counters, so that nothing else fails.
     cells: Vec<Option<(u64, u64)>>,
     buckets: u64,
     remainder_bits: u32,
@@ -27,7 +27,7 @@ impl Naive {
         )
     }
 
-    /// The cells with a key's remainder: of one key only, if all went well.
+    /// Returns the cells with a key's remainder. Without confusion it is at most one.
     fn found(&self, key: u64) -> Vec<usize> {
         let (remainder, buckets) = self.places(key);
         let cells = buckets.into_iter().flat_map(|bucket| bucket..bucket + 16);
@@ -43,7 +43,9 @@ impl Naive {
         }
         let load = |bucket: &usize| self.cells[*bucket..*bucket + 16].iter().flatten().count();
         let bucket = buckets.into_iter().min_by_key(load).unwrap();
-        let empty = (bucket..bucket + 16).find(|&cell| self.cells[cell].is_none()).expect("no bucket overflows");
+        let empty = (bucket..bucket + 16)
+            .find(|&cell| self.cells[cell].is_none())
+            .expect("buckets with twice the usual cells do not overflow");
         self.cells[empty] = Some((remainder, 1));
     }
 
@@ -62,7 +64,8 @@ impl Naive {
 const KEYS: u64 = 20_000;
 const CHURN: u64 = 200_000;
 
-/// Removes the oldest key and adds a new one, again and again, and returns the keys that are there in the end.
+/// Repeatedly removes the oldest key and adds a new one. Returns the keys that are present at the
+/// end.
 fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
     (0..KEYS).for_each(|i| change(None, i));
     (0..CHURN).for_each(|i| change(Some(i), KEYS + i));
@@ -70,9 +73,9 @@ fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
 }
 
 #[test]
-fn buckets_hashed_one_by_one_lose_keys_and_permutations_none() {
-    // Seen in another simulation: 12,075, 2,932 and 188 ambiguous removals, 4,714, 1,246 and 85 that found nothing, and 476,
-    // 151 and 5 keys denied in the end.
+fn independent_buckets_lose_keys_and_permutations_lose_none() {
+    // Another simulation, at 8, 10 and 14 bits: 12,075, 2,932 and 188 ambiguous removals; 4,714,
+    // 1,246 and 85 removals that found nothing; 476, 151 and 5 keys denied at the end.
     for (remainder_bits, ambiguous, denied) in
         [(8, 4_000..40_000, 100..2_000), (10, 1_000..9_000, 30..600), (14, 60..600, 1..60)]
     {
@@ -96,7 +99,8 @@ fn buckets_hashed_one_by_one_lose_keys_and_permutations_none() {
             ours.insert_hash(hash(new, seed)).unwrap();
         });
         assert_eq!((refused, left.clone().filter(|&key| !ours.may_contain_hash(hash(key, seed))).count()), (0, 0));
-        // Three keys of one value at once leave a cell that is full for good: of each insertion, less than one in 2 (M/n)^2.
+        // Three keys with one value at the same time leave a full cell for good. Fewer than (n/M)^2
+        // / 2 of all insertions do so.
         left.for_each(|key| ours.remove_hash(hash(key, seed)).unwrap());
         let chance = (KEYS as f64 / (buckets << remainder_bits) as f64).powi(2) / 2.0;
         println!("{} cells are stuck, {:.1} at most expected", ours.num_distinct(), chance * (KEYS + CHURN) as f64);
@@ -104,19 +108,19 @@ fn buckets_hashed_one_by_one_lose_keys_and_permutations_none() {
     }
 }
 
-/// What the permutations do not: remainders of a hash that leaves one of their bits alone are half as many, and match twice
-/// as often.
+/// The permutations need a well-mixed hash. A hash with one constant remainder bit has half as many
+/// remainders, which match twice as often.
 #[test]
-fn permutations_of_a_badly_mixed_hash_double_the_d_left_rate() {
+fn permutations_of_a_badly_mixed_hash_double_the_fpr() {
     let rate = |mask: u64| {
         let seed = seeds(1).next().unwrap();
         let of = |i| KeyHash::from_raw(hash(i, seed).raw() & mask);
-        // 2^20 values, which are the high 20 bits.
+        // 2^20 values, taken from the high 20 bits.
         let mut filter = DLeft::with_shape(1_024, 10, seed).unwrap();
         (0..filter.capacity()).for_each(|i| filter.insert_hash(of(i)).unwrap());
         (100_000..300_000).filter(|&i| filter.may_contain_hash(of(i))).count() as f64 / 200_000.0
     };
-    // Keys of one value are one: of n keys and M values M (1 - e^(-n/M)) are used.
+    // Keys with equal values count once: n keys use M (1 - e^(-n/M)) of M values.
     let expected = |values: f64| 1.0 - (-24_576.0 / values).exp();
     for (mask, values) in [(u64::MAX, 20f64.exp2()), (!(1 << 44), 19f64.exp2())] {
         let (rate, expected) = (rate(mask), expected(values));
@@ -125,7 +129,8 @@ fn permutations_of_a_badly_mixed_hash_double_the_d_left_rate() {
     }
 }
 
-/// The recurring minimum by the letter of the paper: a second filter of half the counters for keys whose least counter is alone.
+/// The recurring minimum exactly as in the paper. A second filter with half the counters holds keys
+/// with a single least counter.
 struct SimpleRecurring {
     first: Vec<u64>,
     second: Vec<u64>,
@@ -164,7 +169,8 @@ impl SimpleRecurring {
 
 const DISTINCT: u64 = 1_000;
 
-/// 10,000 insertions of 1,000 keys, in random order: each ten times, or the i-th in proportion to 1/i.
+/// Returns 10,000 insertions of 1,000 keys in random order. Counts are uniform, or the i-th key has
+/// a share proportional to 1/i.
 fn stream(random: &mut Random, zipf: bool) -> Vec<u64> {
     let harmonic: f64 = (1..=DISTINCT).map(|i| 1.0 / i as f64).sum();
     let mut sums = Vec::new();
@@ -180,7 +186,7 @@ fn stream(random: &mut Random, zipf: bool) -> Vec<u64> {
         .collect()
 }
 
-/// Shares of the keys.
+/// Shares of the keys: wrong estimates, estimates that are too low, and single least counters.
 #[derive(Default)]
 struct Errors {
     selection: Vec<f64>,
@@ -194,7 +200,7 @@ struct Errors {
 fn spectral_errors(zipf: bool) -> Errors {
     let (mut errors, mut random) = (Errors::default(), Random(9));
     for seed in seeds(60) {
-        // gamma = n k / m = 0.7.
+        // The load is gamma = n k / m = 0.7.
         let make = |mode| Spectral::with_shape(7_143, 5, 32, mode, seed).unwrap();
         let mut selection = make(SpectralMode::MinimumSelection);
         let mut increase = make(SpectralMode::MinimumIncrease);
@@ -218,7 +224,7 @@ fn spectral_errors(zipf: bool) -> Errors {
         errors.simple.push(share(&|key, count| simple.estimate(key) != count));
         errors.simple_too_low.push(share(&|key, count| simple.estimate(key) < count));
         errors.alone.push(share(&|key, _| SimpleRecurring::least(key, &simple.first).1));
-        // Never too low; and a filter that raises less is nowhere higher.
+        // No estimate is too low, and a mode that raises fewer counters never estimates higher.
         assert_eq!(
             share(&|key, count| {
                 let (most, less) = (selection.estimate_hash(key), increase.estimate_hash(key));
@@ -231,16 +237,17 @@ fn spectral_errors(zipf: bool) -> Errors {
 }
 
 #[test]
-fn spectral_filters_err_as_seldom_as_paper_and_simulations_say() {
+fn spectral_filters_have_the_published_error_rates() {
     let uniform = spectral_errors(false);
-    // (1 - e^-0.7)^5; in another simulation 3.35, 1.67 and 2.54 %, and 18.8 % of keys with a lone least counter.
+    // Theory: (1 - e^-0.7)^5. Another simulation found 3.35, 1.67 and 2.54 % errors, and 18.8 % of
+    // keys with a single least counter.
     let theory = (1.0 - (-0.7f64).exp()).powi(5);
     assert!((theory - 0.0323).abs() < 0.0001);
     assert_agrees("minimum selection", &uniform.selection, theory, 0.0);
     assert_agrees("minimum increase", &uniform.increase, 0.0167, 0.001);
     assert_agrees("simple recurring minimum", &uniform.simple, 0.0254, 0.001);
-    assert_agrees("lone least counters", &uniform.alone, 0.188, 0.002);
-    // Half, and not the fifth that the paper claims.
+    assert_agrees("single least counters", &uniform.alone, 0.188, 0.002);
+    // Minimum increase makes half the errors of minimum selection. The paper claims one fifth.
     let gain = mean(&uniform.selection) / mean(&uniform.increase);
     assert!((1.7..2.3).contains(&gain), "{gain}");
 
@@ -250,8 +257,13 @@ fn spectral_filters_err_as_seldom_as_paper_and_simulations_say() {
     assert_agrees("simple recurring minimum, Zipf", &zipf.simple, 0.0166, 0.001);
 
     for errors in [&uniform, &zipf] {
-        // The paper's is too low for some; ours, which is so for none, also errs less.
-        println!("recurring {:.4}, simple and too low {:.4}", mean(&errors.recurring), mean(&errors.simple_too_low));
+        // The paper's version is too low for some keys. This crate's version never is, and errs
+        // less often.
+        println!(
+            "recurring {:.4}, paper's version too low {:.4}",
+            mean(&errors.recurring),
+            mean(&errors.simple_too_low)
+        );
         assert!(mean(&errors.simple_too_low) > 0.0);
         assert!(mean(&errors.recurring) < mean(&errors.simple));
     }

@@ -1,4 +1,5 @@
-//! The applications in `examples/`, smaller than they are by themselves: what they measure is what the formulas predict.
+//! Runs the applications in `examples/` with small inputs. Their measurements must match the
+//! formulas.
 #![allow(dead_code, reason = "their main functions")]
 #![allow(clippy::duplicate_mod, reason = "each example has what they share for itself")]
 
@@ -24,7 +25,7 @@ macro_rules! ends_as_predicted {
             use $example::support::{Arguments, Checks};
             let mut checks = Checks::default();
             $example::run(&Arguments { file: None, count: 50_000 }, &mut checks).unwrap();
-            assert_eq!(checks.failed, 0, "the results printed above");
+            assert_eq!(checks.failed, 0, "some results printed above are out of bounds");
         })*
     };
 }

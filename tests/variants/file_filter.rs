@@ -1,4 +1,5 @@
-//! A filter in a file: what it offers, and that no crash, damage or failure makes it deny a key that was synced.
+//! Tests of a filter in a file: its operations, and that no crash, damage or failure makes it deny
+//! a synced key.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -33,7 +34,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn added_keys_are_there_when_the_file_is_opened_again() {
+fn added_keys_are_present_after_reopening_the_file() {
     let (_dir, path) = dir();
     let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(7)).unwrap();
     assert!(filter.is_empty() && filter.len().unwrap() == 0);
@@ -63,7 +64,7 @@ fn added_keys_are_there_when_the_file_is_opened_again() {
     let mut read = read;
     assert!(matches!(read.clear().unwrap_err().root(), Error::ReadOnly));
     read.close().unwrap();
-    // What is dropped is synced as well.
+    // Dropping a filter syncs it too.
     let filter = FileFilter::open(&path).unwrap();
     filter.insert(b"dropped").unwrap();
     drop(filter);
@@ -80,16 +81,16 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
     assert!(FileFilter::open_read_only(&path).is_ok());
     drop(filter);
     assert!(FileFilter::open(&path).is_ok());
-    // A file that exists is left alone.
+    // An existing file is left unchanged.
     let error = FileFilter::create(&path, 100, 0.01, HashSeed(7)).unwrap_err();
     assert!(matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists), "{error}");
     assert!(FileFilter::open(path.with_extension("none")).is_err());
 }
 
-/// Two writers of one file would lose each other's bits, whatever they call it.
+/// Two writers of one file would lose each other's bits, under any names.
 #[cfg(unix)]
 #[test]
-fn a_file_that_is_reached_by_a_link_is_the_same_file() {
+fn a_file_behind_a_link_is_locked_as_the_same_file() {
     let (dir, path) = dir();
     let filter = FileFilter::create(&path, 100, 0.01, HashSeed(7)).unwrap();
     let linked = [dir.path().join("link"), dir.path().join("dir/filter")];
@@ -103,13 +104,13 @@ fn a_file_that_is_reached_by_a_link_is_the_same_file() {
     for (number, link) in (0..).zip(&linked) {
         let mut filter = FileFilter::open(link).unwrap();
         assert!(matches!(FileFilter::open(&path).unwrap_err().root(), Error::Locked));
-        // What is replaced is the file and not the link.
+        // A replacement replaces the file, not the link.
         filter.clear().unwrap();
         filter.insert(&key(number)).unwrap();
         filter.close().unwrap();
         assert!(linked[0].is_symlink() && has(&FileFilter::open_read_only(&path).unwrap(), number..number + 1));
     }
-    // A link that leads nowhere is no place for a new file.
+    // A dangling link is no place for a new file.
     let nowhere = dir.path().join("nowhere");
     std::os::unix::fs::symlink(dir.path().join("gone"), &nowhere).unwrap();
     assert!(FileFilter::create(&nowhere, 100, 0.01, HashSeed(7)).is_err() && nowhere.is_symlink());
@@ -117,7 +118,7 @@ fn a_file_that_is_reached_by_a_link_is_the_same_file() {
 }
 
 #[test]
-fn copies_templates_and_texts_are_filters_of_their_own() {
+fn copies_templates_and_texts_are_independent_filters() {
     let (dir, path) = dir();
     let filter = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
     filter.extend((0..1_000).map(key)).unwrap();
@@ -132,7 +133,7 @@ fn copies_templates_and_texts_are_filters_of_their_own() {
     assert!(template.is_empty() && template.num_bits() == filter.num_bits() && template.len().unwrap() == 0);
     copy.insert(b"more").unwrap();
     assert!(!filter.may_contain(b"more"));
-    // Each digit of the text counts, and so does its length.
+    // Each digit of the text matters, and so does its length.
     let small = FileFilter::create(dir.path().join("small"), 10, 0.1, HashSeed(7)).unwrap();
     small.insert(b"a").unwrap();
     let text = small.to_base64();
@@ -146,7 +147,7 @@ fn copies_templates_and_texts_are_filters_of_their_own() {
 }
 
 #[test]
-fn unions_and_intersections_are_those_of_keys_and_end_the_count() {
+fn unions_and_intersections_keep_their_keys_and_end_the_count() {
     let (dir, path) = dir();
     let mut a = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
     let b = a.copy_template(dir.path().join("b")).unwrap();
@@ -174,7 +175,7 @@ fn unions_and_intersections_are_those_of_keys_and_end_the_count() {
     drop(a);
     let a = FileFilter::open(&path).unwrap();
     assert!(a.may_contain(b"new") && a.len().unwrap() == 1);
-    // Another seed or shape is refused.
+    // A different seed or shape is refused.
     for (name, capacity, seed) in [("e", 1_000, 8), ("f", 2_000, 7)] {
         let mut other = FileFilter::create(dir.path().join(name), capacity, 0.01, HashSeed(seed)).unwrap();
         assert!(matches!(other.union_with(&a).unwrap_err(), Error::Unlike { .. }));
@@ -187,14 +188,14 @@ fn unknown_or_zero(filter: &FileFilter) -> bool {
     filter.len().map_or(true, |len| len == 0)
 }
 
-/// Opens an image at a place of its own.
+/// Opens an image at its own path.
 fn opened(dir: &Path, image: &[u8]) -> Result<FileFilter, Error> {
     let path = dir.join("image");
     fs::write(&path, image).unwrap();
     FileFilter::open_read_only(path)
 }
 
-/// What a sync changes, in any mix of old and new sectors, as a crash leaves it.
+/// A crash leaves any mix of old and new sectors of a sync.
 #[test]
 fn a_sync_torn_between_sectors_loses_and_damages_nothing() {
     let (dir, path) = dir();
@@ -226,9 +227,9 @@ fn page(file: &[u8], number: usize) -> &[u8] {
     &file[number * PAGE..(number + 1) * PAGE]
 }
 
-/// Where sectors are not written at once either, or are lost: each byte old, new or anything.
+/// Sectors are torn within or lost: each byte is old, new or arbitrary.
 #[test]
-fn a_page_that_is_torn_within_answers_maybe_and_is_counted() {
+fn a_torn_page_answers_maybe_and_is_counted() {
     let (dir, path) = dir();
     let filter = FileFilter::create(&path, 2_000, 0.01, HashSeed(7)).unwrap();
     filter.extend((0..300).map(key)).unwrap();
@@ -249,7 +250,7 @@ fn a_page_that_is_torn_within_answers_maybe_and_is_counted() {
         }
     }
     assert!(damaged > 300, "{damaged}");
-    // Zeros, ones, and a page of another place or file in the place of each.
+    // Each page is replaced by zeros, ones, or a page of another position or file.
     let other = FileFilter::create(dir.path().join("other"), 2_000, 0.01, HashSeed(7)).unwrap();
     other.close().unwrap();
     let other = fs::read(dir.path().join("other")).unwrap();
@@ -263,7 +264,7 @@ fn a_page_that_is_torn_within_answers_maybe_and_is_counted() {
 }
 
 #[test]
-fn a_damaged_file_goes_on_to_be_used_and_is_mended_by_clearing() {
+fn a_damaged_file_stays_usable_and_a_clear_repairs_it() {
     let (_dir, path) = dir();
     let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(7)).unwrap();
     filter.extend((0..5_000).map(key)).unwrap();
@@ -271,7 +272,8 @@ fn a_damaged_file_goes_on_to_be_used_and_is_mended_by_clearing() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[7 * PAGE] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    // The page is written anew with the first keys that come: all ones. That one was lost stays known.
+    // The next keys write the damaged page anew, with all bits set. The number of keys stays
+    // unknown.
     let ones = FileFilter::open_read_only(&path).unwrap().to_bloom().count_ones();
     for (round, damaged_pages) in [(0, 1), (1, 0)] {
         let filter = FileFilter::open(&path).unwrap();
@@ -291,7 +293,7 @@ fn a_damaged_file_goes_on_to_be_used_and_is_mended_by_clearing() {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_is_an_error_or_maybe() {
+fn every_truncation_and_flipped_bit_is_an_error_or_maybe() {
     let (dir, path) = dir();
     let filter = FileFilter::create(&path, 300, 0.01, HashSeed(7)).unwrap();
     filter.extend((0..300).map(key)).unwrap();
@@ -302,7 +304,7 @@ fn every_cut_and_every_flipped_bit_is_an_error_or_maybe() {
         assert!(opened(dir.path(), &bytes[..len]).unwrap_err().is_damage(), "{len} bytes");
     }
     assert!(opened(dir.path(), &[&bytes[..], &[0]].concat()).unwrap_err().is_damage());
-    // In place: a file that is made anew for each bit takes a minute.
+    // Flip the bits in place. A new file for each bit would take a minute.
     let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     let mut put = |at: usize, byte: u8| {
         file.seek(SeekFrom::Start(at as u64)).unwrap();
@@ -313,7 +315,7 @@ fn every_cut_and_every_flipped_bit_is_an_error_or_maybe() {
         let found = FileFilter::open_read_only(&path);
         put(bit / 8, bytes[bit / 8]);
         match found {
-            // A flipped version is told as a newer one, or as damage: both readings are in the message.
+            // A flipped version number looks newer or damaged. Both errors are correct.
             Err(error) => {
                 assert!((error.is_damage() || error.is_unsupported()) && bit < PAGE * 8, "bit {bit}: {error}");
             }
@@ -326,9 +328,10 @@ fn every_cut_and_every_flipped_bit_is_an_error_or_maybe() {
     }
 }
 
-/// What a crash in the midst of a replacement leaves is not taken for the filter, nor in the way of the next.
+/// The leftover of a crash during a replacement is not mistaken for the filter and does not disturb
+/// the next replacement.
 #[test]
-fn a_replacement_that_was_not_done_changes_nothing() {
+fn an_incomplete_replacement_changes_nothing() {
     let (dir, path) = dir();
     let filter = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
     filter.extend((0..1_000).map(key)).unwrap();
@@ -346,11 +349,12 @@ fn a_replacement_that_was_not_done_changes_nothing() {
     }
 }
 
-/// Each thread finds its key in the file as soon as its own sync is done, whoever wrote the page.
+/// Each thread finds its key in the file when its own sync returns, even if another thread wrote
+/// the page.
 #[test]
 fn threads_that_insert_and_sync_find_their_keys_in_the_file() {
     let (_dir, path) = dir();
-    // So few bits that keys share pages and bits.
+    // Few bits, so that keys share pages and bits.
     let filter = FileFilter::create(&path, 2_000, 0.1, HashSeed(7)).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {

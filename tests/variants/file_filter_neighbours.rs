@@ -1,4 +1,5 @@
-//! A filter in a file changes no file but its own, and a creation or replacement that fails leaves nothing behind.
+//! A filter in a file changes no other files, and a failed creation or replacement leaves nothing
+//! behind.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 
 const VICTIM: &[u8] = b"a file of someone else";
 
-/// Puts something at the first path; the second is that of a file it may need.
+/// Creates something at the first path. The second path is a file that it may need.
 type Put = fn(&Path, &Path);
 
 fn dir() -> (TempDir, PathBuf) {
@@ -32,7 +33,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Whatever has a name that a temporary file might have.
+/// Tests all kinds of files whose names a temporary file might have.
 #[test]
 fn a_file_beside_a_filter_is_left_alone() {
     let things: [(&str, Put); 5] = [
@@ -84,15 +85,15 @@ fn a_lock_file_that_is_a_link_is_refused() {
 }
 
 #[test]
-fn a_creation_that_fails_leaves_nothing() {
+fn a_failed_creation_leaves_nothing() {
     let (dir, path) = dir();
     fs::write(&path, VICTIM).unwrap();
     assert!(create(&path).is_err());
     assert_eq!(names(dir.path()), ["filter"]);
-    // Nor does an opening.
+    // A failed open leaves nothing either.
     assert!(FileFilter::open(&path).is_err() && FileFilter::open_read_only(&path).is_err());
     assert_eq!((names(dir.path()), fs::read(&path).unwrap()), (vec!["filter".to_owned()], VICTIM.to_vec()));
-    // A name too long for the temporary file, or for the lock.
+    // The name is too long for the temporary file or for the lock file.
     for len in [240, 248, 252, 255, 256] {
         let long = dir.path().join("x".repeat(len));
         if let Ok(filter) = create(&long) {
@@ -102,7 +103,7 @@ fn a_creation_that_fails_leaves_nothing() {
         }
         assert_eq!(names(dir.path()), ["filter"], "a name of {len} bytes");
     }
-    // A lock that was there before stays.
+    // A lock file that existed before stays.
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     fs::write(path.with_extension("lock"), b"").unwrap();
@@ -115,10 +116,10 @@ fn a_replacement_keeps_mode_and_owner() {
     let (_dir, path) = dir();
     drop(create(&path).unwrap());
     let umask = fs::metadata(path.with_extension("lock")).unwrap().mode();
-    assert_eq!(fs::metadata(&path).unwrap().mode(), umask, "a new filter is as open as any new file");
+    assert_eq!(fs::metadata(&path).unwrap().mode(), umask, "a new filter has the mode of any new file");
     for mode in [0o600, 0o640, 0o666] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        // Whoever may not give files away keeps his own.
+        // Without the permission to change the owner, the owner stays.
         let _ = std::os::unix::fs::chown(&path, Some(12_345), Some(54_321));
         let before = fs::metadata(&path).unwrap();
         FileFilter::open(&path).unwrap().clear().unwrap();
@@ -129,59 +130,61 @@ fn a_replacement_keeps_mode_and_owner() {
 }
 
 const PLACE: &str = "FILTERBLOCK_TEST_PLACE";
-/// The exit status of a shell that could not make the surroundings.
-const NO_SURROUNDINGS: i32 = 77;
+/// The exit code of a shell that could not prepare the environment.
+const NO_ENVIRONMENT: i32 = 77;
 
-/// Runs [`child_process_without_room`] in a process of its own that finds its directory in the environment.
-fn run_without_room(wrapper: &[&str], dir: &Path) -> std::process::Output {
+/// Runs [`child_process_without_space`] in a process of its own, which finds its directory in the
+/// environment.
+fn run_without_space(wrapper: &[&str], dir: &Path) -> std::process::Output {
     let mut command = Command::new(wrapper[0]);
     command.args(&wrapper[1..]).arg(std::env::current_exe().unwrap());
-    // The harness knows it without the name of the program.
-    let (_, test) = concat!(module_path!(), "::child_process_without_room").split_once("::").unwrap();
+    // The test harness names the test without the name of the program.
+    let (_, test) = concat!(module_path!(), "::child_process_without_space").split_once("::").unwrap();
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PLACE, dir);
     command.output().unwrap()
 }
 
-/// Files may have 32 KiB at most, here: the next write is refused, as on a full disk.
+/// A file may have at most 32 KiB here, so the next write fails as on a full disk.
 #[test]
 fn a_limit_on_files_leaves_no_part_of_a_new_file() {
     let (dir, _) = dir();
-    let output = run_without_room(&["sh", "-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"], dir.path());
+    let output = run_without_space(&["sh", "-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"], dir.path());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("tried"), "{said}");
 }
 
-/// A file system of 64 KiB, mounted where only the child sees it. Where that takes rights that nobody has, the test says so.
+/// Mounts a file system of 64 KiB that only the child sees. If no permission allows that, the test
+/// prints that it is skipped.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_leaves_no_part_of_a_new_file() {
     let (dir, _) = dir();
     let place = dir.path().to_str().unwrap();
-    let script = format!("mount -t tmpfs -o size=64k tmpfs {place} || exit {NO_SURROUNDINGS}; exec \"$@\"");
+    let script = format!("mount -t tmpfs -o size=64k tmpfs {place} || exit {NO_ENVIRONMENT}; exec \"$@\"");
     let mut why = String::new();
     for unshare in [&["unshare", "-m"][..], &["unshare", "-r", "-m"]] {
-        let output = run_without_room(&[unshare, &["sh", "-c", &script, "sh"]].concat(), dir.path());
+        let output = run_without_space(&[unshare, &["sh", "-c", &script, "sh"]].concat(), dir.path());
         why = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() {
             return assert!(why.contains("tried"), "{why}");
         }
-        // 1 is what unshare itself ends with.
-        assert!([Some(NO_SURROUNDINGS), Some(1)].contains(&output.status.code()), "{why}");
+        // Exit code 1 is a failure of unshare itself.
+        assert!([Some(NO_ENVIRONMENT), Some(1)].contains(&output.status.code()), "{why}");
     }
-    eprintln!("skipped, no file system can be mounted: {why}");
+    eprintln!("skipped, because no file system can be mounted: {why}");
 }
 
 #[test]
-fn child_process_without_room() {
+fn child_process_without_space() {
     let Some(dir) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let path = dir.join("filter");
-    // 120 KB.
+    // This filter has 120 KB.
     let big = |name: &str| FileFilter::create(dir.join(name), 100_000, 0.01, HashSeed(7));
     for _ in 0..3 {
         assert!(matches!(big("big").unwrap_err().root(), Error::Io(_)));
         assert!(names(&dir).is_empty(), "{:?}", names(&dir));
     }
-    // 24 KB each.
+    // Each of these filters has 24 KB.
     let mut filter = FileFilter::create(&path, 20_000, 0.01, HashSeed(7)).unwrap();
     filter.insert(b"a").unwrap();
     filter.sync().unwrap();
@@ -191,7 +194,8 @@ fn child_process_without_room() {
     let cleared = filter.clear();
     assert!(big("big").is_err());
     assert_eq!(names(&dir), before);
-    // A limit on files lets this one be replaced; a full disk does not, and changes nothing.
+    // A limit on file sizes permits this replacement. A full disk refuses it, and the filter stays
+    // unchanged.
     assert_eq!(filter.may_contain(b"a"), cleared.is_err());
     filter.insert(b"b").unwrap();
     filter.close().unwrap();

@@ -1,4 +1,5 @@
-//! A filter in a file has one writer, whatever happens to the names around it, and a writer that lost its file is told.
+//! A filter in a file has one writer, however its files are renamed, and a writer that loses its
+//! file gets an error.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -10,7 +11,7 @@ use filterblock::variants::Error;
 use filterblock::variants::{FileFilter, Membership};
 use tempfile::TempDir;
 
-/// Puts something at the first path; the second is that of a file it may need.
+/// Creates something at the first path. The second path is a file that it may need.
 type Put = fn(&Path, &Path);
 
 /// Changes the content of the file at the path.
@@ -58,7 +59,7 @@ fn a_renamed_file_has_one_writer() {
     assert!(is_locked(&renamed));
     filter.insert(b"a").unwrap();
     assert!(is_displaced(filter.sync()));
-    // The lock file goes along with it, too.
+    // Move the lock file to the new name too.
     fs::rename(lock_of(&path), lock_of(&renamed)).unwrap();
     assert!(is_locked(&renamed));
     fs::rename(&renamed, &path).unwrap();
@@ -78,7 +79,7 @@ fn a_removed_lock_file_lets_no_second_writer_in() {
         filter.insert(key).unwrap();
         filter.sync().unwrap();
         assert!(has(&path, key));
-        // The lock goes over to the file that takes the place of the first.
+        // The lock moves to the file that replaces the first one.
         filter.clear().unwrap();
         assert!(is_locked(&path));
         fs::write(lock_of(&path), b"").unwrap();
@@ -128,7 +129,7 @@ fn a_hard_link_lets_no_second_writer_in() {
     assert!(has(&path, b"a"));
 }
 
-/// The file is moved away, and something else may take its place; later the file is put back.
+/// Moves the file away, puts something else in its place, and later moves the file back.
 #[test]
 fn a_file_taken_from_its_writer_is_an_error_at_sync() {
     let taken: [(&str, Put); 6] = [
@@ -152,13 +153,13 @@ fn a_file_taken_from_its_writer_is_an_error_at_sync() {
             (names(dir.path()), found)
         };
         let before = seen();
-        // Also where there is nothing to be written.
+        // The check also runs if there is nothing to write.
         assert!(is_displaced(filter.sync()), "{what}");
         filter.insert(b"after").unwrap();
         assert!(is_displaced(filter.sync()) && is_displaced(filter.sync()), "{what}");
         assert!(is_displaced(filter.clear()), "{what}");
         assert_eq!(seen(), before, "{what}");
-        // The keys are in memory, and in the file wherever it is.
+        // The keys are in memory, and in the file at its new place.
         let copy = filter.copy(dir.path().join("copy")).unwrap();
         assert!(copy.may_contain(b"before") && copy.may_contain(b"after") && has(&kept, b"after"), "{what}");
         let _ = fs::remove_dir(&path).or_else(|_| fs::remove_file(&path));
@@ -178,7 +179,7 @@ fn a_renamed_directory_is_an_error_at_sync() {
     fs::rename(&one, &two).unwrap();
     filter.insert(b"a").unwrap();
     assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()) && is_locked(&two.join("filter")));
-    // Another filter has the name now; what is done to the first leaves it alone.
+    // Another filter has the name now. Operations on the first filter leave it alone.
     fs::create_dir(&one).unwrap();
     let other = created(&one.join("filter"));
     other.insert(b"other").unwrap();
@@ -190,9 +191,9 @@ fn a_renamed_directory_is_an_error_at_sync() {
 }
 
 #[test]
-fn a_file_cut_under_its_writer_is_an_error_at_sync() {
+fn a_file_truncated_under_its_writer_is_an_error_at_sync() {
     let cuts: [(&str, Cut); 5] = [
-        ("cut", |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1_024).unwrap()),
+        ("truncated", |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1_024).unwrap()),
         ("emptied", |path| fs::write(path, b"").unwrap()),
         ("longer", |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 16).unwrap()),
         ("overwritten", |path| {
@@ -200,7 +201,7 @@ fn a_file_cut_under_its_writer_is_an_error_at_sync() {
             drop(created(&other));
             fs::write(path, fs::read(other).unwrap()).unwrap();
         }),
-        ("put back to an older copy", |path| fs::write(path, fs::read(path.with_extension("older")).unwrap()).unwrap()),
+        ("replaced by an older copy", |path| fs::write(path, fs::read(path.with_extension("older")).unwrap()).unwrap()),
     ];
     for (what, cut) in cuts {
         let (dir, path) = dir();
@@ -213,13 +214,14 @@ fn a_file_cut_under_its_writer_is_an_error_at_sync() {
         assert!(is_displaced(filter.sync()), "{what}");
         filter.insert(b"after").unwrap();
         assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()), "{what}");
-        assert_eq!(fs::read(&path).unwrap(), found, "{what}: someone else's bytes were changed");
+        assert_eq!(fs::read(&path).unwrap(), found, "{what}: the foreign bytes must not change");
         let copy = filter.copy(dir.path().join("copy")).unwrap();
         assert!(copy.may_contain(b"before") && copy.may_contain(b"after"), "{what}");
     }
 }
 
-/// The numbers of keys are alike: after a union or an intersection it is not known, and a key may find all of its bits.
+/// The copies have equal numbers of keys: the number is unknown after a union or an intersection,
+/// or all bits of the key are already set.
 #[test]
 fn an_older_copy_over_the_file_is_an_error_at_sync() {
     type Combine = fn(&mut FileFilter, &FileFilter);
@@ -248,15 +250,15 @@ fn an_older_copy_over_the_file_is_an_error_at_sync() {
             assert!(filter.sync().is_err_and(|error| matches!(error.root(), Error::Displaced { .. })), "{what}");
             filter.insert(b"after").unwrap();
             assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()), "{what}");
-            assert_eq!(fs::read(&path).unwrap(), found, "{what}: someone else's bytes were changed");
+            assert_eq!(fs::read(&path).unwrap(), found, "{what}: the foreign bytes must not change");
             assert!(filter.copy(dir.path().join("copy")).unwrap().may_contain(b"synced"), "{what}");
         }
     }
 }
 
-/// Between the start of a process and its program, it shares all files that are open, and their locks.
+/// Until a new process runs its program, it shares all open files and their locks.
 #[test]
-fn a_dropped_filter_is_free_while_processes_start() {
+fn a_dropped_filter_is_unlocked_while_processes_start() {
     let (_dir, path) = dir();
     drop(created(&path));
     let is_done = AtomicBool::new(false);

@@ -1,7 +1,7 @@
-//! What the papers say of their filters, and what these filters do: rates, sizes, errors and overflows.
+//! Compares the filters with the figures of their papers: FPRs, sizes, errors and overflows.
 //!
-//! Measured figures are means over twenty filters or more under fixed seeds of their own, two-sided at five standard deviations
-//! of that mean.
+//! Measured figures are means over at least twenty filters with fixed seeds. They are tested
+//! two-sided, at five standard deviations of the mean.
 
 use crate::support::{assert_agrees, assert_digits, hash, key, measured_rate, seeds};
 use filterblock::HashSeed;
@@ -11,14 +11,16 @@ use filterblock::variants::{
     SpectralMode, Stable, StableShape,
 };
 
-/// The rates of `count` filters that `make` fills, each asked for `queries` absent keys.
+/// Returns the FPRs of `count` filters that `make` fills. Each filter is asked for `queries` absent
+/// keys.
 fn rates<F: Membership>(count: usize, queries: u64, make: impl Fn(HashSeed) -> F) -> Vec<f64> {
     seeds(count).map(|seed| measured_rate(&make(seed), queries)).collect()
 }
 
 #[test]
-fn standard_filters_have_the_rates_of_the_table() {
-    // Bits for each key, probes, rate: points of Broder and Mitzenmacher's survey; the last is that of SPIE.
+fn standard_filters_have_the_published_fprs() {
+    // Bits per key, probes and FPR, from the survey of Broder and Mitzenmacher. The last row is
+    // from SPIE.
     for (bits, probes, rate) in [
         (2, 1, 0.393),
         (4, 3, 0.147),
@@ -37,7 +39,7 @@ fn standard_filters_have_the_rates_of_the_table() {
         };
         assert_agrees(&format!("{bits} bits, {probes} probes"), &rates(20, 10_000, filled), rate, rate * 0.004);
     }
-    // Sixteen bits and ten hashes: below 0.00047.
+    // With 16 bits per key and ten hashes the FPR is below 0.00047.
     let filled = |seed| {
         let filter = Bloom::with_shape(160_000, 10, seed).unwrap();
         (0..10_000).for_each(|i| _ = filter.insert_hash(hash(i, seed)));
@@ -47,7 +49,7 @@ fn standard_filters_have_the_rates_of_the_table() {
 }
 
 #[test]
-fn a_hundred_proxies_ask_in_vain_for_one_document_in_21() {
+fn a_hundred_proxies_send_4_7_useless_messages_per_100_misses() {
     let summaries: Vec<Bloom> = seeds(100)
         .map(|seed| {
             let filter = Bloom::with_shape(16 * 2_000, 10, seed).unwrap();
@@ -55,15 +57,16 @@ fn a_hundred_proxies_ask_in_vain_for_one_document_in_21() {
             filter
         })
         .collect();
-    // Messages in vain for a document that nobody has: 4.7 for a hundred documents, by 50,000 documents.
+    // With 100 proxies, a document that no proxy has causes 0.047 useless messages. The mean is
+    // over 50,000 documents.
     let in_vain = |i: u64| summaries.iter().filter(|summary| summary.may_contain_hash(hash(i, summary.seed()))).count();
     let messages = (1_000_000..1_050_000).map(in_vain).sum::<usize>() as f64 / 50_000.0;
     assert!((messages - 0.047).abs() < 5.0 * (0.047f64 / 50_000.0).sqrt() + 0.0005, "{messages}");
 }
 
 #[test]
-fn a_standard_filter_tells_how_many_keys_it_has() {
-    // Bits set of 10,000 with 7 probes, and the keys they speak of.
+fn a_standard_filter_estimates_its_number_of_keys() {
+    // The number of keys, the bits set of 10,000 with 7 probes, and the estimate.
     for (keys, bits_set, estimate) in [(100, 670, 99.1), (500, 2911, 491.5), (1000, 5018, 995.4), (2000, 7535, 2000.6)]
     {
         let formula = |ones: f64| -(10_000.0 / 7.0) * (-ones / 10_000.0).ln_1p();
@@ -81,7 +84,7 @@ fn a_standard_filter_tells_how_many_keys_it_has() {
 }
 
 #[test]
-fn the_page_on_variants_has_the_sizes_that_the_filters_have() {
+fn the_page_on_variants_lists_the_sizes_of_the_filters() {
     let page = std::fs::read_to_string("docs/VARIANTS.md").unwrap();
     let (keys, rate, seed) = (100_000, 0.01, HashSeed(1));
     let mut dynamic = DynamicCounting::with_rate(keys, rate, 1, seed).unwrap();
@@ -107,9 +110,9 @@ fn the_page_on_variants_has_the_sizes_that_the_filters_have() {
     assert_eq!(on_the_page, sizes.map(|(name, bits)| (name, format!("{:.2}", bits as f64 / keys as f64))));
 }
 
-/// Bits that are planned and bits that are made.
+/// Compares the planned sizes with the sizes of the filters.
 #[test]
-fn variants_take_what_is_planned() {
+fn variants_have_their_planned_sizes() {
     for keys in [1, 7, 25, 1_000, 24_000, 100_000] {
         for rate in [0.5, 0.3, 0.1, 0.01, 0.001, 24.0 / 4096.0, 1e-6, 1e-9] {
             let planned = |variant| VariantPlan::new(variant, keys, rate).unwrap();
@@ -120,9 +123,10 @@ fn variants_take_what_is_planned() {
             let cells = made.capacity() / 24 * 32;
             let plan = planned(Variant::DLeft);
             assert_eq!(plan.memory_bits, cells * u64::from(made.remainder_bits() + 2), "{what}");
-            // What equal hashes of 64 bits add comes on top.
+            // Equal 64-bit hashes add to the planned FPR.
             assert!(plan.expected_rate <= rate + keys as f64 * 2f64.powi(-64), "{what}: {}", plan.expected_rate);
-            // Whole bytes of counters, and more where few keys make the formula too good.
+            // Counters fill whole bytes. Small filters take more, because the formula is too
+            // optimistic for them.
             let made = Counting::with_rate(keys, rate, CounterBits::Four, HashSeed(1)).unwrap().num_counters() * 4;
             let plan = planned(Variant::Counting).memory_bits;
             let slack = if keys < 1_000 { plan } else { plan / 200 };
@@ -144,7 +148,7 @@ fn variants_take_what_is_planned() {
 }
 
 #[test]
-fn slices_make_the_formula_exact() {
+fn partitioned_filters_match_the_exact_formula() {
     for (slice_bits, slices, keys) in [(50u64, 3u32, 30u64), (1_000, 5, 700), (4_000, 7, 2_600)] {
         let formula = (1.0 - (1.0 - 1.0 / slice_bits as f64).powf(keys as f64)).powi(slices as i32);
         let filled = |seed| {
@@ -156,7 +160,7 @@ fn slices_make_the_formula_exact() {
         let count = if slice_bits < 100 { 400 } else { 40 };
         assert_agrees(&format!("{slices} slices of {slice_bits}"), &rates(count, 5_000, filled), formula, 0.0);
     }
-    // As few bits as the rate needs, and no fewer.
+    // The filter has about as few bits as the FPR needs.
     for rate in [0.5, 0.01, 1e-5] {
         let filter = Partitioned::with_rate(10_000, rate, HashSeed(1)).unwrap();
         let slice = filter.num_bits() as f64 / f64::from(filter.num_slices());
@@ -166,9 +170,9 @@ fn slices_make_the_formula_exact() {
 }
 
 #[test]
-fn counters_overflow_within_the_bound_and_as_often_as_the_tail() {
+fn counters_overflow_within_the_bound_and_match_the_tail() {
     let ln2 = std::f64::consts::LN_2;
-    // As near to the optimal load ln 2 as whole keys come: 10 probes of a million counters.
+    // The nearest load to the optimum ln 2 that whole keys allow: 10 probes in a million counters.
     let (cells, probes, keys) = (1_000_000u64, 10u32, 69_315u64);
     let filter = Counting::with_shape(cells, probes, CounterBits::Four, HashSeed(1)).unwrap();
     for (count, share) in [(8, 9.47e-6), (12, 2.25e-10), (16, 1.3677e-15)] {
@@ -197,7 +201,7 @@ fn counters_overflow_within_the_bound_and_as_often_as_the_tail() {
 }
 
 #[test]
-fn d_left_filters_have_the_sizes_and_rates_of_the_paper() {
+fn d_left_filters_have_the_sizes_and_fprs_of_the_paper() {
     let keys = 48_000;
     for (remainder_bits, rate, bits, of_counters) in [
         (10, 0.0234, 16.0, 31.2),
@@ -219,7 +223,7 @@ fn d_left_filters_have_the_sizes_and_rates_of_the_paper() {
             assert!(filter.expected_rate() <= 24.0 / f64::from(remainder_bits).exp2());
             filter
         };
-        // Keys of one value are one, so that it is a little less than the bound of 24 / 2^r.
+        // Keys with equal values count once, so the FPR is a little below the bound of 24 / 2^r.
         let announced = 1.0 - (-24.0 / f64::from(remainder_bits).exp2()).exp();
         assert_agrees(&format!("r = {remainder_bits}"), &rates(20, 20_000, filled), announced, 0.0);
         assert_digits("published", announced, rate, 0.013);
@@ -227,8 +231,8 @@ fn d_left_filters_have_the_sizes_and_rates_of_the_paper() {
 }
 
 #[test]
-fn no_d_left_filter_refuses_a_key_before_it_is_full() {
-    // A key more would have to find its four buckets full when three quarters of all cells are.
+fn no_d_left_filter_refuses_a_key_up_to_its_capacity() {
+    // At three quarters of the cells, a key would have to find all its four buckets full.
     for (buckets, filters) in [(1, 50), (2, 50), (10, 50), (100, 50), (1_000, 20), (20_000, 2)] {
         for seed in seeds(filters) {
             let mut filter = DLeft::with_shape(buckets, 14, seed).unwrap();
@@ -240,7 +244,7 @@ fn no_d_left_filter_refuses_a_key_before_it_is_full() {
 }
 
 #[test]
-fn a_scalable_filter_keeps_its_rate_as_it_grows_a_thousandfold() {
+fn a_scalable_filter_keeps_its_fpr_as_it_grows_a_thousandfold() {
     for (factor, tightening, ratio) in [(2, 0.9, 10.0), (2, 0.5, 2.0), (4, 0.8, 5.0), (2, 0.85, 1.0 / 0.15)] {
         let growth = Growth { factor, tightening };
         let filled: Vec<Scalable> = seeds(20)
@@ -253,7 +257,7 @@ fn a_scalable_filter_keeps_its_rate_as_it_grows_a_thousandfold() {
                 filter
             })
             .collect();
-        // P <= P0 / (1 - r).
+        // The bound is P <= P0 / (1 - r).
         let first = 0.02 / ratio;
         for filter in &filled {
             let expected = (0..).map(|i| (-(first * tightening.powi(i)).log2()).ceil() as u32);
@@ -265,13 +269,13 @@ fn a_scalable_filter_keeps_its_rate_as_it_grows_a_thousandfold() {
         assert_agrees(&format!("{growth:?}"), &measured, announced, 0.0);
         assert!(announced <= 0.02);
         let bits = filled[0].num_bits() as f64 / 40_000.0;
-        println!("{growth:?}: {} stages, {bits:.1} bits a key", filled[0].num_stages());
+        println!("{growth:?}: {} stages, {bits:.1} bits per key", filled[0].num_stages());
     }
 }
 
 #[test]
 fn a_dynamic_count_filter_has_the_widths_of_the_paper() {
-    // x = log2(insertions / keys); y = floor(log2(largest overflow)) + 1.
+    // x = log2(insertions / keys) and y = floor(log2(largest overflow)) + 1.
     for (mean_count, most) in [(2u64, 100u64), (8, 8), (16, 5_000)] {
         let mut filter = DynamicCounting::with_rate(1_000, 0.001, mean_count, HashSeed(1)).unwrap();
         assert_eq!(filter.base_bits(), mean_count.ilog2());
@@ -284,7 +288,7 @@ fn a_dynamic_count_filter_has_the_widths_of_the_paper() {
 }
 
 #[test]
-fn a_stable_filter_settles_where_the_formula_says() {
+fn a_stable_filter_settles_at_the_formula() {
     let shape = |cells, probes, decrements, cell_bits| StableShape { cells, cell_bits, probes, decrements };
     for (shape, zeros, rate) in [
         (shape(100_000, 3, 10, 1), 0.769225, 0.012290),
@@ -304,7 +308,8 @@ fn a_stable_filter_settles_where_the_formula_says() {
             })
             .collect();
         let zeros: Vec<f64> = filters.iter().map(Stable::zeros).collect();
-        // The formula is for cells chosen one by one; cells in a row never meet one twice, and leave a little more zeros.
+        // The formula assumes independently chosen cells. Consecutive cells are always distinct,
+        // and leave a few more zeros.
         assert_agrees(&format!("zeros of {shape:?}"), &zeros, shape.stable_zeros() + 0.002, 0.002);
         let measured: Vec<f64> = filters.iter().map(|filter| measured_rate(filter, 10_000)).collect();
         assert_agrees(&format!("rate of {shape:?}"), &measured, shape.stable_rate(), 0.004);
@@ -312,7 +317,7 @@ fn a_stable_filter_settles_where_the_formula_says() {
 }
 
 #[test]
-fn a_stable_filter_forgets_what_is_old() {
+fn a_stable_filter_forgets_old_keys() {
     let mut filter = Stable::with_rate(10_000, 1, 0.01, HashSeed(1)).unwrap();
     (0..20_000).for_each(|i| _ = filter.insert(&key(i)));
     let known = |range: std::ops::Range<u64>| {
@@ -320,6 +325,6 @@ fn a_stable_filter_forgets_what_is_old() {
         range.filter(|&i| filter.may_contain(&key(i))).count() as f64 / len
     };
     assert!(filter.may_contain(&key(19_999)) && known(19_900..20_000) > 0.8);
-    // Of the first no more than of keys that never were.
+    // Old keys are found no more often than keys that were never added.
     assert!(known(0..10_000) < 0.02);
 }

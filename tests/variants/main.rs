@@ -1,4 +1,4 @@
-//! The rest of the Bloom family: against a model, against the literature, and in files.
+//! Tests of the in-memory filters: against a model, against the literature, and in files.
 #![cfg(feature = "variants")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

@@ -1,7 +1,8 @@
-//! Each filter of the Bloom family beside a map of counts, under random operations: what the map has is never denied, nor
-//! counted too low; what is certainly absent cannot be removed; what is refused changes nothing.
+//! Compares each filter with a map of counts under random operations. No present key is denied or
+//! counted too low, no certainly absent key can be removed, and a refused operation changes
+//! nothing.
 //!
-//! The filters are small, so that keys share cells, counters fill up, and buckets overflow.
+//! The filters are small, so that keys share cells, counters fill up and buckets overflow.
 
 use std::collections::HashMap;
 
@@ -15,10 +16,10 @@ use filterblock::{FilterBlock, HashSeed, KeyHash, Verify};
 use proptest::prelude::*;
 
 const SEED: HashSeed = HashSeed(0x5eed_0000_0000_0011);
-/// Keys that are added; as many more are only asked for.
+/// The number of keys that are added. As many others are only asked for.
 const KEYS: u8 = 120;
 
-/// A filter, and which of the operations it has.
+/// A filter and the operations that it supports.
 trait Subject: Membership {
     fn add(&mut self, hash: KeyHash) -> Result<()>;
     fn clear_all(&mut self);
@@ -27,7 +28,7 @@ trait Subject: Membership {
         None
     }
 
-    /// At most how often.
+    /// Returns an upper bound of the key's count.
     fn count(&self, _: KeyHash) -> Option<u64> {
         None
     }
@@ -110,7 +111,7 @@ fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
         ("Counting, 2 bits", counting(CounterBits::Two)),
         ("Counting, 4 bits", counting(CounterBits::Four)),
         ("Counting, 8 bits", counting(CounterBits::Eight)),
-        // Remainders so short that keys are often one, and room for two thirds of the keys.
+        // Remainders so short that keys often coincide, and space for two thirds of the keys.
         ("DLeft, short", Box::new(DLeft::with_shape(3, 3, SEED).unwrap())),
         ("DLeft, overfull", Box::new(DLeft::with_shape(2, 12, SEED).unwrap())),
         ("DLeft", Box::new(DLeft::with_rate(120, 0.01, SEED).unwrap())),
@@ -128,7 +129,7 @@ fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
 #[derive(Debug, Clone)]
 enum Op {
     Add(u8),
-    /// One key, many times: counters overflow.
+    /// Adds one key many times, so that counters overflow.
     AddMany(u8, u8),
     Remove(u8),
     RemoveMany(u8, u8),
@@ -136,7 +137,7 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    // Few of the keys often, so that they are removed as well.
+    // A few keys are chosen often, so that they are also removed.
     let which = prop_oneof![0..8u8, 0..KEYS];
     let op = prop_oneof![
         12 => which.clone().prop_map(Op::Add),
@@ -152,7 +153,7 @@ fn hash(key_number: u8) -> KeyHash {
     KeyHash::of(&key(key_number.into()), SEED)
 }
 
-/// A filter and the map.
+/// A filter and its model.
 struct Pair {
     name: &'static str,
     filter: Box<dyn Subject>,
@@ -178,14 +179,15 @@ impl Pair {
         match self.filter.add(hash(key)) {
             Ok(()) => *self.model.entry(key).or_default() += 1,
             Err(Error::NoRoom { .. }) => {
-                assert!(self.name.starts_with("DLeft, "), "{} is full", self.name);
-                assert!(!self.filter.may_contain_hash(hash(key)), "{} refuses what it has", self.name);
+                assert!(self.name.starts_with("DLeft, "), "{} refuses a key although it should have space", self.name);
+                assert!(!self.filter.may_contain_hash(hash(key)), "{} refuses a present key", self.name);
             }
             Err(error) => panic!("{}: {error}", self.name),
         }
     }
 
-    /// Removes what the map has; what it has not, only if the filter knows that too, as who uses it is asked to.
+    /// Removes a present key. An absent key is removed only if the filter knows that it is absent,
+    /// as the API demands.
     fn remove(&mut self, key: u8) {
         let count = self.model.get(&key).copied().unwrap_or(0);
         if count == 0 && self.filter.may_contain_hash(hash(key)) {
@@ -196,7 +198,7 @@ impl Pair {
             Some(Ok(())) if count == 1 => drop(self.model.remove(&key)),
             Some(Ok(())) if count > 1 => drop(self.model.insert(key, count - 1)),
             Some(Err(Error::KeyAbsent)) if count == 0 => {}
-            other => panic!("{}: removing a key of {count}: {other:?}", self.name),
+            other => panic!("{}: removing a key with count {count} returned {other:?}", self.name),
         }
     }
 
@@ -206,9 +208,9 @@ impl Pair {
         for key in 0..2 * KEYS {
             let (name, hash) = (self.name, hash(key));
             let (wanted, answer) = (self.model.get(&key).copied().unwrap_or(0), self.filter.may_contain_hash(hash));
-            assert!(answer || wanted == 0, "{name} denies {key}, which it has {wanted} times");
+            assert!(answer || wanted == 0, "{name} denies key {key}, which was added {wanted} times");
             if let Some(estimate) = self.filter.count(hash) {
-                assert!(estimate >= wanted, "{name} counts {key} {estimate} times of {wanted}");
+                assert!(estimate >= wanted, "{name} counts key {key} {estimate} times instead of {wanted}");
                 assert_eq!(estimate > 0, answer, "{name}: {key}");
             }
             if let Some(block) = &block {
@@ -222,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn keys_of_the_map_are_never_denied_nor_counted_too_low(ops in ops()) {
+    fn present_keys_are_never_denied_nor_counted_too_low(ops in ops()) {
         for (name, filter) in subjects() {
             let mut pair = Pair { name, filter, model: HashMap::new() };
             for (i, op) in ops.iter().enumerate() {
@@ -234,9 +236,9 @@ proptest! {
         }
     }
 
-    /// The stable filter forgets; but not what was added last, and not more than it says.
+    /// The stable filter forgets, but neither the last keys nor more than documented.
     #[test]
-    fn a_stable_filter_has_what_it_cannot_have_forgotten_yet(
+    fn a_stable_filter_keeps_the_most_recent_keys(
         keys in prop::collection::vec(0..KEYS, 1..300),
         decrements in 1..8u64,
         cell_bits in 1..4u32,
@@ -246,9 +248,10 @@ proptest! {
         for (i, &key) in keys.iter().enumerate() {
             let was_there = filter.may_contain_hash(hash(key));
             assert_eq!(filter.insert_hash(hash(key)), !was_there);
-            // A cell is counted down once for each key at most, so a key lives for as many others as a cell counts.
+            // Each key decrements a cell at most once. A key therefore survives as many other keys
+            // as a cell can count.
             for &recent in keys[..=i].iter().rev().take((1 << cell_bits) - 1) {
-                assert!(filter.may_contain_hash(hash(recent)), "{recent} of {shape:?} is forgotten at once");
+                assert!(filter.may_contain_hash(hash(recent)), "{shape:?} forgets the recent key {recent}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the tests of the Bloom family share: random numbers, keys, and what agrees with a number.
+//! Shared code of these tests: random numbers, keys, and comparisons with published figures.
 #![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
 
 #[path = "../common/random.rs"]
@@ -17,13 +17,14 @@ pub fn hash(i: u64, seed: HashSeed) -> KeyHash {
     KeyHash::of(&key(i), seed)
 }
 
-/// Seeds with all 64 bits at random: seeds that differ in a few bits give keys of eight bytes the same hashes in another order.
+/// Returns seeds with 64 random bits. Seeds that differ in few bits give 8-byte keys the same
+/// hashes in another order.
 pub fn seeds(count: usize) -> impl Iterator<Item = HashSeed> {
     let mut random = Random(6);
     (0..count).map(move |_| HashSeed(random.next()))
 }
 
-/// The share of `queries` absent keys that a filter answers "maybe".
+/// Returns the measured FPR over `queries` absent keys.
 pub fn measured_rate(filter: &impl Membership, queries: u64) -> f64 {
     let absent = 1 << 40..(1 << 40) + queries;
     absent.filter(|&i| filter.may_contain_hash(hash(i, filter.seed()))).count() as f64 / queries as f64
@@ -33,21 +34,22 @@ pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len() as f64
 }
 
-/// The standard deviation of the mean of samples, as seen.
+/// Returns the sample standard deviation of the mean.
 pub fn deviation(samples: &[f64]) -> f64 {
     let (mean, n) = (mean(samples), samples.len() as f64);
     (samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (n - 1.0) / n).sqrt()
 }
 
-/// Asserts that the mean of samples is `expected`, two-sided at five standard deviations and what `expected` is rounded by.
+/// Asserts that the mean of the samples is `expected`, two-sided at five standard deviations plus
+/// the rounding of `expected`.
 pub fn assert_agrees(what: &str, samples: &[f64], expected: f64, rounded_by: f64) {
-    assert!(samples.len() >= 20, "too few samples to know how they vary");
+    assert!(samples.len() >= 20, "at least 20 samples are needed to estimate the deviation");
     let (mean, deviation) = (mean(samples), deviation(samples));
     println!("{what}: {mean:.6} +- {deviation:.6}, expected {expected:.6}");
     assert!((mean - expected).abs() <= 5.0 * deviation + rounded_by, "{what}: {mean} +- {deviation} for {expected}");
 }
 
-/// Asserts a number to the digits that are given of it.
+/// Asserts that a number agrees with the published digits.
 pub fn assert_digits(what: &str, found: f64, expected: f64, relative: f64) {
     assert!((found / expected - 1.0).abs() <= relative, "{what}: {found} for {expected}");
 }

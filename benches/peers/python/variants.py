@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures Python's filters as `peers variants` measures those of Rust, and adds its rows to the same CSV.
+"""Measures Python filters as `peers variants` measures Rust filters, and adds rows to the same CSV.
 
     python3 -m venv .venv && .venv/bin/pip install pybloomfiltermmap3 pyprobables
     .venv/bin/python python/variants.py --append ../record/variants.csv
 
-The keys are those of src/keys.rs. Times are CPU time of the thread, and include the loop and the call from Python. pyprobables is
-written in Python and takes microseconds for a key, so it gets fewer of them (--slow-keys). A filter that denies a key that
-was added makes the exit code 1, after all is measured: its row says how many.
+The keys are those of src/keys.rs. Times are CPU time of the thread, and include the loop and the call from Python.
+pyprobables is written in Python and takes microseconds per key, so it gets fewer keys (--slow-keys). If a filter denies a
+key that was added, its row has the number of such keys, and the exit status is 1.
 """
 
 import argparse
@@ -31,7 +31,7 @@ FIRST = 1_000
 
 
 def mix(number):
-    """As in src/keys.rs."""
+    """Mixes the bits of a number, as src/keys.rs does."""
     z = (number + 0x9E3779B97F4A7C15) & MASK
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
@@ -39,24 +39,24 @@ def mix(number):
 
 
 def key(number):
-    """As in src/keys.rs: the key with a number, 16 bytes."""
+    """Returns the key of 16 bytes with a number, as src/keys.rs does."""
     return (mix(number) | mix(number ^ (1 << 63)) << 64).to_bytes(16, "little")
 
 
 class Work:
-    """The keys of all filters: those that are added, the same in another order, and absent ones."""
+    """The keys that all filters get: added keys, the same keys in another order, and absent keys."""
 
     def __init__(self, keys):
         numbers = list(range(keys))
         self.added = [key(number) for number in numbers]
         random.Random(7).shuffle(numbers)
-        # Made anew, so that they lie in the order in which they are asked for.
+        # New objects lie in memory in the order of the queries.
         self.asked = [key(number) for number in numbers]
         self.absent = [key(ABSENT + number) for number in range(keys)]
 
 
 def nanos(keys, act):
-    """CPU time of a call for each of the keys, and how many answers are true."""
+    """Returns the mean CPU time of a call, and how many answers are true."""
     start = thread_time_ns()
     true = 0
     for each in keys:
@@ -72,28 +72,28 @@ def in_file(keys):
 
 
 class Held:
-    """A filter in a file of its own, which goes with it."""
+    """A filter in a temporary file."""
 
     def __init__(self, filter, folder, path):
         self.filter, self.folder, self.path = filter, folder, path
 
 
 def of_array(filter):
-    """What the array takes in which pyprobables has its bits or counters."""
+    """Returns the size of the array in which pyprobables has its bits or counters."""
     return filter.bloom.itemsize * len(filter.bloom)
 
 
 def of_quotients(filter):
-    """Its remainders as they lie in memory, which is twice what `bits_per_elm` says, and three bits for each."""
+    """Returns the size of the remainders in memory, which is twice `bits_per_elm`, and of three bits for each."""
     return len(filter._filter) * filter._filter.itemsize + filter.size * 3 // 8
 
 
 def of_export(filter):
-    """What it writes, in place of the lists of Python that it has in memory."""
+    """Returns the size of the serialised filter. In memory it has Python lists."""
     return len(bytes(filter))
 
 
-# Name, package, how it is made, added to, asked, removed from, and its bytes; in the end what ends a series of insertions.
+# Name, package, and functions that make a filter, add, ask, remove, return the size, and make insertions durable.
 BLOOM = ("pybloomfiltermmap3", lambda f: f.add, lambda f: f.__contains__, None)
 KINDS = [
     ("BloomFilter", *BLOOM[:1], lambda n: pybloomfilter.BloomFilter(n, RATE), *BLOOM[1:], lambda f: f.num_bits // 8, None),
@@ -171,7 +171,7 @@ KINDS = [
 
 
 def one_pass(kind, work):
-    """Fills, asks and empties a new filter."""
+    """Fills, asks and empties a new filter. Returns times and counts."""
     _, _, make, add, has, take, size, sync = kind
     filter = make(len(work.added))
     insert_ns, _ = nanos(work.added, add(filter))
@@ -192,7 +192,7 @@ def one_pass(kind, work):
 
 
 def least(passes):
-    """The least times of all passes, and the most keys that were denied."""
+    """Returns the lowest times of all passes, and the highest numbers of denied keys."""
     best = dict(passes[-1])
     for name in best:
         if name.endswith("_ns"):
@@ -205,7 +205,7 @@ def least(passes):
 def row(kind, keys, passes):
     found = least(passes)
     share = found.pop("false_positives") / keys
-    # Wilson's interval, as in src/rate.rs.
+    # The interval of Wilson, as in src/rate.rs.
     middle = (share + Z99**2 / (2 * keys)) / (1 + Z99**2 / keys)
     reach = Z99 / (1 + Z99**2 / keys) * math.sqrt(share * (1 - share) / keys + Z99**2 / (4 * keys**2))
     return {
@@ -223,7 +223,7 @@ def row(kind, keys, passes):
 
 
 def append(path, rows):
-    """Puts rows in place of those that an earlier run of this script has added."""
+    """Adds rows to a CSV, and drops those of an earlier run of this script."""
     lines = path.read_text().splitlines()
     comments = [line for line in lines if line.startswith("#")]
     reader = csv.DictReader(line for line in lines if not line.startswith("#"))
@@ -243,7 +243,7 @@ def main():
     parser.add_argument("--append", type=Path, help="the CSV that `peers variants --out` wrote")
     args = parser.parse_args()
     if args.append and "insert_ns" not in args.append.read_text():
-        parser.error(f"{args.append} is nothing that `peers variants --out` wrote")
+        parser.error(f"{args.append} was not written by `peers variants --out`")
     works = {"pybloomfiltermmap3": Work(args.keys), "pyprobables": Work(args.slow_keys)}
     passes = [[] for _ in KINDS]
     for number in range(args.passes):
@@ -257,7 +257,7 @@ def main():
         append(args.append, rows)
     denied = [each["variant"] for each in rows if each["denied"] or each.get("denied_after_removals")]
     if denied:
-        print(f"denied keys that were added: {', '.join(denied)}", file=sys.stderr)
+        print(f"filters that denied added keys: {', '.join(denied)}", file=sys.stderr)
     return 1 if denied else 0
 
 

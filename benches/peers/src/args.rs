@@ -8,80 +8,94 @@ use crate::contender::Mode;
 use crate::keys::Mix;
 
 const EXAMPLES: &str = "Examples:
-  peers measure --quick                                    the kinds of filterblock and their rivals, half a minute
-  peers measure --quick --filters bumped,xorf              only filters whose names contain one of these
+  peers measure --quick                                    all filters at two sizes: half a minute
+  peers measure --quick --filters bumped,xorf              only filters whose names contain bumped or xorf
   peers measure --sizes 10k --mixes negative --forms hash --modes single,batch --many-mb 0 --passes 15
   peers measure --out ../record/peers.csv                  everything: about an hour, 12 GB of memory
-  peers variants --out ../record/variants.csv              filters that change, in memory: a few minutes
-  peers report ../record/peers.csv --docs ../../docs       tables and plots from it
-  peers report ../record/variants.csv --docs ../../docs    the table of filters that change";
+  peers variants --out ../record/variants.csv              filters that take keys one by one: a few minutes
+  peers report ../record/peers.csv --docs ../../docs       tables and pictures of BENCHMARKS.md
+  peers report ../record/variants.csv --docs ../../docs    the table of VARIANTS.md
 
-/// Measures filterblock's filters beside those of other crates.
+docs/BENCHMARKS.md has the commands of the record.";
+
+/// Measures the filters of filterblock and of other crates.
 #[derive(Debug, Parser)]
 #[command(name = "peers", after_help = EXAMPLES)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measures, and writes a CSV.
+    /// Measures filters that are built once, and writes a CSV.
     #[command(after_help = EXAMPLES)]
     Measure(Measure),
     /// Measures filters that take keys one by one, and writes a CSV.
     #[command(after_help = EXAMPLES)]
     Variants(Variants),
-    /// Makes the tables and plots of docs/BENCHMARKS.md, or the table of docs/VARIANTS.md, from a CSV.
+    /// Makes the tables and pictures of docs/BENCHMARKS.md, or the table of docs/VARIANTS.md, from
+    /// a CSV.
     Report(Report),
 }
 
-/// What to measure.
+/// Options of `measure`.
 #[derive(Debug, Args)]
 pub struct Measure {
-    /// Keys of a filter, as in 1k, 10k, 1M.
+    /// Numbers of keys in a filter, like 1k, 10k, 1M.
     #[arg(long, value_delimiter = ',', default_value = "1k,10k,100k,1M,10M,30M", value_parser = size)]
     pub sizes: Vec<usize>,
-    /// Only filters whose names contain one of these.
+    /// Measures only filters whose names contain one of these parts.
     #[arg(long, value_delimiter = ',')]
     pub filters: Vec<String>,
-    /// Passes; each asks every filter once.
+    /// Number of passes. Each pass asks every filter once.
     #[arg(long, default_value_t = 7)]
     pub passes: usize,
-    /// Queries of a pass, a multiple of 32; chains ask a quarter.
+    /// Queries of a pass, rounded up to a multiple of 32. Chains have a quarter of them.
     #[arg(long, default_value = "1048576", value_parser = size)]
     pub queries: usize,
-    /// Absent keys asked for a filter's rate.
+    /// Absent keys asked to count the false-positive rate of a filter.
     #[arg(long, default_value = "10M", value_parser = size)]
     pub rate_queries: usize,
-    /// Whether keys are asked for by their hashes, or hashed in the query.
+    /// Whether queries get ready hashes, or keys that they hash.
     #[arg(long, value_delimiter = ',', default_value = "hash,key")]
     pub forms: Vec<Form>,
-    /// Which keys are asked for.
+    /// Which keys the queries ask for.
     #[arg(long, value_delimiter = ',', default_value = "negative,positive,mixed")]
     pub mixes: Vec<Mix>,
     /// How queries follow each other.
     #[arg(long, value_delimiter = ',', default_value = "single,batch,chain")]
     pub modes: Vec<Mode>,
-    /// Megabytes of filters of about 10k keys each, at ten bits a key, of which a random one is asked; 0 for none.
+    /// Megabytes of filters of about 10k keys at ten bits per key. Each query asks a random one. 0
+    /// for none.
     #[arg(long, default_value_t = 200)]
     pub many_mb: usize,
-    /// The core to stay on; without it, the last.
+    /// Measures the many filters alone, without those of --sizes.
+    #[arg(long)]
+    pub only_many: bool,
+    /// Number of keys at which a few filters are also built with a self-check, and asked in
+    /// unaligned memory; 0 for none.
+    #[arg(long, default_value = "1M", value_parser = size_or_none)]
+    pub extras_at: usize,
+    /// The core to run on; by default the last one.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// Where the CSV goes.
+    /// The CSV to write.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// 10k and 1M keys, ready hashes, absent and present keys, no chains, no many filters, fewer absent keys for the
-    /// rate: a first look, instead of the five options that say so.
+    /// Appends rows to the CSV, which keeps its first line.
+    #[arg(long, requires = "out")]
+    pub append: bool,
+    /// A first look: 10k and 1M keys, ready hashes, absent and present keys, no chains, no many
+    /// filters, at most 2M absent keys for the rate. Replaces the options of these settings.
     #[arg(long)]
     pub quick: bool,
 }
 
 impl Measure {
-    /// What `--quick` means.
+    /// Applies `--quick`, and rounds up the number of queries.
     #[must_use]
     pub fn resolved(mut self) -> Self {
         if self.quick {
@@ -96,24 +110,24 @@ impl Measure {
         self
     }
 
-    /// Whether a filter's name was asked for.
+    /// Whether `--filters` selects a filter.
     #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|part| name.contains(part.as_str()))
     }
 }
 
-/// In what form keys are asked for.
+/// The form of the keys in queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// By a hash that is ready.
+    /// A ready hash.
     Hash,
-    /// By sixteen bytes, which the query hashes.
+    /// Sixteen bytes, which the query hashes.
     Key,
 }
 
 impl Form {
-    /// Its name in the CSV.
+    /// The name in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -123,39 +137,44 @@ impl Form {
     }
 }
 
-/// What to measure of filters that take keys one by one.
+/// Options of `variants`.
 #[derive(Debug, Args)]
 pub struct Variants {
-    /// Keys that are added, and as many that are asked for.
+    /// Number of keys to add, of present keys to ask for, and of absent keys to ask for.
     #[arg(long, default_value = "1M", value_parser = size)]
     pub keys: usize,
-    /// Passes; each fills and asks every filter once.
+    /// Number of passes. Each pass fills and asks every filter once.
     #[arg(long, default_value_t = 7)]
     pub passes: usize,
-    /// The core to stay on; without it, the last.
+    /// The core to run on; by default the last one.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// Where the CSV goes; python/variants.py adds its rows to it.
+    /// The CSV to write; python/variants.py can append its rows.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }
 
-/// What to report.
+/// Options of `report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// What `measure` or `variants` wrote.
+    /// The CSV that `measure` or `variants` wrote.
     pub csv: PathBuf,
-    /// The folder with BENCHMARKS.md and VARIANTS.md, and for the plots.
+    /// The folder that has BENCHMARKS.md and VARIANTS.md, and gets the pictures.
     #[arg(long, default_value = "../../docs")]
     pub docs: PathBuf,
 }
 
-/// A number with k or M behind it.
+/// Parses a number like [`size`], or 0.
+fn size_or_none(text: &str) -> Result<usize, String> {
+    if text == "0" { Ok(0) } else { size(text) }
+}
+
+/// Parses a number, with k or M behind it if it is in thousands or millions.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),
         None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1_000_000)),
     };
-    let number: usize = digits.parse().map_err(|_| format!("{text} is no number like 1000, 10k or 1M"))?;
-    if number == 0 { Err("at least 1".into()) } else { Ok(number * unit) }
+    let number: usize = digits.parse().map_err(|_| format!("{text}: expected a number like 1000, 10k or 1M"))?;
+    if number == 0 { Err("0: expected at least 1".into()) } else { Ok(number * unit) }
 }

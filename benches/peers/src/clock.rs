@@ -1,17 +1,17 @@
-//! CPU time, and the core it is spent on.
+//! Reads CPU time, and pins the thread to a core.
 
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU time of the calling thread: what others do on the machine does not count, except in caches and memory.
+/// CPU time of the calling thread. Other programs affect it only through caches and memory.
 #[must_use]
 pub fn thread_time() -> Duration {
     time(ClockId::ThreadCPUTime)
 }
 
-/// CPU time of the whole process: for builds, some of which start threads of their own.
+/// CPU time of the whole process. Builds need it, because some of them start threads.
 #[must_use]
 pub fn process_time() -> Duration {
     time(ClockId::ProcessCPUTime)
@@ -22,11 +22,12 @@ fn time(clock: ClockId) -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Pins the calling thread, and those it starts, to `cpu`, or else to the last one it may use: the first serves most
-/// interrupts. Tells which.
+/// Pins the calling thread, and the threads that it starts, to the core `cpu`, and returns the
+/// number of the core. The default is the last core that the thread may use, because the first core
+/// serves most interrupts.
 ///
 /// # Errors
-/// What the operating system says.
+/// Returns the error of the operating system.
 pub fn pin(cpu: Option<usize>) -> Result<usize, String> {
     let allowed = sched_getaffinity(None).map_err(|error| format!("asking for the processors allowed: {error}"))?;
     let last = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)).unwrap_or(0);

@@ -1,27 +1,27 @@
-//! What every filter looks like to the measurement, and the loops that are timed.
+//! The interface of a measured filter, and the loops that are timed.
 //!
-//! The loops are compiled once per filter type, so that a query costs what it costs where the type is known; only a
-//! whole loop is called through a table.
+//! The compiler makes a loop for each type of filter, as in a program that knows the type. Only the
+//! call of a whole loop is dynamic.
 
 use std::hint::black_box;
 
 use crate::clock::{process_time, thread_time};
 use crate::keys::{Key, hash_of};
 
-/// Keys of one call of a batch.
+/// Number of keys in a batch.
 pub const BATCH: usize = 32;
 
-/// A filter that can be asked.
+/// A filter that answers queries.
 pub trait Probe {
-    /// Whether it takes hashes that are ready.
+    /// Whether the filter takes ready hashes.
     const TAKES_HASHES: bool = true;
-    /// Whether it answers batches.
+    /// Whether the filter answers batches.
     const BATCHED: bool = false;
 
     /// Asks for a key by its hash.
     fn hash(&self, hash: u64) -> bool;
 
-    /// Asks for a key, and hashes it.
+    /// Hashes a key and asks for it.
     #[inline(always)]
     fn key(&self, key: &Key) -> bool {
         self.hash(hash_of(key))
@@ -33,14 +33,14 @@ pub trait Probe {
         *answers = hashes.map(|hash| self.hash(hash));
     }
 
-    /// Bits that have to be stored: in all, and without a header of fixed size.
+    /// The bits to store: of the whole filter, and without a header of fixed size.
     fn bits(&self) -> (f64, f64);
 }
 
-/// What a filter is built from: its keys, and their hashes. Keys may be missing where hashes are taken.
+/// The keys of a filter and their hashes.
 #[derive(Clone, Copy)]
 pub struct Input<'a> {
-    /// Hashes of the keys, all different.
+    /// The hashes of the keys, all different.
     pub hashes: &'a [u64],
     /// The keys, all different.
     pub keys: &'a [Key],
@@ -53,12 +53,12 @@ pub enum Mode {
     Single,
     /// Independent queries in batches of 32.
     Batch,
-    /// Which key is asked depends on the last answer.
+    /// The last answer decides which key is asked next.
     Chain,
 }
 
 impl Mode {
-    /// Its name in the CSV.
+    /// The name in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -69,15 +69,15 @@ impl Mode {
     }
 }
 
-/// Questions to the first filter of a group, or each to one of its filters.
+/// The questions of a run.
 pub enum Asked {
-    /// To the first, by hash.
+    /// Hashes for the first filter of a group.
     Hashes(Vec<u64>),
-    /// To the first, by key.
+    /// Keys for the first filter of a group.
     Keys(Vec<Key>),
-    /// To any, by hash.
+    /// Hashes, each with the number of its filter.
     ManyHashes(Vec<(u32, u64)>),
-    /// To any, by key.
+    /// Keys, each with the number of its filter.
     ManyKeys(Vec<(u32, Key)>),
 }
 
@@ -100,42 +100,43 @@ impl Asked {
     }
 }
 
-/// Filters of one kind, built alike.
+/// Filters of one kind with the same settings.
 pub trait Group {
-    /// Builds one more filter; CPU nanoseconds.
+    /// Builds one more filter and returns the CPU nanoseconds that it took.
     ///
     /// # Errors
-    /// What the filter's builder says.
+    /// Returns the error of the builder.
     fn build(&mut self, input: Input<'_>) -> Result<f64, String>;
 
-    /// How many of its own keys the filter built last denies: 0, or it is none.
+    /// How many of its own keys the newest filter denies. A correct filter denies none.
     fn denied(&self, input: Input<'_>) -> usize;
 
-    /// Bits of all filters, with headers of fixed size and without.
+    /// The bits of all filters, with headers of fixed size and without.
     fn bits(&self) -> (f64, f64);
 
-    /// Asks; CPU nanoseconds in all, and how many answers were "maybe". At most `count` questions.
+    /// Asks at most `count` questions. Returns the CPU nanoseconds that they took, and how many
+    /// answers were "maybe".
     fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64);
 }
 
 /// A filter that is measured.
 pub struct Contender {
-    /// What it is called, unique.
+    /// A unique name.
     pub name: String,
-    /// The crate it comes from.
+    /// The crate of the filter.
     pub krate: &'static str,
-    /// Whether it takes hashes that are ready.
+    /// Whether the filter takes ready hashes.
     pub takes_hashes: bool,
-    /// Whether it answers batches.
+    /// Whether the filter answers batches.
     pub batched: bool,
-    /// Of ours: filters with the same rate are measured beside it.
+    /// Whether the benchmark also measures a fastbloom of the same rate.
     pub ours: bool,
-    /// What is built of it now.
+    /// The filters that are built.
     pub group: Box<dyn Group>,
 }
 
 impl Contender {
-    /// A contender whose filters `build` makes.
+    /// Makes a contender whose filters `build` returns.
     pub fn new<P, B>(name: impl Into<String>, krate: &'static str, build: B) -> Self
     where
         P: Probe + 'static,
@@ -216,7 +217,7 @@ fn single<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
     asked.iter().map(|question| u64::from(ask(question))).sum()
 }
 
-/// Whole batches only: the rest is not asked, so `asked` should be a multiple.
+/// Asks whole batches only; a rest of fewer keys is not asked.
 #[inline(never)]
 fn batches<P: Probe, T>(filter: &P, asked: &[T], hash: impl Fn(&T) -> u64) -> u64 {
     let mut answers = [false; BATCH];
@@ -229,8 +230,9 @@ fn batches<P: Probe, T>(filter: &P, asked: &[T], hash: impl Fn(&T) -> u64) -> u6
     hits
 }
 
-/// As many questions as `single`, each the next one or, after a "maybe", the one behind it; the last is not skipped.
-/// A processor may still run ahead where a filter's code branches on what it finds: that is how a caller's would.
+/// Asks as many questions as `single`. After a "maybe" it skips one question, but never the last.
+/// Where the code of a filter branches on its bits, the processor may still run ahead, as it may in
+/// the code of a caller.
 #[inline(never)]
 fn chain<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
     let Some(last) = asked.len().checked_sub(1) else { return 0 };

@@ -1,14 +1,15 @@
-//! Keys and questions, all of them functions of a number, so that nothing has to be stored.
+//! Keys and questions. Each is a function of a number, so that the benchmark stores none of them.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A key: sixteen bytes without structure.
+/// A key of sixteen pseudo-random bytes.
 pub type Key = [u8; 16];
 
-/// Numbers from here on are never added to a filter.
+/// Keys with this number and higher ones are in no filter.
 pub const ABSENT: u64 = 1 << 60;
 
-/// A bijection without structure (Stafford's thirteenth mixer of 64 bits, as in SplitMix64).
+/// Mixes the bits of a number. The function is a bijection: Stafford's mixer 13 of 64 bits, as in
+/// SplitMix64.
 #[must_use]
 pub fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -17,31 +18,31 @@ pub fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The key with a number; no two are equal.
+/// The key with a number. Different numbers give different keys.
 #[must_use]
 pub fn key(number: u64) -> Key {
     let (low, high) = (mix(number), mix(number ^ (1 << 63)));
     (u128::from(low) | u128::from(high) << 64).to_le_bytes()
 }
 
-/// The hash that every filter is given which takes one.
+/// The hash of a key for all filters that take a hash.
 #[must_use]
 #[inline]
 pub fn hash_of(key: &Key) -> u64 {
     xxh3_64(key)
 }
 
-/// A stream of random numbers.
+/// A stream of pseudo-random numbers.
 pub struct Random(u64);
 
 impl Random {
-    /// The stream with a number.
+    /// The stream of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(mix(seed))
     }
 
-    /// A random number below `bound`.
+    /// The next number of the stream, below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
         let product = u128::from(mix(self.0)) * u128::from(bound);
@@ -49,19 +50,19 @@ impl Random {
     }
 }
 
-/// What share of the keys asked was added.
+/// Which share of the queries asks for present keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mix {
-    /// None.
+    /// Absent keys.
     Negative,
-    /// All.
+    /// Present keys.
     Positive,
-    /// Half of them, in random order.
+    /// Half absent and half present keys, in random order.
     Mixed,
 }
 
 impl Mix {
-    /// Its name in the CSV.
+    /// The name in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +73,8 @@ impl Mix {
     }
 }
 
-/// The keys of several filters: those of filter `i` have the numbers from `starts[i]` to below `starts[i + 1]`.
+/// The keys of several filters: those of filter `i` have the numbers from `starts[i]` to below
+/// `starts[i + 1]`.
 pub struct Ranges {
     starts: Vec<u64>,
 }
@@ -84,7 +86,7 @@ impl Ranges {
         Self { starts: (0..=filters as u64).map(|i| i * n as u64).collect() }
     }
 
-    /// `filters` filters of `n` keys, 40 % more or less.
+    /// `filters` filters of `n` keys, or up to 40 % more or fewer.
     #[must_use]
     pub fn uneven(filters: usize, n: usize) -> Self {
         let mut random = Random::new(40);
@@ -109,20 +111,20 @@ impl Ranges {
         self.len() == 0
     }
 
-    /// The number of keys in all.
+    /// The number of keys in all filters.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// The numbers of a filter's keys.
+    /// The numbers of the keys of a filter.
     #[must_use]
     pub fn of(&self, filter: usize) -> std::ops::Range<u64> {
         self.starts[filter]..self.starts[filter + 1]
     }
 
-    /// `count` questions: filters chosen at random, and numbers of keys. Absent keys are numbered from `first` on, so
-    /// that another call can ask for others.
+    /// Returns `count` questions, each with a random filter and the number of a key. Absent keys
+    /// have the numbers from `first` on, so that two calls can ask for different keys.
     #[must_use]
     pub fn questions(&self, mix: Mix, count: usize, first: u64) -> Vec<(u32, u64)> {
         let mut random = Random::new(mix as u64 + 1 + (first << 2));

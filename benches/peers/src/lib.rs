@@ -1,7 +1,9 @@
-//! Measures filterblock's filters beside those of other crates: one process, one core, interleaved, thread CPU time.
+//! Measures the filters of filterblock and of other crates by turns, in one process on one core, in
+//! CPU time of the thread.
 //!
-//! `measure` writes a CSV of filters that are built once, `variants` one of filters that take keys one by one; `report` makes
-//! the tables and plots of docs/BENCHMARKS.md and docs/VARIANTS.md from them.
+//! `measure` writes a CSV about filters that are built once. `variants` writes a CSV about filters
+//! that take keys one by one. `report` makes the tables and pictures of docs/BENCHMARKS.md and
+//! docs/VARIANTS.md from the CSV files.
 
 pub mod args;
 pub mod clock;

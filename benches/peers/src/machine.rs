@@ -1,8 +1,8 @@
-//! Where and with what a measurement was made.
+//! Describes the machine and the compiler of a measurement.
 
 use std::fs;
 
-/// One line: processor, cores, memory, kernel, compiler, instructions.
+/// Returns one line with the processor, cores, memory, kernel, compiler and instruction set.
 #[must_use]
 pub fn describe(cpu: usize) -> String {
     let cores = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -21,7 +21,8 @@ pub fn describe(cpu: usize) -> String {
     )
 }
 
-/// How many programs want to run: more than the cores, and measurements had company.
+/// The load average. If it is higher than the number of cores, other programs disturbed the
+/// measurement.
 #[must_use]
 pub fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -35,7 +36,7 @@ fn field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The version of a package, as this package's lock file has it; of several, the newest.
+/// The version of a package in the lock file of the benchmark; the newest if there are several.
 #[must_use]
 pub fn version_of(package: &str) -> &'static str {
     let lock = include_str!("../Cargo.lock");

@@ -1,4 +1,4 @@
-//! The command `peers`.
+//! The command of this package: `measure`, `variants` and `report`.
 
 use std::process::ExitCode;
 

@@ -1,11 +1,12 @@
-//! The filters of filterblock.
+//! The filters of filterblock, each as a reader gets it: bytes in memory, opened as a block.
 
 use aligned_vec::{AVec, ConstAlign};
 use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, SelfCheck, Verify};
 
 use crate::contender::{BATCH, Contender, Input, Probe};
 
-/// What is measured; a specification that this version does not know is skipped, and the program says so.
+/// The specifications that are measured. The program reports and skips those that this version does
+/// not know.
 const SPECS: [&str; 13] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -22,13 +23,34 @@ const SPECS: [&str; 13] = [
     "binary-fuse:16",
 ];
 
-/// Of a block: what is there whatever the number of keys.
+/// The specifications that are measured with [`SELF_CHECK`] and [`UNALIGNED`] too.
+pub const EXTRA_SPECS: [&str; 4] =
+    ["blocked-bloom:10", "split-block:10", "bumped-ribbon:fpr=0.00390625", "binary-fuse:8"];
+/// Ends the names of filters whose builder asks the new filter for every key, which is the default
+/// of the library.
+pub const SELF_CHECK: &str = ", self-check";
+/// Ends the names of filters whose bytes begin one byte behind a multiple of 64.
+pub const UNALIGNED: &str = ", unaligned";
+
+/// Size of a trailer: the part of a block that does not depend on the number of keys.
 const TRAILER_BITS: f64 = 60.0 * 8.0;
 
-/// A block as it lies in a file: at a multiple of 64 bytes.
-struct Block(FilterBlock<AVec<u8, ConstAlign<64>>>);
+/// Bytes that begin at a multiple of 64.
+type Aligned = AVec<u8, ConstAlign<64>>;
 
-impl Probe for Block {
+/// Bytes that begin one byte behind a multiple of 64.
+struct Shifted(Aligned);
+
+impl AsRef<[u8]> for Shifted {
+    #[inline(always)]
+    fn as_ref(&self) -> &[u8] {
+        &self.0[1..]
+    }
+}
+
+struct Block<D>(FilterBlock<D>);
+
+impl<D: AsRef<[u8]>> Probe for Block<D> {
     const BATCHED: bool = true;
 
     #[inline(always)]
@@ -47,7 +69,7 @@ impl Probe for Block {
     }
 }
 
-/// Says on standard error what this version of filterblock does not know.
+/// Reports on standard error which specifications this version of filterblock does not know.
 pub fn tell_unknown() {
     let unknown: Vec<_> = SPECS.into_iter().filter(|text| text.parse::<FilterSpec>().is_err()).collect();
     if !unknown.is_empty() {
@@ -55,24 +77,61 @@ pub fn tell_unknown() {
     }
 }
 
-/// All that this version of filterblock knows.
+fn known(specs: &[&'static str]) -> impl Iterator<Item = (&'static str, FilterSpec)> {
+    specs.iter().filter_map(|text| Some((*text, text.parse::<FilterSpec>().ok()?)))
+}
+
+/// Returns a contender for each specification that this version of filterblock knows. Builders do
+/// not check themselves, as no other crate does, and the bytes are aligned.
 #[must_use]
 pub fn all() -> Vec<Contender> {
-    let known = SPECS.into_iter().filter_map(|text| Some((text, text.parse::<FilterSpec>().ok()?)));
     let contender = |(text, spec)| {
-        let mut contender = Contender::new(text, "filterblock", move |input| build(spec, input));
+        let mut contender = Contender::new(text, "filterblock", move |input| build(spec, input, SelfCheck::Off));
         contender.ours = true;
         contender
     };
-    known.map(contender).collect()
+    known(&SPECS).map(contender).collect()
 }
 
-/// Without the check that asks for every key again, which no competitor makes.
-fn build(spec: FilterSpec, input: Input<'_>) -> Result<Block, String> {
-    let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off);
+/// Returns contenders that show what self-checks and unaligned bytes cost.
+#[must_use]
+pub fn extras() -> Vec<Contender> {
+    let contenders = |(text, spec)| {
+        let checked = Contender::new(format!("{text}{SELF_CHECK}"), "filterblock", move |input| {
+            build(spec, input, SelfCheck::On)
+        });
+        let unaligned =
+            Contender::new(format!("{text}{UNALIGNED}"), "filterblock", move |input| build_unaligned(spec, input));
+        [checked, unaligned]
+    };
+    known(&EXTRA_SPECS).flat_map(contenders).collect()
+}
+
+/// Whether a filter is one of [`extras`], which only their own table shows.
+#[must_use]
+pub fn is_extra(filter: &str) -> bool {
+    filter.ends_with(SELF_CHECK) || filter.ends_with(UNALIGNED)
+}
+
+fn build(spec: FilterSpec, input: Input<'_>, check: SelfCheck) -> Result<Block<Aligned>, String> {
+    let bytes = bytes_of(spec, input, check)?;
+    open(AVec::from_slice(64, &bytes))
+}
+
+fn build_unaligned(spec: FilterSpec, input: Input<'_>) -> Result<Block<Shifted>, String> {
+    let mut bytes = bytes_of(spec, input, SelfCheck::Off)?;
+    bytes.insert(0, 0);
+    open(Shifted(AVec::from_slice(64, &bytes)))
+}
+
+fn bytes_of(spec: FilterSpec, input: Input<'_>, check: SelfCheck) -> Result<Vec<u8>, String> {
+    let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(check);
     for &hash in input.hashes {
         builder.add_hash(KeyHash::from_raw(hash));
     }
-    let bytes = builder.finish().map_err(|error| error.to_string())?;
-    FilterBlock::open_any(AVec::from_slice(64, &bytes), Verify::AtOpen).map(Block).map_err(|error| error.to_string())
+    builder.finish().map_err(|error| error.to_string())
+}
+
+fn open<D: AsRef<[u8]>>(bytes: D) -> Result<Block<D>, String> {
+    FilterBlock::open_any(bytes, Verify::AtOpen).map(Block).map_err(|error| error.to_string())
 }

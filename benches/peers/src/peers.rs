@@ -1,7 +1,9 @@
-//! The filters of other crates, each given what its interface allows: a ready hash, or else the key.
+//! The filters of other crates. A filter gets ready hashes if its interface takes them, and keys
+//! otherwise.
 //!
-//! Where a filter insists on hashing an integer once more, it gets the ready hash as that integer, and its own hashing
-//! counts. Sizes are what a filter holds on the heap (descriptors of a few words not counted).
+//! Some filters hash each integer once more. They get the ready hash as an integer, and the time of
+//! their own hash counts. The size of a filter is its memory on the heap, without descriptors of a
+//! few words.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -19,10 +21,10 @@ use xorf::{BinaryFuse8, BinaryFuse16, Filter as _, Xor8};
 use crate::contender::{BATCH, Contender, Input, Probe};
 use crate::keys::{Key, mix};
 
-/// The rate of eight columns or a fingerprint of eight bits.
+/// The false-positive rate of eight columns, or of a fingerprint of eight bits.
 const EIGHT_BITS: f64 = 1.0 / 256.0;
 
-/// All of them, and the empty loop.
+/// Returns all filters of other crates, and the empty loop.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     #[allow(unused_mut, reason = "a feature adds one")]
@@ -48,7 +50,7 @@ pub fn all() -> Vec<Contender> {
         }),
         Contender::new("xorf Xor8", "xorf", |input| Ok(Xor8::from_iterator(input.hashes.iter().copied()))),
         Contender::new("bloomfilter:fpr=0.01", "bloomfilter", |input| {
-            // Its two hashes take half of the seed each: equal halves would be one hash.
+            // Each of its two hashes takes half of the seed. Equal halves would give equal hashes.
             let seed = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
             let mut filter = Bloom::new_for_fp_rate_with_seed(input.keys.len(), 0.01, &seed)?;
             input.keys.iter().for_each(|key| filter.set(key));
@@ -72,7 +74,7 @@ pub fn all() -> Vec<Contender> {
     found
 }
 
-/// fastbloom with `bits` bits per key, for the comparison at one rate.
+/// Returns a fastbloom with `bits` bits per key, to compare filters of the same rate.
 #[must_use]
 pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
     Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))
@@ -91,7 +93,7 @@ fn filled(mut filter: BloomFilter, input: Input<'_>) -> BloomFilter {
     filter
 }
 
-/// What a query costs without a filter: the loop, and where keys are given the hash.
+/// Measures a query without a filter: the loop, and the hash of the key if queries get keys.
 struct Loop;
 
 impl Probe for Loop {
@@ -121,7 +123,7 @@ impl Probe for BloomFilter {
     }
 }
 
-/// fastbloom as it comes, with SipHash.
+/// A fastbloom with its default hash, SipHash.
 struct OwnHash(BloomFilter);
 
 impl Probe for OwnHash {
@@ -160,8 +162,8 @@ fn split_block_of(input: Input<'_>, bits_per_key: usize) -> sbbf_rs_safe::Filter
     filter
 }
 
-/// The reader borrows its bytes, which therefore stay until the program ends. The store itself parses the header at
-/// each query; here it is parsed once.
+/// The reader borrows its bytes, so the benchmark leaks them. The store parses the header at each
+/// query; the benchmark parses it once.
 struct LsmTree {
     reader: StandardBloomFilterReader<'static>,
     len_bytes: usize,
@@ -222,7 +224,7 @@ impl Probe for Xor8 {
     }
 }
 
-/// Hashes twice with SipHash, and takes nothing ready.
+/// Hashes each key twice with SipHash, and takes no ready hash.
 impl Probe for Bloom<Key> {
     const TAKES_HASHES: bool = false;
 
@@ -259,7 +261,7 @@ fn quotient_of(input: Input<'_>, rate: f64) -> Result<qfilter::Filter, String> {
     Ok(filter)
 }
 
-/// Hands a ready hash through, and mixes the bytes of a fingerprint.
+/// Passes a ready hash through, and mixes the bytes of a fingerprint.
 #[derive(Default)]
 struct Ready(u64);
 
@@ -291,7 +293,7 @@ impl Probe for CuckooFilter<Ready> {
     }
 }
 
-/// Doubles the capacity when the keys do not fit.
+/// Builds a filter, with twice the capacity if the keys do not fit.
 fn cuckoo_of(input: Input<'_>) -> Result<CuckooFilter<Ready>, String> {
     let fits = |&capacity: &usize| {
         let mut filter = CuckooFilter::<Ready>::with_capacity(capacity);
@@ -345,7 +347,7 @@ impl Probe for RibbonFilter<Identity> {
         self.contains(&hash)
     }
 
-    /// A row is a word of 64 bits, whatever the number of columns.
+    /// A row takes a word of 64 bits for any number of columns.
     fn bits(&self) -> (f64, f64) {
         heap(self.params().m * self.params().fingerprint_words() * 8)
     }
@@ -358,7 +360,7 @@ fn ribbon_of(input: Input<'_>) -> Result<RibbonFilter<Identity>, String> {
     builder.build(input.hashes).map_err(|error| error.to_string())
 }
 
-/// Hashes the ready hash again (XXH3-128), as it does every integer.
+/// Hashes the ready hash again with XXH3-128, as it hashes every integer.
 impl Probe for VFilter<u64, Box<[u8]>> {
     #[inline(always)]
     fn hash(&self, hash: u64) -> bool {
@@ -373,7 +375,7 @@ impl Probe for VFilter<u64, Box<[u8]>> {
 #[cfg(feature = "parquet")]
 use parquet::bloom_filter::Sbbf;
 
-/// Hashes with XXH64, and takes nothing ready.
+/// Hashes with XXH64, and takes no ready hash.
 #[cfg(feature = "parquet")]
 impl Probe for Sbbf {
     const TAKES_HASHES: bool = false;

@@ -1,27 +1,27 @@
-//! False-positive rates: how they are counted, their intervals, and what they need at least.
+//! Counts false-positive rates, and computes their intervals and lower bounds.
 
 use crate::contender::{Asked, Contender, Mode};
 use crate::keys::{Mix, Ranges, hash_of, key};
 
-/// Questions made at once; all contenders are asked the same.
+/// Questions that are in memory at a time. All contenders get the same.
 const CHUNK: usize = 1 << 17;
-/// Of a standard normal variable, so that 99 % lie within.
+/// 99 % of a standard normal distribution lie within this distance from 0.
 const Z99: f64 = 2.575_829_303_548_901;
 
-/// A share, and the interval that holds the true one in 99 of 100 cases.
+/// A share, and its 99 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// What was counted.
+    /// The share that was counted.
     pub share: f64,
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
 impl Rate {
-    /// The share of `hits` in `asked` with its interval (Wilson, "Probable inference, the law of succession, and
-    /// statistical inference", 1927).
+    /// Returns the share of `hits` in `asked` with its interval (Wilson, "Probable inference, the
+    /// law of succession, and statistical inference", 1927).
     #[must_use]
     pub fn of(hits: u64, asked: u64) -> Self {
         let n = asked.max(1) as f64;
@@ -32,20 +32,20 @@ impl Rate {
         Self { share, low: (middle - reach).max(0.0), high: middle + reach }
     }
 
-    /// The least bits per key that any filter of this rate can have.
+    /// The FPR lower bound in bits per key.
     #[must_use]
     pub fn least_bits(&self) -> f64 {
         -self.share.log2()
     }
 }
 
-/// Asks every contender for the same `count` absent keys, spread over its filters, and as many as a slow one has time
-/// for: contenders that hash keys themselves get an eighth.
+/// Asks every contender for the same `count` absent keys, spread over its filters. Contenders that
+/// hash keys themselves are slow, and get an eighth of the keys.
 #[must_use]
 pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<Rate> {
     let mut counted = vec![(0u64, 0u64); contenders.len()];
     for (chunk, start) in (0..count).step_by(CHUNK).enumerate() {
-        // Behind the numbers that the timed loops ask.
+        // The timed loops ask for lower numbers.
         let first = (1 << 40) + start as u64;
         let numbers = ranges.questions(Mix::Negative, CHUNK.min(count - start), first);
         let keys: Vec<_> = numbers.iter().map(|&(filter, number)| (filter, key(number))).collect();
@@ -63,7 +63,8 @@ pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<R
     counted.into_iter().map(|(hits, asked)| Rate::of(hits, asked)).collect()
 }
 
-/// Bits per key and probes of the smallest Bloom filter with a rate, by the textbook formula.
+/// Returns the bits per key and the probes of the smallest Bloom filter with a rate, by the
+/// simplified formula.
 #[must_use]
 pub fn bloom_for(rate: f64) -> (f64, u32) {
     let bits = |probes: u32| -f64::from(probes) / (-rate.powf(1.0 / f64::from(probes))).ln_1p();
@@ -78,7 +79,8 @@ mod tests {
 
     #[test]
     fn intervals_are_wilsons() {
-        // Its definition: a true share at either end would be off by just 2.58 of its own standard deviations.
+        // By definition the counted share is 2.58 standard deviations away from a true share at
+        // either end.
         let rate = Rate::of(10, 1_000);
         for end in [rate.low, rate.high] {
             let deviations = (rate.share - end).abs() / (end * (1.0 - end) / 1_000.0).sqrt();

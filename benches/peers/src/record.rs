@@ -1,4 +1,4 @@
-//! The CSV: one row a measurement.
+//! Reads and writes the CSV, which has a row for each measurement.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -10,63 +10,63 @@ use serde::{Deserialize, Serialize};
 /// A measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// Which filter.
+    /// The name of the filter.
     pub filter: String,
-    /// Of which crate.
+    /// The crate of the filter.
     #[serde(rename = "crate")]
     pub krate: String,
-    /// The crate's version.
+    /// The version of the crate.
     pub version: String,
-    /// Keys of a filter; about, where `filters_asked` is not 1.
+    /// Number of keys in a filter; the mean if `filters_asked` is more than 1.
     pub n: usize,
-    /// Filters that are asked in turn.
+    /// Number of filters. If there are many, each query asks a random one.
     pub filters_asked: usize,
-    /// "hash": given a ready hash. "key": given 16 bytes, the hash counted.
+    /// "hash": queries get ready hashes. "key": queries hash keys of 16 bytes.
     pub key_form: String,
     /// "negative", "positive" or "mixed".
     pub mix: String,
     /// "single", "batch" or "chain".
     pub mode: String,
-    /// CPU time of a query, the fastest pass.
+    /// CPU time of a query in ns, of the fastest pass.
     pub ns_min: f64,
-    /// CPU time of a query, the median pass.
+    /// CPU time of a query in ns, of the median pass.
     pub ns_median: f64,
-    /// Passes that were timed.
+    /// Number of passes that were timed.
     pub passes: usize,
-    /// Queries of a pass.
+    /// Number of queries in a pass.
     pub queries: usize,
-    /// Bits stored per key, everything counted.
+    /// Bits per key of the whole filter.
     pub bits_per_key: Option<f64>,
-    /// The same without the trailer, which has one size whatever the number of keys.
+    /// Bits per key without the trailer, whose size does not depend on the number of keys.
     pub bits_per_key_bare: Option<f64>,
     /// The share of absent keys answered "maybe".
     pub rate: Option<f64>,
-    /// The lower end of its 99 % interval.
+    /// The lower end of the 99 % interval of `rate`.
     pub rate_low: Option<f64>,
-    /// The upper end.
+    /// The upper end of the 99 % interval of `rate`.
     pub rate_high: Option<f64>,
-    /// `bits_per_key` over the bound, `log2(1 / rate)`, less 1.
+    /// `bits_per_key / log2(1 / rate) - 1`: the share above the FPR lower bound.
     pub overhead: Option<f64>,
-    /// `bits_per_key_bare` over the bound, less 1.
+    /// `bits_per_key_bare / log2(1 / rate) - 1`.
     pub overhead_bare: Option<f64>,
-    /// CPU time of building, per key, the fastest filter.
+    /// CPU time of building, in ns per key, of the fastest build.
     pub build_ns: Option<f64>,
-    /// The median filter.
+    /// CPU time of building, in ns per key, of the median build.
     pub build_ns_median: Option<f64>,
-    /// "hash" or "key": what it was built from.
+    /// "hash" or "key": the form of the keys that the builder got.
     pub build_form: String,
 }
 
-/// Writes rows as they come.
+/// Writes rows to a CSV, or drops them if there is none.
 pub struct Recorder {
     out: Option<csv::Writer<BufWriter<File>>>,
 }
 
 impl Recorder {
-    /// Begins a file with a comment; without a path, rows go nowhere.
+    /// Begins a file with a comment. Without a path, rows are dropped.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     pub fn create(path: Option<&Path>, comment: &str) -> Result<Self, String> {
         let Some(path) = path else { return Ok(Self { out: None }) };
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -75,28 +75,40 @@ impl Recorder {
         Ok(Self { out: Some(csv::Writer::from_writer(file)) })
     }
 
+    /// Continues a file that has a comment and rows.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system, and refuses a file without rows of measurements.
+    pub fn append(path: &Path) -> Result<Self, String> {
+        read::<Row>(path)?;
+        let file = File::options().append(true).open(path);
+        let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+        let writer = csv::WriterBuilder::new().has_headers(false).from_writer(BufWriter::new(file));
+        Ok(Self { out: Some(writer) })
+    }
+
     /// Writes one row.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     pub fn write(&mut self, row: &impl Serialize) -> Result<(), String> {
         let Some(out) = &mut self.out else { return Ok(()) };
         out.serialize(row).map_err(|error| error.to_string())
     }
 
-    /// Brings to the file what was written so far.
+    /// Writes buffered rows to the file.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     pub fn flush(&mut self) -> Result<(), String> {
         self.out.as_mut().map_or(Ok(()), |out| out.flush().map_err(|error| error.to_string()))
     }
 }
 
-/// Reads a file: its comment, and its rows.
+/// Reads the comment and the rows of a file.
 ///
 /// # Errors
-/// What the operating system says, or where the file is none of ours.
+/// Returns the error of the operating system, or names the line that is no measurement.
 pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;

@@ -1,4 +1,5 @@
-//! The measurement: builds everything for a size, counts rates, and then, setting by setting, asks every filter in turn.
+//! The measurement. For each size it builds all filters, counts their rates, and asks all filters
+//! by turns in each setting.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -13,29 +14,34 @@ use crate::peers;
 use crate::rate::{self, Rate};
 use crate::record::{Recorder, Row};
 
-/// Small sizes are built several times over different keys, this many keys in all: the rate of one small filter says
-/// little about the next.
+/// Number of keys over all filters of a small size. Rates of small filters differ, so the benchmark
+/// builds several filters of different keys.
 const KEYS_BUILT: usize = 3_000_000;
 const MOST_FILTERS: usize = 32;
-/// About so many keys has each of many filters.
+/// Mean number of keys in each of many filters.
 const MANY_KEYS: usize = 10_000;
-/// How a rival at the same rate is named.
+/// Begins the name of a fastbloom that has the same rate as another filter.
 pub const SAME_RATE: &str = "fastbloom at the rate of ";
 
-/// Measures everything that was asked for.
+/// Measures all filters and settings of the options.
 ///
 /// # Errors
-/// Where the processor or the file cannot be had, and if a filter denies a key that it was built from.
+/// Returns an error if the thread cannot be pinned to a core, if the CSV cannot be written, or if a
+/// filter denies one of its keys.
 pub fn measure(args: Measure) -> Result<(), String> {
     if cfg!(debug_assertions) {
-        eprintln!("warning: not an optimised build; times mean nothing");
+        eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
     }
     let cpu = clock::pin(args.cpu)?;
     let machine = machine::describe(cpu);
     eprintln!("{machine}");
     ours::tell_unknown();
-    let mut recorder = Recorder::create(args.out.as_deref(), &machine)?;
-    for &n in &args.sizes {
+    let mut recorder = match &args.out {
+        Some(path) if args.append => Recorder::append(path)?,
+        out => Recorder::create(out.as_deref(), &machine)?,
+    };
+    let sizes = if args.only_many { &[][..] } else { &args.sizes };
+    for &n in sizes {
         let filters = (KEYS_BUILT / n).clamp(1, MOST_FILTERS);
         Session::new(&args, n, 1, Ranges::equal(filters, n))?.run(&mut recorder)?;
     }
@@ -46,7 +52,7 @@ pub fn measure(args: Measure) -> Result<(), String> {
     Ok(())
 }
 
-/// What is known of a contender before it is timed.
+/// Results of a contender that do not depend on the setting.
 #[derive(Clone, Copy)]
 struct Facts {
     build_ns: f64,
@@ -60,7 +66,7 @@ struct Facts {
 struct Session<'a> {
     args: &'a Measure,
     n: usize,
-    /// Filters asked in turn; 1 if only the first is.
+    /// Number of filters that are asked; 1 if only the first is asked.
     asked: usize,
     ranges: Ranges,
     contenders: Vec<Contender>,
@@ -72,17 +78,20 @@ impl<'a> Session<'a> {
         let wanted = |contender: &Contender| contender.krate == "none" || args.wants(&contender.name);
         let takes = |contender: &Contender| contender.takes_hashes || args.forms.contains(&Form::Key);
         let mut contenders: Vec<_> = ours::all().into_iter().chain(peers::all()).filter(wanted).collect();
+        if asked == 1 && n == args.extras_at {
+            contenders.extend(ours::extras().into_iter().filter(wanted));
+        }
         contenders.retain(takes);
         let mut session = Self { args, n, asked, ranges, contenders: Vec::new(), facts: Vec::new() };
         session.add(contenders)?;
         session.add_rivals()?;
         if session.facts.len() < 2 {
-            return Err("no filter has such a name".into());
+            return Err("--filters: no name of a filter contains one of these parts; see docs/BENCHMARKS.md".into());
         }
         Ok(session)
     }
 
-    /// Builds contenders, and finds their rates.
+    /// Builds contenders, and counts their rates.
     fn add(&mut self, mut contenders: Vec<Contender>) -> Result<(), String> {
         let start = Instant::now();
         let built = build(&mut contenders, &self.ranges)?;
@@ -101,8 +110,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// For each of ours, fastbloom with the same measured rate: sized by the formula, built, measured, and once more
-    /// with what its own rate then says about the formula's error.
+    /// Adds a fastbloom of the same measured rate for each filter of filterblock. The formula gives
+    /// a first size. The measured rate of the first fastbloom then corrects the size.
     fn add_rivals(&mut self) -> Result<(), String> {
         let wanted: Vec<(String, f64)> = self
             .contenders
@@ -153,7 +162,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The questions of a setting.
+    /// Returns the questions of a setting.
     fn asked(&self, form: Form, mix: Mix) -> Asked {
         let only_first = Ranges::equal(1, self.n);
         let one = self.asked == 1;
@@ -167,7 +176,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Asks every contender in each pass, beginning with another one each time.
+    /// Asks every contender in each pass. Each pass begins with another contender.
     fn time(&self, asked: &Asked, form: Form, mix: Mix, mode: Mode) -> Result<Vec<Row>, String> {
         let able = |contender: &Contender| {
             (form == Form::Key || contender.takes_hashes) && (mode != Mode::Batch || contender.batched)
@@ -180,8 +189,8 @@ impl<'a> Session<'a> {
             for turn in 0..able.len() {
                 let number = (turn + pass) % able.len();
                 let contender = &self.contenders[able[number]];
-                // To have its memory and its code at hand, as a filter has that is asked all the time: the others were
-                // asked since. Many filters are never all at hand.
+                // A filter that is asked all the time has its memory and code in the caches. The
+                // other contenders have evicted them. Many filters do not fit in the caches anyway.
                 contender.group.ask(asked, mode, if self.asked > 1 { queries / 16 } else { queries });
                 let (ns, hits) = contender.group.ask(asked, mode, queries);
                 if mix == Mix::Positive && hits != queries as u64 && contender.krate != "none" {
@@ -197,7 +206,7 @@ impl<'a> Session<'a> {
     fn row(&self, i: usize, mut times: Vec<f64>, queries: usize, (form, mix, mode): (Form, Mix, Mode)) -> Row {
         let (contender, facts) = (&self.contenders[i], &self.facts[i]);
         let filter = |value: f64| (contender.krate != "none").then_some(value);
-        // Of a rate that was too low to be seen, nothing follows.
+        // A rate of 0 has no bound.
         let least = facts.rate.least_bits();
         let over = |bits: f64| least.is_finite().then(|| rounded(bits / least - 1.0)).and_then(filter);
         times.sort_by(f64::total_cmp);
@@ -227,7 +236,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A table on standard output; the ratio is to fastbloom's single queries at the same rate.
+    /// Prints a table. The ratio compares with single queries of a fastbloom at the same rate.
     fn print(&self, rows: &[Row]) {
         let Some(first) = rows.first() else { return };
         println!("\nn = {}, {}, {}, {}", self.title(), first.key_form, first.mix, first.mode);
@@ -251,20 +260,21 @@ impl<'a> Session<'a> {
     }
 }
 
-/// One line that is written over, for somebody who looks on.
+/// Shows the progress in one line of a terminal.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{text:60}\r");
     }
 }
 
-/// Four decimals are more than any clock is good for.
+/// Rounds to four decimals, which are finer than the clock.
 fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
-/// Builds a filter of each contender for each range of keys, and asks it for all of them; contenders whose builder fails
-/// are dropped, and that is said. Returns nanoseconds per key, least and median.
+/// Builds a filter of each contender for each range of keys, and asks the filter for all of its
+/// keys. A contender whose builder fails is reported and dropped. Returns the least and the median
+/// build time in ns per key.
 fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f64)>, String> {
     let mut times = vec![Vec::new(); contenders.len()];
     let (mut keys, mut hashes): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());

@@ -19,6 +19,7 @@ mod merge;
 mod new_block;
 mod new_file;
 mod output;
+mod picture;
 mod plan;
 mod progress;
 mod query;

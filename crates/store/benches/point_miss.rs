@@ -1,4 +1,5 @@
-//! A read of an absent key through the whole store, with filters asked and ignored, in one run, in five and in thirty-six.
+//! Measures a read of an absent key through the whole store, with filters asked and ignored, for 1,
+//! 5 and 36 runs.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -8,12 +9,12 @@ use filterblock_store::{Db, Options};
 const KEYS: u64 = 100_000;
 const LOOKUPS: usize = 4_096;
 
-/// Sixteen bytes that are different for each number.
+/// Returns sixteen bytes that differ for each number.
 fn key(i: u64) -> [u8; 16] {
     let mix = |x: u64| (x ^ (x >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut key = [0; 16];
     for (half, part) in key.chunks_mut(8).zip([mix(mix(i + 1)), mix(mix(!i))]) {
-        // Printed big end first, so that the keys are spread over their range.
+        // Big-endian order spreads the keys over the key space.
         for (byte, shift) in half.iter_mut().zip((0..64).step_by(8).rev()) {
             *byte = u8::try_from(part >> shift & 0xff).unwrap();
         }

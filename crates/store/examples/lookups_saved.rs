@@ -1,10 +1,10 @@
-//! A store of sorted files asks the filter of each before it reads a block: what that saves when most of the keys that are
-//! asked for are not there.
+//! Measures how many block reads the filters of a store save when half of the requested keys are
+//! absent.
 //!
 //! ```text
 //! cargo run --release -p filterblock-store --example lookups_saved -- keys.txt
 //! ```
-//! A line of the file is a key; every other one is stored, and all are asked for.
+//! Each line of the file is a key. The example stores every second key and reads all of them.
 
 #[path = "../../../examples/support/mod.rs"]
 pub mod support;
@@ -18,14 +18,15 @@ use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
 use support::{Arguments, Checks, Failure};
 
-/// Sorted files that a read may have to ask.
+/// The number of SST files that a read may have to search.
 const RUNS: usize = 5;
 
 fn main() -> ExitCode {
-    support::main("Block reads that filters save a store when absent keys are asked for.", 200_000, run)
+    support::main("Counts the block reads that filters save when keys are absent.", 200_000, run)
 }
 
-/// Stores every other key, in `RUNS` files, and asks for all; wrong answers, block reads, and false positives predicted.
+/// Stores every second key in `RUNS` files and reads all keys. Returns the number of wrong answers,
+/// the block reads, and the expected false positives.
 fn ask(keys: &[Vec<u8>], filter_use: FilterUse) -> Result<(u64, u64, f64), Failure> {
     let options = Options {
         storage: Arc::new(Memory::default()),
@@ -51,27 +52,22 @@ fn ask(keys: &[Vec<u8>], filter_use: FilterUse) -> Result<(u64, u64, f64), Failu
     Ok((wrong, total.block_reads, total.expected_false_positives))
 }
 
-/// The example, for `main` and for its test.
+/// Runs the example. `main` and the test of the example call it.
 pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let mut keys = arguments.keys(|i| format!("{:016x}", KeyHash::of(&i.to_le_bytes(), HashSeed(0)).raw()))?;
     keys.sort_unstable();
     keys.dedup();
     let (stored, absent) = (keys.len().div_ceil(2) as u64, keys.len() as u64 / 2);
-    println!("{stored} keys in {RUNS} sorted files, {absent} absent keys between them, all asked for");
+    println!("{stored} keys in {RUNS} SST files and {absent} absent keys between them, each read once");
     let (wrong_without, without, _) = ask(&keys, FilterUse::Ignore)?;
     let (wrong_with, with, expected) = ask(&keys, FilterUse::Consult)?;
     println!(
-        "  block reads: {with} with ten bits a key, {without} without: {:.1} times as many",
+        "  block reads: {with} with 10 bits per key, {without} without filters: {:.1} times as many",
         without as f64 / with as f64
     );
-    checks.holds("every answer is right, with filters and without", wrong_without + wrong_with == 0);
-    // Each present key costs a block; all else that is read, a filter's false positive does.
+    checks.holds("all answers are right, with and without filters", wrong_without + wrong_with == 0);
+    // Each present key costs one block read. A false positive costs every other block read.
     let questions = absent * RUNS as u64 + stored * (RUNS as u64 - 1) / 2;
-    checks.share(
-        "reads in vain of files asked for a key that they do not hold",
-        with - stored,
-        questions,
-        expected / questions as f64,
-    );
+    checks.share("needless reads of files without the key", with - stored, questions, expected / questions as f64);
     Ok(())
 }

@@ -5,32 +5,32 @@
 pub struct Crc32(crc32fast::Hasher);
 
 impl Crc32 {
-    /// The sum of no bytes.
+    /// Creates the checksum of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds `bytes`.
+    /// Appends `bytes` to the covered bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The sum, with `bytes` added.
+    /// Appends `bytes` and returns the checksum.
     #[must_use]
     pub fn with(mut self, bytes: &[u8]) -> Self {
         self.update(bytes);
         self
     }
 
-    /// The sum of everything added.
+    /// Returns the CRC-32 of all appended bytes.
     #[must_use]
     pub fn finish(self) -> u32 {
         self.0.finalize()
     }
 }
 
-/// The CRC-32 of `bytes`.
+/// Computes the CRC-32 of `bytes`.
 #[must_use]
 pub fn crc32(bytes: &[u8]) -> u32 {
     Crc32::new().with(bytes).finish()
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_check_value_of_the_standard_holds() {
+    fn crc32_matches_the_check_value_of_the_standard() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32(b""), 0);
     }

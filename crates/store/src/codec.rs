@@ -1,13 +1,15 @@
-//! Integers to bytes and back: the only place where that happens. Everything on disk is little endian.
+//! Encodes integers to bytes and decodes them. No other module does that. All integers on disk are
+//! little endian.
 
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::error::{Error, Field, Result};
 
-/// Longest encoding of a 64-bit varint (LEB128: seven bits a byte, lowest first).
+/// The length of the longest varint of a 64-bit integer (LEB128: seven bits per byte, lowest bits
+/// first).
 pub const MAX_VARINT_LEN_BYTES: usize = 10;
 
-/// Reads fields one after the other from bytes that nobody has checked yet.
+/// Reads fields one after the other from bytes that are not verified yet.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -15,91 +17,91 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of `bytes`, whose errors report offsets from `base`.
+    /// Creates a cursor at the start of `bytes`. Its errors report offsets from `base`.
     #[must_use]
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self { rest: bytes, offset: base }
     }
 
-    /// What has not been read yet.
+    /// Returns the unread bytes.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Where the next field lies.
+    /// Returns the offset of the next field.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether everything has been read.
+    /// Whether all bytes are read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The error that says `field` does not hold at the present place.
+    /// Returns the error that `field` is invalid at the current offset.
     #[must_use]
     pub fn corrupt(&self, field: Field) -> Error {
         Error::Corrupt { field, offset: self.offset }
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     ///
     /// # Errors
-    /// `Corrupt` when fewer are left.
+    /// Returns [`Error::Corrupt`] if fewer bytes are left.
     pub fn take(&mut self, len: usize, field: Field) -> Result<&'a [u8]> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.corrupt(field)) };
         self.rest = rest;
-        // Where reading begins is the caller's word; it is only told in errors.
+        // The caller chooses the base, which only errors report: an overflow is harmless.
         self.offset = self.offset.saturating_add(len as u64);
         Ok(taken)
     }
 
-    /// The next `N` bytes, copied.
+    /// Reads the next `N` bytes into an array.
     ///
     /// # Errors
-    /// `Corrupt` when fewer are left.
+    /// Returns [`Error::Corrupt`] if fewer bytes are left.
     pub fn take_array<const N: usize>(&mut self, field: Field) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N, field)?);
         Ok(array)
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes.
+    /// Returns [`Error::Corrupt`] if no byte is left.
     pub fn take_u8(&mut self, field: Field) -> Result<u8> {
         self.take_array::<1>(field).map(|[byte]| byte)
     }
 
-    /// A 32-bit integer.
+    /// Reads a 32-bit integer.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes.
+    /// Returns [`Error::Corrupt`] if fewer than four bytes are left.
     pub fn take_u32(&mut self, field: Field) -> Result<u32> {
         self.take(4, field).map(LittleEndian::read_u32)
     }
 
-    /// A 64-bit integer.
+    /// Reads a 64-bit integer.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes.
+    /// Returns [`Error::Corrupt`] if fewer than eight bytes are left.
     pub fn take_u64(&mut self, field: Field) -> Result<u64> {
         self.take(8, field).map(LittleEndian::read_u64)
     }
 
-    /// A variable-length integer.
+    /// Reads a variable-length integer.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes, or when it exceeds 64 bits.
+    /// Returns [`Error::Corrupt`] if the bytes end within the integer, or if it exceeds 64 bits.
     pub fn take_varint(&mut self, field: Field) -> Result<u64> {
         let mut value = 0u64;
         for (i, &byte) in self.rest.iter().take(MAX_VARINT_LEN_BYTES).enumerate() {
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte has room for the last bit only.
+            // The tenth byte carries only the highest bit.
             if i == MAX_VARINT_LEN_BYTES - 1 && bits > 1 {
                 break;
             }
@@ -112,19 +114,20 @@ impl<'a> Cursor<'a> {
         Err(self.corrupt(field))
     }
 
-    /// A variable-length integer that is used as a length or position in memory.
+    /// Reads a variable-length integer that is a length or a position in memory.
     ///
     /// # Errors
-    /// `Corrupt` at the end of the bytes, or when it exceeds the address space.
+    /// Returns [`Error::Corrupt`] if the bytes end within the integer, or if it exceeds the address
+    /// space.
     pub fn take_varint_usize(&mut self, field: Field) -> Result<usize> {
         let offset = self.offset;
         usize::try_from(self.take_varint(field)?).map_err(|_| Error::Corrupt { field, offset })
     }
 
-    /// A byte string behind its length as a varint.
+    /// Reads a byte string that follows its length as a varint.
     ///
     /// # Errors
-    /// `Corrupt` when fewer bytes are left than the length says.
+    /// Returns [`Error::Corrupt`] if fewer bytes are left than the length says.
     pub fn take_bytes(&mut self, field: Field) -> Result<&'a [u8]> {
         let len = self.take_varint_usize(field)?;
         self.take(len, field)
@@ -144,7 +147,7 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
 }
 
 /// Appends a variable-length integer.
-#[expect(clippy::cast_possible_truncation, reason = "the low seven bits are meant")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low seven bits are written")]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -153,13 +156,13 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a byte string behind its length as a varint.
+/// Appends the length of `bytes` as a varint, then `bytes`.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// The eight bytes of `value`.
+/// Encodes a 64-bit integer.
 #[must_use]
 pub fn u64_bytes(value: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
@@ -167,30 +170,31 @@ pub fn u64_bytes(value: u64) -> [u8; 8] {
     bytes
 }
 
-/// The 32-bit integer in four bytes.
+/// Decodes a 32-bit integer.
 #[must_use]
 #[inline]
 pub fn u32_from(bytes: &[u8; 4]) -> u32 {
     LittleEndian::read_u32(bytes)
 }
 
-/// The 64-bit integer in eight bytes.
+/// Decodes a 64-bit integer.
 #[must_use]
 #[inline]
 pub fn u64_from(bytes: &[u8; 8]) -> u64 {
     LittleEndian::read_u64(bytes)
 }
 
-/// The 32-bit integer at `offset`, if the bytes reach that far.
+/// Decodes the 32-bit integer at `offset`, or returns `None` if the bytes end before it does.
 #[must_use]
 #[inline]
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(u32_from)
 }
 
-/// The first eight bytes of `key` as an integer that orders as the bytes do; a shorter key is padded with zeros.
+/// Returns the first eight bytes of `key` as an integer that sorts like the bytes. Zeros pad a
+/// shorter key.
 ///
-/// `order_prefix(a) < order_prefix(b)` implies `a < b`; equal prefixes decide nothing.
+/// `order_prefix(a) < order_prefix(b)` implies `a < b`. Equal prefixes do not decide the order.
 #[must_use]
 #[inline]
 pub fn order_prefix(key: &[u8]) -> u64 {
@@ -205,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_of_every_length_survive_and_longer_ones_are_refused() {
+    fn varints_of_every_length_survive_and_longer_ones_fail() {
         for shift in 0..64 {
             for value in [1u64 << shift, (1u64 << shift) - 1, u64::MAX >> shift] {
                 let mut bytes = Vec::new();
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_offset_where_the_field_was_wanted() {
+    fn an_error_names_the_offset_of_the_missing_field() {
         let mut cursor = Cursor::new(&[1, 2, 3, 4, 5], 100);
         cursor.take_u32(Field::Seed).unwrap();
         let error = cursor.take_u32(Field::Level).unwrap_err();
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn order_prefixes_order_as_the_keys_do() {
+    fn order_prefixes_sort_like_the_keys() {
         let keys: [&[u8]; 8] =
             [b"", b"\0", b"a", b"a\0", b"ab", b"abcdefgh", b"abcdefghi", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"];
         for pair in keys.windows(2) {

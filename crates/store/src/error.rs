@@ -1,4 +1,5 @@
-//! What can go wrong in a store. Each message says what is wrong, in which file, field and offset, and what to do next.
+//! The errors of this crate. Each message says what is wrong, where (file, field, offset) and what
+//! to do next.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,27 +7,27 @@ use std::path::{Path, PathBuf};
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong.
+/// An error of a store, of an SST file or of a storage.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
     Io(std::io::Error),
-    /// An error met while working on `path`.
+    /// An error that concerns the file or directory `path`.
     InFile {
         /// The file or directory.
         path: PathBuf,
-        /// What happened there.
+        /// The error.
         source: Box<Error>,
     },
-    /// Bytes that no writer of this crate produces.
+    /// The bytes are damaged: no writer of this crate produces them.
     Corrupt {
-        /// The field that does not hold.
+        /// The invalid field.
         field: Field,
-        /// Where it lies, in bytes from the start of the block or file.
+        /// Where the field lies, in bytes from the start of the block or file.
         offset: u64,
     },
-    /// A stored checksum differs from the one computed over the bytes.
+    /// The bytes are damaged: the stored checksum differs from the computed one.
     ChecksumMismatch {
         /// What the checksum covers.
         field: Field,
@@ -34,79 +35,80 @@ pub enum Error {
         offset: u64,
         /// The checksum found in the file.
         stored: u32,
-        /// The checksum of the bytes found.
+        /// The checksum computed from the bytes.
         computed: u32,
     },
-    /// Sound bytes written by a newer version, or with a feature that this build does not read.
+    /// A newer version wrote the bytes, or they use a feature that this build does not read.
     Unsupported {
-        /// The field that holds the unknown value.
+        /// The field with the unknown value.
         field: Field,
-        /// The value.
+        /// The unknown value.
         found: u64,
     },
     /// An argument outside its documented range.
     InvalidArgument {
         /// The argument.
         what: &'static str,
-        /// The bound that it breaks.
+        /// Why the value is refused, and which value works.
         reason: String,
     },
-    /// A key longer than the store accepts.
+    /// A key is longer than the store accepts.
     KeyTooLong {
-        /// Its length.
+        /// The length of the key.
         len_bytes: usize,
-        /// The longest accepted.
+        /// The length of the longest accepted key.
         max_bytes: usize,
     },
-    /// Keys were added to a writer out of order.
+    /// Keys were added to a writer in the wrong order.
     OutOfOrder,
-    /// The directory holds files, but no store.
+    /// The directory is not empty, but holds no store.
     NotAStore,
-    /// A file has the name of a store's file, and no store wrote it; the directory is not taken for a store. Nothing was
-    /// changed.
+    /// The directory holds a file that has the name of a store's file, but that no store wrote. The
+    /// directory is not opened as a store, and nothing was changed.
     ForeignFile {
-        /// What the file is.
+        /// A description of the file.
         what: &'static str,
     },
     /// Another process, or another handle in this one, has the store or the file open.
     Locked,
-    /// The store refuses writes since an earlier failure; reopening it recovers.
+    /// The store refuses writes after an earlier failure. Reopen the store to recover.
     Poisoned {
-        /// The failure.
+        /// The earlier failure.
         reason: String,
     },
-    /// So little is free on the disk that what is left is kept for deletions, and for the merges that make room. Nothing
-    /// was written.
+    /// The free disk space is below the reserve that is kept for deletes and for the compactions
+    /// that free space. Nothing was written.
     NoSpace {
-        /// What is free.
+        /// The free disk space.
         free_bytes: u64,
-        /// What is kept free.
+        /// The reserve.
         kept_bytes: u64,
     },
-    /// Work in the background fails for a reason that may pass, and is tried again. From a write: memory is full until
-    /// it succeeds, and nothing was written.
+    /// A background task fails for a reason that may be temporary, and is retried. A write returns
+    /// this error if the memtables are full until the task succeeds; nothing was written.
     BackgroundFails {
-        /// The failure.
+        /// The failure of the background task.
         reason: String,
     },
-    /// The store takes no more writes, since the numbers that it gives out come to their end.
+    /// The store accepts no more writes, because its file numbers or sequence numbers are nearly
+    /// used up.
     OutOfNumbers {
-        /// Which numbers.
+        /// The kind of number.
         field: Field,
-        /// The last one given out.
+        /// The last number in use.
         last: u64,
     },
-    /// What was asked for does not fit in this machine's memory, or its size in 64 bits.
+    /// An object does not fit in this machine's memory, or its size does not fit in 64 bits.
     TooLarge {
-        /// What was asked for.
+        /// The object.
         what: &'static str,
     },
-    /// The filter block of an SST file, its specification, or the hashing of keys.
+    /// An error of a filter block, of a filter specification or of the hashing of keys.
     Filter(filterblock::Error),
 }
 
 impl Error {
-    /// The same error with the file named that it concerns; an error that already names its file stays as it is.
+    /// Adds the file that the error concerns. An error that already names a file stays unchanged.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         match self {
@@ -115,7 +117,7 @@ impl Error {
         }
     }
 
-    /// The error itself, without the names of the files around it.
+    /// Returns the error without the [`Error::InFile`] layers around it.
     #[must_use]
     pub fn root(&self) -> &Self {
         match self {
@@ -124,13 +126,14 @@ impl Error {
         }
     }
 
-    /// Whether the bytes may well be sound, but the reader lacks the secret or has another one.
+    /// Whether the reader has no secret or a different one. The bytes themselves may be sound.
     #[must_use]
     pub fn is_secret_mismatch(&self) -> bool {
         matches!(self.root(), Self::Filter(error) if error.is_secret_mismatch())
     }
 
-    /// Whether the bytes are of a newer version, or use a feature that this build does not read.
+    /// Whether a newer version wrote the bytes, or they use a feature that this build does not
+    /// read.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         match self.root() {
@@ -140,31 +143,36 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are damaged, or no writer of this crate made them.
+    /// Whether the bytes are damaged, or were not written by this crate.
     ///
-    /// It is false for bytes of a newer version ([`Error::is_unsupported`]): they are sound, and a repair would destroy them.
+    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes are
+    /// sound, and a repair would destroy them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
             Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
-            // The filter of a table lies in the table's own file: another table's filter there is damage of the file.
+            // The filter lies in the SST file itself, so the filter of another table is damage of
+            // this file.
             Self::Filter(error) => error.is_damage() || (error.is_unexpected() && !error.is_secret_mismatch()),
             _ => false,
         }
     }
 }
 
-/// What to do about a damaged file.
-const REPAIR: &str = "repair the store with `filterblock db repair`, or restore a copy";
+/// The next step after damage of a file.
+const REPAIR: &str = "run \"filterblock db repair\", or restore the file from a backup";
 
-/// What to do about an error of the operating system.
+/// The next step after damage of a filter block.
+const REPAIR_FILTER: &str = "no key is lost, and reads do not need the filter; run \"filterblock db repair\"";
+
+/// The next step after an error of the operating system.
 fn next_step(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as Kind;
     match kind {
         Kind::NotFound => "check the path",
-        Kind::PermissionDenied => "check who may read and write it",
+        Kind::PermissionDenied => "check its permissions",
         Kind::AlreadyExists => "choose another name, or remove it first",
-        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => "make room, and try again",
+        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => "free disk space, and try again",
         Kind::OutOfMemory => "free memory, and try again",
         _ => "check the device and its limits, and try again",
     }
@@ -173,66 +181,99 @@ fn next_step(kind: std::io::ErrorKind) -> &'static str {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The message of this crate names its own next step.
+            Self::Io(error) if error.get_ref().is_some_and(|own| own.to_string().contains("; ")) => {
+                write!(f, "{error}")
+            }
             Self::Io(error) => write!(f, "{error}; {}", next_step(error.kind())),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field, offset } => write!(f, "damaged: invalid {field} at offset {offset}; {REPAIR}"),
-            Self::ChecksumMismatch { field, offset, stored, computed } => write!(
-                f,
-                "damaged: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed \
-                 {computed:#010x}); {REPAIR}"
-            ),
+            Self::Corrupt { field, offset } => write_invalid(f, "damaged", field, *offset, REPAIR),
+            Self::ChecksumMismatch { field, offset, stored, computed } => {
+                write_mismatch(f, "damaged", field, *offset, (*stored, *computed), REPAIR)
+            }
             Self::Unsupported { field: field @ Field::Version, found } => write!(
                 f,
-                "{field} {found} is not supported by this version: a newer version wrote the bytes, or they are \
-                 damaged; open them with that version"
+                "{field} {found} is not supported by this version of filterblock: a newer version wrote the bytes, or \
+                 they are damaged; open them with a newer version"
             ),
             Self::Unsupported { field, found } => {
-                write!(f, "{field} {found} is not supported by this version; open it with a newer one")
+                write!(
+                    f,
+                    "{field} {found} is not supported by this version of filterblock; open it with a newer version"
+                )
             }
             Self::InvalidArgument { what, reason } => write!(f, "invalid {what}: {reason}"),
-            Self::KeyTooLong { len_bytes, max_bytes } => {
-                write!(
-                    f,
-                    "a key of {len_bytes} bytes is longer than the {max_bytes} allowed; give a shorter key, or its hash"
-                )
-            }
+            Self::KeyTooLong { len_bytes, max_bytes } => write!(
+                f,
+                "the key has {len_bytes} bytes, and the limit is {max_bytes}; use a shorter key, or a hash of the key"
+            ),
             Self::OutOfOrder => {
-                f.write_str("a key does not come after the one before it; add keys in strictly ascending order")
+                f.write_str("the key is not greater than the key before it; add keys in strictly ascending order")
             }
             Self::NotAStore => f.write_str(
-                "the directory is not empty and holds no store; name the store's directory, or an empty one",
+                "the directory is not empty and holds no store; give the directory of a store, or an empty directory",
             ),
-            Self::ForeignFile { what } => {
-                write!(
-                    f,
-                    "{what}; the directory is not taken for a filterblock store, and nothing was changed; name another"
-                )
-            }
-            Self::Locked => f.write_str("already open elsewhere, in this process or another; close it there first"),
+            Self::ForeignFile { what } => write!(
+                f,
+                "{what}; the directory is not opened as a filterblock store, and nothing was changed; give another \
+                 directory"
+            ),
+            Self::Locked => f.write_str("already open in this process or in another one; close it there first"),
             Self::Poisoned { reason } => {
-                write!(f, "the store refuses writes since an earlier failure ({reason}); reopen it to recover")
+                write!(f, "the store refuses writes after an earlier failure ({reason}); reopen the store to recover")
             }
             Self::NoSpace { free_bytes, kept_bytes } => write!(
                 f,
-                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} are kept free; delete keys, which \
-                 is not refused, or make room on the disk"
+                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} bytes are kept free for deletes \
+                 and compactions; delete keys, or free disk space"
             ),
             Self::BackgroundFails { reason } => write!(
                 f,
-                "work in the background fails ({reason}); nothing is lost, it is tried again, and the store goes on \
-                 when it succeeds; remove the cause, or wait"
+                "a background task fails and is retried ({reason}); no data is lost, and the store continues when the \
+                 task succeeds; remove the cause, or wait"
             ),
             Self::OutOfNumbers { field, last } => write!(
                 f,
-                "the store takes no more writes: {field} {last} is near the last there is; copy its pairs to a new \
-                 store"
+                "the store accepts no more writes: {field} {last} is close to the largest possible one; copy the data \
+                 to a new store"
             ),
             Self::TooLarge { what } => {
                 write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
             }
+            Self::Filter(filterblock::Error::Corrupt { field, offset }) => {
+                write_invalid(f, "filter block damaged", field, *offset, REPAIR_FILTER)
+            }
+            Self::Filter(filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => {
+                write_mismatch(f, "filter block damaged", field, *offset, (*stored, *computed), REPAIR_FILTER)
+            }
             Self::Filter(error) => write!(f, "{error}"),
         }
     }
+}
+
+fn write_invalid(
+    f: &mut fmt::Formatter<'_>,
+    damage: &str,
+    field: &dyn fmt::Display,
+    offset: u64,
+    next_step: &str,
+) -> fmt::Result {
+    write!(f, "{damage}: invalid {field} at offset {offset}; {next_step}")
+}
+
+fn write_mismatch(
+    f: &mut fmt::Formatter<'_>,
+    damage: &str,
+    field: &dyn fmt::Display,
+    offset: u64,
+    (stored, computed): (u32, u32),
+    next_step: &str,
+) -> fmt::Result {
+    write!(
+        f,
+        "{damage}: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); \
+         {next_step}"
+    )
 }
 
 impl std::error::Error for Error {
@@ -253,7 +294,7 @@ impl From<std::io::Error> for Error {
 }
 
 impl From<filterblock::Error> for Error {
-    /// The errors that both crates have stay the same; the others concern filters.
+    /// Keeps the variants that both crates have, and wraps all others in [`Error::Filter`].
     fn from(error: filterblock::Error) -> Self {
         match error {
             filterblock::Error::Io(error) => Self::Io(error),
@@ -265,7 +306,7 @@ impl From<filterblock::Error> for Error {
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// The fields of the crate's formats, as errors and the format documents name them.
+        /// A field of the file formats, named as in the format documents.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Field {

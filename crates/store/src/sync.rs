@@ -1,5 +1,5 @@
-//! The atomics and locks of what loom tests: the standard library's, or loom's, under which a test runs in all the
-//! orders that the memory model allows.
+//! The atomics and locks of the code that loom tests. They come from the standard library, or from
+//! loom, which runs a test in all orders that the memory model allows.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;
@@ -17,8 +17,10 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
 
-/// The data behind a lock, also after its holder panicked. What such a panic may leave half done protects itself: a log
-/// refuses everything from then on, and a background thread or a leading writer of a store fails the store.
+/// Locks `mutex`, also after a thread panicked while it held the lock.
+///
+/// Code that a panic may interrupt protects itself: the WAL then refuses all calls, and a panic of
+/// a background thread or of a leading writer fails the store.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -29,8 +31,9 @@ mod stand_in {
 
     use super::atomic::{AtomicUsize, Ordering};
 
-    /// For `arc_swap::ArcSwap`, which loom cannot look into: it orders accesses as that promises to, a store before the
-    /// loads that see it, and no more. What it once held lives as long as itself.
+    /// Replaces `arc_swap::ArcSwap`, whose accesses loom cannot observe. It gives the same ordering
+    /// and no more: a store happens before the loads that see it. All values live as long as the
+    /// stand-in.
     #[derive(Debug)]
     pub(crate) struct ArcSwap<T> {
         all: std::sync::Mutex<Vec<Arc<T>>>,

@@ -1,11 +1,11 @@
-//! Zeros where there is memory for them.
+//! Allocates zeroed vectors without aborting when memory is short.
 
 use crate::error::{Error, Result};
 
-/// `len` default values, or an error where there is no memory for them.
+/// Returns `len` default values.
 ///
 /// # Errors
-/// [`Error::TooLarge`], which names `what`.
+/// Returns [`Error::TooLarge`] with `what` if the memory does not suffice.
 pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> {
     let too_large = || Error::TooLarge { what };
     let len = usize::try_from(len).map_err(|_| too_large())?;

@@ -1,5 +1,7 @@
-//! A store that is larger than its bound is loaded, compacted, scanned, recovered and repaired within the memory that
-//! docs/DESIGN.md states; all threads are counted. One test, because the count is that of the process.
+//! A store that is larger than its memory bound is loaded, compacted, scanned, recovered and
+//! repaired within the memory that docs/DESIGN.md states.
+//!
+//! The count covers all threads of the process, so this program has only one test.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../../../tests/allocation/of_process.rs"]
@@ -16,14 +18,15 @@ use filterblock_store::{Db, Options};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The most memory held at once during `act`, beyond what was held before.
+/// Runs `act` and asserts a bound on the peak of the memory that it holds in addition to the memory
+/// held before.
 fn peak_of<T>(what: &str, bound: usize, act: impl FnOnce() -> T) -> T {
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let result = act();
     let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
     println!("{what}: {} KiB of {} KiB", peak / KIB, bound / KIB);
-    assert!(peak <= bound, "{what}: {peak} bytes, and the bound is {bound}");
+    assert!(peak <= bound, "{what}: the peak of {peak} bytes exceeds the bound of {bound} bytes");
     result
 }
 
@@ -56,21 +59,22 @@ fn len_of(dir: &Path, end: &str) -> usize {
 }
 
 #[test]
-fn all_work_of_a_store_stays_within_the_stated_memory() {
+fn store_memory_stays_within_the_documented_bound() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path();
-    // As docs/DESIGN.md has them: one more buffer is being written to a table while the next fills, and the arrays behind
-    // a buffer grow by doubling.
+    // From docs/DESIGN.md: one more memtable is written to a table while the next one fills, and
+    // the arrays of a memtable grow by doubling.
     let buffers = 2 * (WAITING + 2) * WRITE_BUFFER;
-    // Filters of all tables: sixteen bits a key at most.
+    // The filters of all tables: at most 16 bits per key.
     let filters = KEYS as usize * 2;
-    // One table in the making: hashes, index, filter; a chunk; a block of each table that is merged.
+    // One table that is being built: hashes, index, filter, a chunk of the file, and a block of
+    // each merge input.
     let keys_of_table = 2 * TABLE / VALUE;
     let table = 16 * keys_of_table + TABLE / 16 + MIB;
-    // Indexes of the tables in use, and what belongs to each table.
+    // The indexes of the tables in use, and the memory of each open table.
     let indexes = KEYS as usize * (VALUE + 20) / 4096 * 64 + 256 * KIB;
     let bound = buffers + filters + table + indexes;
-    let db = peak_of("loading, with flushes and compactions", bound, || {
+    let db = peak_of("load with flushes and compactions", bound, || {
         let db = Db::open(dir, options()).unwrap();
         (0..KEYS).for_each(|i| db.put(&key(i), &[b'v'; VALUE]).unwrap());
         db.flush().unwrap();
@@ -79,18 +83,22 @@ fn all_work_of_a_store_stays_within_the_stated_memory() {
     });
     let size = len_of(dir, ".sst");
     println!("the store has {} KiB", size / KIB);
-    assert!(size > 2 * bound, "{size} bytes prove nothing about a bound of {bound}");
-    peak_of("a compaction of everything", table + indexes + filters + WRITE_BUFFER, || db.compact_range(..).unwrap());
-    // A block, and a key, of each table of level 0 and each level, at both ends.
+    assert!(size > 2 * bound, "a store of {size} bytes is too small to test a bound of {bound} bytes");
+    peak_of("compaction of the whole store", table + indexes + filters + WRITE_BUFFER, || {
+        db.compact_range(..).unwrap()
+    });
+    // A block and a key of each table of level 0 and of each level, at both ends.
     let scan = 2 * (20 + 7) * (2 * 4096 + KIB) + indexes;
-    peak_of("a scan of everything", scan, || assert_eq!(db.scan(..).map(Result::unwrap).count(), KEYS as usize));
-    peak_of("the same backwards", scan, || assert_eq!(db.scan(..).rev().map(Result::unwrap).count(), KEYS as usize));
+    peak_of("scan of the whole store", scan, || assert_eq!(db.scan(..).map(Result::unwrap).count(), KEYS as usize));
+    peak_of("backward scan of the whole store", scan, || {
+        assert_eq!(db.scan(..).rev().map(Result::unwrap).count(), KEYS as usize)
+    });
     peak_of("verification", scan + WRITE_BUFFER + filters, || assert!(db.verify().unwrap().is_sound()));
     let mut batch = WriteBatch::new();
     (0..4_500).for_each(|i| db.put(&key(KEYS + i), &[b'v'; VALUE]).unwrap());
     batch.put(b"last", b"").unwrap();
     db.write_with(batch, Durability::Sync).unwrap();
-    // What a kill leaves: the files as they are while the store is open.
+    // A kill leaves the files as they are while the store is open.
     let killed = temporary.path().join("killed");
     std::fs::create_dir(&killed).unwrap();
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
@@ -115,7 +123,7 @@ fn all_work_of_a_store_stays_within_the_stated_memory() {
             std::fs::write(&path, bytes).unwrap();
         }
     }
-    // One table at a time, whole; then as recovery.
+    // Repair reads one whole table at a time. Then it recovers the store.
     let repair = 2 * TABLE + 2 * table + 2 * WRITE_BUFFER + filters + indexes + MIB;
     let report = peak_of("repair, each table damaged and no manifest", repair, || {
         Db::repair(&killed, options(), RepairMode::Write).unwrap()

@@ -1,4 +1,4 @@
-//! Unions and intersections are exact, estimates as good as they say.
+//! Tests that unions are exact, and that estimates are as precise as documented.
 
 use super::*;
 use crate::codec::u64_bytes;
@@ -30,12 +30,12 @@ fn unions_are_exact_and_intersections_have_all_their_bits() {
 }
 
 #[test]
-fn filters_of_other_shapes_or_seeds_are_refused_with_the_reason() {
+fn filters_of_different_shape_or_seed_are_refused() {
     let a = filter(0..10, 800, 7, 1);
     for (other, text) in [
-        (filter(0..10, 808, 7, 1), "number of bits 800 in the first, 808 in the second"),
-        (filter(0..10, 800, 6, 1), "number of probes 7 in the first, 6 in the second"),
-        (filter(0..10, 800, 7, 2), "hash seed 1 in the first, 2 in the second"),
+        (filter(0..10, 808, 7, 1), "number of bits is 800 in the first and 808 in the second"),
+        (filter(0..10, 800, 6, 1), "number of probes is 7 in the first and 6 in the second"),
+        (filter(0..10, 800, 7, 2), "hash seed is 1 in the first and 2 in the second"),
     ] {
         for error in [
             a.union(&other).unwrap_err(),
@@ -51,7 +51,7 @@ fn filters_of_other_shapes_or_seeds_are_refused_with_the_reason() {
 }
 
 #[test]
-fn the_intersection_is_papapetrous_formula() {
+fn the_intersection_follows_papapetrous_formula() {
     let (m, k) = (10_000u32, 7);
     let (a, b) = (filter(0..500, m.into(), k, 3), filter(300..900, m.into(), k, 3));
     let found = a.compare(&b).unwrap();
@@ -61,15 +61,15 @@ fn the_intersection_is_papapetrous_formula() {
     let baldi = |ones: f64| -(m / k) * (1.0 - ones / m).ln();
     let by_baldi = baldi(t1) + baldi(t2) - baldi(t1 + t2 - t12);
     assert!((papapetrou - by_baldi).abs() < 0.05, "{papapetrou} {by_baldi}");
-    // The bias of three estimates is left out here.
+    // Papapetrou's formula does not correct the bias of the three estimates.
     assert!((found.intersection.raw - papapetrou).abs() < 0.15, "{:?} {papapetrou}", found.intersection);
     assert!((found.left.keys() - a.estimated_keys()).abs() < 0.2);
     assert_eq!(a.estimate(), found.left);
 }
 
-/// Measured fills of a filter of 10,000 bits and seven probes, and what they say.
+/// Compares measured fill ratios of a filter with 10,000 bits and 7 probes with the estimates.
 #[test]
-fn the_number_of_keys_follows_from_the_fill() {
+fn the_number_of_keys_follows_from_the_fill_ratio() {
     for (keys, ones, estimate) in
         [(100, 670, 99.1), (500, 2_911, 491.5), (1_000, 5_018, 995.4), (2_000, 7_535, 2_000.6)]
     {
@@ -77,7 +77,7 @@ fn the_number_of_keys_follows_from_the_fill() {
         let found = compare(shape, std::iter::once([ones; 3])).left;
         let by_formula = crate::kinds::math::estimated_keys(ones, 10_000, 7);
         assert!((by_formula - estimate).abs() < 0.051, "{keys}: {by_formula}");
-        // A thousandth of a deviation for the exact logarithm and the bias.
+        // The margin covers the exact logarithm and the bias correction.
         assert!((found.raw - estimate).abs() < 0.3, "{keys}: {found:?}");
         let real = filter(0..keys, 10_000, 7, 5).estimate();
         assert!((real.raw - keys as f64).abs() < 5.0 * real.deviation(), "{keys}: {real:?}");
@@ -86,7 +86,7 @@ fn the_number_of_keys_follows_from_the_fill() {
 }
 
 #[test]
-fn alike_disjoint_and_empty_sets_compare_as_they_should() {
+fn equal_disjoint_and_empty_sets_compare_correctly() {
     let (a, none) = (filter(0..500, 10_000, 7, 3), filter(0..0, 10_000, 7, 3));
     let same = a.compare(&a).unwrap();
     assert!(same.is_equal() && same.bit_similarity() == 1.0 && same.key_similarity() == 1.0);
@@ -100,9 +100,9 @@ fn alike_disjoint_and_empty_sets_compare_as_they_should() {
     assert_eq!((full.deviation(), full.interval().1), (f64::INFINITY, f64::INFINITY));
 }
 
-/// Of 400 filters each interval holds the truth in 95 %, two-sided at five standard deviations.
+/// 95 % of the 400 intervals contain the truth, tested two-sided at five standard deviations.
 #[test]
-fn confidence_intervals_hold_the_truth_as_often_as_they_say() {
+fn confidence_intervals_contain_the_truth_in_95_percent() {
     const TRIALS: u64 = 400;
     for (own_left, own_right, common) in [(400, 300, 0), (200, 300, 200), (20, 30, 500), (0, 800, 300)] {
         let mut held = [0u32; 4];
@@ -122,7 +122,7 @@ fn confidence_intervals_hold_the_truth_as_often_as_they_say() {
         let deviation = (TRIALS as f64 * 0.95 * 0.05).sqrt();
         for (held, sum) in held.into_iter().zip(sums) {
             let off = f64::from(held) - 0.95 * TRIALS as f64;
-            // What cannot be below zero is held more often.
+            // An intersection cannot be below zero, so its interval contains the truth more often.
             assert!(off > -5.0 * deviation && (off < 5.0 * deviation || common == 0), "{common}: {held}");
             assert!((sum / (TRIALS as f64).sqrt()).abs() < 5.0, "{common}: off by {sum} deviations in {TRIALS}");
         }

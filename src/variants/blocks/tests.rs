@@ -1,4 +1,5 @@
-//! Blocks united and compared: what goes together, what does not, and what bits tell.
+//! Tests of merging and comparing blocks: which blocks match, which are refused, and how good the
+//! estimates are.
 
 use super::*;
 use crate::block::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
@@ -19,7 +20,7 @@ fn open(bytes: &[u8]) -> LockedBlock<&[u8]> {
 }
 
 #[test]
-fn a_merged_block_has_its_kind_and_all_keys_and_no_bit_more() {
+fn a_merged_block_has_its_kind_and_exactly_the_united_bits() {
     for spec in KINDS {
         let (a, b) = (build(spec, 0..5_000, 1), build(spec, 3_000..8_000, 1));
         let merged = merge_blocks(&[open(&a), open(&b), open(&build("bloom:10", 0..0, 1))]).unwrap();
@@ -35,7 +36,7 @@ fn a_merged_block_has_its_kind_and_all_keys_and_no_bit_more() {
 }
 
 #[test]
-fn a_block_of_other_bits_is_of_no_table_and_as_long_as_they_are() {
+fn a_block_with_a_new_payload_has_its_length_and_no_table_id() {
     let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1)).with_table_id([7; 16]);
     (0..9u64).for_each(|i| builder.add(&u64_bytes(i)));
     let first = builder.finish().unwrap();
@@ -49,7 +50,7 @@ fn a_block_of_other_bits_is_of_no_table_and_as_long_as_they_are() {
 }
 
 #[test]
-fn constants_merge_and_the_key_count_stays_within_the_format() {
+fn constants_merge_and_the_key_count_stays_in_range() {
     let none = build("bloom:10", 0..0, 1);
     let merged = merge_blocks(&[open(&none), open(&none)]).unwrap();
     assert_eq!(FilterBlock::open_any(merged, Verify::AtOpen).unwrap().metadata().kind, FilterKind::Empty);
@@ -62,7 +63,7 @@ fn constants_merge_and_the_key_count_stays_within_the_format() {
 }
 
 #[test]
-fn blocks_that_do_not_fit_are_refused_with_the_difference() {
+fn blocks_that_do_not_match_are_refused_with_the_difference() {
     let first = build("bloom:10", 0..1_000, 1);
     for (other, what) in [
         (build("bloom:10", 0..1_000, 2), "hash seed"),
@@ -73,7 +74,7 @@ fn blocks_that_do_not_fit_are_refused_with_the_difference() {
         (build("bloom:20", 0..0, 2), "hash seed"),
     ] {
         let Error::Unlike { what: found, .. } = merge_blocks(&[open(&first), open(&other)]).unwrap_err() else {
-            panic!("{what}")
+            panic!("{what}: expected Error::Unlike")
         };
         assert_eq!(found, what);
         assert!(matches!(compare_blocks(&open(&first), &open(&other)), Err(Error::Unlike { .. })), "{what}");
@@ -85,7 +86,7 @@ fn blocks_that_do_not_fit_are_refused_with_the_difference() {
 }
 
 #[test]
-fn keys_hashed_under_other_secrets_are_other_bits() {
+fn blocks_under_different_secrets_do_not_merge() {
     let secret = |fill| Secret::new(&[fill; 32]).unwrap();
     let keyed = |kind, fill, keys: std::ops::Range<u64>| {
         let hasher = KeyHasher::new(kind, HashSeed(1), Some(&secret(fill))).unwrap();
@@ -98,11 +99,13 @@ fn keys_hashed_under_other_secrets_are_other_bits() {
         (keyed(HashKind::SipHash13, 2, 0..1_000), "fingerprint of the secret"),
         (keyed(HashKind::Xxh3Secret, 1, 0..1_000), "hash function"),
         (build("blocked-bloom:10", 0..1_000, 1), "hash function"),
-        // Blocks without keys were hashed in some way too.
+        // Blocks without keys have a secret too.
         (keyed(HashKind::SipHash13, 2, 0..0), "fingerprint of the secret"),
     ] {
         for blocks in [[open(&first), open(&other)], [open(&other), open(&first)]] {
-            let Error::Unlike { what: found, .. } = merge_blocks(&blocks).unwrap_err() else { panic!("{what}") };
+            let Error::Unlike { what: found, .. } = merge_blocks(&blocks).unwrap_err() else {
+                panic!("{what}: expected Error::Unlike")
+            };
             assert_eq!(found, what);
         }
     }
@@ -112,9 +115,10 @@ fn keys_hashed_under_other_secrets_are_other_bits() {
     assert!((0..2_000u64).all(|i| merged.may_contain(&u64_bytes(i))));
 }
 
-/// It denies the keys of its neighbours, and would make a whole filter deny them.
+/// A partition denies the keys of its neighbours. Merged with a whole filter, it would make that
+/// filter deny them too.
 #[test]
-fn a_partition_is_merged_with_that_of_its_number_only() {
+fn a_partition_merges_only_with_partitions_of_its_number() {
     let key = |i: u8| [i];
     let mut builder = PartitionedBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(1), 40);
     (0..80).for_each(|i| builder.add(&key(i)).unwrap());
@@ -147,7 +151,7 @@ fn a_partition_is_merged_with_that_of_its_number_only() {
 }
 
 #[test]
-fn a_block_whose_pages_were_not_checked_is_not_taken_as_it_is() {
+fn unverified_blocks_are_verified_before_a_merge() {
     let mut bytes = build("blocked-bloom:10", 0..20_000, 1);
     bytes[5_000] ^= 1;
     let unchecked = LockedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
@@ -155,9 +159,10 @@ fn a_block_whose_pages_were_not_checked_is_not_taken_as_it_is() {
     assert!(compare_blocks(&unchecked, &unchecked).unwrap_err().is_damage());
 }
 
-/// Within 5 deviations of the truth, and the deviation small; the fill of the whole would be off by more.
+/// Each estimate is within 5 deviations of the truth, and the deviation is small. An estimate from
+/// the fill ratio of the whole filter would miss both bounds.
 #[test]
-fn estimates_of_every_kind_are_right() {
+fn estimates_of_every_kind_are_within_their_deviations() {
     for spec in KINDS {
         for seed in 0..4 {
             let (a, b) = (build(spec, 0..100_000, seed), build(spec, 60_000..160_000, seed));
@@ -177,9 +182,10 @@ fn estimates_of_every_kind_are_right() {
     }
 }
 
-/// Logarithms of small numbers of zeros are too low on average: without the correction the mean is 0.4 deviations off here.
+/// Logarithms of small numbers of zeros are too low on average. Without the correction, the mean is
+/// off by 0.4 deviations here.
 #[test]
-fn many_small_blocks_add_up_to_no_bias() {
+fn estimates_of_many_small_blocks_have_no_bias() {
     const TRIALS: u32 = 400;
     let mut sums = [0.0; 3];
     for seed in 0..TRIALS {

@@ -1,18 +1,20 @@
-//! The Bloomier filter whose values change, by two tables: the first says which of a key's three cells is its own, the
-//! second has the values.
+//! The Bloomier filter with changeable values. It has two tables: the first says which of a key's
+//! three cells the key owns, the second holds the values.
 //!
 //! ```text
 //! key ─▶ cells a, b, c and a mask      first[a] ^ first[b] ^ first[c] ^ mask = 0, 1 or 2: the value is in
-//!        ▼    ▼    ▼                                                                      second[a], [b] or [c]
+//!        ▼    ▼    ▼                                                           second[a], [b] or [c]
 //! first  . 5 . . 1 . . . 7 .           any other number: "absent", with probability 1 - 3 / 2^q
-//! second . v . . w . . . . .           no cell is two keys' own
+//! second . v . . w . . . . .           each cell has at most one owner
 //! ```
-//! The cells' owners come from peeling: a key that is alone in a cell gets it, and is taken away. The last one taken is
-//! written first, so that what later ones write changes nothing that was written before.
+//! Peeling finds the owners: a key that is alone in a cell owns it and is removed from the set.
+//! Keys are then written in reverse order of removal, so that no write changes the result of an
+//! earlier one.
 //!
-//! * When: values change and keys do not. When not: values stay, too: [`Bloomier`](super::Bloomier) is a sixth smaller.
-//! * Numbers: 1.23 cells a key, each of mask and value; a key that was not there is denied with probability
-//!   `1 - 3 / 2^q`.
+//! * When: values change and keys do not.
+//! * When not: if values are fixed too, [`Bloomier`](super::Bloomier) is a sixth smaller.
+//! * Numbers: 1.23 cells per key, each with a mask and a value. An absent key is denied with
+//!   probability `1 - 3 / 2^q`.
 
 use super::{WHAT, Widths, hashed};
 use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
@@ -21,19 +23,20 @@ use crate::kinds::bloom::mixed;
 use crate::variants::Membership;
 use crate::variants::error::{Error, Result};
 
-/// Cells of a key, one in each third of the table.
+/// The number of cells of a key, one in each third of the table.
 const CELLS: usize = 3;
-/// Cells for a thousand keys: peeling succeeds from 1,222 on (Molloy, "Cores in random hypergraphs and Boolean formulas",
-/// 2005).
+/// Cells for 1,000 keys. Peeling succeeds from 1,222 on (Molloy, "Cores in random hypergraphs and
+/// Boolean formulas", 2005).
 const CELLS_PER_1000: u64 = 1_230;
-/// More for small sets.
+/// Extra cells, which small sets need.
 const SPARE_CELLS: u64 = 32;
-/// What one try is apart from the next; odd, the 41st output of the generator that [`crate::kinds::bloom`] names.
+/// The difference between the salts of two attempts. It is odd, the 41st output of the generator
+/// named in [`crate::kinds::bloom`].
 const TRY: u64 = 0x2aaa_d448_59ed_3411;
-/// Tries before giving up; each has a hundredth more cells.
+/// The number of attempts. Each attempt has 1 % more cells for each key.
 const TRIES: u64 = 64;
 
-/// A map whose keys were there from the start and whose values may change; see [`Bloomier`](super::Bloomier).
+/// A map whose keys are fixed and whose values may change; see [`Bloomier`](super::Bloomier).
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::MutableBloomier};
@@ -48,17 +51,18 @@ pub struct MutableBloomier {
     values: PackedArray,
     widths: Widths,
     len: u64,
-    /// What the tries before this one added.
+    /// The salt of the attempt that succeeded.
     salt: u64,
     seed: HashSeed,
 }
 
 impl MutableBloomier {
-    /// A map of these keys to values of `value_bits` bits, 1 to 64, with masks of `mask_bits`, 2 to 32.
+    /// Builds a map from keys to values of `value_bits` bits, 1 to 64, with masks of `mask_bits`
+    /// bits, 2 to 32.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other widths, a value that is wider, or a key that has two values;
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::Invalid`] for other widths, a value that is too wide, or a key with two
+    /// values, and [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -67,7 +71,7 @@ impl MutableBloomier {
     ) -> Result<Self> {
         let widths = Widths::new(value_bits, mask_bits)?;
         if mask_bits < 2 {
-            let reason = "expected 2 to 32 bits, as one does not tell three cells apart; try 8";
+            let reason = "expected 2 to 32 bits, as one bit cannot tell three cells apart; try 8";
             return Err(Error::invalid("width of a mask", mask_bits, reason));
         }
         let entries = hashed(entries, widths, seed)?;
@@ -85,33 +89,34 @@ impl MutableBloomier {
         Err(Error::TooLarge { what: WHAT })
     }
 
-    /// The value of a key; of a key that was not there `None`, but for three in `2^mask_bits`.
+    /// Returns the value of a key. For an absent key it returns `None`, except for three keys in
+    /// `2^mask_bits`.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<u64> {
         self.get_hash(KeyHash::of(key, self.seed))
     }
 
-    /// As [`MutableBloomier::get`].
+    /// Returns the value of a key by its hash; otherwise the same as [`MutableBloomier::get`].
     #[must_use]
     pub fn get_hash(&self, hash: KeyHash) -> Option<u64> {
         self.own_cell(hash).map(|cell| self.values.get(cell))
     }
 
-    /// Gives a key another value; `false` if the key is certainly not there.
+    /// Sets the value of a present key. Returns `false` if the key is certainly absent.
     ///
-    /// Set values of keys that are there only. Of other keys three in `2^mask_bits` are taken for one of them, whose value
-    /// would change.
+    /// Set only values of present keys. Three in `2^mask_bits` absent keys are mistaken for a
+    /// present key, whose value would change.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a value wider than the map's. Nothing is changed.
+    /// Returns [`Error::Invalid`] if the value is too wide for the map. The map is then unchanged.
     pub fn set(&mut self, key: &[u8], value: u64) -> Result<bool> {
         self.set_hash(KeyHash::of(key, self.seed), value)
     }
 
-    /// As [`MutableBloomier::set`].
+    /// Sets a value by the key's hash; otherwise the same as [`MutableBloomier::set`].
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`MutableBloomier::set`].
     pub fn set_hash(&mut self, hash: KeyHash, value: u64) -> Result<bool> {
         self.widths.check(value)?;
         let Some(cell) = self.own_cell(hash) else { return Ok(false) };
@@ -119,25 +124,25 @@ impl MutableBloomier {
         Ok(true)
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is no key.
+    /// Returns whether the map has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The memory of both tables.
+    /// Returns the memory of both tables in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.owners.len_bytes() + self.values.len_bytes()
     }
 
-    /// The cells of a key, which differ, and its mask.
+    /// Returns the cells of a key, which are distinct, and its mask.
     fn places(&self, hash: KeyHash) -> ([u64; CELLS], u64) {
         let third = self.owners.len() / CELLS as u64;
         let mut numbers = mixed(KeyHash::from_raw(hash.raw() ^ self.salt)).skip(1);
@@ -146,7 +151,8 @@ impl MutableBloomier {
         (cells, reduce(next(), self.owners.max() + 1))
     }
 
-    /// What the first table says of a key: which of its cells is its own, if below three.
+    /// Returns the value of the first table for a key: the index of the cell that it owns, if below
+    /// three.
     fn which(&self, cells: &[u64; CELLS], mask: u64) -> u64 {
         cells.iter().fold(mask, |xor, &cell| xor ^ self.owners.get(cell))
     }
@@ -157,11 +163,12 @@ impl MutableBloomier {
         cells.get(which).copied()
     }
 
-    /// The keys in the order in which they were taken away, with the number of the cell in which each was alone; `None` if
-    /// some were never alone.
+    /// Returns the keys in the order of their removal, each with the index of the cell where it was
+    /// alone. Returns `None` if some keys were never alone.
     fn peel(&self, entries: &[(KeyHash, u64)]) -> Result<Option<Vec<(usize, usize)>>, NoMemory> {
         let num_cells = usize::try_from(self.owners.len()).map_err(|_| NoMemory)?;
-        // For each cell the number of keys left and the xor of their indices: of one key, its index.
+        // For each cell, the number of keys left and the xor of their indices. With one key left,
+        // the xor is its index.
         let mut cells = try_zeros(num_cells)?;
         let mut open = try_collect(0..num_cells)?;
         let mut order = Vec::new();
@@ -170,7 +177,8 @@ impl MutableBloomier {
         Ok((order.len() == entries.len()).then_some(order))
     }
 
-    /// Takes keys away from the `open` cells as long as one is alone in one of them; `None` where memory ends.
+    /// Removes keys from the `open` cells as long as one of these cells holds a single key. Returns
+    /// `None` if memory runs out.
     fn take_all(
         &self,
         entries: &[(KeyHash, u64)],
@@ -204,13 +212,14 @@ impl MutableBloomier {
         Some(())
     }
 
-    /// Writes both tables, the key that was taken last first.
+    /// Writes both tables. The key that was removed last is written first.
     fn fill(&mut self, entries: &[(KeyHash, u64)], order: &[(usize, usize)]) {
         for &(index, which) in order.iter().rev() {
             let Some(&(hash, value)) = entries.get(index) else { continue };
             let (cells, mask) = self.places(hash);
             let Some(&own) = cells.get(which) else { continue };
-            // The cell is still 0: those that were taken before write it, not those that were taken later.
+            // The cell is still 0. Only keys removed earlier write to it, and these are written
+            // later.
             self.owners.set(own, self.which(&cells, mask) ^ which as u64);
             self.values.set(own, value);
         }
@@ -233,7 +242,7 @@ mod tests {
     use crate::codec::u64_bytes;
 
     #[test]
-    fn every_key_has_its_value_and_then_the_one_it_was_given_last() {
+    fn every_key_has_the_value_that_was_set_last() {
         for keys in [0u64, 1, 2, 3, 10, 100, 1_000, 30_000] {
             for (value_bits, mask_bits) in [(1, 2), (8, 8), (64, 32)] {
                 let most = u64::MAX >> (64 - value_bits);
@@ -250,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Two-sided, at five standard deviations.
+    /// Tested two-sided, at five standard deviations.
     #[test]
     fn an_absent_key_passes_three_times_in_two_to_the_mask() {
         const ASKED: u64 = 400_000;
@@ -268,11 +277,11 @@ mod tests {
     fn a_mutable_map_takes_a_quarter_more_than_its_bits() {
         let map = MutableBloomier::new((0..16_000u64).map(|i| (u64_bytes(i), i % 256)), 8, 8, HashSeed(1)).unwrap();
         let bits = map.len_bytes() as f64 * 8.0 / 16_000.0;
-        assert!((16.0 * 1.22..16.0 * 1.25).contains(&bits), "{bits} bits a key");
+        assert!((16.0 * 1.22..16.0 * 1.25).contains(&bits), "{bits} bits per key");
     }
 
     #[test]
-    fn a_bad_map_or_value_is_refused_and_changes_nothing() {
+    fn an_invalid_map_or_value_is_refused_without_changes() {
         for mask_bits in [0, 1, 33] {
             assert!(MutableBloomier::new([("a", 1)], 1, mask_bits, HashSeed(1)).is_err(), "{mask_bits}");
         }

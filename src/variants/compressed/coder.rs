@@ -1,17 +1,18 @@
-//! A binary arithmetic coder whose probability of a one is the same for all bits (Witten, Neal and Cleary, "Arithmetic
+//! A binary arithmetic coder with a fixed probability of ones (Witten, Neal and Cleary, "Arithmetic
 //! coding for data compression", 1987; carries as in Martin's range coder, 1979).
 //!
 //! ```text
-//! [low, low + range)   |======= one =======|========== zero ==========|      a bit leaves its part of the interval;
-//!                      low          low + bound             low + range      a byte that is settled goes out
+//! [low, low + range)   |======= one =======|========== zero ==========|      each bit selects its part;
+//!                      low          low + bound             low + range      final bytes are written out
 //! ```
-//! The interval is 56 to 64 bits wide and the probability has 32 bits, so that what rounding costs is below 2^-24 of a
-//! bit each.
+//! The interval is 56 to 64 bits wide and the probability has 32 bits. Rounding therefore costs
+//! less than 2^-24 bits per coded bit.
 
-/// The least width of the interval: below it, its first byte is settled.
+/// The minimum width of the interval. Below it, the first byte is final.
 const LEAST: u64 = 1 << 56;
 
-/// The share of ones among bits, in 2^-32; neither 0 nor 1, so that either bit can be told.
+/// The share of ones among the bits, in units of 2^-32. It is neither 0 nor 1, so that both bits
+/// can be coded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Odds(u32);
 
@@ -21,13 +22,14 @@ impl Odds {
         Self(u32::try_from(share).unwrap_or(u32::MAX).max(1))
     }
 
-    /// The part of the interval that stands for a one: at least 1, and less than all of it by 2^24 at least.
+    /// Returns the part of the interval for a one. It is at least 1, and smaller than the interval
+    /// by at least 2^24.
     fn bound(self, range: u64) -> u64 {
         (range >> 32) * u64::from(self.0)
     }
 }
 
-/// Bits to bytes.
+/// Encodes bits to bytes.
 #[derive(Debug)]
 pub(super) struct Encoder {
     odds: Odds,
@@ -37,7 +39,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Appends to `out`.
+    /// Creates an encoder that appends to `out`.
     pub(super) fn new(odds: Odds, out: Vec<u8>) -> Self {
         Self { odds, low: 0, range: u64::MAX, out }
     }
@@ -60,7 +62,7 @@ impl Encoder {
         let (low, carries) = self.low.overflowing_add(part);
         self.low = low;
         if carries {
-            // The interval never reaches beyond 1, so a carry is taken by a byte of this stream.
+            // The interval never exceeds 1, so a byte of this stream absorbs the carry.
             for byte in self.out.iter_mut().rev() {
                 *byte = byte.wrapping_add(1);
                 if *byte != 0 {
@@ -75,20 +77,22 @@ impl Encoder {
         self.low <<= 8;
     }
 
-    /// One byte more names a number of the interval, as the reader takes what lies behind the end for zeros.
+    /// Writes one final byte, which selects a number inside the interval. The decoder reads zeros
+    /// after the end.
     pub(super) fn finish(mut self) -> Vec<u8> {
-        // The interval is at least as wide as what is added, and the byte that comes then is not below `low`.
+        // The interval is wider than the added number, and the next byte is then not below `low`.
         self.add(LEAST - 1);
         self.shift();
         self.out
     }
 }
 
-/// Bytes to bits. Any bytes give some bits; whether these were meant, a checksum must say.
+/// Decodes bytes to bits. Any bytes decode to some bits. A checksum must tell whether the bytes are
+/// valid.
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
     odds: Odds,
-    /// The number that the bytes name, less the low end of the interval.
+    /// The number that the bytes represent, minus the low end of the interval.
     code: u64,
     range: u64,
     rest: &'a [u8],
@@ -128,7 +132,7 @@ impl<'a> Decoder<'a> {
 mod tests {
     use super::*;
 
-    /// Bits of which about `share` of 2^64 are ones.
+    /// Returns pseudo-random bits. A share of `share / 2^64` of them are ones.
     fn bits(len: usize, share: u64) -> Vec<bool> {
         let mut state = 7u64;
         std::iter::repeat_with(|| {
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_survive_whatever_their_odds_and_the_assumed_ones() {
+    fn bits_survive_any_true_and_assumed_odds() {
         for len in [0, 1, 2, 7, 8, 9, 100, 10_000] {
             for share in [0, 1 << 40, 1 << 60, 1 << 63, u64::MAX - (1 << 60), u64::MAX] {
                 let bits = bits(len, share);
@@ -163,8 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn a_carry_runs_through_all_bytes_that_it_fills() {
-        // Ones leave the interval's low end alone: it fills with 0xff by zeros, and the last bit but some carries.
+    fn a_carry_runs_through_all_full_bytes() {
+        // Zeros fill the low end of the interval with 0xff, and ones do not change it. One of the
+        // last bits then carries.
         let odds = Odds::new(1, 1 << 20);
         for zeros in 0..200 {
             let bits: Vec<bool> = std::iter::repeat_n(false, zeros).chain([true, false, false, true]).collect();

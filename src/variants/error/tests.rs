@@ -1,4 +1,4 @@
-//! What each error says: what is wrong, where, and what to do next.
+//! Tests that each error message says what is wrong, where, and what to do next.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,15 +8,15 @@ use crate::error::check_messages;
 
 type Told = (Error, &'static str);
 
-/// Of bytes, and of what a caller gives.
+/// Errors about bytes and about values of the caller.
 fn of_bytes() -> Vec<Told> {
     let mismatch = Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored: 1, computed: 2 };
     vec![
         (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check who may read and write it"),
         (
             Error::Locked.in_file(Path::new("seen.filter")),
-            "seen.filter: already open for writing elsewhere, in this process or another; close it there, or open it \
-             for reading",
+            "seen.filter: the filter is already open for writing, in this process or another; close it there, or open \
+             it for reading only",
         ),
         (
             Error::Corrupt { field: Field::Magic, offset: 0 },
@@ -42,33 +42,39 @@ fn of_bytes() -> Vec<Told> {
     ]
 }
 
-/// Of filters that change, and of their files.
+/// Errors about filters that change, and about their files.
 fn of_filters() -> Vec<Told> {
     let unlike = Error::Unlike { what: "hash seed", left: "1".into(), right: "2".into() };
     vec![
-        (Error::KeyAbsent, "the key is certainly not there, and nothing was changed; remove only keys that were added"),
+        (Error::KeyAbsent, "the key is certainly absent, and nothing was changed; remove only keys that were added"),
         (
             Error::NoRoom { capacity: 72 },
-            "the filter, made for 72 keys, has no room for this key, and nothing was changed; make a larger filter",
+            "the filter, created for 72 keys, has no space for this key, and nothing was changed; create a larger \
+             filter",
         ),
-        (unlike, "the filters do not go together: hash seed 1 in the first, 2 in the second; build both alike"),
+        (
+            unlike,
+            "the filters do not match: hash seed is 1 in the first and 2 in the second; create both with the same \
+             settings",
+        ),
         (Error::ReadOnly, "the filter was opened for reading only; open it for writing to change it"),
         (
             Error::Locked,
-            "already open for writing elsewhere, in this process or another; close it there, or open it for reading",
+            "the filter is already open for writing, in this process or another; close it there, or open it for \
+             reading only",
         ),
         (
-            Error::Displaced { reason: "was cut or overwritten" },
-            "the filter's file was cut or overwritten while it was open for writing, and keys may be in memory only; \
-             put the file back and sync again, or copy the filter to a new file",
+            Error::Displaced { reason: "was truncated or overwritten" },
+            "the filter's file was truncated or overwritten while it was open for writing, so new keys may be in \
+             memory only; put the file back and sync again, or copy the filter to a new file",
         ),
         (
             Error::Poisoned { reason: "disk gone".into() },
-            "the filter refuses writes since an earlier failure (disk gone); open its file again to recover",
+            "the filter refuses writes after an earlier failure (disk gone); open its file again to recover",
         ),
         (
-            Error::LengthUnknown { reason: "a page of the file was lost" },
-            "the number of keys is unknown: a page of the file was lost; count them apart, or use \
+            Error::LengthUnknown { reason: "a page of the file is damaged" },
+            "the number of keys is unknown: a page of the file is damaged; count the keys elsewhere, or use \
              to_bloom().estimated_keys()",
         ),
         (
@@ -106,7 +112,7 @@ fn each_message_says_what_to_do_next() {
 #[test]
 fn an_error_of_a_filter_block_keeps_its_kind_and_file() {
     let io = crate::Error::Io(ErrorKind::NotFound.into()).in_file(Path::new("a.filter"));
-    let Error::InFile { path, source } = Error::from(io) else { panic!("no file") };
+    let Error::InFile { path, source } = Error::from(io) else { panic!("the error names no file") };
     assert!(path == Path::new("a.filter") && matches!(*source, Error::Io(_)));
     assert!(matches!(Error::from(crate::Error::invalid("a", 1, "b; c")), Error::Invalid { what: "a", .. }));
     assert!(matches!(Error::from(crate::Error::TooLarge { what: "a" }), Error::TooLarge { what: "a" }));

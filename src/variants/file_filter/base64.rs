@@ -1,12 +1,12 @@
-//! Base64 with the standard alphabet and padding (RFC 4648, section 4). By hand, as one alphabet in strict form is little
-//! code, and nothing else here needs a crate for it.
+//! Base64 with the standard alphabet and padding (RFC 4648, section 4). It is written by hand: one
+//! alphabet in strict form is little code, and no other part of the crate needs base64.
 
 use crate::variants::error::{Error, Field, Result};
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PAD: u8 = b'=';
 
-/// The text of any bytes.
+/// Encodes bytes as text.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -19,19 +19,20 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text that [`encode`] gives; no other has any.
+/// Decodes a text of [`encode`]. Each byte string has exactly one valid text.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at the first group of four that is none; [`Error::TooLarge`] where there is no memory for them.
+/// Returns [`Error::Corrupt`] at the first invalid group of four digits, and [`Error::TooLarge`] if
+/// there is no memory for the bytes.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
     let text = text.as_bytes();
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(text.len().div_ceil(4) * 3).map_err(|_| Error::TooLarge { what: "a filter of a text" })?;
+    bytes.try_reserve_exact(text.len().div_ceil(4) * 3).map_err(|_| Error::TooLarge { what: "a base64 text" })?;
     let last = text.len().saturating_sub(1) / 4;
     for (number, group) in text.chunks(4).enumerate() {
         let read = || {
             let digits = group.iter().rev().skip_while(|&&digit| digit == PAD).count();
-            // Padding ends the text, and a digit alone is not a byte.
+            // Padding may only end the text, and a single digit encodes no byte.
             if group.len() != 4 || digits < 2 || digits < 4 && number != last {
                 return None;
             }
@@ -40,10 +41,10 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
                 word = word << 6 | u32::try_from(ALPHABET.iter().position(|&known| known == digit)?).ok()?;
             }
             word <<= 6 * (4 - digits);
-            #[expect(clippy::cast_possible_truncation, reason = "eight bits each are meant")]
+            #[expect(clippy::cast_possible_truncation, reason = "takes eight bits of the word")]
             let of_group = [16, 8, 0].map(|shift| (word >> shift) as u8);
             let (taken, cut) = of_group.split_at_checked(digits - 1)?;
-            // Bits that no byte takes are zero, so that bytes have one text only.
+            // Unused bits must be zero, so that each byte string has only one text.
             cut.iter().all(|&byte| byte == 0).then(|| taken.to_vec())
         };
         let corrupt = || Error::Corrupt { field: Field::Base64, offset: number as u64 * 4 };
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vectors_of_the_standard_hold() {
+    fn base64_matches_the_test_vectors_of_the_standard() {
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg=="),
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_text_has_bytes() {
+    fn base64_refuses_every_other_text() {
         for text in
             ["Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zg==Zg==", "====", "Z===", "Zm9v\n", "Zm 9", "Zm9-", "=m9v", "Zg=a"]
         {

@@ -1,5 +1,5 @@
-//! Reads and writes of a file in large pieces. Those of the standard library abort the process where there is no memory for
-//! their buffers.
+//! Buffered reads and writes that report a lack of memory as an error. The buffers of the standard
+//! library abort the process instead.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,24 +8,25 @@ use super::layout::PAGE_LEN_BYTES;
 use crate::bits::{self, NoMemory};
 use crate::variants::error::Result;
 
-/// What is read or written at once.
+/// The size of one read or write.
 pub(super) const BUFFER_LEN_BYTES: usize = 1 << 18;
 
 const _: () = assert!(BUFFER_LEN_BYTES.is_multiple_of(PAGE_LEN_BYTES));
 
-/// A file that is read from its start, or written to, but not both.
+/// A buffered file. Either read it from its start or write to it, but not both.
 #[derive(Debug)]
 pub(super) struct Buffered<'a> {
     file: &'a File,
     buffer: Vec<u8>,
-    /// What of the buffer was read from the file and not yet taken, or is not yet in the file.
+    /// The unread or unwritten bytes of the buffer are `buffer[from..to]`.
     from: usize,
     to: usize,
 }
 
 impl<'a> Buffered<'a> {
     /// # Errors
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) where there is no memory for the buffer.
+    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
+    /// buffer.
     pub(super) fn new(file: &'a File) -> Result<Self> {
         let buffer = bits::try_zeros(BUFFER_LEN_BYTES).map_err(NoMemory::of("a buffer of pages"))?;
         Ok(Self { file, buffer, from: 0, to: 0 })

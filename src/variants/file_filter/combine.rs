@@ -1,4 +1,5 @@
-//! What makes a filter of filters in files: copies, texts, unions, intersections, and none.
+//! Operations that make a filter from others: copies, base64 texts, unions, intersections and
+//! clearing.
 
 use std::path::Path;
 use std::sync::PoisonError;
@@ -10,55 +11,59 @@ use crate::variants::Bloom;
 use crate::variants::error::{Error, Field, Result};
 
 impl FileFilter {
-    /// A file of the same keys.
+    /// Creates a file with the same keys at `path`.
     ///
     /// # Errors
-    /// As [`FileFilter::create`].
+    /// Returns the errors of [`FileFilter::create`].
     pub fn copy(&self, path: impl AsRef<Path>) -> Result<Self> {
         let (bloom, length) = self.snapshot(Bloom::try_clone);
         let bloom = bloom?;
         Self::make(path.as_ref(), self.header, length, bloom)
     }
 
-    /// A file without keys, of the same shape and seed, so that the two can be united.
+    /// Creates a file without keys at `path`. It has the same shape and seed, so that the two
+    /// filters can be united.
     ///
     /// # Errors
-    /// As [`FileFilter::create`].
+    /// Returns the errors of [`FileFilter::create`].
     pub fn copy_template(&self, path: impl AsRef<Path>) -> Result<Self> {
         let bloom = Bloom::of_shape(self.header.shape, self.header.seed)?;
         Self::make(path.as_ref(), self.header, Length::Known(0), bloom)
     }
 
-    /// The whole filter as text: a third larger than the file.
+    /// Returns the whole filter as base64 text, which is a third longer than the file.
     ///
-    /// Aborts the process where there is no memory for a copy of the filter, its bytes and the text.
+    /// Aborts the process if there is no memory for a copy of the filter, its bytes and the text.
     #[must_use]
     pub fn to_base64(&self) -> String {
         let (bloom, length) = self.snapshot(Bloom::clone);
         let mut bytes = Vec::new();
-        // A vector takes all that is written.
+        // Writing to a vector cannot fail.
         let _ = layout::write(&mut bytes, &self.header, &State::new(self.header.id, length), &bloom);
         base64::encode(&bytes)
     }
 
-    /// Makes a file of the text that [`to_base64`](Self::to_base64) gave.
+    /// Creates a file from the text of [`to_base64`](Self::to_base64).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for any other text, a damaged page included; as [`FileFilter::create`].
+    /// Returns [`Error::Corrupt`] for any other text, even if only a page is damaged, and the
+    /// errors of [`FileFilter::create`].
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
         let Image { header, length, bloom, damaged_pages, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
-        // Whoever sent the text still has it.
+        // Refuse damaged pages here: the sender still has the original text.
         if damaged_pages > 0 {
             return Err(Error::Corrupt { field: Field::Page, offset: 0 });
         }
         Self::make(path.as_ref(), header, length, bloom)
     }
 
-    /// Takes the keys of `other` in; in the file after [`sync`](Self::sync). The number of keys is not known from then on.
+    /// Adds the keys of `other`. They are in the file after [`sync`](Self::sync). The number of
+    /// keys is unknown afterwards.
     ///
     /// # Errors
-    /// [`Error::Unlike`] for another size, number of probes or seed; [`Error::ReadOnly`].
+    /// Returns [`Error::Unlike`] if the size, the number of probes or the seed differs, and
+    /// [`Error::ReadOnly`].
     pub fn union_with(&self, other: &Self) -> Result<()> {
         self.writer()?;
         self.bloom.check_alike(&other.bloom)?;
@@ -73,23 +78,25 @@ impl FileFilter {
         Ok(())
     }
 
-    /// Leaves the keys that `other` has too, in a new file that takes this one's place: durable when it is done. The number
-    /// of keys is not known from then on.
+    /// Keeps only the keys that `other` holds too. It writes a new file that replaces this one, and
+    /// is durable when it returns. The number of keys is unknown afterwards.
     ///
     /// # Errors
-    /// As [`FileFilter::union_with`]; [`Error::Displaced`] as for [`sync`](Self::sync); when a write, sync or rename fails:
-    /// nothing is changed, and no new file is left. After a rename
-    /// that fails nothing more is written until the file is opened again ([`Error::Poisoned`]): which file has the name is
-    /// not known.
+    /// Returns the errors of [`FileFilter::union_with`], and [`Error::Displaced`] as
+    /// [`sync`](Self::sync) does. I/O errors pass through. After an error the filter is unchanged
+    /// and no new file is left.
+    ///
+    /// A failed rename is an exception, because it is unknown which file has the name. All writes
+    /// then fail with [`Error::Poisoned`] until the file is opened again.
     pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
         let bloom = self.bloom.intersection(&other.bloom)?;
         self.replace(bloom, Length::Combined)
     }
 
-    /// Forgets all keys, in a new file as [`intersect_with`](Self::intersect_with) does.
+    /// Removes all keys. It replaces the file as [`intersect_with`](Self::intersect_with) does.
     ///
     /// # Errors
-    /// As [`FileFilter::intersect_with`].
+    /// Returns the errors of [`FileFilter::intersect_with`].
     pub fn clear(&mut self) -> Result<()> {
         let bloom = Bloom::of_shape(self.header.shape, self.header.seed)?;
         self.replace(bloom, Length::Known(0))

@@ -1,15 +1,18 @@
-//! The bytes of a filter in a file.
+//! The file format of a filter in a file.
 //!
 //! ```text
-//! page 0          header: what never changes        | magic 8 | version 1 | probes 1 | 0 6 | id 8 | bits 8 | seed 8 |
-//!                                                   | capacity 8 | rate 8, as a double | zeros |
-//! page 1          state: what does, but for bits    | length is: 0 known, 1 or 2 not 1 | length 8 | draw 8 | zeros |
-//! page 2, 3, ..   4,032 bits each                   bit i in page 2 + i / 4032
+//! page 0          header: never changes           | magic 8 | version 1 | probes 1 | zeros 6 | id 8 | bits 8 | seed 8 |
+//!                                                 | capacity 8 | FPR 8, as a double | zeros |
+//! page 1          state: changes with each sync   | kind of length 1 | length 8 | draw 8 | zeros |
+//! page 2, 3, ..   4,032 bits each                 bit i in page 2 + i / 4032
 //! ```
-//! The draw is a random number that each write of the state draws anew: by it a writer knows its own state from that of an
-//! older copy with as many keys. A page is a sector of a disk: 504 bytes and the XXH3-64 of them under a seed of the file's id and the page's number. The
-//! id is drawn anew for each file, so that a page that a file system shows from a file before does not pass for sound.
-//! All integers are little endian.
+//! The kind of length is 0 for a known length, 1 after a union or an intersection, and 2 after
+//! damage. The draw is a random number that is new in every write of the state. It lets a writer
+//! tell its own state from an older copy with the same number of keys.
+//!
+//! A page is a disk sector: 504 bytes and their XXH3-64 checksum. The seed of the checksum is the
+//! file's id plus the page's number. The id is random for each file, so a page of an earlier file
+//! that the file system shows fails its checksum. All integers are little endian.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
@@ -20,22 +23,22 @@ use crate::variants::Bloom;
 use crate::variants::error::{Error, Field, Result};
 use crate::variants::shape::Shape;
 
-/// What a disk writes at once.
+/// The number of bytes that a disk writes at once.
 pub(super) const PAGE_LEN_BYTES: usize = 512;
 const CONTENT_LEN_BYTES: usize = PAGE_LEN_BYTES - 8;
 pub(super) const WORDS_PER_PAGE: usize = CONTENT_LEN_BYTES / 8;
-/// The first page of bits.
+/// The number of the first page of bits.
 const FIRST: u64 = 2;
 
-/// The first byte is no text.
+/// The first byte is not text.
 const MAGIC: [u8; 8] = *b"\x89FLBfile";
 const VERSION: u8 = 1;
-/// The identity under which the header is summed, which has the file's.
+/// The id for the header's checksum. The header itself contains the file's id.
 const OF_HEADER: u64 = 0;
 
 pub(super) type Page = [u8; PAGE_LEN_BYTES];
 
-/// What a file says of itself once and for all.
+/// The properties of a file that never change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Header {
     pub(super) id: u64,
@@ -45,17 +48,17 @@ pub(super) struct Header {
     pub(super) rate: f64,
 }
 
-/// How many keys were added.
+/// The number of added keys, or why it is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Length {
     Known(u64),
-    /// After a union or an intersection.
+    /// The number is unknown after a union or an intersection.
     Combined,
-    /// After a page was lost.
+    /// The number is unknown because a page is damaged.
     Damaged,
 }
 
-/// The state that a writer gave to a file, and the page that says so.
+/// The state that a writer gives to a file, and the page that encodes it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
     pub(super) length: Length,
@@ -63,27 +66,27 @@ pub(super) struct State {
 }
 
 impl State {
-    /// A page that no other write of the state makes.
+    /// Encodes the state in a page that no other write of a state produces.
     pub(super) fn new(id: u64, length: Length) -> Self {
         Self { length, page: length.encode(id, new_id()) }
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Image {
     pub(super) header: Header,
-    /// The page of the state, as it was read, whether or not it holds.
+    /// The state page as it was read, even if it fails its checksum.
     pub(super) state_page: Page,
     pub(super) length: Length,
     pub(super) bloom: Bloom,
-    /// Pages that do not hold: of the state, or of bits, all of which are taken for set.
+    /// The number of damaged pages: the state page, or pages of bits, whose bits are all set.
     pub(super) damaged_pages: u64,
 }
 
-/// A number that no other file has.
+/// Returns a random number that no other file has.
 pub(super) fn new_id() -> u64 {
-    // Seeded by the system's entropy, and different at each call.
+    // `RandomState` is seeded by the system's entropy and differs at each call.
     RandomState::new().build_hasher().finish()
 }
 
@@ -92,7 +95,7 @@ impl Header {
         self.shape.cells.div_ceil(WORDS_PER_PAGE as u64 * 64)
     }
 
-    /// The length of the whole file; `None` for one that no file can have.
+    /// Returns the length of the whole file, or `None` if no file can be that long.
     pub(super) fn file_len_bytes(&self) -> Option<u64> {
         self.num_pages().checked_add(FIRST).and_then(|pages| pages.checked_mul(PAGE_LEN_BYTES as u64))
     }
@@ -145,7 +148,8 @@ impl Length {
         seal(id, 1, &content)
     }
 
-    /// `None` where the page does not hold, or counts more keys than the filter has bits: each set one that was not set.
+    /// Returns `None` if the page fails its checksum or counts more keys than the filter has bits.
+    /// Each counted key set at least one new bit.
     fn decode(id: u64, cells: u64, page: &Page) -> Option<Self> {
         let mut cursor = Cursor::new(content(id, 1, page)?, 0);
         match (cursor.take_u8(Field::NumKeys).ok()?, cursor.take_u64(Field::NumKeys).ok()?) {
@@ -157,42 +161,42 @@ impl Length {
     }
 }
 
-/// A page with its sum.
+/// Returns a page with its checksum.
 fn seal(id: u64, number: u64, content: &[u8]) -> Page {
     let mut page = [0; PAGE_LEN_BYTES];
     page.iter_mut().zip(content).for_each(|(byte, of_content)| *byte = *of_content);
-    if let Some((content, sum)) = page.split_last_chunk_mut::<8>() {
-        *sum = u64_bytes(sum_of(id, number, content));
+    if let Some((content, checksum)) = page.split_last_chunk_mut::<8>() {
+        *checksum = u64_bytes(checksum_of(id, number, content));
     }
     page
 }
 
-/// What a page holds, if its sum does.
+/// Returns the content of a page if its checksum is correct.
 fn content(id: u64, number: u64, page: &Page) -> Option<&[u8]> {
-    let (content, sum) = page.split_last_chunk::<8>()?;
-    (u64_from(sum) == sum_of(id, number, content)).then_some(content)
+    let (content, checksum) = page.split_last_chunk::<8>()?;
+    (u64_from(checksum) == checksum_of(id, number, content)).then_some(content)
 }
 
-fn sum_of(id: u64, number: u64, content: &[u8]) -> u64 {
+fn checksum_of(id: u64, number: u64, content: &[u8]) -> u64 {
     KeyHash::of(content, HashSeed(id.wrapping_add(number))).raw()
 }
 
-/// Where a page of bits lies in the file.
+/// Returns the offset of a page of bits in the file.
 pub(super) fn page_offset(index: usize) -> u64 {
     (FIRST + index as u64) * PAGE_LEN_BYTES as u64
 }
 
-/// Where the state lies.
+/// The offset of the state page.
 pub(super) const STATE_OFFSET: u64 = PAGE_LEN_BYTES as u64;
 
-/// A page of bits.
+/// Encodes a page of bits.
 pub(super) fn bit_page(id: u64, index: usize, words: impl Iterator<Item = u64>) -> Page {
     let mut content = Vec::with_capacity(CONTENT_LEN_BYTES);
     words.take(WORDS_PER_PAGE).for_each(|word| put_u64(&mut content, word));
     seal(id, FIRST + index as u64, &content)
 }
 
-/// Whether a page of the state holds, whatever it says.
+/// Returns whether a state page passes its checksum.
 pub(super) fn is_state(id: u64, page: &Page) -> bool {
     content(id, 1, page).is_some()
 }
@@ -208,11 +212,11 @@ pub(super) fn write(out: &mut impl Write, header: &Header, state: &State, bloom:
     Ok(())
 }
 
-/// Reads a whole file of `len_bytes`. Memory is taken only for pages that are there.
+/// Reads a whole file of `len_bytes`. It checks the length before it allocates memory for the bits.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a header that does not hold or another length than it says, [`Error::Unsupported`] for a newer
-/// version; what the reader gives.
+/// Returns [`Error::Corrupt`] if the header is damaged or the length differs from the header, and
+/// [`Error::Unsupported`] for a newer version. Errors of the reader pass through.
 pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
     let corrupt_length = Error::Corrupt { field: Field::Length, offset: len_bytes };
     let mut page = [0; PAGE_LEN_BYTES];

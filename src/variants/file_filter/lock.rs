@@ -1,7 +1,8 @@
-//! Who may write to a filter's file: two locks, and whether the file still has its name.
+//! Two locks that protect a filter's file from a second writer, and a check of the file's name.
 //!
-//! A writer holds `PATH.lock` and the file itself. Either can be renamed or removed, so neither alone keeps a second
-//! writer out. No lock is waited for, so their order cannot end in a deadlock.
+//! A writer holds `PATH.lock` and the file itself. Either can be renamed or removed, so one of them
+//! alone does not keep out a second writer. No lock call waits, so the order of the locks cannot
+//! cause a deadlock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -9,21 +10,22 @@ use std::path::{Path, PathBuf};
 
 use crate::variants::error::{Error, Result};
 
-/// A file that nobody else has locked, until it is dropped.
+/// A file that this handle keeps locked until it is dropped.
 #[derive(Debug)]
 pub(super) struct Locked(File);
 
 impl Locked {
-    /// Locks `file`; an error names `path`.
+    /// Locks `file`. Errors name `path`.
     pub(super) fn new(file: File, path: &Path) -> Result<Self> {
         try_lock(&file, path).map(|()| Self(file))
     }
 
-    /// Locks a filter's file, which was opened at `path`, where that lets others read it.
+    /// Locks a filter's file that was opened at `path`, on systems whose locks do not stop readers.
     pub(super) fn of_filter(file: File, path: &Path) -> Result<Self> {
         try_lock_filter(&file, path)?;
         let file = Self(file);
-        // A writer replaced the file between its opening and its locking, and its lock went over to the new one.
+        // `false`: a writer replaced the file between its open and its lock, and holds the lock of
+        // the new file.
         match is_at(&file.0, path) {
             Ok(true) => Ok(file),
             Ok(false) => Err(Error::Locked.in_file(path)),
@@ -31,7 +33,7 @@ impl Locked {
         }
     }
 
-    /// A file whose lock [`try_lock_filter`] took.
+    /// Wraps a file that [`try_lock_filter`] has locked.
     pub(super) fn already(file: File) -> Self {
         Self(file)
     }
@@ -43,8 +45,8 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing alone would leave the lock to a process that is just being started, which shares all open files until
-        // then.
+        // Unlock explicitly. A child process that is just being started shares all open files for a
+        // moment, and would keep the lock after a plain close.
         let _ = self.0.unlock();
     }
 }
@@ -57,22 +59,24 @@ fn try_lock(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-/// Only Unix has locks that readers need not heed. Elsewhere `PATH.lock` alone keeps other writers out.
+/// Locks a filter's file on Unix, where locks do not stop readers. Elsewhere `PATH.lock` alone
+/// keeps out other writers.
 pub(super) fn try_lock_filter(file: &File, path: &Path) -> Result<()> {
     if cfg!(unix) { try_lock(file, path) } else { Ok(()) }
 }
 
-/// The lock beside a filter's file, which stays the same when the file is replaced by another of its name.
+/// The lock file beside a filter's file. It stays the same when the filter's file is replaced.
 #[derive(Debug)]
 pub(super) struct NameLock {
     path: PathBuf,
     file: Locked,
-    /// To be removed unless a filter comes of it.
+    /// If set, a drop removes the lock file, because no filter was created.
     is_new: bool,
 }
 
 impl NameLock {
-    /// `path` has no links in it: another name would be another lock.
+    /// Takes the lock for `path`, which must contain no symbolic links. Another name would be
+    /// another lock.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".lock");
@@ -80,14 +84,15 @@ impl NameLock {
         let in_file = |error: io::Error| Error::from(error).in_file(&beside);
         let (file, is_new) = open_or_create(&beside).map_err(in_file)?;
         let file = Locked::new(file, path)?;
-        // Someone removed the file between its opening and its locking: another filter may have locked the next one.
+        // `false`: the lock file was removed between its open and its lock, so another filter may
+        // have locked its successor.
         if !is_at(file.file(), &beside).map_err(in_file)? {
             return Err(Error::Locked.in_file(path));
         }
         Ok(Self { path: beside, file, is_new })
     }
 
-    /// Lets the file stay: there is a filter beside it.
+    /// Keeps the lock file after a drop, because there is a filter beside it.
     pub(super) fn keep(&mut self) {
         self.is_new = false;
     }
@@ -95,14 +100,15 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
-        // Still locked. Where it is not known whether it has its name, it stays.
+        // The file is still locked. It stays if it is unknown whether it has its name.
         if self.is_new && cfg!(unix) && is_at(self.file.file(), &self.path).unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens the file at `path`, never what a link there points to; and whether it is new.
+/// Opens the file at `path`, but never follows a symbolic link there. Returns whether the file is
+/// new.
 fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => Ok((file, true)),
@@ -116,7 +122,8 @@ fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Whether `path` is a name of `file`, and no link. Where files have no numbers, any file will do.
+/// Returns whether `path` is a name of `file` and not a symbolic link. On systems without inode
+/// numbers, any regular file passes.
 pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {
         Ok(found) => is_same(file, &found),

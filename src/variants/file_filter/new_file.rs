@@ -1,4 +1,5 @@
-//! New files of filters: they get their names when they are whole, and leave nothing when they fail.
+//! New files of filters. A new file gets its name when it is complete, and is removed if a step
+//! fails.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -12,12 +13,12 @@ use super::lock::{Locked, is_at, try_lock_filter};
 use crate::variants::Bloom;
 use crate::variants::error::{Error, Result};
 
-/// A whole, durable and locked file under a random name, removed when it is dropped.
+/// A complete, durable and locked file under a random name. A drop removes it.
 #[derive(Debug)]
 pub(super) struct NewFile(NamedTempFile);
 
 impl NewFile {
-    /// Writes a file beside `path`, with the owner and mode of the file that it is to replace, if any.
+    /// Writes a file beside `path`. If it will replace a file, it gets that file's owner and mode.
     pub(super) fn write(
         path: &Path,
         replaced: Option<&File>,
@@ -26,12 +27,13 @@ impl NewFile {
         bloom: &Bloom,
     ) -> Result<Self> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
-        // The name is short whatever the filter's is.
+        // A fixed prefix keeps the name short, however long the filter's name is.
         let mut builder = tempfile::Builder::new();
         builder.prefix(".filterblock-").suffix(".tmp");
         let new = builder.make_in(dir_of(path), |name| create(name, replaced.is_some())).map_err(in_file)?;
         let file = new.as_file();
-        // Before it has a name that others know: there is no moment in which they could lock it.
+        // Lock the file while no other process knows its name, so that no other process can lock it
+        // first.
         try_lock_filter(file, path)?;
         replaced.map_or(Ok(()), |replaced| keep_owner(replaced, file)).map_err(in_file)?;
         let mut out = Buffered::new(file).map_err(|error| error.in_file(path))?;
@@ -40,25 +42,27 @@ impl NewFile {
         Ok(Self(new))
     }
 
-    /// Gives the file a name that no file has.
+    /// Renames the file to a name that no file has.
     pub(super) fn publish(self, path: &Path) -> Result<Locked> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
         let file = self.0.persist_noclobber(path).map(Locked::already).map_err(|refused| in_file(refused.error))?;
         let synced = sync_dir(path);
         if synced.is_err() && is_at(file.file(), path).unwrap_or(false) {
-            // Still locked: nobody else has come to use it.
+            // The file is still locked, so no other writer uses it.
             let _ = fs::remove_file(path);
         }
         synced.map(|()| file).map_err(in_file)
     }
 
-    /// Gives the file a name that another has, which loses it. After an error, whose name it is is not known.
+    /// Renames the file over an existing one. After an error, it is unknown which file has the
+    /// name.
     pub(super) fn publish_over(self, path: &Path) -> Result<Locked> {
         let (file, mut name) = self.0.into_parts();
         let file = Locked::already(file);
-        // Windows refuses the crate's own way of renaming, `persist`, for a file that is open, as its writer has it.
+        // On Windows `persist` cannot rename an open file, and the writer keeps the file open.
         let renamed = fs::rename(&name, path);
-        // The random name is free from now on: a file that another process may give it is not this one's to remove.
+        // The random name is free now. If another process creates a file with that name, this
+        // process must not remove it.
         name.disable_cleanup(renamed.is_ok());
         renamed.and_then(|()| sync_dir(path)).map(|()| file).map_err(|error| Error::from(error).in_file(path))
     }
@@ -69,7 +73,8 @@ impl NewFile {
     }
 }
 
-/// Creates a file where nothing is, not even a link; a private one is its user's alone.
+/// Creates a file where nothing exists, not even a symbolic link. A private file is accessible only
+/// to its user.
 fn create(path: &Path, is_private: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
@@ -81,7 +86,7 @@ fn create(path: &Path, is_private: bool) -> io::Result<File> {
     options.open(path)
 }
 
-/// A link that leads nowhere is there, too.
+/// Returns an error if `path` exists, even as a dangling symbolic link.
 pub(super) fn check_absent(path: &Path) -> Result<()> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -90,14 +95,14 @@ pub(super) fn check_absent(path: &Path) -> Result<()> {
     }
 }
 
-/// Gives `new` the owner and mode of `replaced`, as far as its user may.
+/// Gives `new` the owner and mode of `replaced`, as far as the process has the permission.
 #[cfg(unix)]
 fn keep_owner(replaced: &File, new: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let kept = replaced.metadata()?;
-    // Only root may give files away.
+    // Only root may change the owner of a file.
     let _ = fchown(new, Some(kept.uid()), None);
-    // What one group may do is not for another.
+    // If the group could not be kept, drop the group's permissions.
     let bits = if fchown(new, None, Some(kept.gid())).is_ok() { 0o777 } else { 0o707 };
     new.set_permissions(fs::Permissions::from_mode(kept.mode() & bits))
 }
@@ -107,7 +112,7 @@ fn keep_owner(_: &File, _: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the rename durable, where directories can be opened.
+/// Makes the rename durable, on systems where directories can be opened.
 fn sync_dir(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir_of(path))?.sync_all() } else { Ok(()) }
 }

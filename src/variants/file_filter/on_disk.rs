@@ -1,4 +1,4 @@
-//! Files of filters: how they are opened, made, written to and replaced.
+//! Opens, creates, writes and replaces the files of filters.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -11,20 +11,21 @@ use super::new_file::{NewFile, check_absent, dir_of};
 use crate::variants::Bloom;
 use crate::variants::error::{Error, Result};
 
-/// The file at work, and what it has.
+/// The open file, and what this writer knows of its content.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Without links, and from the root on: the process may go to another directory.
+    /// An absolute path without symbolic links, because the process may change its directory.
     path: PathBuf,
     file: Locked,
     header: Header,
-    /// The page of the state that the file shows, as read at open or written since.
+    /// The state page that the file shows, as read at open or written since.
     shown: Page,
-    /// The page of a write that failed, which the file may show, too.
+    /// The state page of a failed write. The file may show it instead of `shown`.
     tried: Option<Page>,
-    /// What this writer made durable in that page; `None` if nobody knows what the disk has.
+    /// The length that this writer made durable in the state page. `None` if the disk's state is
+    /// unknown.
     durable: Option<Length>,
-    /// Why nothing is written any more.
+    /// The reason why all writes are refused.
     poisoned: Option<String>,
     _lock: NameLock,
 }
@@ -35,7 +36,7 @@ impl Writer {
         Self { path, file, header, shown, tried: None, durable: None, poisoned: None, _lock: lock }
     }
 
-    /// Opens the file at `path`, and gives what it holds.
+    /// Opens the file at `path` and reads its content.
     pub(super) fn open(path: &Path) -> Result<(Image, Self)> {
         let place = path.canonicalize()?;
         let lock = NameLock::take(&place)?;
@@ -43,11 +44,11 @@ impl Writer {
         let file = Locked::of_filter(file, &place)?;
         let image = read(file.file())?;
         let (header, shown) = (image.header, image.state_page);
-        // What the file shows of its state may not be on the disk.
+        // `durable` stays `None`: the file's visible state may be missing on the disk.
         Ok((image, Self::new(place, file, header, shown, lock)))
     }
 
-    /// Makes a file at `path`, where none is: whole or not at all.
+    /// Creates a file at `path`, where no file exists. After an error, no part of it is left.
     pub(super) fn create(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<Self> {
         let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
         let place = dir_of(path).canonicalize()?.join(name);
@@ -58,8 +59,8 @@ impl Writer {
         Ok(Self { durable: Some(length), ..Self::new(place, file, *header, state.page, lock) })
     }
 
-    /// Writes pages of bits, as they are now, and then the length: a length that counts keys whose bits are not there would
-    /// be no lower bound.
+    /// Writes the current content of the given pages, and then the length. A length that counts
+    /// keys before their bits are written would be no lower bound.
     pub(super) fn write(&mut self, pages: &[usize], length: Length, bloom: &Bloom) -> Result<()> {
         self.check()?;
         if !pages.is_empty() || self.durable != Some(length) {
@@ -71,7 +72,8 @@ impl Writer {
             self.file.file().sync_data()?;
             (self.shown, self.tried, self.durable) = (page, None, Some(length));
         }
-        // Afterwards: a file that is moved before is written to all the same, so that the keys are where it went.
+        // Check the name after the write. A file that was moved is still written, so the keys are
+        // safe at its new name.
         self.check_name()
     }
 
@@ -105,7 +107,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts a new file in the place of this one.
+    /// Replaces this file by a new one.
     pub(super) fn replace(&mut self, header: &Header, state: State, bloom: &Bloom) -> Result<()> {
         self.check()?;
         self.check_name()?;
@@ -113,10 +115,11 @@ impl Writer {
         self.put(new, header, state)
     }
 
-    /// From the old lock to the new one there is no gap: the new file is locked before it has the name, and the old one
-    /// until this file is the new one.
+    /// Renames a new file over this one. The locks leave no gap: the new file is locked before it
+    /// has the name, and the old file stays locked until `self.file` is the new one.
     pub(super) fn put(&mut self, new: NewFile, header: &Header, state: State) -> Result<()> {
-        // Writing took long, and the rename would destroy what has the name now.
+        // Check again: writing took long, and the rename would destroy the file that now has the
+        // name.
         self.check_name()?;
         match new.publish_over(&self.path) {
             Ok(file) => {
@@ -124,7 +127,8 @@ impl Writer {
                 (self.shown, self.tried, self.durable) = (state.page, None, Some(state.length));
                 Ok(())
             }
-            // Which file has the name, now or after a crash, is not known: what is written to either may be lost.
+            // It is unknown which file has the name, now or after a crash. Writes to either file
+            // may be lost.
             Err(error) => {
                 self.poisoned = Some(error.to_string());
                 Err(error)
@@ -132,7 +136,7 @@ impl Writer {
         }
     }
 
-    /// To write elsewhere from now on, as if the file there had been this one since it was opened.
+    /// Redirects all writes to another file, as if that file had been open from the start.
     #[cfg(test)]
     pub(super) fn swap_file(&mut self, file: Locked) -> Locked {
         let mut place = file.file();
@@ -141,8 +145,8 @@ impl Writer {
         std::mem::replace(&mut self.file, file)
     }
 
-    /// Whether the file is as this writer left it, as far as its length, header and state tell: a writer must not add its
-    /// pages to those of another filter, nor to an older copy, which lacks keys that were synced.
+    /// Checks that the file is as this writer left it, by its length, header and state. A writer
+    /// must not add its pages to another filter, nor to an older copy, which lacks synced keys.
     fn check(&mut self) -> Result<()> {
         if let Some(reason) = &self.poisoned {
             return Err(Error::Poisoned { reason: reason.clone() });
@@ -150,7 +154,7 @@ impl Writer {
         let is_whole = self.header.file_len_bytes() == Some(self.file.file().metadata()?.len());
         match is_whole && self.is_head_ours()? {
             true => Ok(()),
-            false => Err(Error::Displaced { reason: "was cut or overwritten" }),
+            false => Err(Error::Displaced { reason: "was truncated or overwritten" }),
         }
     }
 
@@ -161,7 +165,7 @@ impl Writer {
         file.read_exact(&mut header)?;
         file.read_exact(&mut state)?;
         let id = self.header.id;
-        // A write that failed left the page as it was, or whole, or torn.
+        // A failed write left the page unchanged, complete, or torn.
         let is_tried = self.tried.is_some_and(|tried| state == tried || !layout::is_state(id, &state));
         if is_tried {
             (self.shown, self.tried) = (state, None);
@@ -169,7 +173,8 @@ impl Writer {
         Ok(state == self.shown && Header::decode(&header).is_ok_and(|found| found.id == id))
     }
 
-    /// Whether the file has its name still: whoever opens the filter would find another one, or none.
+    /// Checks that the file still has its name. Otherwise an open by that name would find another
+    /// filter, or none.
     fn check_name(&self) -> Result<()> {
         match is_at(self.file.file(), &self.path)? {
             true => Ok(()),
@@ -178,7 +183,7 @@ impl Writer {
     }
 }
 
-/// What the file at `path` holds.
+/// Reads the content of the file at `path`.
 pub(super) fn load(path: &Path) -> Result<Image> {
     read(&File::open(path)?)
 }

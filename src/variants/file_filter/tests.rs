@@ -1,4 +1,4 @@
-//! What a filter in a file keeps through a failure that only its own parts can be made to have.
+//! Tests of failures that only the internals of a filter in a file can produce.
 
 use std::fs::File;
 
@@ -8,13 +8,13 @@ use super::*;
 use crate::codec::u64_bytes;
 
 #[test]
-fn a_sync_that_fails_forgets_nothing() {
+fn a_failed_sync_loses_no_key() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
     let swap = |file| filter.writer().unwrap().lock().unwrap().swap_file(file);
     let new = filter.extend((0..1_000).map(u64_bytes)).unwrap();
-    // Writes through this handle are refused.
+    // This handle is read-only, so writes through it fail.
     let good = swap(Locked::already(File::open(&path).unwrap()));
     for _ in 0..2 {
         assert!(matches!(filter.sync().unwrap_err().root(), Error::Io(_)));
@@ -28,9 +28,9 @@ fn a_sync_that_fails_forgets_nothing() {
     assert_eq!(found.len().unwrap(), new + 1);
 }
 
-/// After a sync that failed, a system may show bits until it crashes that the disk never had.
+/// After a failed sync, a system may show bits that the disk never had until it crashes.
 #[test]
-fn a_key_whose_bits_were_found_in_the_file_is_written_too() {
+fn a_key_whose_bits_were_found_in_the_file_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
     let (path, disk) = (dir.path().join("filter"), dir.path().join("disk"));
     let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
@@ -50,9 +50,9 @@ fn a_key_whose_bits_were_found_in_the_file_is_written_too() {
     assert!((0..10).chain(50..60).all(|i| found.may_contain(&u64_bytes(i))));
 }
 
-/// Whether the name is the old file's or the new one's is not known then.
+/// After a failed rename, it is unknown whether the old or the new file has the name.
 #[test]
-fn a_failed_rename_writes_nothing_that_might_be_lost() {
+fn a_failed_rename_stops_all_later_writes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
@@ -67,7 +67,8 @@ fn a_failed_rename_writes_nothing_that_might_be_lost() {
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
 }
 
-/// Another writer replaces the file between its opening and its locking: what is locked then is no filter any more.
+/// Another writer replaces the file between its open and its lock. The locked file is then no
+/// filter any more.
 #[cfg(unix)]
 #[test]
 fn a_file_that_lost_its_name_before_its_lock_is_refused() {
@@ -81,7 +82,7 @@ fn a_file_that_lost_its_name_before_its_lock_is_refused() {
     assert!(Locked::of_filter(File::open(&path).unwrap(), &path).is_ok());
 }
 
-/// Each key that is counted set a bit that was not set.
+/// Each counted key set at least one new bit.
 #[test]
 fn a_count_of_more_keys_than_bits_is_damage() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
-//! Where labels go, so that none covers another.
+//! Places labels next to points, so that no label covers another.
 
-/// Pixels.
+use super::picture::{TEXT_SIZE, text_width};
+
+/// A rectangle in a picture.
 #[derive(Debug, Clone, Copy)]
 pub struct Box2 {
     pub left: f64,
@@ -16,17 +18,17 @@ impl Box2 {
         if width > 0.0 && height > 0.0 { width * height } else { 0.0 }
     }
 
-    /// Where a line from a point to this label ends: at the nearest place of its edge.
+    /// The end of a line from a point to this label: the nearest place of the label's edge.
     pub fn leader_to(&self, (x, y): (f64, f64)) -> (f64, f64) {
         (x.clamp(self.left, self.right), y.clamp(self.top + 2.0, self.bottom - 2.0))
     }
 
-    /// How far a point is from the label's edge.
+    /// The distance of a point from the label's edge.
     fn distance(&self, (x, y): (f64, f64)) -> f64 {
         (x.clamp(self.left, self.right) - x).hypot(y.clamp(self.top, self.bottom) - y)
     }
 
-    /// Whether a line passes through, looked at in steps.
+    /// Whether a line passes through; looks at twenty places of the line.
     fn crossed_by(&self, from: (f64, f64), to: (f64, f64)) -> bool {
         (1..20).map(|step| f64::from(step) / 20.0).any(|share| {
             let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
@@ -39,45 +41,87 @@ impl Box2 {
     }
 }
 
-/// Width of a text in the font that the plots use, about.
-pub fn width(text: &str, size: f64) -> f64 {
-    text.chars().count() as f64 * size * 0.47
+/// The box of a text whose middle line has the height of `at`.
+pub fn box_of(text: &str, (x, y): (f64, f64), is_left: bool) -> Box2 {
+    let left = if is_left { x - text_width(text) } else { x };
+    let half = TEXT_SIZE * 0.6;
+    Box2 { left, top: y - half, right: left + text_width(text), bottom: y + half }
+}
+
+/// Small boxes along a line, for labels to avoid.
+pub fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = Box2> {
+    const STEPS: i32 = 60;
+    (0..=STEPS).map(move |step| {
+        let share = f64::from(step) / f64::from(STEPS);
+        around(from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share, 2.0)
+    })
 }
 
 /// Rounds in which every label may move once more, knowing where the others are.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 6;
+/// Orders in which labels are placed. Each order ends in other places; the best of them counts.
+const ORDERS: usize = 6;
 
-/// Places for labels of points: as near to its point as each can be without covering anything, in `frame`.
-pub fn place(points: &[(f64, f64)], texts: &[String], size: f64, frame: Box2) -> Vec<Box2> {
+/// Places labels in `frame`: each as near to its point as it can be without covering a label, a
+/// point, or what `avoid` holds.
+pub fn place(points: &[(f64, f64)], texts: &[String], frame: Box2, avoid: &[Box2]) -> Vec<Box2> {
     let marks: Vec<Box2> = points.iter().map(|&(x, y)| around(x, y, 6.0)).collect();
-    let nowhere = Box2 { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 };
-    let mut placed = vec![nowhere; points.len()];
-    for _ in 0..ROUNDS {
-        for (i, &(x, y)) in points.iter().enumerate() {
-            let (width, height) = (width(&texts[i], size), size * 1.2);
-            let boxed = |(dx, dy): (f64, f64)| {
-                let left = x + dx - if dx < 0.0 { width } else { 0.0 };
-                let top = y + dy - height / 2.0;
-                Box2 { left, top, right: left + width, bottom: top + height }
-            };
-            let others = || placed.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, place)| place);
-            let cost = |place: &Box2| {
-                let covered: f64 = marks.iter().chain(others()).map(|other| place.overlap(other)).sum();
-                let leader = place.leader_to((x, y));
-                let strangers = || marks.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, mark)| mark);
-                let crossed = others().chain(strangers()).filter(|other| other.crossed_by((x, y), leader)).count();
-                let outside = if place.within(&frame) { 0.0 } else { 1e6 };
-                let far = |(x, y): (f64, f64)| place.distance((x, y));
-                // A label nearer to another point is taken for that point's; of points in one spot none can be told.
-                let apart = |other: (f64, f64)| (other.0 - x).hypot(other.1 - y) > 12.0;
-                let mistaken = points.iter().filter(|&&other| apart(other) && far(other) < far((x, y)) + 4.0).count();
-                outside + covered * 10.0 + crossed as f64 * 60.0 + mistaken as f64 * 150.0 + far((x, y))
-            };
-            let best = candidates().map(boxed).map(|place| (cost(&place), place));
-            placed[i] = best.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(nowhere, |(_, place)| place);
+    let labels = Labels { points, texts, frame, avoid, marks: &marks };
+    let tries = (0..ORDERS).map(|order| labels.place(order));
+    tries.min_by(|one, other| one.0.total_cmp(&other.0)).map_or_else(Vec::new, |(_, placed)| placed)
+}
+
+struct Labels<'a> {
+    points: &'a [(f64, f64)],
+    texts: &'a [String],
+    frame: Box2,
+    avoid: &'a [Box2],
+    marks: &'a [Box2],
+}
+
+impl Labels<'_> {
+    /// Places all labels, in one of [`ORDERS`]; returns their cost too.
+    fn place(&self, order: usize) -> (f64, Vec<Box2>) {
+        let count = self.points.len();
+        // Outside of the picture, where a label that is not yet placed covers nothing.
+        let nowhere = Box2 { left: -9.0, top: -9.0, right: -9.0, bottom: -9.0 };
+        let mut placed = vec![nowhere; count];
+        let mut costs = vec![0.0; count];
+        for _ in 0..ROUNDS {
+            for turn in 0..count {
+                let turn = (turn + order * count / ORDERS) % count;
+                let i = if order.is_multiple_of(2) { turn } else { count - 1 - turn };
+                let (x, y) = self.points[i];
+                let boxed = |(dx, dy): (f64, f64)| box_of(&self.texts[i], (x + dx, y + dy), dx < 0.0);
+                let best = candidates().map(boxed).map(|place| (self.cost(i, &place, &placed), place));
+                if let Some((cost, place)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) {
+                    (costs[i], placed[i]) = (cost, place);
+                }
+            }
         }
+        (costs.iter().sum(), placed)
     }
-    placed
+
+    /// How much is wrong with a place of label `i`.
+    fn cost(&self, i: usize, place: &Box2, placed: &[Box2]) -> f64 {
+        let (x, y) = self.points[i];
+        let others = || placed.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, place)| place);
+        let strangers = || self.marks.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, mark)| mark);
+        let hidden: f64 = self.marks.iter().chain(others()).map(|other| place.overlap(other)).sum();
+        let covered: f64 = self.avoid.iter().map(|other| place.overlap(other)).sum();
+        let leader = place.leader_to((x, y));
+        let crossed = others().chain(strangers()).filter(|other| other.crossed_by((x, y), leader)).count();
+        let outside = if place.within(&self.frame) { 0.0 } else { 1e6 };
+        let far = |(x, y): (f64, f64)| place.distance((x, y));
+        // A reader takes a label nearer to another point for the label of that point. Points within
+        // 12 units of each other cannot be told apart.
+        let apart = |other: (f64, f64)| (other.0 - x).hypot(other.1 - y) > 12.0;
+        let mistaken = self.points.iter().filter(|&&other| apart(other) && far(other) < far((x, y)) + 4.0).count();
+        let misread = crossed as f64 * 60.0 + mistaken as f64 * 150.0;
+        // Beyond this distance a label has a leader, which the eye must follow.
+        let leader = if far((x, y)) > 13.0 { 40.0 } else { 0.0 };
+        outside + hidden * 10.0 + covered * 8.0 + misread + leader + far((x, y))
+    }
 }
 
 /// Offsets of a label's near edge from its point, all around it.
@@ -94,50 +138,19 @@ fn around(x: f64, y: f64, reach: f64) -> Box2 {
     Box2 { left: x - reach, top: y - reach, right: x + reach, bottom: y + reach }
 }
 
-/// Heights at least `apart` from each other and in `top..bottom`, as near as may be to the heights wanted.
-pub fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
-    let mut heights: Vec<f64> = order.iter().map(|&i| wanted[i]).collect();
-    // Down from the top, then back up from the bottom, half the excess each: settles within a few rounds.
-    for _ in 0..200 {
-        for i in 1..heights.len() {
-            let missing = apart - (heights[i] - heights[i - 1]);
-            if missing > 0.0 {
-                heights[i - 1] -= missing / 2.0;
-                heights[i] += missing / 2.0;
-            }
-        }
-        for (i, height) in heights.iter_mut().enumerate() {
-            let below = (order.len() - 1 - i) as f64 * apart;
-            *height = height.max(top + i as f64 * apart).min(bottom - below);
-        }
-    }
-    let mut placed = vec![0.0; wanted.len()];
-    for (&i, &height) in order.iter().zip(&heights) {
-        placed[i] = height;
-    }
-    placed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spread_labels_keep_their_distance_and_their_order() {
-        let heights = spread(&[50.0, 50.0, 51.0, 90.0], 10.0, 0.0, 100.0);
-        assert!(heights.windows(2).all(|pair| pair[1] - pair[0] > 9.9), "{heights:?}");
-        assert!(heights[0] >= 0.0 && heights[3] <= 100.0);
-    }
 
     #[test]
     fn labels_of_near_points_do_not_cover_each_other() {
         let frame = Box2 { left: 0.0, top: 0.0, right: 500.0, bottom: 500.0 };
         let points: Vec<_> = (0..6).map(|i| (250.0 + f64::from(i) * 4.0, 250.0)).collect();
         let texts = vec!["a filter".to_owned(); 6];
-        let places = place(&points, &texts, 12.0, frame);
+        let wall = Box2 { left: 0.0, top: 0.0, right: 500.0, bottom: 230.0 };
+        let places = place(&points, &texts, frame, &[wall]);
         for (i, a) in places.iter().enumerate() {
+            assert_eq!(a.overlap(&wall), 0.0, "{places:?}");
             for b in &places[..i] {
                 assert_eq!(a.overlap(b), 0.0, "{places:?}");
             }

@@ -1,338 +1,362 @@
-//! The plots: space against query time, rate against bits a key, build time against the number of keys.
-
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+//! The pictures: space against query time, false-positive rate against bits per key, and build
+//! times.
 
 use super::labels::{self, Box2};
+use super::picture::bars::{Bar, Bars, Group};
+use super::picture::frame::{Axis, Frame};
+use super::picture::{Anchor, Colour, Picture, Stroke, WIDTH, text_width};
+use super::tables::short;
+use crate::ours;
 use crate::record::Row;
 use crate::run::SAME_RATE;
 
-/// Pixels.
-const SIZE: (i32, i32) = (1180, 760);
-const LEFT: i32 = 84;
-const TOP: i32 = 62;
-const BOTTOM: i32 = 74;
-const LABEL: f64 = 13.0;
-/// Told apart also without colour vision (Okabe and Ito, "Color universal design", 2008).
-const OURS: RGBColor = RGBColor(0, 114, 178);
-const THEIRS: RGBColor = RGBColor(213, 94, 0);
-const TEXT: RGBColor = RGBColor(40, 40, 40);
-const FAINT: RGBColor = RGBColor(120, 120, 120);
-const GRID: RGBColor = RGBColor(222, 222, 222);
-/// The size whose filters are compared in the first two plots.
+const HEIGHT: f64 = 500.0;
+const OURS: Colour = Colour::Series(0);
+const THEIRS: Colour = Colour::Series(1);
+/// The number of keys in the filters that are drawn, if the record has it.
 const SHOWN_N: usize = 1_000_000;
+/// Filters that lie so near to another that labels of both would cover each other. The tables have
+/// them.
+const TWINS: [&str; 9] = [
+    "blocked-bloom:fpr=0.01",
+    "split-block-512:10",
+    "bumped-ribbon:fpr=0.00390625:compact",
+    "fastbloom:fpr=0.01",
+    "sbbf-rs-safe:11",
+    "xorf BinaryFuse16",
+    "qfilter:fpr=0.0039",
+    "pleat Ribbon<7>",
+    "pleat StdRibbon<8>",
+];
+/// Filters with nearly the rate and the space of another one. The picture of rates leaves them out,
+/// that of times does not.
+const SAME_DESIGN: [&str; 7] = [
+    "ribbon:fpr=0.00390625",
+    "fastbloom:10",
+    "lsm-tree:10",
+    "pleat Ribbon<8>",
+    "sbbf-rs-safe:10",
+    "sux VFilter 8 bits",
+    "xorf BinaryFuse8",
+];
+/// A filter with more bits per key would squeeze all others.
+const MOST_BITS: f64 = 24.0;
 
-type Root<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-/// Draws one plot.
-type Plot = fn(&Root<'_>, &[Row]) -> Drawn;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
-/// All plots: file names, and what goes into them.
-pub fn all(rows: &[Row]) -> Result<Vec<(&'static str, String)>, String> {
-    let plots: [(&str, Plot); 3] =
-        [("filters-space.svg", space), ("filters-rate.svg", rate), ("filters-build.svg", build)];
-    let draw = |(name, plot): (&'static str, Plot)| {
-        let mut svg = String::new();
-        let root =
-            SVGBackend::with_string(&mut svg, (SIZE.0.unsigned_abs(), SIZE.1.unsigned_abs())).into_drawing_area();
-        let drawn =
-            root.fill(&WHITE).map_err(Into::into).and_then(|()| plot(&root, rows)).and_then(|()| Ok(root.present()?));
-        drop(root);
-        drawn.map_err(|error: Box<dyn std::error::Error>| format!("{name}: {error}"))?;
-        Ok((name, svg))
-    };
-    plots.into_iter().map(draw).collect()
-}
-
-/// An axis, logarithmic or not.
-#[derive(Clone, Copy)]
-struct Axis {
-    from: f64,
-    to: f64,
-    logarithmic: bool,
-}
-
-impl Axis {
-    /// Around the values, with some room.
-    fn around(values: impl Iterator<Item = f64> + Clone, logarithmic: bool) -> Self {
-        let (from, to) =
-            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), value| (from.min(value), to.max(value)));
-        if logarithmic {
-            Self { from: from * 0.75, to: to * 1.35, logarithmic }
-        } else {
-            Self { from: (from - 1.0).max(0.0), to: to + 1.0, logarithmic }
-        }
-    }
-
-    /// Where a value lies, from 0 to 1.
-    fn share(&self, value: f64) -> f64 {
-        let on = |value: f64| if self.logarithmic { value.ln() } else { value };
-        (on(value) - on(self.from)) / (on(self.to) - on(self.from))
-    }
-
-    fn ticks(&self) -> Vec<f64> {
-        let within = |value: &f64| *value >= self.from && *value <= self.to;
-        if !self.logarithmic {
-            let step = if self.to - self.from > 16.0 { 2.0 } else { 1.0 };
-            return (0..200).map(|i| f64::from(i) * step).filter(within).collect();
-        }
-        let decades = (self.to / self.from).log10();
-        let steps: &[f64] = if decades > 4.5 {
-            &[1.0]
-        } else if decades > 2.2 {
-            &[1.0, 3.0]
-        } else {
-            &[1.0, 2.0, 5.0]
-        };
-        let decade = |power: i32| steps.iter().map(move |step| step * 10f64.powi(power));
-        (-9..10).flat_map(decade).filter(within).collect()
-    }
-}
-
-/// The frame of a plot: two axes, and where they lie.
-struct Frame {
-    x: Axis,
-    y: Axis,
-    right: i32,
-}
-
-impl Frame {
-    fn at(&self, x: f64, y: f64) -> (f64, f64) {
-        let (width, height) = (f64::from(self.right - LEFT), f64::from(SIZE.1 - BOTTOM - TOP));
-        (f64::from(LEFT) + self.x.share(x) * width, f64::from(SIZE.1 - BOTTOM) - self.y.share(y) * height)
-    }
-
-    fn draw(&self, root: &Root<'_>, titles: [&str; 3], formats: [fn(f64) -> String; 2]) -> Drawn {
-        let [title, x_title, y_title] = titles;
-        let centred = ("sans-serif", 13).into_font().color(&TEXT).pos(Pos::new(HPos::Center, VPos::Top));
-        for tick in self.x.ticks() {
-            let (x, _) = pixel(self.at(tick, self.y.from));
-            root.draw(&PathElement::new([(x, TOP), (x, SIZE.1 - BOTTOM)], GRID))?;
-            root.draw(&Text::new(formats[0](tick), (x, SIZE.1 - BOTTOM + 8), centred.clone()))?;
-        }
-        let to_the_right = ("sans-serif", 13).into_font().color(&TEXT).pos(Pos::new(HPos::Right, VPos::Center));
-        for tick in self.y.ticks() {
-            let (_, y) = pixel(self.at(self.x.from, tick));
-            root.draw(&PathElement::new([(LEFT, y), (self.right, y)], GRID))?;
-            root.draw(&Text::new(formats[1](tick), (LEFT - 8, y), to_the_right.clone()))?;
-        }
-        root.draw(&Rectangle::new([(LEFT, TOP), (self.right, SIZE.1 - BOTTOM)], FAINT))?;
-        root.draw(&Text::new(title.to_owned(), (LEFT, 14), ("sans-serif", 19).into_font().color(&TEXT)))?;
-        let middle = (LEFT + self.right) / 2;
-        let axis = ("sans-serif", 15).into_font().color(&TEXT);
-        root.draw(&Text::new(
-            x_title.to_owned(),
-            (middle, SIZE.1 - 36),
-            axis.clone().pos(Pos::new(HPos::Center, VPos::Top)),
-        ))?;
-        // Above the axis rather than along it: nobody has to tilt the head.
-        root.draw(&Text::new(y_title.to_owned(), (LEFT, TOP - 20), axis))?;
-        Ok(())
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "pixels")]
-fn pixel((x, y): (f64, f64)) -> (i32, i32) {
-    (x.round() as i32, y.round() as i32)
+/// Draws all pictures: the names of the files, and their content.
+pub fn all(rows: &[Row]) -> Vec<(&'static str, String)> {
+    vec![
+        ("filters-space.svg", space_picture(rows)),
+        ("filters-rate.svg", rate_picture(rows)),
+        ("filters-build.svg", build_picture(rows)),
+    ]
 }
 
 fn is_ours(row: &Row) -> bool {
     row.krate == "filterblock"
 }
 
-fn colour(row: &Row) -> RGBColor {
+fn colour(row: &Row) -> Colour {
     if is_ours(row) { OURS } else { THEIRS }
 }
 
-/// Of the filters with `n` keys that can be given hashes: queries for absent keys, one at a time.
-fn shown(rows: &[Row]) -> Vec<&Row> {
+/// The number of keys that is drawn, as a text too.
+fn shown_n(rows: &[Row]) -> (usize, String) {
     let sizes = || rows.iter().filter(|row| row.filters_asked == 1).map(|row| row.n);
     let n = if sizes().any(|n| n == SHOWN_N) { SHOWN_N } else { sizes().max().unwrap_or(0) };
-    let wanted = |row: &&Row| {
-        row.n == n
+    (n, super::tables::grouped(n))
+}
+
+/// One row of each filter with [`shown_n`] keys.
+fn filters(rows: &[Row]) -> Vec<&Row> {
+    let (n, _) = shown_n(rows);
+    let mut found: Vec<&Row> = Vec::new();
+    for row in rows {
+        let is_wanted = row.n == n
             && row.filters_asked == 1
-            && (row.key_form.as_str(), row.mix.as_str(), row.mode.as_str()) == ("hash", "negative", "single")
             && row.krate != "none"
             && !row.filter.starts_with(SAME_RATE)
-            // With too few questions a filter can seem to be below the bound, and then has no place on the axis.
-            && row.overhead_bare.is_some_and(|overhead| overhead > 0.0)
+            && !ours::is_extra(&row.filter);
+        if is_wanted && found.iter().all(|before| before.filter != row.filter) {
+            found.push(row);
+        }
+    }
+    found
+}
+
+/// The rows of queries for absent keys by hash, one at a time, without twins.
+fn scattered(rows: &[Row]) -> Vec<&Row> {
+    let of = |filter: &str, n: usize| {
+        rows.iter().find(|row| {
+            (row.filter.as_str(), row.n, row.filters_asked) == (filter, n, 1)
+                && (row.key_form.as_str(), row.mix.as_str(), row.mode.as_str()) == ("hash", "negative", "single")
+        })
+    };
+    let found = filters(rows).into_iter().filter_map(|row| of(&row.filter, row.n));
+    // With too few questions a filter can seem to lie below the bound. It then has no place on the
+    // axes.
+    let is_drawn = |row: &&Row| {
+        row.overhead_bare.is_some_and(|overhead| overhead > 0.0)
             && row.rate.is_some_and(|rate| rate > 0.0)
+            && bits(row) <= MOST_BITS
+            && !TWINS.contains(&row.filter.as_str())
     };
-    rows.iter().filter(wanted).collect()
+    found.filter(is_drawn).collect()
 }
 
-/// Points with labels, ours filled, theirs hollow.
-fn scatter(root: &Root<'_>, frame: &Frame, points: &[(&Row, f64, f64)]) -> Drawn {
-    let places: Vec<_> = points.iter().map(|&(_, x, y)| frame.at(x, y)).collect();
-    let texts: Vec<_> = points.iter().map(|(row, _, _)| short_name(&row.filter)).collect();
-    let within = Box2 {
-        left: f64::from(LEFT) + 2.0,
-        top: f64::from(TOP) + 2.0,
-        right: f64::from(frame.right) - 2.0,
-        bottom: f64::from(SIZE.1 - BOTTOM) - 2.0,
-    };
-    let boxes = labels::place(&places, &texts, LABEL, within);
-    // Points over the lines to labels, labels over everything.
-    for (&(x, y), place) in places.iter().zip(&boxes) {
-        let end = place.leader_to((x, y));
-        if (end.0 - x).hypot(end.1 - y) > 13.0 {
-            root.draw(&PathElement::new([pixel((x, y)), pixel(end)], FAINT))?;
-        }
-    }
-    for (&(row, _, _), &at) in points.iter().zip(&places) {
-        let style = if is_ours(row) { OURS.filled() } else { THEIRS.stroke_width(2) };
-        root.draw(&Circle::new(pixel(at), 5, WHITE.filled()))?;
-        root.draw(&Circle::new(pixel(at), 5, style))?;
-    }
-    for (((row, _, _), &(x, _)), (text, place)) in points.iter().zip(&places).zip(texts.iter().zip(&boxes)) {
-        let corners = [pixel((place.left, place.top + 1.0)), pixel((place.right, place.bottom - 1.0))];
-        root.draw(&Rectangle::new(corners, WHITE.mix(0.75).filled()))?;
-        // Widths are guessed, so the edge that matters is the one near the point.
-        let to_the_left = (place.left + place.right) / 2.0 < x;
-        let (edge, side) = if to_the_left { (place.right, HPos::Right) } else { (place.left, HPos::Left) };
-        let font = ("sans-serif", LABEL).into_font().color(&colour(row)).pos(Pos::new(side, VPos::Center));
-        root.draw(&Text::new(text.clone(), pixel((edge, (place.top + place.bottom) / 2.0)), font))?;
-    }
-    Ok(())
+fn bits(row: &Row) -> f64 {
+    row.bits_per_key_bare.unwrap_or(0.0)
 }
 
-fn space(root: &Root<'_>, rows: &[Row]) -> Drawn {
-    let shown = shown(rows);
-    let points: Vec<_> = shown.iter().map(|row| (*row, row.ns_min, row.overhead_bare.unwrap_or(1.0) * 100.0)).collect();
-    if points.is_empty() {
-        return Ok(());
-    }
-    let frame = Frame {
-        x: Axis::around(points.iter().map(|point| point.1), true),
-        y: Axis::around(points.iter().map(|point| point.2), true),
-        right: SIZE.0 - 30,
+/// An axis with some room around the values.
+fn axis(title: &str, values: impl Iterator<Item = f64>, is_logarithmic: bool) -> Axis {
+    let ends = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), value| (from.min(value), to.max(value)));
+    let (from, to) = match ends {
+        (from, to) if from > to => (1.0, 2.0),
+        (from, to) if is_logarithmic => (from * 0.7, to * 1.5),
+        // Labels stand on the left, too.
+        (from, to) => ((from - 3.75).max(0.0), to + 1.0),
     };
-    let n = millions(shown[0].n as f64);
-    let title = format!("Space and time, {n} keys: lower left is better");
-    let titles = [
-        title.as_str(),
-        "an absent key, hash at hand, ns of CPU time (logarithmic)",
-        "space over the bound log2(1 / rate), % (logarithmic)",
-    ];
-    frame.draw(root, titles, [plain, plain])?;
-    scatter(root, &frame, &points)
+    let mut axis = Axis { title: title.into(), from, to, is_logarithmic, labels: Vec::new() };
+    axis.labels = ticks(&axis).into_iter().map(|tick| (tick, plain(tick))).collect();
+    axis
 }
 
-fn rate(root: &Root<'_>, rows: &[Row]) -> Drawn {
-    let shown = shown(rows);
-    let bits = |row: &Row| row.bits_per_key_bare.unwrap_or(0.0);
-    // One that keeps 64 bits a key at whatever rate would squeeze all others.
-    let points: Vec<_> = shown
-        .iter()
-        .filter(|row| bits(row) < 30.0)
-        .map(|row| (*row, bits(row), row.rate.unwrap_or(1.0) * 100.0))
-        .collect();
-    if points.is_empty() {
-        return Ok(());
+fn ticks(axis: &Axis) -> Vec<f64> {
+    let within = |value: &f64| *value >= axis.from && *value <= axis.to;
+    if !axis.is_logarithmic {
+        return (0..200).map(|number| f64::from(number) * 2.0).filter(within).collect();
     }
-    let frame = Frame {
-        x: Axis::around(points.iter().map(|point| point.1), false),
-        y: Axis::around(points.iter().map(|point| point.2), true),
-        right: SIZE.0 - 30,
+    let steps: &[f64] = match (axis.to / axis.from).log10() {
+        decades if decades > 4.0 => &[1.0],
+        decades if decades > 2.0 => &[1.0, 3.0],
+        _ => &[1.0, 2.0, 5.0],
     };
-    let title = format!("Rate and space, {} keys: lower left is better", millions(shown[0].n as f64));
-    let off: Vec<_> = shown.iter().filter(|row| bits(row) >= 30.0).collect();
-    let off: Vec<_> = off.iter().map(|row| format!("{} has {:.0}", short_name(&row.filter), bits(row))).collect();
-    let x_title = if off.is_empty() { "bits per key".into() } else { format!("bits per key ({})", off.join(", ")) };
-    let titles = [title.as_str(), &x_title, "absent keys answered \"maybe\", % (logarithmic)"];
-    frame.draw(root, titles, [plain, plain])?;
-    let bounds = [
-        (1.0, "no filter can be below: 2^-bits", 0.42),
-        (std::f64::consts::LN_2, "best Bloom filter: 0.6185^bits", 0.55),
-    ];
-    for (efficiency, text, share) in bounds {
-        // A straight line where one axis is logarithmic: from where it enters the frame to where it leaves.
-        let height = |x: f64| 100.0 * (-x * efficiency).exp2();
-        let reached = |y: f64| -(y / 100.0).log2() / efficiency;
-        let ends = [frame.x.from.max(reached(frame.y.to)), frame.x.to.min(reached(frame.y.from))];
-        root.draw(&PathElement::new(ends.map(|x| pixel(frame.at(x, height(x)))), FAINT))?;
-        let x = ends[0] + (ends[1] - ends[0]) * share;
-        let (left, top) = pixel(frame.at(x, height(x)));
-        let font = ("sans-serif", LABEL).into_font().color(&FAINT);
-        let at = if efficiency == 1.0 { Pos::new(HPos::Right, VPos::Top) } else { Pos::new(HPos::Left, VPos::Bottom) };
-        let nudge = if efficiency == 1.0 { (-8, 4) } else { (8, -4) };
-        root.draw(&Text::new(text, (left + nudge.0, top + nudge.1), font.pos(at)))?;
-    }
-    scatter(root, &frame, &points)
+    (-9..10).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power))).filter(within).collect()
 }
 
-fn build(root: &Root<'_>, rows: &[Row]) -> Drawn {
-    let mut lines: Vec<(&Row, Vec<(f64, f64)>)> = Vec::new();
-    for row in rows {
-        let Some(ns) = row.build_ns else { continue };
-        if row.filters_asked > 1 || row.filter.starts_with(SAME_RATE) {
-            continue;
-        }
-        let line = match lines.iter().position(|(first, _)| first.filter == row.filter) {
-            Some(i) => &mut lines[i].1,
-            None => {
-                lines.push((row, Vec::new()));
-                &mut lines.last_mut().ok_or("just pushed")?.1
-            }
-        };
-        if line.last().is_none_or(|&(n, _)| n < row.n as f64) {
-            line.push((row.n as f64, ns));
-        }
-    }
-    let all = || lines.iter().flat_map(|(_, line)| line.iter().copied());
-    if all().next().is_none() {
-        return Ok(());
-    }
-    let frame = Frame {
-        x: Axis::around(all().map(|point| point.0), true),
-        y: Axis::around(all().map(|point| point.1), true),
-        right: SIZE.0 - 250,
-    };
-    let titles = ["Building: lower is better", "keys (logarithmic)", "ns of CPU time per key (logarithmic)"];
-    frame.draw(root, titles, [millions, plain])?;
-    lines.sort_by_key(|(row, _)| is_ours(row));
-    let ends: Vec<_> =
-        lines.iter().map(|(_, line)| line.last().map_or((0.0, 0.0), |&(n, ns)| frame.at(n, ns))).collect();
-    let wanted: Vec<f64> = ends.iter().map(|end| end.1).collect();
-    let heights = labels::spread(&wanted, LABEL * 1.15, f64::from(TOP), f64::from(SIZE.1 - BOTTOM));
-    for (((row, line), &end), &height) in lines.iter().zip(&ends).zip(&heights) {
-        let style = if is_ours(row) { OURS.stroke_width(3) } else { THEIRS.stroke_width(1) };
-        let pixels: Vec<_> = line.iter().map(|&(n, ns)| pixel(frame.at(n, ns))).collect();
-        for &at in &pixels {
-            root.draw(&Circle::new(at, 2, colour(row).filled()))?;
-        }
-        root.draw(&PathElement::new(pixels, style))?;
-        let left = f64::from(frame.right) + 26.0;
-        root.draw(&PathElement::new([pixel((end.0 + 4.0, end.1)), pixel((left - 3.0, height))], GRID))?;
-        let font = ("sans-serif", LABEL).into_font().color(&colour(row)).pos(Pos::new(HPos::Left, VPos::Center));
-        root.draw(&Text::new(short_name(&row.filter), pixel((left, height)), font))?;
-    }
-    Ok(())
-}
-
+/// Writes a tick of 1, 2, 3 or 5 times a power of ten with the decimals that it needs.
 fn plain(value: f64) -> String {
-    // The decimals that a tick of 1, 2, 3 or 5 times a power of ten needs.
     let decimals = if value >= 1.0 || value <= 0.0 { 0.0 } else { (-value.log10() - 1e-9).ceil() };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most nine")]
     let decimals = decimals as usize;
     format!("{value:.decimals$}")
 }
 
-fn millions(value: f64) -> String {
-    match value {
-        value if value >= 1e6 => format!("{:.0} M", value / 1e6),
-        value if value >= 1e3 => format!("{:.0} k", value / 1e3),
-        value => format!("{value:.0}"),
+fn frame(x: Axis, y: Axis) -> Frame {
+    Frame { x, y, left: 58.0, right: WIDTH - 24.0, top: 90.0, bottom: HEIGHT - 56.0 }
+}
+
+/// Draws points with labels: ours are filled, those of other crates are rings.
+fn scatter(picture: &mut Picture, frame: &Frame, points: &[(&Row, f64, f64)], avoid: &[Box2]) {
+    let places: Vec<_> = points.iter().map(|&(_, x, y)| frame.at((x, y))).collect();
+    let texts: Vec<_> = points.iter().map(|(row, _, _)| short_name(&row.filter)).collect();
+    let within =
+        Box2 { left: frame.left + 2.0, top: frame.top + 2.0, right: frame.right - 2.0, bottom: frame.bottom - 2.0 };
+    let boxes = labels::place(&places, &texts, within, avoid);
+    for (((row, _, _), &(x, y)), place) in points.iter().zip(&places).zip(&boxes) {
+        let end = place.leader_to((x, y));
+        if (end.0 - x).hypot(end.1 - y) > 13.0 {
+            picture.line(&[(x, y), end], Stroke::Thin, colour(row));
+        }
+    }
+    for ((row, _, _), &at) in points.iter().zip(&places) {
+        if is_ours(row) {
+            picture.dot(at, 5.0, OURS);
+        } else {
+            picture.ring(at, 4.0, THEIRS);
+        }
+    }
+    for (((row, _, _), &(x, _)), (text, place)) in points.iter().zip(&places).zip(texts.iter().zip(&boxes)) {
+        // Widths are estimates, so that the edge near the point is the one to keep.
+        let is_left = place.right <= x;
+        let (edge, anchor) = if is_left { (place.right, Anchor::End) } else { (place.left, Anchor::Start) };
+        picture.text(text, (edge, f64::midpoint(place.top, place.bottom)), anchor, colour(row));
     }
 }
 
-/// Rates as fractions.
+/// Explains dots and rings at the right of the line above the axes.
+fn legend(picture: &mut Picture, frame: &Frame) {
+    let y = frame.top - 17.0;
+    picture.dot((frame.right - 196.0, y), 5.0, OURS);
+    picture.text("filterblock", (frame.right - 186.0, y), Anchor::Start, OURS);
+    picture.ring((frame.right - 96.0, y), 4.0, THEIRS);
+    picture.text("other crates", (frame.right - 87.0, y), Anchor::Start, THEIRS);
+}
+
+fn space_picture(rows: &[Row]) -> String {
+    let found = scattered(rows);
+    let points: Vec<_> = found.iter().map(|row| (*row, row.ns_min, row.overhead_bare.unwrap_or(1.0) * 100.0)).collect();
+    let frame = frame(
+        axis(
+            "ns of CPU time for an absent key with a ready hash (logarithmic)",
+            points.iter().map(|point| point.1),
+            true,
+        ),
+        axis("% more bits than the FPR lower bound (logarithmic)", points.iter().map(|point| point.2), true),
+    );
+    let (_, n) = shown_n(rows);
+    let mut picture = Picture::new(
+        HEIGHT,
+        "Space and query time of filters",
+        &format!("{n} keys in one filter; lower left is better; the bound is log2(1/FPR) bits per key"),
+        "Scatter plot of filters. Bumped ribbons take the least space at medium query times. Split blocks and blocked \
+         Bloom filters are the fastest and take about half as much again as the bound.",
+    );
+    frame.draw(&mut picture);
+    legend(&mut picture, &frame);
+    scatter(&mut picture, &frame, &points, &[]);
+    picture.finish()
+}
+
+fn rate_picture(rows: &[Row]) -> String {
+    let mut found = scattered(rows);
+    found.retain(|row| !SAME_DESIGN.contains(&row.filter.as_str()));
+    let points: Vec<_> = found.iter().map(|row| (*row, bits(row), row.rate.unwrap_or(1.0) * 100.0)).collect();
+    let frame = frame(
+        axis("bits per key", points.iter().map(|point| point.1), false),
+        axis("false-positive rate, % (logarithmic)", points.iter().map(|point| point.2), true),
+    );
+    let (_, n) = shown_n(rows);
+    let mut picture = Picture::new(
+        HEIGHT,
+        "False-positive rate and space of filters",
+        &format!("{n} keys in one filter; lower left is better; no filter can lie in the shaded area"),
+        "Scatter plot of filters between two lines: the lower bound for any filter, and the best Bloom filter. Bumped \
+         ribbons lie next to the bound, Bloom filters on their line, other filters between the two or above.",
+    );
+    let (lower, bloom) = (curve(&frame, 1.0), curve(&frame, std::f64::consts::LN_2));
+    let corner = frame.at((frame.x.from, frame.y.from));
+    let mut avoid = Vec::new();
+    if let Some([from, to]) = lower {
+        picture.area(&[corner, (corner.0, from.1), from, to, (to.0, corner.1)], Colour::Faint);
+    }
+    frame.draw(&mut picture);
+    legend(&mut picture, &frame);
+    let mut note = |picture: &mut Picture, text: &str, at: (f64, f64)| {
+        picture.text(text, at, Anchor::Start, Colour::Faint);
+        avoid.push(labels::box_of(text, at, false));
+    };
+    if let Some(ends) = lower {
+        picture.line(&ends, Stroke::Solid, Colour::Faint);
+        let left = frame.left + 10.0;
+        note(&mut picture, "impossible: below the", (left, frame.bottom - 34.0));
+        note(&mut picture, "FPR lower bound 2^-bits", (left, frame.bottom - 18.0));
+    }
+    if let Some([from, to]) = bloom {
+        picture.line(&[from, to], Stroke::Dashed, Colour::Faint);
+        let (x, y) = (from.0 + (to.0 - from.0) * 0.6, from.1 + (to.1 - from.1) * 0.6);
+        let name = "best Bloom filter: 0.6185^bits";
+        note(&mut picture, name, ((x + 10.0).min(frame.right - text_width(name)), y - 8.0));
+    }
+    // Labels must not hide the lines.
+    avoid.extend([lower, bloom].into_iter().flatten().flat_map(|[from, to]| labels::along(from, to)));
+    scatter(&mut picture, &frame, &points, &avoid);
+    picture.finish()
+}
+
+/// Where the line of rates `2^-(efficiency * bits)` enters and leaves the frame, if it does. It is
+/// straight, as one axis is logarithmic.
+fn curve(frame: &Frame, efficiency: f64) -> Option<[(f64, f64); 2]> {
+    let rate = |bits: f64| 100.0 * (-bits * efficiency).exp2();
+    let bits = |rate: f64| -(rate / 100.0).log2() / efficiency;
+    let ends = [frame.x.from.max(bits(frame.y.to)), frame.x.to.min(bits(frame.y.from))];
+    (ends[0] < ends[1]).then(|| ends.map(|bits| frame.at((bits, rate(bits)))))
+}
+
+fn build_picture(rows: &[Row]) -> String {
+    let group = |heading: &str, wanted: &dyn Fn(&Row) -> bool| {
+        let mut bars: Vec<Bar> = filters(rows)
+            .into_iter()
+            .filter(|row| wanted(row))
+            .filter_map(|row| {
+                let value = row.build_ns?;
+                let own = if row.build_form == "key" { " (hashes keys)" } else { "" };
+                let label = format!("{}{own}", short_name(&row.filter));
+                Some(Bar { label, value, value_text: short(value), colour: colour(row) })
+            })
+            .collect();
+        bars.sort_by(|one, other| one.value.total_cmp(&other.value));
+        Group { heading: heading.into(), bars }
+    };
+    let groups = vec![group("filterblock", &is_ours), group("other crates", &|row: &Row| !is_ours(row))];
+    let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(1.0, f64::max);
+    let step = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0].into_iter();
+    let step = step.clone().find(|step| slowest / step <= 8.0).unwrap_or(5000.0);
+    let ticks = (0..=8).map(|number| f64::from(number) * step).filter(|tick| *tick <= slowest);
+    let (_, n) = shown_n(rows);
+    Bars {
+        title: "Build time of filters".into(),
+        subtitle: format!("{n} keys in one filter, from hashes unless noted; shorter is better"),
+        description:
+            "Bars of the build times per key of the filters of this crate and of other crates. Split blocks of \
+                      other crates are the fastest, then Bloom filters; ribbons and xor filters take the longest."
+                .into(),
+        axis: Axis {
+            title: "ns of CPU time per key".into(),
+            from: 0.0,
+            to: slowest,
+            is_logarithmic: false,
+            labels: ticks.map(|tick| (tick, plain(tick))).collect(),
+        },
+        groups,
+        caption: "Bars of filters that start threads count the CPU time of all threads.".into(),
+    }
+    .svg()
+}
+
+/// The name of a filter with its rate as a per cent or a fraction.
 fn short_name(filter: &str) -> String {
     let Some((kind, rate)) = filter.split_once(":fpr=") else { return filter.into() };
-    let (rate, rest) = rate.split_once(' ').map_or((rate, String::new()), |(rate, rest)| (rate, format!(" {rest}")));
+    let end = rate.find([' ', ':']).unwrap_or(rate.len());
+    let (rate, rest) = rate.split_at(end);
     match rate.parse::<f64>() {
         Ok(share) if share >= 0.01 => format!("{kind} {} %{rest}", plain(share * 100.0)),
         Ok(share) => format!("{kind} 1/{:.0}{rest}", 1.0 / share),
         Err(_) => filter.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::picture::check;
+    use super::*;
+
+    fn recorded() -> Vec<Row> {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/peers.csv");
+        crate::record::read(&path).unwrap().1
+    }
+
+    #[test]
+    fn pictures_of_the_record_are_readable() {
+        for (name, svg) in all(&recorded()) {
+            println!("{name}");
+            check::is_readable(&svg);
+            for text in ["blocked-bloom:10", "bumped-ribbon 1/256", "cuckoofilter", "1,000,000 keys"] {
+                assert!(svg.contains(text), "{name}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_of_one_filter_is_drawn_too() {
+        let rows: Vec<Row> = recorded().into_iter().filter(|row| row.filter == "bloom:10" && row.n < 5_000).collect();
+        for rows in [&rows[..], &[]] {
+            for (name, svg) in all(rows) {
+                println!("{name}");
+                check::is_readable(&svg);
+            }
+        }
+    }
+
+    #[test]
+    fn rates_are_written_as_per_cent_or_fraction() {
+        let cases = [
+            ("bumped-ribbon:fpr=0.00390625:compact", "bumped-ribbon 1/256:compact"),
+            ("fastbloom:fpr=0.01 own hash", "fastbloom 1 % own hash"),
+            ("bloom:10", "bloom:10"),
+        ];
+        for (filter, name) in cases {
+            assert_eq!(short_name(filter), name);
+        }
     }
 }

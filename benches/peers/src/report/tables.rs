@@ -1,12 +1,13 @@
-//! The tables, in Markdown.
+//! Makes the Markdown tables of filters that are built once.
 
+use crate::ours;
 use crate::record::Row;
 use crate::run::SAME_RATE;
 
-/// What a filter's name begins with that hashes keys itself: it gets no ready hash.
+/// Marks the name of a filter that hashes keys itself.
 const NOTE_OWN: &str = " †";
 
-/// The table that a marker names.
+/// Returns the table that the words of a marker name.
 pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
     let mut words = what.split(' ');
     let name = words.next().unwrap_or_default();
@@ -19,7 +20,8 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
         "many" => Ok(many(rows)),
         "space" => Ok(by_size(rows, &space_cell)),
         "build" => Ok(by_size(rows, &build_cell)),
-        _ => Err(format!("no table is called {what}")),
+        "extras" => Ok(extras(rows)),
+        _ => Err(format!("no table is called {what}; the markers of docs/BENCHMARKS.md show the names")),
     }
 }
 
@@ -27,33 +29,40 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     let passes = rows.iter().map(|row| row.passes).max().unwrap_or(0);
     let single = rows.iter().filter(|row| row.mode == "single");
     let queries = single.map(|row| row.queries).max().unwrap_or(0);
-    format!("{machine}; {passes} passes of {} queries.", grouped(queries))
+    wrapped(&format!("{machine}; {passes} passes of {} queries.", grouped(queries)))
 }
 
-/// A Markdown table; columns behind the first are set to the right.
+/// A Markdown table without columns that have no value. Columns behind the first are aligned to the
+/// right.
 pub(super) fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
     if lines.is_empty() {
         return "Not measured in this record.".into();
     }
-    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let shown: Vec<usize> =
+        (0..head.len()).filter(|&column| lines.iter().any(|line| line[column] != NOTHING)).collect();
+    let row = |cells: &[String]| {
+        let cells: Vec<&str> = shown.iter().map(|&column| cells[column].as_str()).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
     let head_line = row(&head.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>());
-    let rule = format!("|---|{}\n", "--:|".repeat(head.len() - 1));
+    let rule = format!("|---|{}\n", "--:|".repeat(shown.len() - 1));
     let body: String = lines.iter().map(|line| row(line)).collect();
     (head_line + &rule + &body).trim_end().to_owned()
 }
 
-/// The names of filters that are not rivals at some rate, each once, in the order measured.
+/// Returns the names of the filters in the order of the record, without rivals at the same rate and
+/// without extras.
 fn filters(rows: &[Row]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
-        if !row.filter.starts_with(SAME_RATE) && !names.contains(&row.filter.as_str()) {
+        if !row.filter.starts_with(SAME_RATE) && !ours::is_extra(&row.filter) && !names.contains(&row.filter.as_str()) {
             names.push(&row.filter);
         }
     }
     names
 }
 
-/// What a cell needs to be found.
+/// Which rows a cell comes from.
 #[derive(Clone, Copy)]
 struct At<'a> {
     filter: &'a str,
@@ -91,7 +100,7 @@ fn times(rows: &[Row], at: At<'_>) -> Vec<String> {
     SETTINGS.into_iter().map(cell).collect()
 }
 
-/// Space, rate and times of all filters of a size.
+/// Space, rate and times of all filters with `n` keys.
 fn queries(rows: &[Row], n: usize, form: &str) -> String {
     let line = |filter: &&str| {
         let at = At { filter, n, many: false, form };
@@ -106,9 +115,9 @@ fn queries(rows: &[Row], n: usize, form: &str) -> String {
     markdown(
         &[
             "Filter",
-            "bits/key",
+            "bits per key",
             "over the bound",
-            "rate, %",
+            "FPR, %",
             "absent",
             "present",
             "mixed",
@@ -121,7 +130,8 @@ fn queries(rows: &[Row], n: usize, form: &str) -> String {
     )
 }
 
-/// The name; with the crate, where that does not tell it; with a mark, where keys are hashed its own way.
+/// The name of a filter, with its crate unless the name begins with it, and with a mark if it
+/// hashes keys itself.
 fn named(row: &Row) -> String {
     let own = if row.build_form == "key" { NOTE_OWN } else { "" };
     match row.krate.as_str() {
@@ -147,7 +157,7 @@ fn space_and_rate(row: &Row) -> [String; 3] {
     [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
 }
 
-/// Times as shares of fastbloom's at the same measured rate.
+/// Times as shares of those of a fastbloom with the same measured rate.
 fn same_rate(rows: &[Row]) -> String {
     let ours = filters(rows).into_iter().filter(|filter| rows.iter().any(|row| rival_of(row) == Some(filter)));
     let mut lines = Vec::new();
@@ -161,7 +171,7 @@ fn same_rate(rows: &[Row]) -> String {
             line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
             line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
             for (mix, mode) in SETTINGS {
-                // fastbloom has no batches: its single queries stand for them.
+                // fastbloom has no batches. Its single queries stand for them.
                 let rival_mode = if mode == "batch" { "single" } else { mode };
                 let pair = find(rows, at, mix, mode).zip(find(rows, rival, mix, rival_mode));
                 line.push(pair.map_or(none(), |(a, b)| format!("{:.2}", a.ns_min / b.ns_min)));
@@ -173,9 +183,9 @@ fn same_rate(rows: &[Row]) -> String {
         &[
             "Filter",
             "keys",
-            "rate, %",
+            "FPR, %",
             "fastbloom's",
-            "bits/key",
+            "bits per key",
             "fastbloom's",
             "absent",
             "present",
@@ -192,7 +202,7 @@ fn rival_of(row: &Row) -> Option<&str> {
     row.filter.strip_prefix(SAME_RATE)
 }
 
-/// Of many filters, a random one for each query.
+/// Times of queries that ask a random one of many filters.
 fn many(rows: &[Row]) -> String {
     let Some(n) = rows.iter().find(|row| row.filters_asked > 1).map(|row| row.n) else {
         return markdown(&[""], &[]);
@@ -219,9 +229,9 @@ fn many(rows: &[Row]) -> String {
     markdown(
         &[
             "Filter",
-            "bits/key",
+            "bits per key",
             "over the bound",
-            "rate, %",
+            "FPR, %",
             "absent",
             "present",
             "mixed",
@@ -233,7 +243,42 @@ fn many(rows: &[Row]) -> String {
     )
 }
 
-/// One line a filter, one column a size.
+/// Builds with the self-check and without, and queries of aligned and unaligned bytes.
+fn extras(rows: &[Row]) -> String {
+    let line = |spec: &&str| {
+        let (checked, unaligned) = (format!("{spec}{}", ours::SELF_CHECK), format!("{spec}{}", ours::UNALIGNED));
+        let n = rows.iter().find(|row| row.filter == checked)?.n;
+        let at = |filter| At { filter, n, many: false, form: "hash" };
+        let build = |filter| any(rows, at(filter)).and_then(build_cell).unwrap_or_else(none);
+        let query = |filter, mix| find(rows, at(filter), mix, "single").map_or_else(none, |row| short(row.ns_min));
+        Some(vec![
+            format!("**`{spec}`**"),
+            grouped(n),
+            build(spec),
+            build(&checked),
+            query(spec, "negative"),
+            query(&unaligned, "negative"),
+            query(spec, "positive"),
+            query(&unaligned, "positive"),
+        ])
+    };
+    let lines: Vec<_> = ours::EXTRA_SPECS.iter().filter_map(line).collect();
+    markdown(
+        &[
+            "Filter",
+            "keys",
+            "build",
+            "build, self-check",
+            "absent",
+            "absent, unaligned",
+            "present",
+            "present, unaligned",
+        ],
+        &lines,
+    )
+}
+
+/// A line for each filter, a column for each size.
 fn by_size(rows: &[Row], cell: &dyn Fn(&Row) -> Option<String>) -> String {
     let sizes = sizes(rows);
     let line = |filter: &&str| {
@@ -262,8 +307,28 @@ fn sizes(rows: &[Row]) -> Vec<usize> {
     sizes
 }
 
+/// What stands in a cell that was not measured.
+const NOTHING: &str = "-";
+
 fn none() -> String {
-    "-".into()
+    NOTHING.into()
+}
+
+/// Breaks a text into lines of at most 100 letters.
+pub(super) fn wrapped(text: &str) -> String {
+    let mut wrapped = String::new();
+    let mut len = 0;
+    for word in text.split(' ') {
+        let word_len = word.chars().count();
+        if len > 0 {
+            let fits = len + 1 + word_len <= 100;
+            wrapped.push(if fits { ' ' } else { '\n' });
+            len = if fits { len + 1 } else { 0 };
+        }
+        wrapped += word;
+        len += word_len;
+    }
+    wrapped
 }
 
 pub(super) fn short(ns: f64) -> String {
@@ -275,7 +340,7 @@ pub(super) fn percent(share: f64) -> String {
     if percent.abs() < 10.0 { format!("{percent:.2} %") } else { format!("{percent:.0} %") }
 }
 
-/// Thousands apart.
+/// Writes a number with commas between thousands.
 pub(super) fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -293,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn numbers_are_short_and_grouped() {
         assert_eq!([1, 999, 1_000, 30_000_000].map(grouped), ["1", "999", "1,000", "30,000,000"]);
         assert_eq!([1.234, 99.46, 123.4].map(short), ["1.2", "99.5", "123"]);
         assert_eq!([0.0051, 0.4427].map(percent), ["0.51 %", "44 %"]);

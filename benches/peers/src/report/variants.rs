@@ -1,30 +1,19 @@
-//! The table of filters that take keys one by one.
+//! Makes the Markdown table of filters that take keys one by one.
 
-use super::tables::{grouped, markdown, percent};
+use super::tables::{grouped, markdown, percent, wrapped};
 use crate::variants::Row;
 
-/// The table that a marker names.
+/// Returns the table that the words of a marker name.
 pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
     match what {
-        "machine" => Ok(format!("{machine}.")),
+        "machine" => Ok(wrapped(&format!("{machine}."))),
         "speed" => Ok(speed(rows)),
-        _ => Err(format!("no table is called {what}")),
+        _ => Err(format!("no table is called {what}; the tables are machine and speed")),
     }
 }
 
 fn speed(rows: &[Row]) -> String {
-    let head = [
-        "Filter",
-        "of",
-        "Keys",
-        "Insert",
-        "Ask, present",
-        "Ask, absent",
-        "Remove",
-        "Bits a key",
-        "False positives",
-        "Denied",
-    ];
+    let head = ["Filter", "Package", "Keys", "Insert", "Present", "Absent", "Remove", "Bits per key", "FPR", "Denied"];
     let line = |row: &Row| {
         let name = if row.package == "filterblock" { format!("**`{}`**", row.variant) } else { row.variant.clone() };
         let denied = match row.denied_after_removals {

@@ -1,4 +1,5 @@
-//! The filters that are filled: ours, and those of other crates as they come, with their own hash.
+//! The filters that `variants` fills: those of filterblock, and those of other crates with their
+//! own hash.
 
 use std::collections::hash_map::DefaultHasher;
 
@@ -17,15 +18,15 @@ use crate::keys::Key;
 const RATE: f64 = 0.01;
 const SEED: HashSeed = HashSeed(7);
 const OURS: &str = "filterblock";
-/// For how many keys a filter is made that grows.
+/// Number of keys that a growing filter is made for.
 const FIRST: usize = 1_000;
-/// Fuller tables of four entries a bucket soon find no room.
+/// Tables with buckets of four entries soon have no room for a key at higher loads.
 const MOST_CUCKOO_LOAD: f64 = 0.96;
 
-/// All kinds, made for `keys` keys at 1 %.
+/// Returns all kinds, made for `keys` keys at 1 % false positives.
 pub(super) fn all(keys: usize) -> Result<Vec<Kind>, String> {
     let n = keys as u64;
-    // As many bits as a Bloom filter has.
+    // A stable filter gets as many bits as a Bloom filter.
     let stable_cells = Bloom::with_rate(n, RATE, SEED).map_err(text)?.num_bits();
     let stable = move || Stable::with_rate(stable_cells, 1, RATE, SEED).map_err(text);
     let growing = |first: u64| move || Scalable::with_rate(first, RATE, Growth::default(), SEED).map_err(text);
@@ -45,7 +46,7 @@ pub(super) fn all(keys: usize) -> Result<Vec<Kind>, String> {
         Kind { forgets: true, ..Kind::new("Stable", OURS, stable) },
         Kind::new("FileFilter", OURS, move || InFile::create(n)),
         Kind::new("bloomfilter", "bloomfilter", move || {
-            // Its two hashes take half of the seed each: equal halves would be one hash.
+            // Each of its two hashes takes half of the seed. Equal halves would give equal hashes.
             let seed = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
             bloomfilter::Bloom::new_for_fp_rate_with_seed(keys, RATE, &seed).map_err(text)
         }),
@@ -59,7 +60,8 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// One of ours: how a key is added, what it takes, and whether keys can be removed.
+/// Implements [`Variant`] for a filter of filterblock: how to add a key, its size, and whether keys
+/// can be removed.
 macro_rules! ours {
     ($filter:ty, $add:expr, $bytes:expr $(, $removes:ident)?) => {
         impl Variant for $filter {
@@ -93,7 +95,7 @@ ours!(Bloom, |filter, key| (filter.insert(key), true).1, |filter| filter.num_bit
 ours!(Partitioned, |filter, key| (filter.insert(key), true).1, |filter| filter.num_bits().div_ceil(8));
 ours!(Counting, |filter, key| (filter.insert(key), true).1, Counting::len_bytes, removes);
 ours!(DLeft, |filter, key| filter.insert(key).is_ok(), DLeft::len_bytes, removes);
-// Counters of 32 bits.
+// Its counters have 32 bits.
 ours!(Spectral, |filter, key| filter.insert(key).is_ok(), |filter| filter.num_counters() * 4, removes);
 ours!(DynamicCounting, |filter, key| filter.insert(key).is_ok(), DynamicCounting::len_bytes, removes);
 ours!(Scalable, |filter, key| filter.insert(key).is_ok(), |filter| filter.num_bits().div_ceil(8));
@@ -101,7 +103,7 @@ ours!(Stable, |filter, key| (filter.insert(key), true).1, |filter| {
     (filter.shape().cells * u64::from(filter.shape().cell_bits)).div_ceil(8)
 });
 
-/// A filter in a file of its own, which goes with it.
+/// A filter in a temporary file.
 struct InFile {
     filter: FileFilter,
     _dir: TempDir,
@@ -158,14 +160,16 @@ impl Variant for GrowableBloom {
         self.contains(key)
     }
 
-    /// It does not tell its memory: what it writes is that, and some bytes for each stage.
+    /// The crate does not report its memory. The serialised filter has the same bits, and a few
+    /// bytes for each stage.
     fn bytes(&self) -> u64 {
         let mut written = Vec::new();
         ciborium::into_writer(self, &mut written).map_or(0, |()| written.len() as u64)
     }
 }
 
-/// A table that takes the keys: the next power of two, or the one after if that would be too full.
+/// Returns an empty table for the keys. Its size is the next power of two, or twice as much if that
+/// would be too full.
 fn cuckoo(keys: usize) -> CuckooFilter<DefaultHasher> {
     let full = keys as f64 / keys.next_power_of_two() as f64 > MOST_CUCKOO_LOAD;
     CuckooFilter::with_capacity(if full { keys * 2 } else { keys })

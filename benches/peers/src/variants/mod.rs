@@ -1,7 +1,9 @@
-//! Filters that take keys one by one: what an insertion, a query and a removal cost, and what memory and mistakes.
+//! Measures filters that take keys one by one: times of insertions, queries and removals, memory,
+//! and wrong answers.
 //!
-//! A pass fills a new filter of each kind with the same keys, asks it for all of them in another order and for as many
-//! that are absent, removes the first half, if it can, and asks for the other half. Of several passes the least counts.
+//! A pass fills a new filter of each kind with the same keys. It asks for all keys in another
+//! order, and for as many absent keys. Then it removes the first half of the keys, if the kind can,
+//! and asks for the other half. The fastest pass counts.
 
 mod filters;
 
@@ -16,40 +18,40 @@ use crate::machine;
 use crate::rate::Rate;
 use crate::record::Recorder;
 
-/// What is measured of one kind of filter.
+/// The results of one kind of filter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// Which filter.
+    /// The name of the filter.
     pub variant: String,
-    /// Of which crate or Python package.
+    /// The crate or Python package of the filter.
     pub package: String,
-    /// The package's version.
+    /// The version of the package.
     pub version: String,
     /// The compiler or interpreter.
     pub runtime: String,
-    /// Keys that were added.
+    /// Number of keys that were added.
     pub keys: usize,
-    /// Passes that were timed.
+    /// Number of passes that were timed.
     pub passes: usize,
-    /// CPU time of an insertion, the least pass.
+    /// CPU time of an insertion in ns, of the fastest pass.
     pub insert_ns: f64,
-    /// Of a query for a key that was added.
+    /// CPU time of a query for a present key in ns.
     pub present_ns: f64,
-    /// Of a query for another.
+    /// CPU time of a query for an absent key in ns.
     pub absent_ns: f64,
-    /// Of a removal, where there are any.
+    /// CPU time of a removal in ns, if the filter can remove keys.
     pub remove_ns: Option<f64>,
-    /// What the filter takes in memory, or of its file.
+    /// Size of the filter in memory, or of its file.
     pub bytes: u64,
     /// The share of absent keys answered "maybe".
     pub rate: f64,
-    /// The lower end of its 99 % interval.
+    /// The lower end of the 99 % interval of `rate`.
     pub rate_low: f64,
-    /// The upper end.
+    /// The upper end of the 99 % interval of `rate`.
     pub rate_high: f64,
-    /// Keys that were added and denied.
+    /// Number of present keys that the filter denied.
     pub denied: u64,
-    /// Keys that were denied when others had been removed, of the half that was left.
+    /// Number of present keys that the filter denied after the removal of other keys.
     pub denied_after_removals: Option<u64>,
 }
 
@@ -57,26 +59,26 @@ pub struct Row {
 trait Variant {
     /// Whether keys can be removed.
     const REMOVES: bool = false;
-    /// Adds a key; `false` if there is no room.
+    /// Adds a key. Returns `false` if there is no room.
     fn add(&mut self, key: &Key) -> bool;
     /// Asks for a key.
     fn has(&self, key: &Key) -> bool;
-    /// Removes a key; `false` if it is certainly absent.
+    /// Removes a key. Returns `false` if the key is certainly absent.
     fn take(&mut self, _: &Key) -> bool {
         false
     }
-    /// Ends a series of insertions.
+    /// Makes insertions durable, in a filter that lies in a file.
     fn sync(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// What it takes in memory, or of its file.
+    /// Size of the filter in memory, or of its file.
     fn bytes(&self) -> u64;
 }
 
-/// The keys of all filters.
+/// The keys that all filters get.
 struct Work {
     added: Vec<Key>,
-    /// The same in another order.
+    /// The keys of `added` in another order.
     asked: Vec<Key>,
     absent: Vec<Key>,
 }
@@ -93,7 +95,7 @@ impl Work {
     }
 }
 
-/// What one pass finds: nanoseconds a key, and answers.
+/// The results of one pass: times in ns per key, and counts of answers.
 #[derive(Clone, Copy)]
 struct Pass {
     insert_ns: f64,
@@ -108,7 +110,8 @@ struct Pass {
 }
 
 impl Pass {
-    /// The least times of both; the answers are those of the last.
+    /// Combines two passes: the lower times, the higher numbers of denied keys, and the other
+    /// counts of the later pass.
     fn least(self, next: Self) -> Self {
         Self {
             insert_ns: self.insert_ns.min(next.insert_ns),
@@ -166,14 +169,14 @@ fn nanos_a_key(start: std::time::Duration, keys: usize) -> f64 {
     (nanos * 100.0).round() / 100.0
 }
 
-/// Makes a filter, fills it, and says what it found.
+/// Makes a filter, and returns the results of one pass.
 type OnePass = Box<dyn Fn(&Work) -> Result<Pass, String>>;
 
 /// A kind of filter.
 struct Kind {
     name: String,
     package: &'static str,
-    /// Whether it may deny keys, as it says itself.
+    /// Whether the kind may deny keys by design.
     forgets: bool,
     pass: OnePass,
 }
@@ -210,14 +213,15 @@ impl Kind {
     }
 }
 
-/// Measures all kinds in turn, pass by pass.
+/// Measures all kinds by turns in each pass.
 ///
 /// # Errors
-/// Where the processor or the file cannot be had, if a filter has no room for its keys in any pass, and if one denies a key
-/// that was added, except those that say so of themselves.
+/// Returns an error if the thread cannot be pinned to a core, if the CSV cannot be written, or if a
+/// filter has no room for its keys in every pass. A denied key is an error too, unless the kind may
+/// deny keys by design.
 pub fn measure(args: &Variants) -> Result<(), String> {
     if cfg!(debug_assertions) {
-        eprintln!("warning: not an optimised build; times mean nothing");
+        eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
     }
     let machine = machine::describe(clock::pin(args.cpu)?);
     let machine = format!("{machine}; load average {} at the start", machine::load());
@@ -230,7 +234,7 @@ pub fn measure(args: &Variants) -> Result<(), String> {
             let i = (turn + number) % kinds.len();
             let next = (kinds[i].pass)(&work).map_err(|error| format!("{}: {error}", kinds[i].name))?;
             if next.refused > 0 {
-                eprintln!("{}: no room for {} keys, the pass does not count", kinds[i].name, next.refused);
+                eprintln!("{}: no room for {} keys; the pass does not count", kinds[i].name, next.refused);
                 continue;
             }
             check(&kinds[i], &next)?;
@@ -254,7 +258,7 @@ pub fn measure(args: &Variants) -> Result<(), String> {
 fn check(kind: &Kind, found: &Pass) -> Result<(), String> {
     let denied = found.denied + found.denied_after_removals.unwrap_or(0);
     if denied > 0 && !kind.forgets {
-        return Err(format!("{} denies {denied} keys that it has", kind.name));
+        return Err(format!("{} denies {denied} of its keys", kind.name));
     }
     Ok(())
 }

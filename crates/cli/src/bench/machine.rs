@@ -2,19 +2,19 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// The properties of the machine that affect the results.
-#[derive(Debug, Serialize)]
+/// What a reader of the numbers needs to know about the machine.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Machine {
     cpu: String,
     cores: usize,
     memory_bytes: Option<u64>,
     os: String,
     kernel: String,
-    arch: &'static str,
-    /// The instruction set of the filter probes, such as "avx2" or "portable".
-    instruction_set: &'static str,
+    arch: String,
+    /// What probes use: "avx2" or "portable".
+    instruction_set: String,
 }
 
 impl Machine {
@@ -26,9 +26,14 @@ impl Machine {
             memory_bytes: memory_bytes(),
             os: os(),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| unknown(), |s| s.trim().into()),
-            arch: std::env::consts::ARCH,
-            instruction_set: filterblock::instruction_set(),
+            arch: std::env::consts::ARCH.into(),
+            instruction_set: filterblock::instruction_set().into(),
         }
+    }
+
+    /// The processor, as a caption has room for it.
+    pub fn short(&self) -> String {
+        format!("{}, {} cores, {} probes, Linux {}", self.cpu, self.cores, self.instruction_set, self.kernel)
     }
 
     /// Formats the machine as one line.
@@ -42,18 +47,17 @@ impl Machine {
     }
 }
 
-/// The version of this build, to repeat a measurement. The program does not know the compiler's
-/// version.
-#[derive(Debug, Serialize)]
+/// Of this build, for whoever repeats a measurement. The compiler's version is not known to the program.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Versions {
-    filterblock: &'static str,
+    filterblock: String,
     optimised: bool,
 }
 
 impl Versions {
     /// Describes this build.
     pub fn here() -> Self {
-        Self { filterblock: env!("CARGO_PKG_VERSION"), optimised: !cfg!(debug_assertions) }
+        Self { filterblock: env!("CARGO_PKG_VERSION").into(), optimised: !cfg!(debug_assertions) }
     }
 
     /// Returns true for an optimised build. Times of other builds are meaningless.

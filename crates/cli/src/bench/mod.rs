@@ -5,12 +5,11 @@ mod measure;
 mod page_cache;
 mod plot;
 mod point_miss;
+mod record;
 mod report;
 mod run;
 mod source;
 mod store;
-
-pub use plot::COLOURS;
 
 use super::failure::Outcome;
 
@@ -30,11 +29,13 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     PointMiss(Box<point_miss::Arguments>),
+    Report(record::Arguments),
 }
 
 /// Runs `filterblock bench`.
 pub fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
         Command::PointMiss(arguments) => point_miss::run(arguments),
+        Command::Report(arguments) => record::run(arguments),
     }
 }

@@ -126,7 +126,7 @@ pub struct Arguments {
     /// Write the results as JSON to FILE; `-` prints them instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the latencies of absent keys in the first layout, with and without filters, as SVG
+    /// Draw the mean latencies of absent keys, with and without filters, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Replace the files of --json and --svg if they exist
@@ -186,7 +186,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let source = source(arguments)?;
     let plan = plan(arguments, &source);
-    let first_layout = plan.layouts.first().map_or("", |layout| layout.name());
     let settings = settings(arguments, &plan)?;
     if arguments.cold {
         page_cache::check_droppable(&plan.dir)?;
@@ -195,10 +194,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     output::message(announcement(&plan));
     let mut bench = Bench::new(plan, settings)?;
     interrupt::gracefully(|| bench.run())?;
-    let Bench { report, curves, .. } = bench;
+    let Bench { report, .. } = bench;
     if let Some(file) = svg {
-        let title = format!("Reading an absent key: {}, {first_layout}", source.describe());
-        file.publish(plot::draw(&title, &curves)?.as_bytes())?;
+        file.publish(plot::draw(&report, &[]).as_bytes())?;
     }
     if let Some(file) = json {
         file.publish(output::json(&report)?.as_bytes())?;
@@ -290,7 +288,7 @@ fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
     let source = plan.setup.source;
     Ok(Settings {
         filters: plan.filters.iter().map(ToString::to_string).collect(),
-        layouts: plan.layouts.iter().map(|layout| layout.name()).collect(),
+        layouts: plan.layouts.iter().map(|layout| layout.name().to_owned()).collect(),
         keys: source.len(),
         key_len_bytes_mean: source.len_bytes() as f64 / source.len() as f64,
         value_len_bytes: arguments.value_size,
@@ -298,15 +296,17 @@ fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
         io: match arguments.io {
             IoChoice::Buffered => "buffered",
             IoChoice::Direct => "direct",
-        },
+        }
+        .into(),
         verify: match arguments.verify {
             VerifyChoice::AtOpen => "at-open",
             VerifyChoice::OnFirstTouch => "on-first-touch",
-        },
+        }
+        .into(),
         cold: arguments.cold,
         lookups: plan.lookups,
         rounds: arguments.rounds,
-        mean_clock: if plan.setup.waits() { "wall" } else { "thread CPU" },
+        mean_clock: if plan.setup.waits() { "wall" } else { "thread CPU" }.into(),
         clock_cost_ns: measure::clock_cost_ns()?,
     })
 }

@@ -1,7 +1,7 @@
 //! The report of `bench point-miss`, as a table for people and as JSON for programs.
 
 use comfy_table::{CellAlignment, Table, presets};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::text::{count, significant, thousands, whole};
 use super::machine::{Machine, Versions};
@@ -11,8 +11,8 @@ const SAME_MEMORY: f64 = 0.03;
 /// The smallest gain that gets a sentence. Smaller gains are visible in the table.
 const WORTH_A_SENTENCE: f64 = 1.5;
 
-/// The whole report. The JSON has the same fields.
-#[derive(Debug, Serialize)]
+/// The whole report; the JSON is this structure, field for field.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     /// One row for each filter, layout, workload and use of filters.
     pub rows: Vec<Row>,
@@ -23,32 +23,32 @@ pub struct Report {
     pub settings: Settings,
 }
 
-/// The settings of the benchmark.
-#[derive(Debug, Serialize)]
+/// What was asked for, and what it came to.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Settings {
     pub filters: Vec<String>,
-    pub layouts: Vec<&'static str>,
+    pub layouts: Vec<String>,
     pub keys: u64,
     pub key_len_bytes_mean: f64,
     pub value_len_bytes: usize,
     pub seed: u64,
-    pub io: &'static str,
-    pub verify: &'static str,
+    pub io: String,
+    pub verify: String,
     pub cold: bool,
     /// Gets in the longest runs. Each row has its own number.
     pub lookups: u64,
     pub rounds: u32,
-    /// The clock of `mean_ns`: "thread CPU", or "wall" if a read may wait for a device.
-    pub mean_clock: &'static str,
+    /// The clock behind `mean_ns`: "thread CPU", or "wall" where a read may wait for a device.
+    pub mean_clock: String,
     /// The time that reading the clock adds to each latency of the percentiles.
     pub clock_cost_ns: f64,
 }
 
-/// The costs and sizes of one store.
-#[derive(Debug, Clone, Serialize)]
+/// A store as it was loaded and opened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StoreReport {
     pub filter: String,
-    pub layout: &'static str,
+    pub layout: String,
     /// `None` if the layout was made from another store by compaction.
     pub puts_per_second: Option<f64>,
     /// The time from the last put to the end of background work, or the time of the compaction.
@@ -63,11 +63,11 @@ pub struct StoreReport {
 }
 
 /// One measurement.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     pub filter: String,
-    pub layout: &'static str,
-    pub workload: &'static str,
+    pub layout: String,
+    pub workload: String,
     pub filters_consulted: bool,
     pub runs: u64,
     pub lookups: u64,
@@ -144,6 +144,74 @@ impl Report {
             text += &format!("{sentence}\n");
         }
         text
+    }
+
+    /// A part of the report as Markdown; `None` if no part has this name.
+    pub fn markdown(&self, name: &str) -> Option<String> {
+        match name {
+            "machine" => Some(format!("{}\n\n{}", self.machine_lines(), self.false_negatives_line())),
+            "absent" => Some(self.markdown_rows("absent")),
+            "present" => Some(self.markdown_rows("present")),
+            "stores" => Some(self.markdown_stores()),
+            _ => None,
+        }
+    }
+
+    fn machine_lines(&self) -> String {
+        let settings = &self.settings;
+        format!(
+            "{}.\n{} of {:.0} bytes with values of {}; {} reads{}.\n\
+             Medians of {}; reading the clock takes {:.0} ns.",
+            self.machine.describe(),
+            count(settings.keys, "key"),
+            settings.key_len_bytes_mean,
+            count(settings.value_len_bytes as u64, "byte"),
+            settings.io,
+            if settings.cold { ", page cache dropped" } else { "" },
+            count(settings.rounds.into(), "round"),
+            settings.clock_cost_ns,
+        )
+    }
+
+    /// The rows of a workload, without columns that have no value in any of them.
+    fn markdown_rows(&self, workload: &str) -> String {
+        let header = [
+            "Filter",
+            "Layout",
+            "Filters",
+            "Runs",
+            "Mean",
+            "Batch",
+            "p50",
+            "p99",
+            "p99.9",
+            "Reads",
+            "FPR %",
+            "Expected %",
+        ];
+        let rows: Vec<Vec<String>> =
+            self.rows.iter().filter(|row| row.workload == workload).map(|row| row.markdown_cells().into()).collect();
+        let is_shown = |column: usize| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell != "-"));
+        let shown: Vec<usize> = (0..header.len()).filter(|&column| is_shown(column)).collect();
+        let pick = |cells: &[String]| shown.iter().filter_map(|&column| cells.get(column).cloned()).collect::<Vec<_>>();
+        markdown(&pick(&header.map(str::to_owned)), rows.iter().map(|row| pick(row)), 3)
+    }
+
+    fn markdown_stores(&self) -> String {
+        let header = ["Filter", "Layout", "Puts/s", "Tables", "Store, MB", "Filters, MB", "Bits per key", "Reopen, ms"];
+        let cells = |store: &StoreReport| {
+            vec![
+                format!("`{}`", store.filter),
+                store.layout.clone(),
+                store.puts_per_second.map_or_else(|| "-".into(), |rate| thousands(whole(rate))),
+                thousands(store.tables),
+                significant(store.store_bytes as f64 / 1e6),
+                significant(store.filter_bytes as f64 / 1e6),
+                significant(store.bits_per_key),
+                significant(store.reopen_ms),
+            ]
+        };
+        markdown(&header.map(str::to_owned), self.stores.iter().map(cells), 2)
     }
 
     fn false_negatives_line(&self) -> String {
@@ -257,13 +325,21 @@ impl StoreReport {
 }
 
 impl Row {
+    /// The cells of a Markdown table.
+    fn markdown_cells(&self) -> [String; 12] {
+        let [filter, layout, _, asked, mean, batch, p50, p99, p999, reads, fpr, expected] = self.cells();
+        let filters = if asked == "yes" { "asked" } else { "ignored" };
+        let (filter, runs) = (format!("`{filter}`"), self.runs.to_string());
+        [filter, layout, filters.into(), runs, mean, batch, p50, p99, p999, reads, fpr, expected]
+    }
+
     fn cells(&self) -> [String; 12] {
         let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
         let percent = |rate: Option<f64>| or_dash(rate.map(|rate| significant(rate * 100.0)));
         [
             self.filter.clone(),
-            self.layout.into(),
-            self.workload.into(),
+            self.layout.clone(),
+            self.workload.clone(),
             if self.filters_consulted { "on" } else { "off" }.into(),
             time(self.mean_ns),
             or_dash(self.batch_mean_ns.map(time)),
@@ -275,6 +351,28 @@ impl Row {
             percent(self.expected_false_positive_rate),
         ]
     }
+}
+
+/// A Markdown table whose columns from `numbers` on are aligned to the right.
+fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numbers: usize) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(header);
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(numbers) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    // The style has no colons, by which Markdown knows the alignment.
+    let mut lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    if let Some(rule) = lines.get_mut(1) {
+        let columns = rule.trim_matches('|').split('|').enumerate();
+        let rules = columns.map(|(column, rule)| match column {
+            column if column >= numbers => format!("{}:", rule.get(1..).unwrap_or_default()),
+            _ => rule.to_owned(),
+        });
+        *rule = format!("|{}|", rules.collect::<Vec<_>>().join("|"));
+    }
+    lines.join("\n")
 }
 
 /// Formats nanoseconds in at most six characters, to keep the table narrow. From 100,000 on, it

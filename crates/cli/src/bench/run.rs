@@ -8,7 +8,6 @@ use super::super::new_file::without_path;
 use super::super::{output, progress};
 use super::machine::{Machine, Versions};
 use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
-use super::plot::Curve;
 use super::report::{Report, Row, Settings, StoreReport};
 use super::store::{Layout, Setup, Store};
 use crate::filter_choice::FilterChoice;
@@ -35,9 +34,6 @@ pub struct Bench<'a> {
     plan: Plan<'a>,
     lookups: Vec<Lookups>,
     pub report: Report,
-    /// The latencies of absent keys in the first layout: one curve per filter, and one without
-    /// filters.
-    pub curves: Vec<Curve>,
 }
 
 /// The measurements of one row.
@@ -54,7 +50,7 @@ impl<'a> Bench<'a> {
     pub fn new(plan: Plan<'a>, settings: Settings) -> Outcome<Self> {
         let (rows, stores) = (Vec::new(), Vec::new());
         let report = Report { rows, stores, machine: Machine::here(), versions: Versions::here(), settings };
-        let mut bench = Self { plan, lookups: Vec::new(), report, curves: Vec::new() };
+        let mut bench = Self { plan, lookups: Vec::new(), report };
         for (workload, seed) in Workload::ALL.into_iter().zip(1..) {
             let len = bench.len_of(workload, true, 1);
             let seed = bench.plan.setup.seed.wrapping_add(seed);
@@ -126,7 +122,6 @@ impl<'a> Bench<'a> {
         for measured in &all {
             let distribution = self.take_distribution(store, measured)?;
             self.report.rows.push(self.row(loaded, measured, &distribution, lost));
-            self.keep_curve(loaded, measured, distribution);
         }
         bar.finish_and_clear();
         self.report.stores.push(loaded.clone());
@@ -190,8 +185,8 @@ impl<'a> Bench<'a> {
         let per_get = |count: f64| count / measured.lookups.max(1) as f64;
         Row {
             filter: loaded.filter.clone(),
-            layout: loaded.layout,
-            workload: measured.workload.name(),
+            layout: loaded.layout.clone(),
+            workload: measured.workload.name().into(),
             filters_consulted: measured.consulted,
             runs: loaded.runs,
             lookups: measured.lookups,
@@ -215,17 +210,6 @@ impl<'a> Bench<'a> {
                 false => measured.means.iter().map(|mean| mean.lost).max().unwrap_or(0),
             },
         }
-    }
-
-    fn keep_curve(&mut self, loaded: &StoreReport, measured: &Measured, distribution: Distribution) {
-        let first_layout = self.plan.layouts.first().is_some_and(|layout| layout.name() == loaded.layout);
-        let first_filter = self.report.stores.is_empty();
-        if measured.workload != Workload::Absent || !first_layout || !(measured.consulted || first_filter) {
-            return;
-        }
-        let label = if measured.consulted { loaded.filter.clone() } else { "filters not consulted".into() };
-        let curve = Curve { label, filters_consulted: measured.consulted, latencies: distribution.latencies };
-        self.curves.push(curve);
     }
 }
 

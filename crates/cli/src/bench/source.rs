@@ -5,7 +5,6 @@ use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::keys::{KeyFormat, KeyReader};
-use super::super::text;
 use filterblock::{HashSeed, KeyHash};
 use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 
@@ -141,17 +140,6 @@ impl Source {
         match self {
             Self::Mixed { count, .. } => *count,
             Self::Lines { keys, .. } => keys.len() as u64,
-        }
-    }
-
-    /// Describes the keys for a title.
-    pub fn describe(&self) -> String {
-        match self {
-            Self::Mixed { count, .. } => format!("{} keys of 16 bytes", text::thousands(*count)),
-            Self::Lines { keys, .. } => {
-                let mean = keys.bytes.len() as f64 / keys.len() as f64;
-                format!("{} keys of {mean:.1} bytes on average", text::thousands(keys.len() as u64))
-            }
         }
     }
 

@@ -247,7 +247,7 @@ impl Store<'_> {
         db.close()?;
         Ok(StoreReport {
             filter: self.filter.to_string(),
-            layout: layout.name(),
+            layout: layout.name().into(),
             puts_per_second,
             settle_seconds,
             reopen_ms,

@@ -20,15 +20,17 @@ const KEYS_APART: f64 = 10.0;
 /// other probes or columns.
 const BITS_APART: f64 = 4.0 / 3.0;
 
-/// The machine and the method of the measurement, as recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// The machine and the way of measuring, in the record's words.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Machine(&'static str);
+pub struct Machine(String);
 
 impl Machine {
     /// Returns the recorded machine, or `None` if the page has none.
     pub fn recorded() -> Option<Self> {
-        sections().find(|(name, _)| *name == "machine").and_then(|(_, text)| text.lines().next()).map(Self)
+        let text = sections().find(|(name, _)| *name == "machine").map(|(_, text)| text)?;
+        // The page wraps its lines.
+        Some(Self(text.lines().collect::<Vec<_>>().join(" ")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each error says: what is wrong, where, and what to do next.
+//! Tests of the error messages: each says what is wrong, where, and what to do next.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -9,7 +9,8 @@ macro_rules! variants {
     ($($variant:ident),* $(,)?) => {
         const VARIANTS: &[&str] = &[$(stringify!($variant)),*];
 
-        /// A new variant does not compile until it is named, and the test fails until the table has it.
+        /// Names the variant. A new variant compiles only once it is listed above, and the test
+        /// fails until a message of it is listed.
         fn name(error: &Error) -> &'static str {
             match error { $(Error::$variant { .. } => stringify!($variant),)* }
         }
@@ -36,79 +37,100 @@ variants!(
     Filter
 );
 
-type Told = (Error, &'static str);
+/// An error and its message.
+type Message = (Error, &'static str);
 
-/// Of files, and of what a caller gives.
-fn of_files() -> Vec<Told> {
+/// Messages about files and arguments.
+fn file_messages() -> Vec<Message> {
     let mismatch = Error::ChecksumMismatch { field: Field::IndexBlock, offset: 4_096, stored: 1, computed: 2 };
     let batch = Error::InvalidArgument { what: "batch", reason: "it is full; write it first".into() };
     vec![
-        (Error::Io(ErrorKind::StorageFull.into()), "no storage space; make room, and try again"),
+        (Error::Io(ErrorKind::StorageFull.into()), "no storage space; free disk space, and try again"),
+        (
+            Error::Io(std::io::Error::new(ErrorKind::InvalidInput, "it is not a plain file; remove it")),
+            "it is not a plain file; remove it",
+        ),
         (
             Error::Locked.in_file(Path::new("db")),
-            "db: already open elsewhere, in this process or another; close it there first",
+            "db: already open in this process or in another one; close it there first",
         ),
         (
             Error::Corrupt { field: Field::Footer, offset: 12 },
-            "damaged: invalid footer at offset 12; repair the store with `filterblock db repair`, or restore a copy",
+            "damaged: invalid footer at offset 12; run \"filterblock db repair\", or restore the file from a backup",
         ),
         (
             mismatch,
-            "damaged: wrong checksum of index block at offset 4096 (stored 0x00000001, computed 0x00000002); repair \
-             the store with `filterblock db repair`, or restore a copy",
+            "damaged: wrong checksum of index block at offset 4096 (stored 0x00000001, computed 0x00000002); run \
+             \"filterblock db repair\", or restore the file from a backup",
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
-            "format version 9 is not supported by this version: a newer version wrote the bytes, or they are damaged; \
-             open them with that version",
+            "format version 9 is not supported by this version of filterblock: a newer version wrote the bytes, or \
+             they are damaged; open them with a newer version",
         ),
         (
             Error::Unsupported { field: Field::Compression, found: 9 },
-            "compression 9 is not supported by this version; open it with a newer one",
+            "compression 9 is not supported by this version of filterblock; open it with a newer version",
         ),
         (batch, "invalid batch: it is full; write it first"),
         (
             Error::KeyTooLong { len_bytes: 70_000, max_bytes: 65_535 },
-            "a key of 70000 bytes is longer than the 65535 allowed; give a shorter key, or its hash",
+            "the key has 70000 bytes, and the limit is 65535; use a shorter key, or a hash of the key",
         ),
-        (Error::OutOfOrder, "a key does not come after the one before it; add keys in strictly ascending order"),
+        (Error::OutOfOrder, "the key is not greater than the key before it; add keys in strictly ascending order"),
     ]
 }
 
-/// Of a store as a whole.
-fn of_stores() -> Vec<Told> {
+/// Messages about a whole store.
+fn store_messages() -> Vec<Message> {
     vec![
         (
             Error::NotAStore,
-            "the directory is not empty and holds no store; name the store's directory, or an empty one",
+            "the directory is not empty and holds no store; give the directory of a store, or an empty directory",
         ),
         (
             Error::ForeignFile { what: "a log of LevelDB" },
-            "a log of LevelDB; the directory is not taken for a filterblock store, and nothing was changed; name \
-             another",
+            "a log of LevelDB; the directory is not opened as a filterblock store, and nothing was changed; give \
+             another directory",
         ),
-        (Error::Locked, "already open elsewhere, in this process or another; close it there first"),
+        (Error::Locked, "already open in this process or in another one; close it there first"),
         (
             Error::Poisoned { reason: "disk gone".into() },
-            "the store refuses writes since an earlier failure (disk gone); reopen it to recover",
+            "the store refuses writes after an earlier failure (disk gone); reopen the store to recover",
         ),
         (
             Error::NoSpace { free_bytes: 10, kept_bytes: 20 },
-            "no space: 10 bytes are free on the disk, and 20 are kept free; delete keys, which is not refused, or make \
-             room on the disk",
+            "no space: 10 bytes are free on the disk, and 20 bytes are kept free for deletes and compactions; delete \
+             keys, or free disk space",
         ),
         (
             Error::BackgroundFails { reason: "disk full".into() },
-            "work in the background fails (disk full); nothing is lost, it is tried again, and the store goes on when \
-             it succeeds; remove the cause, or wait",
+            "a background task fails and is retried (disk full); no data is lost, and the store continues when the \
+             task succeeds; remove the cause, or wait",
         ),
         (
             Error::OutOfNumbers { field: Field::FileNumber, last: 7 },
-            "the store takes no more writes: file number 7 is near the last there is; copy its pairs to a new store",
+            "the store accepts no more writes: file number 7 is close to the largest possible one; copy the data to a \
+             new store",
         ),
         (
             Error::TooLarge { what: "a memtable" },
             "a memtable of this size does not fit in memory; make it smaller, or free memory",
+        ),
+        (
+            Error::from(filterblock::Error::ChecksumMismatch {
+                field: filterblock::Field::Page,
+                offset: 12_288,
+                stored: 1,
+                computed: 2,
+            }),
+            "filter block damaged: wrong checksum of page at offset 12288 (stored 0x00000001, computed 0x00000002); \
+             no key is lost, and reads do not need the filter; run \"filterblock db repair\"",
+        ),
+        (
+            Error::from(filterblock::Error::Corrupt { field: filterblock::Field::Params, offset: 70 }),
+            "filter block damaged: invalid filter parameters at offset 70; no key is lost, and reads do not need \
+             the filter; run \"filterblock db repair\"",
         ),
         (
             Error::from(filterblock::Error::TooLarge { what: "a filter block" }),
@@ -120,11 +142,11 @@ fn of_stores() -> Vec<Told> {
 #[test]
 fn each_message_says_what_to_do_next() {
     let mut missing = BTreeSet::from_iter(VARIANTS);
-    for (error, message) in of_files().into_iter().chain(of_stores()) {
+    for (error, message) in file_messages().into_iter().chain(store_messages()) {
         missing.remove(&name(&error));
         assert_eq!(error.to_string(), message);
         let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
-        assert!(next.split(' ').count() > 1, "what to do next? {message}");
+        assert!(next.split(' ').count() > 1, "the message does not say what to do next: {message}");
     }
-    assert!(missing.is_empty(), "no message of {missing:?}");
+    assert!(missing.is_empty(), "no message is listed for {missing:?}");
 }

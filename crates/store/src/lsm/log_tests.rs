@@ -379,7 +379,7 @@ fn an_error_of_the_visitor_names_the_file() {
     });
     assert_eq!(
         error.unwrap_err().to_string(),
-        "000012.log: damaged: invalid write batch at offset 72; repair the store with `filterblock db repair`, or restore a copy"
+        "000012.log: damaged: invalid write batch at offset 72; run \"filterblock db repair\", or restore the file from a backup"
     );
 }
 

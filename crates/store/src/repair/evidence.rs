@@ -1,4 +1,5 @@
-//! What is still known of a damaged store: its manifests, as far as they can be read, and what its tables say themselves.
+//! The remaining facts about a damaged store: the readable parts of its manifests, and the
+//! properties of its tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,18 +20,19 @@ pub(super) struct Listing {
     pub(super) logs: BTreeSet<u64>,
     pub(super) manifests: BTreeSet<u64>,
     pub(super) has_current: bool,
-    /// Above every number in a name that a store can have.
+    /// A number above all valid numbers in file names.
     pub(super) next_number: u64,
-    /// Names with numbers that no store gives out, and with which none opens.
+    /// Names with numbers that no store assigns. A store does not open while such files exist.
     pub(super) foreign: Vec<String>,
 }
 
 impl Listing {
-    /// Lists what is not certainly another program's. The numbers of those files count all the same: the store gives out
-    /// none that has a file.
+    /// Lists all files except those that certainly belong to another program. The numbers of those
+    /// files count too, because the store never assigns the number of an existing file.
     ///
     /// # Errors
-    /// I/O errors, and [`Error::ForeignFile`] for another program's file with a number with which no store opens.
+    /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number
+    /// with which no store opens.
     pub(super) fn of(storage: &dyn Storage, dir: &Path, judged: &Ownership) -> Result<Self> {
         let mut listing = Self { next_number: 1, ..Self::default() };
         for name in storage.list(dir)? {
@@ -63,31 +65,33 @@ impl Listing {
     }
 }
 
-/// What the manifests say.
+/// The content of the manifests.
 #[derive(Debug, Default)]
 pub(super) struct ManifestEvidence {
-    /// The last state that was read; without a store id where nothing was.
+    /// The last state that could be read. Its store id is zero if no manifest could be read.
     pub(super) state: StoreState,
-    /// Whether it is the state of the store: read from its beginning to an end that a crash may leave.
+    /// Whether this is the complete state of the store: the manifest is readable from its start to
+    /// an end that a crash can leave.
     pub(super) is_whole: bool,
-    /// Whether a table that the state does not name may be one whose naming was torn off.
+    /// Whether the edit that names a table may be in a torn tail, so that an unnamed table may
+    /// belong to the store.
     pub(super) is_torn: bool,
-    /// Whether `CURRENT` names it, so that it can stay in force.
+    /// Whether `CURRENT` names this manifest, so that the manifest can stay in force.
     pub(super) is_in_force: bool,
-    /// Tables that an edit removed: surely not the store's any more.
+    /// Tables that an edit removed. They no longer belong to the store.
     pub(super) removed: BTreeSet<u64>,
-    /// What could not be read.
+    /// The parts that could not be read.
     pub(super) losses: Vec<Loss>,
-    /// Damaged files.
+    /// The damaged files.
     pub(super) damaged: Vec<PathBuf>,
 }
 
 impl ManifestEvidence {
-    /// Reads `CURRENT` and the manifest that it names; failing that, the newest manifest there is, which is either the one
-    /// in force or a copy of its state that was about to follow it.
+    /// Reads `CURRENT` and the manifest that it names. If that fails, it reads the newest manifest,
+    /// which is either the manifest in force or a copy of its state that was about to replace it.
     ///
     /// # Errors
-    /// I/O errors, and manifests of a newer version.
+    /// Returns I/O errors, and [`Error::Unsupported`] for a manifest of a newer version.
     pub(super) fn gather(storage: &dyn Storage, dir: &Path, listing: &Listing) -> Result<Self> {
         let mut found = Self::default();
         let named = match read_current(storage, dir) {
@@ -111,7 +115,7 @@ impl ManifestEvidence {
         for (nth, number) in candidates.filter(|number| listing.manifests.contains(number)).enumerate() {
             found.read(storage, dir, number)?;
             if found.state.store_id != [0; 16] {
-                // An older one than the first tried is not the last state.
+                // A manifest older than the first candidate does not have the last state.
                 found.is_whole &= nth == 0 && named.is_none_or(|named| named == number);
                 found.is_in_force = found.is_whole && named == Some(number);
                 break;
@@ -121,7 +125,7 @@ impl ManifestEvidence {
     }
 
     fn lose(&mut self, error: Error) {
-        // A manifest holds no keys. What its damage may cost is told of the tables.
+        // A manifest holds no keys. The losses of the tables report the effect of its damage.
         self.losses.push(Loss::without_keys(error));
     }
 
@@ -136,7 +140,7 @@ impl ManifestEvidence {
         let end = read_log(storage, &path, log_id(number), LogRecovery::Salvage, &mut |record| {
             match VersionEdit::decode(record.payload, record.payload_offset) {
                 Ok(edit) => follow(&mut state, &mut removed, edit),
-                // Its checksum holds: that is no accident.
+                // The checksum of the record matches, so this is not damage.
                 Err(error @ Error::Unsupported { .. }) => return Err(error),
                 Err(error) => errors.push(error.in_file(&path)),
             }
@@ -164,7 +168,8 @@ impl ManifestEvidence {
         Ok(())
     }
 
-    /// Whether a table holds nothing that those of the state do not: it has been replaced, or was to replace some of them.
+    /// Whether the tables of the state hold all writes of a table. Such a table was replaced, or
+    /// was about to replace some of them.
     pub(super) fn is_before(&self, origin: &TableOrigin) -> bool {
         origin.largest_sequence <= self.state.last_sequence
     }
@@ -174,7 +179,7 @@ impl ManifestEvidence {
         origin.level == 0 && origin.smallest_sequence > self.state.last_sequence
     }
 
-    /// The tables that the state names, with their levels.
+    /// Returns the tables that the state names, with their levels.
     pub(super) fn named(&self) -> BTreeMap<u64, (u8, TableMeta)> {
         let levels = (0u8..).zip(&self.state.levels);
         let tables =
@@ -183,14 +188,14 @@ impl ManifestEvidence {
     }
 }
 
-/// Like `StoreState::apply`, where edits before may be missing.
+/// Applies an edit like `StoreState::apply`, but accepts that earlier edits may be missing.
 fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit) {
     state.store_id = edit.store_id.unwrap_or(state.store_id);
     state.hash.seed = edit.hash_seed.map_or(state.hash.seed, filterblock::HashSeed);
     if let Some((kind, fingerprint)) = edit.keyed_hash {
         (state.hash.kind, state.hash.fingerprint) = (kind, Some(fingerprint));
     }
-    // No store gives out others.
+    // No store assigns larger numbers.
     let is_number = |number: &u64| *number <= MAX_NUMBER;
     state.log_number = edit.log_number.filter(is_number).unwrap_or(state.log_number);
     state.next_file_number = edit.next_file_number.filter(is_number).unwrap_or(state.next_file_number);
@@ -216,7 +221,7 @@ pub(super) fn missing(path: &Path) -> Error {
     Error::Io(std::io::Error::from(std::io::ErrorKind::NotFound)).in_file(path)
 }
 
-/// A table on the disk and what it says about itself.
+/// A table on the disk with the facts that its own bytes prove.
 #[derive(Debug)]
 pub(super) struct FoundTable {
     pub(super) number: u64,
@@ -225,19 +230,20 @@ pub(super) struct FoundTable {
 }
 
 impl FoundTable {
-    /// Where it says that it comes from.
+    /// Returns the origin in the table's properties, unless its numbers are impossible.
     pub(super) fn origin(&self) -> Option<TableOrigin> {
         self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
     }
 
-    /// The number by which it is to be judged: that of the file whose content it has, or had first.
+    /// Returns the number for comparisons: that of the first original if the table is a copy, and
+    /// its own otherwise.
     pub(super) fn first_number(&self) -> u64 {
         self.peek.properties.as_ref().and_then(|own| own.copied_from).unwrap_or(self.number)
     }
 }
 
-/// Takes out of `found` what has the same content as another: the copies that a repair wrote before it was interrupted,
-/// and where the manifest names a copy, the original.
+/// Removes duplicates from `found` and returns their numbers. A duplicate is a copy that an
+/// interrupted repair wrote or, if the manifest names a copy, the original.
 pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {
     let all: Vec<(u64, u64)> = found.iter().map(|table| (table.first_number(), table.number)).collect();
     let is_double = |table: &mut FoundTable| {
@@ -247,10 +253,10 @@ pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -
     found.extract_if(.., is_double).map(|table| table.number).collect()
 }
 
-/// Looks at every table that is to be looked at.
+/// Reads the tables with these numbers.
 ///
 /// # Errors
-/// I/O errors.
+/// Returns I/O errors.
 pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeSet<u64>) -> Result<Vec<FoundTable>> {
     let look = |&number: &u64| {
         let bytes = storage.read(&dir.join(table_name(number)))?;
@@ -264,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_no_store_gives_out_are_not_believed() {
+    fn impossible_numbers_in_an_edit_are_ignored() {
         let mut state = StoreState { log_number: 3, next_file_number: 9, last_sequence: 50, ..StoreState::default() };
         let wild = |number, largest_sequence| (0, TableMeta { number, largest_sequence, ..TableMeta::default() });
         let backwards = (0, TableMeta { number: 6, smallest_sequence: 5, largest_sequence: 3, ..TableMeta::default() });

@@ -1,4 +1,4 @@
-//! What the logs of a damaged store hold, and what they have lost.
+//! The WALs of a damaged store: which writes they hold, and which writes they lost.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,20 +13,20 @@ use crate::lsm::{BatchOps, LogRecovery};
 use crate::sstable::{KeyRange, Loss};
 use crate::storage::Storage;
 
-/// What looking at the logs gave.
+/// The result of reading the WALs.
 #[derive(Debug, Default)]
 pub(super) struct LogEvidence {
-    /// What opening the store cannot bring back.
+    /// The losses that an open cannot undo.
     pub(super) losses: Vec<Loss>,
-    /// Logs of which a part is damaged.
+    /// The partly damaged WALs.
     pub(super) damaged: Vec<PathBuf>,
-    /// Logs with which no store opens, though it is told to salvage.
+    /// The WALs with which no store opens, even with [`LogRecovery::Salvage`].
     pub(super) unusable: Vec<PathBuf>,
-    /// The oldest log that is needed, as the manifest should name it.
+    /// The number of the oldest needed WAL, for the manifest.
     pub(super) log_number: u64,
 }
 
-/// The store id in the header of a log, if its checksum holds.
+/// Returns the store id in the header of a WAL if the header's checksum matches.
 pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Option<[u8; 16]>> {
     let bytes = storage.read(&dir.join(log_name(number)))?;
     let Some(header) = bytes.first_chunk::<HEADER_LEN_BYTES>() else { return Ok(None) };
@@ -35,7 +35,7 @@ pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Res
     Ok(header.get(20..36).and_then(<[u8]>::first_chunk).copied().filter(|_| is_sound))
 }
 
-/// The first sequence number that the oldest of the logs says it begins with, whether or not its header is sound otherwise.
+/// Returns the first sequence number in the header of the oldest WAL whose header is sound.
 pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<u64>) -> Result<Option<u64>> {
     for &number in logs {
         let bytes = storage.read(&dir.join(log_name(number)))?;
@@ -48,15 +48,15 @@ pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<
     Ok(None)
 }
 
-/// The writes that one log holds.
+/// The range of writes that one WAL holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogSpan {
     number: u64,
-    /// The first that it holds, or would hold.
+    /// The first write that the WAL holds, or would hold.
     earliest: u64,
-    /// The first of those behind the last gap.
+    /// The first write after the last gap in the WAL.
     first: u64,
-    /// Above the last.
+    /// The last write plus one.
     end: u64,
 }
 
@@ -66,10 +66,10 @@ impl LogSpan {
     }
 }
 
-/// What each log holds that a store can use, the oldest first.
+/// Returns the range of usable writes of each WAL, the oldest WAL first.
 ///
 /// # Errors
-/// I/O errors, and logs of a newer version.
+/// Returns I/O errors, and [`Error::Unsupported`] for a WAL of a newer version.
 pub(super) fn spans(
     storage: &dyn Storage,
     dir: &Path,
@@ -100,7 +100,7 @@ pub(super) fn spans(
                 first: first.unwrap_or(end),
                 end,
             })),
-            // Nothing of it comes back.
+            // A damaged WAL adds no writes.
             Err(error) if error.is_damage() => {}
             Err(error) => return Err(error),
         }
@@ -108,13 +108,14 @@ pub(super) fn spans(
     Ok(spans)
 }
 
-/// The last writes of which the logs from `log_number` on hold every one.
+/// Returns the longest range of last writes that the WALs from `log_number` on hold without a gap.
 pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>> {
     let mut spans = spans.iter().filter(|span| span.number >= log_number).rev().skip_while(|span| span.is_empty());
     let mut oldest = *spans.next()?;
     let end = oldest.end;
     for span in spans {
-        // What an open leaves that failed: it begins where that thought that writes end.
+        // A failed open leaves an empty WAL, which begins where that open saw the end of the
+        // writes.
         if span.is_empty() && span.first <= oldest.first {
             continue;
         }
@@ -126,15 +127,16 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     Some(oldest.first..end)
 }
 
-/// The first write that any log holds.
+/// Returns the first write that any WAL holds.
 pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
     spans.iter().map(|span| span.earliest).min()
 }
 
-/// Reads the logs from `log_number` on, of a store whose tables hold all writes up to `last_sequence`.
+/// Reads the WALs from `log_number` on, of a store whose tables hold all writes up to
+/// `last_sequence`.
 ///
 /// # Errors
-/// I/O errors, and logs of a newer version.
+/// Returns I/O errors, and [`Error::Unsupported`] for a WAL of a newer version.
 pub(super) fn look_at_logs(
     storage: &dyn Storage,
     dir: &Path,
@@ -175,7 +177,8 @@ pub(super) fn look_at_logs(
         if first > last.saturating_add(1) {
             found.lose(Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(&path));
         } else if Some(number) == oldest && end.next_sequence.is_some() && log_number != 0 {
-            // Nothing is missing before it, whatever an older manifest may have named.
+            // No write is missing before this WAL, so it is the oldest needed one, even if an older
+            // manifest named an earlier WAL.
             found.log_number = number;
         }
         last = last.max(end.next_sequence.unwrap_or_default().saturating_sub(1));
@@ -187,7 +190,7 @@ pub(super) fn look_at_logs(
 }
 
 impl LogEvidence {
-    /// Writes of any key may have been in it.
+    /// Adds a loss that may affect any key.
     fn lose(&mut self, error: Error) {
         self.losses.push(Loss { error, keys: KeyRange::ALL });
     }
@@ -215,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_without_writes_end_no_range_unless_they_begin_beyond_it() {
+    fn empty_logs_end_a_range_only_if_they_begin_beyond_it() {
         let span = |number, first, end| LogSpan { number, earliest: first, first, end };
         let of = |spans: &[LogSpan]| unbroken(spans, 0);
         let (a, c) = (span(1, 1, 11), span(3, 11, 31));
@@ -227,7 +230,7 @@ mod tests {
         assert_eq!(of(&[a, span(2, 21, 21), c]), Some(11..31));
         assert_eq!(of(&[a, c, span(4, 50, 50)]), Some(1..31));
         assert_eq!(of(&[span(1, 1, 10), c]), Some(11..31));
-        // Behind a gap within it.
+        // A gap inside the WAL.
         assert_eq!(of(&[a, LogSpan { earliest: 11, ..span(3, 20, 31) }]), Some(20..31));
         assert_eq!(unbroken(&[a, c], 2), Some(11..31));
         assert_eq!((of(&[]), of(&[span(4, 50, 50)])), (None, None));

@@ -1,16 +1,18 @@
-//! Repairing a store: whatever is sound of its files goes on, the rest is kept aside and listed.
+//! Repairs a store: keeps the sound parts of its files, sets the rest aside and lists the losses.
 //!
 //! ```text
-//! manifest sound, its tables there ─▶ tables and levels as it says ─┐
-//! anything else ─▶ all tables there are, put in order (`order`) ────┴▶ damaged tables written anew from their sound blocks
-//!       ─▶ copies of what is damaged to lost/ ─▶ a new manifest ─▶ the logs, salvaged, as when a store is opened
+//! sound manifest, all its tables exist ─▶ tables and levels of the manifest ─┐
+//! anything else ─▶ all tables, ordered by their own properties (`order`) ────┘
+//!   ─▶ damaged tables are rewritten from their sound blocks
+//!   ─▶ damaged files are copied to lost/ ─▶ a new manifest ─▶ the store opens and salvages the WALs
 //! ```
-//! Nothing is removed that has no second name in `lost/`, but for tables set aside that the store wholly knows (`unnamed`). Until
-//! the new manifest is in force the store is as it was: a repair that is interrupted is done again.
+//! The repair removes only files that have a copy in `lost/`, and set-aside tables whose entries
+//! the store all holds (`unnamed`). Until the new manifest is in force, the store is unchanged, so
+//! an interrupted repair can be repeated.
 //!
-//! Where the manifest is sound, nothing deleted comes back but what was deleted by a tombstone that is itself lost, within
-//! the range of keys that the report gives. Where it is not, the order of tables comes from what they say themselves, and
-//! the report names each pair of tables whose order is a guess.
+//! With a sound manifest, no deleted key comes back unless its tombstone is lost. The report gives
+//! the range of such keys. Without a sound manifest, the tables' own properties give their order,
+//! and the report names each pair of tables whose order is a guess.
 
 mod evidence;
 mod logs;
@@ -39,57 +41,58 @@ use filterblock::KeyHasher;
 use logs::{LogEvidence, look_at_logs};
 use tables::Tables;
 
-/// The folder for what is damaged, in the store's directory.
+/// The directory for damaged files, in the store's directory.
 pub const LOST: &str = "lost";
 
-/// Whether a repair may write.
+/// Whether a repair writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RepairMode {
-    /// It does what it can.
+    /// The repair changes the store.
     #[default]
     Write,
-    /// It says what it would do.
+    /// The repair changes nothing, and reports what it would do.
     DryRun,
 }
 
-/// What [`Db::repair`] did, or would do.
+/// The result of [`Db::repair`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Tables that were sound, and are the store's as they are.
+    /// The number of sound tables, which stay unchanged.
     pub tables_kept: u64,
-    /// Tables of which a new one was written, without what was damaged.
+    /// The number of damaged tables whose sound blocks were written to a new table.
     pub tables_rewritten: u64,
-    /// Tables of which nothing is left.
+    /// The number of tables without any readable entry.
     pub tables_lost: u64,
-    /// Entries in the tables that the store now has.
+    /// The number of entries in the tables of the repaired store.
     pub entries: u64,
     /// Whether a new manifest was needed.
     pub new_manifest: bool,
-    /// Every piece of every file that could not be read, with the range of the keys that were in it. A manifest's has no
-    /// keys: what it costs is told of the tables.
+    /// Every part of a file that could not be read, with the range of affected keys. Damage of a
+    /// manifest has no range, because the losses of the tables report its effect.
     pub losses: Vec<Loss>,
-    /// What could not be known, and what was taken for true. Where the order of two tables is a guess, values older than
-    /// the last and deleted keys may be back.
+    /// Facts that could not be determined, and the assumption made. If the order of two tables is a
+    /// guess, old values and deleted keys may come back.
     pub doubts: Vec<String>,
-    /// Files of which [`LOST`] holds what they were, with their names there.
+    /// Files that were copied to [`LOST`]: the path, and the path of the copy.
     pub set_aside: Vec<(PathBuf, PathBuf)>,
-    /// Tables that an earlier open had set aside (`unnamed-NNNNNN.sst`) and of which the store says the same about every
-    /// key: they are removed. A dry run does not look for them.
+    /// Removed tables that an earlier open had set aside (`unnamed-NNNNNN.sst`). The store holds
+    /// all their entries. A dry run does not look for them.
     pub removed: Vec<PathBuf>,
-    /// Files that have the name of a store's file and that another program wrote, and what each is. A repair reads nothing
-    /// from them and leaves them as they are.
+    /// Files of another program that have the name of a store's file, with a description. A repair
+    /// neither reads nor changes them.
     pub left_alone: Vec<(PathBuf, &'static str)>,
 }
 
 impl RepairReport {
-    /// Whether every key is as it was, as far as can be known: nothing was lost that held keys, and nothing guessed.
+    /// Whether all keys are unchanged as far as the repair can know: no loss affects keys, and
+    /// nothing was guessed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.doubts.is_empty() && !self.losses.iter().any(Loss::holds_keys)
     }
 
-    /// Whether there was nothing to repair.
+    /// Whether the repair found nothing to do.
     #[must_use]
     pub fn was_sound(&self) -> bool {
         self.is_complete()
@@ -105,31 +108,39 @@ impl fmt::Display for RepairReport {
         self.losses.iter().try_for_each(|loss| writeln!(f, "{loss}"))?;
         self.doubts.iter().try_for_each(|doubt| writeln!(f, "in doubt: {doubt}"))?;
         self.set_aside.iter().try_for_each(|(from, to)| writeln!(f, "{}: kept as {}", from.display(), to.display()))?;
-        self.removed.iter().try_for_each(|path| {
-            writeln!(f, "{}: removed, as the store says the same about all its keys", path.display())
-        })?;
-        self.left_alone.iter().try_for_each(|(path, what)| writeln!(f, "{}: {what}; left as it is", path.display()))
+        self.removed
+            .iter()
+            .try_for_each(|path| writeln!(f, "{}: removed, because the store holds all its entries", path.display()))?;
+        self.left_alone.iter().try_for_each(|(path, what)| writeln!(f, "{}: {what}; not changed", path.display()))
     }
 }
 
 impl Db {
-    /// Makes a store of what is sound in a directory, and says what is not; the store must not be open.
+    /// Rebuilds the store in a directory from its sound parts, and reports the losses. The store
+    /// must not be open.
     ///
-    /// `options` say how new tables are written, and hold the secret of a store that has one.
+    /// `options` say how to write new tables. They must hold the secret if the store has one.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] for a directory without any file that has the name of a store's, [`Error::ForeignFile`] where no
-    /// file certainly is a store's or `CURRENT` is another engine's, [`Error::Locked`] also where another engine holds the
-    /// lock, [`Secret`](filterblock::Error::Secret) and the like as for [`Db::open`], [`Error::Unsupported`] for files of a newer version, and I/O errors: a file that cannot be
-    /// read is not taken for lost. Damage is no error but in the report.
+    /// * [`Error::NotAStore`] if no file in the directory has the name of a store's file.
+    /// * [`Error::ForeignFile`] if no file is certainly a store's, or if `CURRENT` belongs to
+    ///   another engine.
+    /// * [`Error::Locked`] if the store is open, or if another engine holds the lock.
+    /// * [`Secret`](filterblock::Error::Secret) and the other errors of a wrong secret, as for
+    ///   [`Db::open`].
+    /// * [`Error::Unsupported`] for files of a newer version.
+    /// * I/O errors. A file that cannot be read does not count as lost.
+    ///
+    /// Damage is not an error. The report lists it.
     pub fn repair(path: impl AsRef<Path>, options: Options, mode: RepairMode) -> Result<RepairReport> {
         Self::repair_with(path, options, mode, &mut |_| {})
     }
 
-    /// [`Self::repair`], telling now and then how far it has come with looking at the tables, which takes longest.
+    /// Does the same as [`Self::repair`], and reports the progress of reading the tables, which
+    /// takes the longest.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the same errors as [`Self::repair`].
     pub fn repair_with(
         path: impl AsRef<Path>,
         options: Options,
@@ -147,7 +158,8 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
     }
     let (options, outside) = hold(dir, options)?;
     let storage = options.storage.as_ref();
-    // Before the lock, whose file a directory of somebody else is not to get.
+    // Check before the lock, because the lock creates a file, and a directory without a store must
+    // stay unchanged.
     list_store(storage, dir)?;
     let lock = storage.lock(&dir.join(LOCK))?;
     let (listing, judged) = list_store(storage, dir)?;
@@ -159,10 +171,11 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
     Ok(report)
 }
 
-/// The files of the store in a directory, and who wrote those that are not the store's.
+/// Lists the files of the store in a directory, and judges which program wrote the others.
 ///
 /// # Errors
-/// [`Error::ForeignFile`] or [`Error::NotAStore`] unless one file at least certainly is a store's; I/O errors.
+/// Returns [`Error::ForeignFile`] or [`Error::NotAStore`] if no file is certainly a store's, and
+/// I/O errors.
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
         let reason = "the directory is empty: there is no store to repair";
@@ -174,11 +187,13 @@ fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)>
     if listing.is_empty() { Err(Error::NotAStore) } else { Ok((listing, judged)) }
 }
 
-/// Everything decided, and new tables written under numbers that no manifest names.
+/// All decisions of a repair. The new tables are already written, under numbers that no manifest
+/// names.
 struct Plan {
     report: RepairReport,
     state: StoreState,
-    /// Files of which a copy goes to [`LOST`], and whether they must be gone before the store is opened.
+    /// Files that are copied to [`LOST`], and whether they must be removed before the store is
+    /// opened.
     aside: Vec<(PathBuf, bool)>,
     next_number: u64,
 }
@@ -201,7 +216,8 @@ impl Plan {
         let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
         let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
-        // Of tables that are not named: a manifest that has lost its last edits, also without a trace.
+        // Whether the manifest lost its last edits, which may leave no trace. Unnamed tables show
+        // it.
         let is_stale = found.iter().filter(|table| unnamed.contains(&table.number)).any(|table| match table.origin() {
             None => evidence.is_torn || has_gap,
             Some(origin) => !evidence.is_before(&origin) && !evidence.is_next(&origin),
@@ -263,7 +279,7 @@ impl Plan {
         let storage = options.storage.as_ref();
         if self.report.new_manifest {
             self.state.next_file_number = self.next_number + 1;
-            // With no other does a store open, nor is it repaired again.
+            // A store does not open with another state, and no repair accepts it either.
             in_order(&self.state, &dir.join(manifest_name(self.next_number)))?;
         }
         let lost = dir.join(LOST);
@@ -302,7 +318,8 @@ impl Plan {
     }
 }
 
-/// Removes a log or manifest that is too damaged for an open to know it as the store's; [`LOST`] holds a copy.
+/// Removes a log or manifest that is too damaged for an open to recognize as the store's. [`LOST`]
+/// holds a copy.
 fn remove_unknown(storage: &dyn Storage, path: &Path) -> Result<()> {
     let Some(file) = path.file_name().and_then(|name| parse(&name.to_string_lossy())) else { return Ok(()) };
     let is_left = matches!(file, FileName::Log(_) | FileName::Manifest(_)) && storage.exists(path)?;
@@ -312,7 +329,7 @@ fn remove_unknown(storage: &dyn Storage, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A name in `lost` that is free, or has the same content already.
+/// Returns a name in `lost` that is free, or whose file already has the same content.
 fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let content = storage.read(path)?;
@@ -325,7 +342,7 @@ fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf>
     Ok(lost.join(name))
 }
 
-/// Which store it is, and what hashes its keys: from the manifest, or from tables and logs.
+/// Finds the store id and the hasher of its keys: from the manifest, or from tables and WALs.
 fn identify(
     dir: &Path,
     options: &Options,
@@ -349,7 +366,8 @@ fn identify(
         let in_log = logs::store_id_in(storage, dir, number)?;
         id = id.or(in_log.filter(|id| half.is_none_or(|half| id.starts_with(&half))));
     }
-    // The second half of an id is in logs and manifests only: where these are gone, any will do.
+    // Only WALs and manifests hold the second half of a store id. Without them any value is
+    // correct.
     let mut new = [0; 16];
     let (first, second) = new.split_at_mut(8);
     first.copy_from_slice(&half.map_or_else(|| random_u64().map(u64_bytes), Ok)?);

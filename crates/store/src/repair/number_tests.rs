@@ -1,4 +1,4 @@
-//! Repairs of stores whose manifest claims numbers that no store gives out.
+//! Tests of repairs of stores whose manifest claims impossible file and sequence numbers.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::path::Path;
@@ -16,7 +16,7 @@ fn options(storage: &Memory) -> Options {
 }
 
 #[test]
-fn a_repair_does_not_believe_numbers_that_no_store_gives_out() {
+fn a_repair_ignores_impossible_numbers_in_a_manifest() {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     (0..10u8).for_each(|i| db.put(&[i], b"value").unwrap());

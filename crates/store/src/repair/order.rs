@@ -1,43 +1,57 @@
-//! Which of two tables is the newer, when no manifest says so.
+//! Decides which of two tables is newer if no manifest says so.
 //!
-//! A table holds no sequence numbers of its keys. What is known of it is the level that it lies on (from a part of a
-//! manifest that could be read) or was written to (its origin), the range of sequence numbers of all that it was made
-//! from, and its number. Of two tables with keys in common, both in force:
+//! A table does not store the sequence numbers of its keys. These facts are known about a table:
 //!
-//! * All of one written after all of the other (ranges apart): that one is newer, on whatever levels.
-//! * A flushed one (level 0) is newer than any of a deeper level: a compaction of level 0 takes all of it. Flushed
-//!   tables are ordered by their sequence numbers.
-//! * Written to the same level below 0: the later is newer. Had the earlier still been on that level when the later was
-//!   written, they could not overlap; so it had moved down.
-//! * Written to different levels, the later to the higher: the later is newer, since tables only move down.
-//! * Written to different levels, the later to the deeper: the earlier is newer where it has stayed above, and older where
-//!   it had moved down past that level first. Staying is the rule, moving two levels the exception: the higher level is
-//!   taken as newer, and the doubt is told.
+//! * the level on which it lies (from a readable part of a manifest) or to which it was written
+//!   (its origin),
+//! * the range of sequence numbers of all its merge inputs,
+//! * its file number.
 //!
-//! But a table may be there that is not in force, because it was merged into another and something kept it from being
-//! removed. What was deleted since comes back with it wherever it is put, so that is never done without a doubt. Such a
-//! table lies within the range of what it was merged into. In level 0 that proves it; it goes below. On the same level
-//! it may as well have moved down; above a later one of a deeper level it may as well have stayed. A range that begins
-//! with 0 says that a repair had put all tables into one level, whatever theirs was before. Where nothing is left of what
-//! it was merged into, or no key in common, nothing shows it below level 0: there the doubt is told of all tables at once.
+//! The rules for two tables that share keys and are both in force:
 //!
-//! So the order is that of levels, and on a level that of numbers. Of a table that says nothing, as it is too damaged,
-//! the number alone decides, and the doubt is told.
+//! * If all writes of one table are after all writes of the other (disjoint ranges), then that
+//!   table is newer, on any level.
+//! * A flushed table (level 0) is newer than any table of a deeper level, because a compaction of
+//!   level 0 takes the whole level. Sequence numbers order flushed tables among themselves.
+//! * If both were written to the same level below 0, then the later table is newer. Tables of one
+//!   level do not overlap, so the earlier table had already moved down.
+//! * If the later table was written to the higher level, then it is newer, because tables only move
+//!   down.
+//! * If the later table was written to the deeper level, then the order depends on the earlier
+//!   table. It is newer if it stayed on its level, and older if it had first moved below the later
+//!   table's level. Most tables stay, and few move down two levels. Therefore the table of the
+//!   higher level counts as newer, and the report names the doubt.
 //!
-//! The number alone was rejected as the rule for all: a compaction that ran while memory was flushed has higher numbers than
-//! the flushed table, and older content; deleted keys would come back as a matter of course.
+//! A table may also exist that is not in force: it was merged into another table, but was
+//! not removed. Keys that were deleted since come back with such a table, wherever it is placed, so
+//! every such case is reported as a doubt. Its range lies within the range of the merge result:
+//!
+//! * In level 0 that proves the merge, and the table is placed below the result.
+//! * On the same level, the table may also have moved down.
+//! * Above a later table of a deeper level, the table may also have stayed.
+//! * A range that begins with 0 means that a repair had moved all tables to one level.
+//! * Below level 0, nothing reveals the merge if its result is gone or shares no key with the
+//!   table. Then one doubt covers all tables.
+//!
+//! The resulting order is by level, and within a level by file number. A table that is too damaged
+//! to have an origin is ordered by its number alone, and the report names the doubt.
+//!
+//! We rejected the file number as the only rule: a compaction that runs during a flush gets higher
+//! numbers than the flushed table but holds older content, so deleted keys would come back
+//! regularly.
 
 use std::cmp::Reverse;
 
 use crate::lsm::parts::TableMeta;
 
-/// Where a table lies or lay.
+/// The level and the sequence numbers of a table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) level: u8,
     pub(super) smallest_sequence: u64,
     pub(super) largest_sequence: u64,
-    /// Whether a whole manifest says so, so that it is in force, and where it lies and not where it was written to.
+    /// Whether a whole manifest gives this place. The table is then in force, and the level is its
+    /// current level.
     pub(super) is_exact: bool,
 }
 
@@ -50,18 +64,19 @@ impl Place {
         other.smallest_sequence <= self.smallest_sequence && self.largest_sequence <= other.largest_sequence
     }
 
-    /// Whether it was flushed before what the deeper `other` was merged from: then it was a part of that.
+    /// Whether this table was flushed before the merge inputs of the deeper table `other`. It was
+    /// then one of those inputs.
     fn is_merged_away(&self, other: &Self) -> bool {
         let both_in_force = self.is_exact && other.is_exact;
         !both_in_force && self.level == 0 && other.level > 0 && self.largest_sequence <= other.largest_sequence
     }
 }
 
-/// A table to be put in order; its meta has the number that it had.
+/// A table that needs a position in the order. Its meta has its original number.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) meta: TableMeta,
-    /// The number by which it is to be judged: that of the file whose content it has.
+    /// The number for comparisons: that of the original file if the table is a copy.
     pub(super) number: u64,
     pub(super) place: Option<Place>,
 }
@@ -71,12 +86,12 @@ impl Candidate {
         self.meta.smallest <= other.meta.largest && other.meta.smallest <= self.meta.largest
     }
 
-    /// Whether it may have been merged away without anything that shows it.
+    /// Whether the table may have been merged away without a trace.
     pub(super) fn may_not_be_in_force(&self) -> bool {
         self.place.is_some_and(|place| !place.is_exact && place.level > 0)
     }
 
-    /// Whether it is surely newer than `older`, where both know a key.
+    /// Whether the table is certainly newer than `older` for keys that both hold.
     fn is_surely_above(&self, older: &Self) -> bool {
         let (a, b) = match (self.place, older.place) {
             (Some(a), Some(b)) => (a, b),
@@ -86,7 +101,7 @@ impl Candidate {
         if a.is_exact && b.is_exact || a.is_all_after(&b) {
             return true;
         }
-        // Were both in force, all of a flushed one would be newer.
+        // If both were in force, all writes of the flushed table would be newer.
         if a.level == 0 || b.level == 0 {
             return false;
         }
@@ -94,7 +109,7 @@ impl Candidate {
         self.number > older.number && !may_be_merged_away
     }
 
-    /// Whether it is to lie below `other`, though its level is the higher one.
+    /// Whether the table belongs below `other`, although its level is higher.
     fn sinks_below(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (self.place, other.place) else { return false };
         let both_in_force = a.is_exact && b.is_exact;
@@ -102,7 +117,7 @@ impl Candidate {
     }
 }
 
-/// Puts the newest first.
+/// Sorts the candidates, the newest first.
 pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let (mut known, mut unknown): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|one| one.place.is_some());
     known.sort_by_key(|one| {
@@ -115,7 +130,7 @@ pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let sinking: Vec<Candidate> = known.extract_if(.., sinks).collect();
     let mut last = 0;
     for one in sinking {
-        // Among themselves they stay in order.
+        // Sinking tables keep their order among themselves.
         let below = known.iter().rposition(|other| one.sinks_below(other)).map_or(0, |at| at + 1);
         last = below.max(last);
         known.insert(last, one);
@@ -129,7 +144,8 @@ pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     known
 }
 
-/// Pairs of tables, newest first, whose order is a guess; of each table the first such pair.
+/// Returns the pairs of tables (newer, older) whose order is a guess: for each table its first such
+/// pair.
 pub(super) fn doubtful(ordered: &[Candidate]) -> Vec<(&Candidate, &Candidate)> {
     let pair = |(at, newer): (usize, _)| {
         let is_guess = |older: &&Candidate| newer_is_guess(newer, older);
@@ -147,7 +163,8 @@ fn newer_is_guess(newer: &Candidate, older: &Candidate) -> bool {
 mod tests {
     use super::*;
 
-    /// Tables with the same keys: number, level, smallest and largest sequence number.
+    /// Orders tables that all hold the same keys. Each is given by number, level, smallest and
+    /// largest sequence number.
     fn ordered(tables: &[(u64, u8, u64, u64)]) -> (Vec<u64>, usize) {
         let candidate = |&(number, level, smallest_sequence, largest_sequence): &_| Candidate {
             meta: TableMeta { number, ..TableMeta::default() },
@@ -160,25 +177,25 @@ mod tests {
     }
 
     #[test]
-    fn a_store_with_many_levels_leaves_nothing_in_doubt() {
-        // Level 1 keeps old tables, so that what is merged there begins with old writes too.
+    fn tables_of_a_store_with_many_levels_are_never_in_doubt() {
+        // Level 1 keeps old tables, so a table merged there also begins with old writes.
         let tables = [(3, 3, 1, 100), (5, 2, 1, 200), (9, 1, 1, 300), (8, 0, 301, 310), (12, 0, 311, 320)];
         assert_eq!(ordered(&tables), (vec![12, 8, 9, 5, 3], 0));
     }
 
     #[test]
     fn tables_that_may_have_been_merged_away_are_in_doubt() {
-        // Of level 0.
+        // On level 0.
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 20)]), (vec![7, 4, 3], 1));
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 10)]), (vec![4, 7, 3], 1));
         // On the same level.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 1, 1, 20)]), (vec![7, 3], 1));
-        // Moved down before.
+        // The earlier table moved down first.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 1, 11, 20)]), (vec![7, 3], 0));
-        // To the next level; here the ranges decide nothing, and here they do.
+        // On the next level: in the first case the ranges do not decide, in the second they do.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 2, 1, 20)]), (vec![3, 7], 1));
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 2, 11, 20)]), (vec![7, 3], 0));
-        // Merged after a repair, which left nothing on level 2.
+        // Merged after a repair, which left no table on level 2.
         assert_eq!(ordered(&[(3, 2, 1, 10), (7, 1, 0, 20)]), (vec![7, 3], 1));
     }
 }

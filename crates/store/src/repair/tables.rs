@@ -1,4 +1,4 @@
-//! The tables of a store that is repaired: kept, written anew, or given up.
+//! The tables of a store under repair: kept, rewritten or given up.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,21 +23,21 @@ pub(super) struct Tables<'a> {
     pub(super) mode: RepairMode,
     pub(super) hasher: &'a KeyHasher,
     pub(super) next_number: u64,
-    /// What the logs hold.
+    /// The writes that the WALs hold.
     pub(super) logs: &'a [LogSpan],
     pub(super) report: &'a mut RepairReport,
-    /// Files to be kept aside, and whether they must be gone before the store is opened.
+    /// Files to set aside, and whether they must be removed before the store is opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
-    /// How far it has come, and who is told.
+    /// The progress so far, and the callback that receives it.
     pub(super) done: Progress,
     pub(super) progress: &'a mut dyn FnMut(Progress),
 }
 
 impl Tables<'_> {
-    /// The state that the manifest gives, with damaged tables replaced.
+    /// Returns the state of the manifest, with damaged tables replaced.
     ///
     /// # Errors
-    /// I/O errors, and tables of a newer version.
+    /// Returns I/O errors, and [`Error::Unsupported`] for a table of a newer version.
     pub(super) fn by_manifest(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let mut state = evidence.state.clone();
         let named = evidence.named();
@@ -59,8 +59,9 @@ impl Tables<'_> {
                 }
             }
         }
-        // Flushed, and named by an edit that was lost. Where the logs still hold what is in them, opening the store would
-        // take it from there, whatever has become of the tables.
+        // These tables were flushed, but the edit that names them was lost. If the WALs still hold
+        // their writes, opening the store takes the writes from the WALs, and the tables are not
+        // needed.
         let last_flushed = found.iter().filter_map(FoundTable::origin).filter(|origin| evidence.is_next(origin));
         let is_logged = last_flushed.map(|origin| origin.largest_sequence).max().is_some_and(|last| {
             let held = unbroken(self.logs, state.log_number);
@@ -90,29 +91,30 @@ impl Tables<'_> {
                 let path = path.display();
                 self.report
                     .doubts
-                    .push(format!("{path}: the manifest does not name it; it may hold writes all the same"));
+                    .push(format!("{path}: the manifest does not name this table, but it may hold writes"));
             }
             self.aside.push((path, true));
         }
         Ok(state)
     }
 
-    /// A state of all tables there are, all of them in level 0 and in the order of [`newest_first`]: there they may
-    /// overlap, and the next compaction puts them where they belong.
+    /// Returns a state with all existing tables in level 0, in the order of [`newest_first`].
+    /// Tables may overlap there, and the next compaction moves them to their levels.
     ///
     /// # Errors
-    /// I/O errors, and tables of a newer version.
+    /// Returns I/O errors, and [`Error::Unsupported`] for a table of a newer version.
     pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let named = evidence.named();
         let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
         let in_tables = places.iter().flatten().map(|place| place.largest_sequence);
         let last = in_tables.chain([evidence.state.last_sequence]).max().unwrap_or(0);
-        // Logs that hold all writes to the last are read from their first one on, for the sake of tables that are damaged.
+        // If the WALs hold all writes up to the last one, they are read from their first write on.
+        // That replaces writes of damaged tables.
         let from_logs = unbroken(self.logs, 0).filter(|held| held.end > last).map(|held| held.start.saturating_sub(1));
         let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
         let mut candidates = Vec::new();
         for (table, place) in found.iter().zip(places) {
-            // The logs hold all of it.
+            // The WALs hold all writes of this table.
             if place.is_some_and(|place| place.smallest_sequence > last_sequence) {
                 self.aside.push((self.path(table.number), true));
                 continue;
@@ -132,15 +134,15 @@ impl Tables<'_> {
             }
         }
         if candidates.iter().any(|one| one.place.is_none()) {
-            // Its writes may be any up to where the logs begin.
+            // The table may hold any write before the first one in the WALs.
             let before = earliest(self.logs).map_or(self.report.entries, |first| first.saturating_sub(1));
             last_sequence = last_sequence.max(before);
         }
         if candidates.iter().any(Candidate::may_not_be_in_force) {
             let dir = self.dir.display();
             self.report.doubts.push(format!(
-                "{dir}: no manifest says which tables below level 0 are in force; with one that was merged away, and is still \
-                 there, deleted keys are back"
+                "{dir}: no manifest says which tables below level 0 are in force; if one of them was merged away earlier, \
+                 deleted keys are back"
             ));
         }
         let ordered = newest_first(candidates);
@@ -160,12 +162,12 @@ impl Tables<'_> {
         Ok(state)
     }
 
-    /// Gives tables, newest first, sequence numbers that keep their order in level 0 and are no larger than `last`: above
-    /// it are the writes in the logs. The range of each begins with 0, so that what is merged from them says that they
-    /// may have been on any level.
+    /// Assigns sequence numbers to tables, newest first. The numbers keep the order in level 0 and
+    /// do not exceed `last`, because the WALs hold the writes above it. Each range begins with 0,
+    /// so that tables merged from these tables show that they may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
-        // Of equal ones the higher file number is the newer. That makes do with fewer where a handful of writes is in more
-        // tables.
+        // Of two tables with equal sequence numbers, the one with the higher file number is newer.
+        // That saves sequence numbers if there are more tables than writes.
         let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
         let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
         for one in ordered.iter().rev() {
@@ -176,7 +178,8 @@ impl Tables<'_> {
             ranks.push(rank);
         }
         if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
-            // More tables in descending order than there were writes: of no store, unless somebody copied into it.
+            // There are more tables in descending order than writes. That happens only if someone
+            // copied tables into the directory.
             let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
             self.report.losses.push(Loss { error, keys: KeyRange::ALL });
         }
@@ -200,7 +203,7 @@ impl Tables<'_> {
         self.report.tables_lost += 1;
     }
 
-    /// [`Self::look_at`], telling how far it has come.
+    /// Runs [`Self::look_at`] and reports the progress.
     fn examine(
         &mut self,
         store_id: [u8; 16],
@@ -214,7 +217,8 @@ impl Tables<'_> {
         Ok(kept)
     }
 
-    /// The table as the store is to have it: as it is if everything about it is sound, else written anew.
+    /// Returns the table for the repaired store: the table itself if all of it is sound, and a
+    /// rewritten one otherwise.
     fn look_at(
         &mut self,
         store_id: [u8; 16],
@@ -250,14 +254,14 @@ impl Tables<'_> {
                 }
                 errors.extend(check.damage);
             }
-            // A footer that names a newer version may be damaged; `rewrite` decides.
+            // A footer with a newer version may be damaged; `rewrite` decides.
             Err(error) if error.is_damage() || error.is_unsupported() => errors.push(error),
             Err(error) => return Err(error),
         }
         self.rewrite(store_id, found, level, meta, errors)
     }
 
-    /// Writes the sound blocks of a table to a new one, and notes what is lost with the others.
+    /// Writes the sound blocks of a table to a new table, and adds the losses to the report.
     fn rewrite(
         &mut self,
         store_id: [u8; 16],
@@ -286,7 +290,8 @@ impl Tables<'_> {
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(&shape)),
             hasher: self.hasher.clone(),
             table_id: table_id(&store_id, number),
-            // Judged like what it was written from, should it come to that: the next repair may be without this manifest.
+            // The new table keeps the origin of the old one, because the next repair may have to
+            // order it without this manifest.
             origin: found.origin().or_else(|| sequences.and_then(|sequences| origin(level, sequences))),
             copied_from: Some(found.first_number()),
             ..TableOptions::default()
@@ -307,7 +312,8 @@ impl Tables<'_> {
             summary.num_tombstones += u64::from(value.is_none());
             writer.as_mut().map_or(Ok(()), |writer| writer.add(key, value))
         })?;
-        // Nothing in it is as this version writes it: more likely written by a newer one than damaged in every block.
+        // Nothing in the file matches this version. A newer version is then more likely than damage
+        // in every block.
         let newer = errors.iter().position(Error::is_unsupported);
         if let (0, Some(newer)) = (summary.num_entries, newer) {
             return Err(errors.into_iter().nth(newer).unwrap_or(Error::OutOfOrder));
@@ -342,7 +348,7 @@ impl Tables<'_> {
         self.report.tables_rewritten += 1;
         let named = losses.into_iter().map(|loss| Loss { error: loss.error.in_file(path), keys: loss.keys });
         let losses: Vec<Loss> = named.collect();
-        // What else was found cost no key.
+        // The remaining errors affect no key.
         let is_told = |error: &Error| losses.iter().any(|loss| loss.error.to_string() == error.to_string());
         let others = errors.into_iter().filter(|error| !is_told(error)).collect::<Vec<_>>();
         self.report.losses.extend(losses);
@@ -350,13 +356,13 @@ impl Tables<'_> {
     }
 }
 
-/// Where a table belongs, from a manifest or from itself.
+/// Returns the place of a table, from a manifest or from the table's properties.
 fn place(table: &FoundTable, named: &BTreeMap<u64, (u8, TableMeta)>, is_whole: bool) -> Option<Place> {
     let from_manifest = named.get(&table.number).map(|(level, meta)| Place {
         level: *level,
         smallest_sequence: meta.smallest_sequence,
         largest_sequence: meta.largest_sequence,
-        // Of one that is not, the edit that removed it may be missing.
+        // If the manifest is not whole, the edit that removed the table may be missing.
         is_exact: is_whole,
     });
     let from_origin = table.origin().map(|origin| Place {

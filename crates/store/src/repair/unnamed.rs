@@ -1,4 +1,4 @@
-//! Tables that an open set aside because no manifest names them (`unnamed-NNNNNN.sst`).
+//! SST files that an open set aside because no manifest names them (`unnamed-NNNNNN.sst`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use crate::lsm::parts::{FileName, Recovered, parse, set_aside_name};
 use crate::sstable::Table;
 use crate::storage::Storage;
 
-/// Removes those of which the store says the same about every key, and gives their names: nothing goes with them. All others
-/// stay, for a person to look at.
+/// Removes each set-aside table whose entries the store all holds, so that no data is lost, and
+/// returns their paths. All other tables stay for a person to inspect.
 ///
 /// # Errors
-/// When the directory cannot be listed.
+/// Returns an error if the directory cannot be listed.
 pub(super) fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered) -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
     for name in storage.list(dir)? {
@@ -23,14 +23,14 @@ pub(super) fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered)
         match result {
             Ok(true) => removed.push(path),
             Ok(false) => {}
-            // The repair is done; this file is none of it.
-            Err(error) => log::warn!("{}: left as it is: {error}", path.display()),
+            // The repair itself is done, and this file is not part of it.
+            Err(error) => log::warn!("{}: not removed: {error}", path.display()),
         }
     }
     Ok(removed)
 }
 
-/// Whether the table is sound, of this store, and has no entry that the store does not have.
+/// Whether the table is sound, belongs to this store, and has only entries that the store also has.
 fn is_known(storage: &dyn Storage, store: &Recovered, path: &Path, number: u64) -> Result<bool> {
     let table = match Table::open(storage, path, store.table_read_options(number)) {
         Ok(table) => Arc::new(table),

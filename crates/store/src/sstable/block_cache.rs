@@ -1,4 +1,4 @@
-//! Verified data blocks kept in memory, shared by any number of tables.
+//! A cache of verified data blocks in memory. Any number of tables can share it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,10 +6,11 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// The content of a data block on the heap: checked, unpacked.
+/// The verified and decompressed content of a data block, on the heap.
 pub(super) type BlockContent = Arc<Vec<u8>>;
 
-/// Which block: the number of the open table (never used twice in a process) and the block's offset.
+/// Identifies a block: the number of the open table (never reused in a process) and the block's
+/// offset.
 type Place = (u64, u64);
 
 #[derive(Debug, Clone)]
@@ -21,21 +22,22 @@ impl Weighter<Place, BlockContent> for Bytes {
     }
 }
 
-/// What an entry takes beside the block's content, roughly: key, pointer, counters, hash table slot.
+/// An estimate of the memory of an entry besides the block's content: key, pointer, counters, hash
+/// table slot.
 const ENTRY_OVERHEAD_BYTES: u64 = 80;
 
-/// A cache of data blocks, bounded in bytes.
+/// A cache of data blocks with a bound on its bytes.
 pub struct BlockCache(Cache<Place, BlockContent, Bytes>);
 
 impl BlockCache {
-    /// A cache of at most about `capacity_bytes`.
+    /// Creates a cache of at most about `capacity_bytes`.
     #[must_use]
     pub fn new(capacity_bytes: u64) -> Self {
         let estimated_blocks = usize::try_from(capacity_bytes / 4096).unwrap_or(usize::MAX).clamp(1, 1 << 24);
         Self(Cache::with_weighter(estimated_blocks, capacity_bytes, Bytes))
     }
 
-    /// The bytes in use.
+    /// Returns the bytes in use.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.0.weight()
@@ -70,14 +72,15 @@ mod tests {
         x ^ x >> 31
     }
 
-    /// A Bloom filter of the blocks that were missed of late, in two generations: a block is let in at its second miss.
+    /// A Bloom filter of recent cache misses, in two generations. A block enters the cache at its
+    /// second miss.
     struct Admission {
         generations: [Vec<u64>; 2],
         missed: u64,
     }
 
     impl Admission {
-        /// Eight bits for each of as many misses as blocks fit twice.
+        /// Eight bits per miss, for twice as many misses as blocks fit into the cache.
         fn new() -> Self {
             let words = vec![0; (BLOCKS_THAT_FIT * 2 * 8 / 64) as usize];
             Self { generations: [words.clone(), words], missed: 0 }
@@ -98,22 +101,23 @@ mod tests {
         }
     }
 
-    /// The share of reads that a cache answers, when a share of them, `once`, is of blocks never read again, and the rest
-    /// by Zipf's law over twenty times as many blocks as fit.
+    /// Returns the share of reads that the cache answers. The share `once` of all reads is for
+    /// blocks that are never read again. The other reads follow Zipf's law over twenty times as
+    /// many blocks as fit.
     fn hit_ratio(once: f64, exponent: f64, mut admission: Option<Admission>) -> f64 {
         let content = Arc::new(vec![0; 4096]);
         let cache = BlockCache::new(BLOCKS_THAT_FIT * (4096 + ENTRY_OVERHEAD_BYTES));
-        let mut sums = vec![0.0];
+        let mut cumulative = vec![0.0];
         for rank in 1..=BLOCKS_THAT_FIT * 20 {
-            sums.push(sums.last().unwrap() + (rank as f64).powf(-exponent));
+            cumulative.push(cumulative.last().unwrap() + (rank as f64).powf(-exponent));
         }
-        let total = *sums.last().unwrap();
+        let total = *cumulative.last().unwrap();
         let share = |x: u64| (x >> 11) as f64 / (1u64 << 53) as f64;
         let mut hits = 0;
         for i in 0..READS {
             let place = match share(mixed(2 * i)) < once {
                 true => (1, i),
-                false => (0, sums.partition_point(|&sum| sum <= share(mixed(2 * i + 1)) * total) as u64),
+                false => (0, cumulative.partition_point(|&weight| weight <= share(mixed(2 * i + 1)) * total) as u64),
             };
             if cache.get(place.0, place.1).is_some() {
                 hits += 1;
@@ -124,10 +128,10 @@ mod tests {
         hits as f64 / READS as f64
     }
 
-    /// The figures of docs/DESIGN.md.
+    /// Prints the figures of docs/DESIGN.md.
     #[test]
     #[ignore = "a measurement"]
-    fn what_an_admission_filter_before_the_cache_would_gain() {
+    fn block_cache_gain_from_an_admission_filter() {
         for once in [0.0, 0.25, 0.5, 0.75] {
             for exponent in [0.7, 0.9, 1.1] {
                 let plain = hit_ratio(once, exponent, None) * 100.0;

@@ -1,11 +1,11 @@
-//! How a data block lies in the file: the stored bytes, then five bytes of trailer.
+//! The trailer of a data block: five bytes after the stored bytes.
 //!
 //! ```text
 //! stored bytes | compression (u8) | CRC-32 (u32)
 //! ```
-//! The checksum covers the table id, the block's offset in the file (u64), the stored bytes and the compression: a block
-//! that was swapped, left over or copied from another file does not pass. The stored bytes of a compressed block are the
-//! length of its content (u32) and an LZ4 block.
+//! The checksum covers the table id, the block's offset in the file (u64), the stored bytes and the
+//! compression. A block that was swapped, left over or copied from another file therefore fails its
+//! checksum. A compressed block stores the length of its content (u32) and an LZ4 block.
 
 use super::layout::{Compression, TableId};
 use crate::checksum::Crc32;
@@ -15,19 +15,20 @@ use crate::error::{Error, Field, Result};
 /// The length of the trailer of a data block.
 pub const BLOCK_TRAILER_LEN_BYTES: usize = 5;
 
-/// LZ4 yields at most 255 bytes for one: a larger claim is refused before anything is allocated.
+/// LZ4 expands one byte to at most 255. A larger claimed length is refused before anything is
+/// allocated.
 const MAX_EXPANSION: usize = 255;
 
 fn checksum(table_id: &TableId, offset: u64, covered: &[u8]) -> u32 {
-    block_sum(table_id, offset).with(covered).finish()
+    block_checksum(table_id, offset).with(covered).finish()
 }
 
-/// What the checksum of the block at `offset` begins with.
-pub(super) fn block_sum(table_id: &TableId, offset: u64) -> Crc32 {
+/// Starts the checksum of the block at `offset`.
+pub(super) fn block_checksum(table_id: &TableId, offset: u64) -> Crc32 {
     Crc32::new().with(table_id).with(&u64_bytes(offset))
 }
 
-/// Appends `content` to `out` as the block that lies at `offset` of the file.
+/// Appends `content` to `out` as the block at `offset` of the file.
 pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, table_id: &TableId, offset: u64) {
     let start = out.len();
     let stored_as = match compression {
@@ -38,11 +39,12 @@ pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, 
         }
     };
     out.push(stored_as as u8);
-    let sum = checksum(table_id, offset, out.get(start..).unwrap_or_default());
-    put_u32(out, sum);
+    let checksum = checksum(table_id, offset, out.get(start..).unwrap_or_default());
+    put_u32(out, checksum);
 }
 
-/// Appends the content compressed; `false`, and nothing is appended, where that saves nothing.
+/// Appends the compressed content. Appends nothing and returns `false` if compression saves
+/// nothing.
 fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
     let start = out.len();
     let Ok(content_len) = u32::try_from(content.len()) else { return false };
@@ -62,14 +64,14 @@ fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
     }
 }
 
-/// Checks a block's trailer: how its content is stored, and the bytes that hold it.
+/// Verifies a block's trailer and returns the compression and the stored bytes.
 fn check<'a>(sealed: &'a [u8], table_id: &TableId, offset: u64) -> Result<(Compression, &'a [u8])> {
     let corrupt = || Error::Corrupt { field: Field::DataBlock, offset };
-    let (covered, sum) = sealed.split_last_chunk::<4>().ok_or_else(corrupt)?;
+    let (covered, checksum_bytes) = sealed.split_last_chunk::<4>().ok_or_else(corrupt)?;
     let (&tag, stored) = covered.split_last().ok_or_else(corrupt)?;
-    let (stored_sum, computed) = (u32_from(sum), checksum(table_id, offset, covered));
-    if stored_sum != computed {
-        return Err(Error::ChecksumMismatch { field: Field::DataBlock, offset, stored: stored_sum, computed });
+    let (stored_checksum, computed) = (u32_from(checksum_bytes), checksum(table_id, offset, covered));
+    if stored_checksum != computed {
+        return Err(Error::ChecksumMismatch { field: Field::DataBlock, offset, stored: stored_checksum, computed });
     }
     Ok((Compression::from_tag(tag, offset)?, stored))
 }
@@ -89,10 +91,12 @@ fn unpack(stored: &[u8], offset: u64, content: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// The verified content of the block that was read from `offset`; `scratch` holds it if it had to be unpacked.
+/// Returns the verified content of the block that was read from `offset`. `scratch` holds the
+/// content if the block is compressed.
 ///
 /// # Errors
-/// `ChecksumMismatch`, `Corrupt`, or `Unsupported` for an unknown compression.
+/// Returns [`Error::ChecksumMismatch`], [`Error::Corrupt`], or [`Error::Unsupported`] for an
+/// unknown compression.
 pub(super) fn unseal<'a>(
     sealed: &'a [u8],
     table_id: &TableId,
@@ -106,10 +110,10 @@ pub(super) fn unseal<'a>(
     }
 }
 
-/// Like [`unseal`], for content that is kept.
+/// Returns the same content as [`unseal`], in a vector that the caller keeps.
 ///
 /// # Errors
-/// As for [`unseal`].
+/// Returns the same errors as [`unseal`].
 pub(super) fn unseal_owned(mut sealed: Vec<u8>, table_id: &TableId, offset: u64) -> Result<Vec<u8>> {
     let (compression, stored) = check(&sealed, table_id, offset)?;
     match compression {
@@ -132,7 +136,7 @@ mod tests {
     const ID: TableId = *b"0123456789abcdef";
 
     #[test]
-    fn a_block_is_refused_elsewhere_or_with_any_bit_flipped() {
+    fn a_block_is_refused_if_moved_or_with_any_bit_flipped() {
         for (content, compression) in [
             (vec![b'a'; 500], Compression::Lz4),
             ((0..=255).collect::<Vec<u8>>(), Compression::Lz4),
@@ -157,11 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn a_false_length_under_a_true_checksum_allocates_nothing_large() {
+    fn a_false_length_under_a_valid_checksum_allocates_little() {
         let reseal = |stored: &[u8], tag: u8| {
             let mut sealed = [stored, &[tag]].concat();
-            let sum = checksum(&ID, 0, &sealed);
-            put_u32(&mut sealed, sum);
+            let checksum = checksum(&ID, 0, &sealed);
+            put_u32(&mut sealed, checksum);
             sealed
         };
         let huge = reseal(&[0xff, 0xff, 0xff, 0xff, 0x10, b'a'], 2);

@@ -1,4 +1,4 @@
-//! Reads a whole sorted file again and lists everything that is wrong with it.
+//! Reads a whole SST file again and lists everything that is wrong with it.
 
 use super::data_block::{Block, EntryCursor};
 use super::filter::{self, FilterUse, TableFilter};
@@ -9,50 +9,52 @@ use super::reader::{BlockReads, Table, read_footer, read_properties};
 use crate::error::{Error, Field, Result};
 use filterblock::Verify;
 
-/// What [`Table::verify`] found.
+/// The result of [`Table::verify`].
 #[derive(Debug, Default)]
 pub struct TableCheck {
-    /// Entries read.
+    /// The number of entries read.
     pub entries: u64,
-    /// Data blocks read.
+    /// The number of data blocks read.
     pub data_blocks: u64,
-    /// Keys of the file that its filter denies.
+    /// The number of keys of the file that its filter denies.
     pub filter_false_negatives: u64,
-    /// Everything that does not hold, with the file named.
+    /// All damage found. Each error names the file.
     pub damage: Vec<Error>,
 }
 
 impl TableCheck {
-    /// Whether nothing is wrong.
+    /// Whether the file has no damage and its filter denies none of its keys.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.filter_false_negatives == 0
     }
 }
 
-/// What the entries add up to, to be compared with the properties.
+/// Totals over all entries, for the comparison with the properties.
 #[derive(Default)]
 struct Walk {
-    sums: Properties,
-    /// Where the next data block must begin.
+    totals: Properties,
+    /// The offset at which the next data block must begin.
     data_end: u64,
     previous_separator: Option<Vec<u8>>,
 }
 
 impl Table {
-    /// Reads everything from the file again: footer, properties, index, each data block, the padding, each page of the
-    /// filter, and asks the filter for each key.
+    /// Reads the whole file again: footer, properties, index, each data block, the padding and each
+    /// page of the filter. It also asks the filter for each key.
     ///
     /// # Errors
-    /// I/O errors. Damage is no error but a line of the result; behind a damaged block the check goes on.
+    /// Returns I/O errors. Damage is not an error but part of the result, and the check continues
+    /// after a damaged block.
     pub fn verify(&self) -> Result<TableCheck> {
         self.verify_with(&mut |_| {})
     }
 
-    /// [`Self::verify`], telling after each data block how many bytes of the file it has reached.
+    /// Does the same as [`Self::verify`], and calls `progress` after each data block with the
+    /// number of bytes read so far.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the same errors as [`Self::verify`].
     pub fn verify_with(&self, progress: &mut dyn FnMut(u64)) -> Result<TableCheck> {
         let mut check = TableCheck::default();
         let footer = read_footer(self.file.as_ref());
@@ -83,10 +85,10 @@ impl Table {
         let Some(index) = self.note(&mut check, index)? else { return Ok(check) };
         let damage_before = check.damage.len();
         let walk = self.walk(&index, &filter, &mut check, progress)?;
-        // With a block missing, the sums cannot hold; the block itself is listed.
+        // With a missing block the totals cannot match, and the result lists that block already.
         if let Some(properties) = properties.filter(|_| check.damage.len() == damage_before) {
-            let sums = walk.compare(&properties, self.footer.data_len_bytes, self.footer.properties.offset);
-            self.note(&mut check, sums)?;
+            let totals = walk.compare(&properties, self.footer.data_len_bytes, self.footer.properties.offset);
+            self.note(&mut check, totals)?;
         }
         Ok(check)
     }
@@ -94,8 +96,8 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // The store knows its secret, and opened the table: a filter under another secret, or a part of a newer
-            // version, is not the store's.
+            // The store opened the table and knows its secret. A filter under another secret or of
+            // a newer version therefore does not belong to the store.
             Err(error) if error.is_damage() || error.is_unsupported() || error.is_secret_mismatch() => {
                 check.damage.push(error.in_file(&self.path));
                 Ok(None)
@@ -149,7 +151,7 @@ impl Table {
         let block = Block::parse(&content, handle.offset)?;
         block.check_restarts()?;
         check.data_blocks += 1;
-        walk.sums.num_data_blocks += 1;
+        walk.totals.num_data_blocks += 1;
         let mut entry = EntryCursor::default();
         entry.first(&block)?;
         let mut floor = previous_separator;
@@ -171,24 +173,24 @@ impl Table {
 
 impl Walk {
     fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
-        if self.sums.num_entries == 0 {
-            self.sums.smallest = key.to_vec();
+        if self.totals.num_entries == 0 {
+            self.totals.smallest = key.to_vec();
         }
-        self.sums.largest.clear();
-        self.sums.largest.extend_from_slice(key);
-        self.sums.num_entries += 1;
-        self.sums.num_tombstones += u64::from(value.is_none());
-        self.sums.raw_key_bytes += key.len() as u64;
-        self.sums.raw_value_bytes += value.map_or(0, <[u8]>::len) as u64;
+        self.totals.largest.clear();
+        self.totals.largest.extend_from_slice(key);
+        self.totals.num_entries += 1;
+        self.totals.num_tombstones += u64::from(value.is_none());
+        self.totals.raw_key_bytes += key.len() as u64;
+        self.totals.raw_value_bytes += value.map_or(0, <[u8]>::len) as u64;
     }
 
     fn compare(mut self, properties: &Properties, data_len_bytes: u64, offset: u64) -> Result<()> {
-        self.sums.filter.clone_from(&properties.filter);
-        self.sums.created_by.clone_from(&properties.created_by);
-        self.sums.compression = properties.compression;
-        self.sums.origin = properties.origin;
-        self.sums.copied_from = properties.copied_from;
-        match self.sums == *properties && self.data_end == data_len_bytes {
+        self.totals.filter.clone_from(&properties.filter);
+        self.totals.created_by.clone_from(&properties.created_by);
+        self.totals.compression = properties.compression;
+        self.totals.origin = properties.origin;
+        self.totals.copied_from = properties.copied_from;
+        match self.totals == *properties && self.data_end == data_len_bytes {
             true => Ok(()),
             false => Err(Error::Corrupt { field: Field::Properties, offset }),
         }

@@ -1,4 +1,4 @@
-//! Walks over the entries of a sorted file, in both directions.
+//! Walks over the entries of an SST file, in both directions.
 
 use std::sync::Arc;
 
@@ -7,28 +7,29 @@ use super::data_block::{Block, EntryCursor};
 use super::reader::{BlockReads, Table};
 use crate::error::{Error, Field, Result};
 
-/// A place among the entries of a table, which it keeps open.
+/// A position among the entries of a table. The cursor keeps the table open.
 ///
-/// It begins nowhere, and is nowhere again past either end and after an error.
+/// A new cursor has no position. A cursor loses its position past either end and after an error.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
     cache: Option<Arc<BlockCache>>,
-    /// The data block of the present place, its number and its offset.
+    /// The data block of the current position, its number and its offset.
     block: Option<(BlockContent, usize, u64)>,
     entry: EntryCursor,
     valid: bool,
 }
 
 impl Table {
-    /// A cursor that reads through `cache`, or, without one, keeps only the block that it is in: for whoever goes through
-    /// the table once.
+    /// Creates a cursor that reads through `cache`. Without a cache the cursor keeps only its
+    /// current block, which suits a single pass over the table.
     #[must_use]
     pub fn cursor(self: &Arc<Self>, cache: Option<Arc<BlockCache>>) -> TableCursor {
         TableCursor { table: Arc::clone(self), cache, block: None, entry: EntryCursor::default(), valid: false }
     }
 
-    /// All entries in ascending order; a value of `None` is a tombstone. It ends after an error.
+    /// Iterates over all entries in ascending order. A value of `None` is a tombstone. The iterator
+    /// ends after an error.
     #[must_use]
     pub fn iter(self: &Arc<Self>) -> TableIter {
         TableIter { cursor: self.cursor(None), started: false }
@@ -36,97 +37,98 @@ impl Table {
 }
 
 impl TableCursor {
-    /// Whether there is an entry at the present place.
+    /// Whether the cursor has a position.
     #[must_use]
     #[inline]
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The key at the present place; empty when there is none.
+    /// Returns the key at the current position; empty without a position.
     #[must_use]
     #[inline]
     pub fn key(&self) -> &[u8] {
         if self.valid { self.entry.key() } else { &[] }
     }
 
-    /// The value at the present place; `None` for a tombstone, and when there is no entry.
+    /// Returns the value at the current position; `None` for a tombstone and without a position.
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         let (content, _, offset) = self.block.as_ref().filter(|_| self.valid)?;
         self.entry.value(&Block::parse(content, *offset).ok()?)
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     ///
     /// # Errors
-    /// I/O errors and damage, with the file named; so for all that moves.
+    /// Returns I/O errors and damage. Every error names the file.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.place(|cursor| {
+        self.reposition(|cursor| {
             let found = cursor.enter_first(0)?;
             let agrees = !found || cursor.entry.key() == cursor.table.smallest();
             if agrees { Ok(found) } else { cursor.disordered() }
         })
     }
 
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     ///
     /// # Errors
-    /// As for [`Self::seek_to_first`].
+    /// Returns the same errors as [`Self::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.place(Self::enter_last)
+        self.reposition(Self::enter_last)
     }
 
-    /// Goes to the first entry whose key is at least `key`.
+    /// Moves to the first entry whose key is at least `key`.
     ///
     /// # Errors
-    /// As for [`Self::seek_to_first`].
+    /// Returns the same errors as [`Self::seek_to_first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.place(|cursor| cursor.seek_inner(key))
+        self.reposition(|cursor| cursor.seek_inner(key))
     }
 
-    /// Goes to the last entry whose key is at most `key`.
+    /// Moves to the last entry whose key is at most `key`.
     ///
     /// # Errors
-    /// As for [`Self::seek_to_first`].
+    /// Returns the same errors as [`Self::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.place(|cursor| match cursor.seek_inner(key)? {
+        self.reposition(|cursor| match cursor.seek_inner(key)? {
             true if cursor.entry.key() == key => Ok(true),
             true => cursor.retreat(),
             false => cursor.enter_last(),
         })
     }
 
-    /// Goes one entry on; stays nowhere if it is nowhere.
+    /// Moves to the next entry. A cursor without a position stays without one.
     ///
     /// # Errors
-    /// As for [`Self::seek_to_first`].
-    #[expect(clippy::should_implement_trait, reason = "the usual name; an iterator's items would be copies")]
+    /// Returns the same errors as [`Self::seek_to_first`].
+    #[expect(clippy::should_implement_trait, reason = "`next` is the usual name, and an iterator would copy its items")]
     pub fn next(&mut self) -> Result<()> {
-        if self.valid { self.place(Self::advance) } else { Ok(()) }
+        if self.valid { self.reposition(Self::advance) } else { Ok(()) }
     }
 
-    /// Goes one entry back; stays nowhere if it is nowhere.
+    /// Moves to the previous entry. A cursor without a position stays without one.
     ///
     /// # Errors
-    /// As for [`Self::seek_to_first`].
+    /// Returns the same errors as [`Self::seek_to_first`].
     pub fn prev(&mut self) -> Result<()> {
-        if self.valid { self.place(Self::retreat) } else { Ok(()) }
+        if self.valid { self.reposition(Self::retreat) } else { Ok(()) }
     }
 
-    fn place(&mut self, go: impl FnOnce(&mut Self) -> Result<bool>) -> Result<()> {
+    fn reposition(&mut self, go: impl FnOnce(&mut Self) -> Result<bool>) -> Result<()> {
         self.valid = false;
         self.valid = go(self).map_err(|error| error.in_file(&self.table.path))?;
         Ok(())
     }
 
-    /// Makes the data block `number` the present one and goes to a place in it; `false` when there is no such block.
+    /// Loads the data block `number` and moves to a position in it. Returns `false` if there is no
+    /// such block.
     fn enter(&mut self, number: usize, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         if self.block.as_ref().is_none_or(|block| block.1 != number) {
             let index = self.table.index()?;
@@ -140,13 +142,13 @@ impl TableCursor {
         self.within(go)
     }
 
-    /// Moves within the present block; `false` when there is none.
+    /// Moves within the current block. Returns `false` if there is no block.
     fn within(&mut self, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         let Some((content, _, offset)) = &self.block else { return Ok(false) };
         go(&mut self.entry, &Block::parse(content, *offset)?)
     }
 
-    /// Keys that are in no order, or beyond the first and last that the table says it has, at the present block.
+    /// Returns the error for keys that are out of order, or outside the table's first and last key.
     fn disordered<T>(&self) -> Result<T> {
         let offset = self.block.as_ref().map_or(0, |block| block.2);
         Err(Error::Corrupt { field: Field::Key, offset })
@@ -163,7 +165,8 @@ impl TableCursor {
         if self.enter(number, |entry, block| entry.seek(block, key))? {
             return Ok(true);
         }
-        // Between the last key of the block and its separator: the next block begins above.
+        // `key` is between the last key of this block and its separator, so the next block starts
+        // above `key`.
         let found = number < self.table.index()?.len() && self.enter_first(number + 1)?;
         if found && self.entry.key() < key { self.disordered() } else { Ok(found) }
     }
@@ -179,7 +182,8 @@ impl TableCursor {
         let next = self.block.as_ref().map_or(0, |block| block.1 + 1);
         let last = self.entry.key().to_vec();
         let found = self.enter_first(next)?;
-        // A run of tables is in order because each stays within its own bounds.
+        // A merge trusts that a run of tables is in order. That requires each table to stay within
+        // its bounds.
         let agrees = if found { self.entry.key() > last.as_slice() } else { last == self.table.largest() };
         if agrees { Ok(found) } else { self.disordered() }
     }
@@ -200,7 +204,7 @@ impl TableCursor {
     }
 }
 
-/// All entries of a table, ascending.
+/// An iterator over all entries of a table, in ascending order.
 #[derive(Debug)]
 pub struct TableIter {
     cursor: TableCursor,

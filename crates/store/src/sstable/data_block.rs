@@ -1,12 +1,14 @@
-//! A block of sorted entries: prefix-compressed keys, restart points, a cursor.
+//! A block of sorted entries: prefix-compressed keys, restart points, and a cursor over them.
 //!
 //! ```text
 //! entry*  restart offset (u32)*  number of restarts (u32)
 //! entry = shared (varint)  unshared (varint)  value code (varint)  key suffix  value
 //! ```
-//! A key is the first `shared` bytes of the key before it and the suffix. At a restart point `shared` is 0. The value
-//! code is 0 for a tombstone, else the value's length and 1. The index block is such a block with a restart point at
-//! each entry. Errors give the block's offset in the file, because a compressed block has no other.
+//! A key consists of the first `shared` bytes of the previous key, followed by the suffix. At a
+//! restart point `shared` is 0. The value code is 0 for a tombstone, and otherwise the value's
+//! length plus 1. The index block is such a block with a restart point at each entry. Errors report
+//! the block's offset in the file. An offset inside a compressed block would match no byte of the
+//! file.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -20,13 +22,14 @@ pub(super) struct BlockBuilder {
     restart_interval: usize,
     content: Vec<u8>,
     restarts: Vec<u32>,
-    /// Entries since the last restart point.
+    /// The number of entries since the last restart point.
     run_len: usize,
     last_key: Vec<u8>,
 }
 
 impl BlockBuilder {
-    /// An empty block with a restart point at every `restart_interval` entries (0 counts as 1).
+    /// Creates an empty block with a restart point at every `restart_interval` entries (0 counts as
+    /// 1).
     pub(super) fn new(restart_interval: usize) -> Self {
         let restart_interval = restart_interval.max(1);
         Self { restart_interval, content: Vec::new(), restarts: Vec::new(), run_len: 0, last_key: Vec::new() }
@@ -36,32 +39,33 @@ impl BlockBuilder {
         self.restarts.is_empty()
     }
 
-    /// The key added last; empty in an empty block.
+    /// Returns the last added key; empty in an empty block.
     pub(super) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
 
-    /// The length that the block would have if it ended here.
+    /// Returns the length of the block if it ended here.
     pub(super) fn len_bytes(&self) -> usize {
         self.content.len() + 4 * self.restarts.len() + 4
     }
 
-    /// The longest that the block can become by an entry with this key and value.
+    /// Returns an upper bound of the block's length with one more entry of this key and value
+    /// length.
     pub(super) fn len_bytes_with(&self, key_len: usize, value_len: usize) -> usize {
-        // Three varints below 2^35 and a restart point.
+        // Each of the three varints is below 2^35; the last 4 bytes are a restart point.
         self.len_bytes() + key_len + value_len + 3 * 5 + 4
     }
 
-    /// Adds an entry; the caller sees to the order.
+    /// Adds an entry. The caller ensures the order.
     ///
     /// # Errors
-    /// `InvalidArgument` when the block would exceed what 32-bit offsets reach.
+    /// Returns [`Error::InvalidArgument`] if the block would exceed the range of 32-bit offsets.
     pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let mut shared = 0;
         if self.run_len.is_multiple_of(self.restart_interval) {
             let restart = u32::try_from(self.content.len()).map_err(|_| Error::InvalidArgument {
                 what: "table",
-                reason: "a block exceeds 4 GiB; write smaller tables or larger data blocks".to_owned(),
+                reason: "the block would exceed 4 GiB; write smaller tables or larger data blocks".to_owned(),
             })?;
             self.restarts.push(restart);
             self.run_len = 0;
@@ -80,7 +84,7 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Ends the block: its content, good until [`Self::clear`].
+    /// Ends the block and returns its content, which stays valid until [`Self::clear`].
     pub(super) fn finish(&mut self) -> &[u8] {
         for &restart in &self.restarts {
             put_u32(&mut self.content, restart);
@@ -90,7 +94,7 @@ impl BlockBuilder {
         &self.content
     }
 
-    /// Makes ready for the next block; keeps the memory.
+    /// Prepares the builder for the next block and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.content.clear();
         self.restarts.clear();
@@ -99,24 +103,24 @@ impl BlockBuilder {
     }
 }
 
-/// How many bytes `a` and `b` share at the front.
+/// Returns the length of the common prefix of `a` and `b`.
 pub(super) fn shared_len(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).take_while(|(a, b)| a == b).count() * 8;
     let (a, b) = (a.get(words..).unwrap_or_default(), b.get(words..).unwrap_or_default());
     words + a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// An entry as it is stored.
+/// A decoded entry.
 #[derive(Debug, Clone, Copy)]
 struct Entry<'a> {
     shared: usize,
     suffix: &'a [u8],
     value: Option<&'a [u8]>,
-    /// Where the next entry begins.
+    /// The position of the next entry.
     next: usize,
 }
 
-/// A verified block's content, ready for searches.
+/// The content of a verified block, ready for searches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Block<'a> {
     entries: &'a [u8],
@@ -125,10 +129,10 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Finds the parts of the content of the block at `offset`.
+    /// Locates the parts of the content of the block at `offset`.
     ///
     /// # Errors
-    /// `Corrupt` where the restart points do not fit.
+    /// Returns [`Error::Corrupt`] if the restart points do not fit.
     pub(super) fn parse(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let (rest, count) = content.split_last_chunk::<4>().ok_or_else(corrupt)?;
@@ -177,13 +181,14 @@ impl<'a> Block<'a> {
         usize::try_from(u32_from(at)).or_else(|_| self.corrupt(Field::Restarts))
     }
 
-    /// The entry at a restart point, whose key is whole.
+    /// Returns the entry at a restart point, where the key is stored whole.
     pub(super) fn restart_entry(&self, index: usize) -> Result<(&'a [u8], Option<&'a [u8]>)> {
         let entry = self.entry_at(self.restart(index)?)?;
         if entry.shared != 0 { self.corrupt(Field::Restarts) } else { Ok((entry.suffix, entry.value)) }
     }
 
-    /// The first restart point in `range` whose key does not satisfy `before`, which must hold for a front part of them.
+    /// Returns the first restart point in `range` whose key does not satisfy `before`. The restart
+    /// points that satisfy it must precede all others.
     pub(super) fn partition_restarts(&self, range: Range<usize>, before: impl Fn(&[u8]) -> bool) -> Result<usize> {
         let (mut low, mut high) = (range.start, range.end);
         while low < high {
@@ -197,7 +202,7 @@ impl<'a> Block<'a> {
         Ok(low)
     }
 
-    /// The value of `key` (`Some(None)`: a tombstone), without building any key.
+    /// Finds the value of `key` without building any key. `Some(None)` is a tombstone.
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Option<&'a [u8]>>> {
         let Some(run) =
             self.partition_restarts(0..self.num_restarts(), |restart_key| restart_key <= key)?.checked_sub(1)
@@ -205,7 +210,8 @@ impl<'a> Block<'a> {
             return Ok(None);
         };
         let mut at = self.restart(run)?;
-        // The entry before is smaller than `key`, has `len` bytes, and shares `matched` of them with it.
+        // The previous entry is smaller than `key`, has `len` bytes and shares `matched` bytes with
+        // `key`.
         let (mut matched, mut len) = (0, 0);
         while at < self.entries.len() {
             let entry = self.entry_at(at)?;
@@ -214,7 +220,8 @@ impl<'a> Block<'a> {
             }
             at = entry.next;
             len = entry.shared + entry.suffix.len();
-            // It agrees with its predecessor beyond the byte where that was smaller.
+            // The entry shares with its predecessor the byte at which the predecessor is smaller
+            // than `key`. The entry is therefore smaller, too.
             if entry.shared > matched {
                 continue;
             }
@@ -229,10 +236,11 @@ impl<'a> Block<'a> {
         Ok(None)
     }
 
-    /// Checks what searches rely on: each restart point is the start of an entry and a run's first.
+    /// Checks what searches rely on: each restart point is the start of an entry, and the first one
+    /// of its run.
     ///
     /// # Errors
-    /// `Corrupt` where one is not.
+    /// Returns [`Error::Corrupt`] if a restart point is not.
     pub(super) fn check_restarts(&self) -> Result<()> {
         let (mut at, mut wanted) = (0, 0);
         while at < self.entries.len() {
@@ -251,15 +259,16 @@ impl<'a> Block<'a> {
     }
 }
 
-/// A place among the entries of a block; the block itself is handed in, because its owner varies.
+/// A position among the entries of a block. The caller passes the block, because the cursor does
+/// not own it.
 #[derive(Debug, Default)]
 pub(super) struct EntryCursor {
     at: usize,
     next: usize,
     key: Vec<u8>,
-    /// The key that was left behind on a step back.
+    /// The key that the last step back left.
     above: Vec<u8>,
-    /// The value's length, unless the entry is a tombstone; it ends where the next entry begins.
+    /// The value's length; `None` for a tombstone. The value ends where the next entry begins.
     value_len: Option<usize>,
 }
 
@@ -268,7 +277,7 @@ impl EntryCursor {
         &self.key
     }
 
-    /// The value at the present place.
+    /// Returns the value at the current position.
     pub(super) fn value<'a>(&self, block: &Block<'a>) -> Option<&'a [u8]> {
         block.entries.get(self.next.checked_sub(self.value_len?)?..self.next)
     }
@@ -289,20 +298,21 @@ impl EntryCursor {
         Ok(())
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     pub(super) fn first(&mut self, block: &Block<'_>) -> Result<()> {
         self.load_restart(block, 0)
     }
 
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     pub(super) fn last(&mut self, block: &Block<'_>) -> Result<()> {
         self.load_restart(block, block.num_restarts().saturating_sub(1))?;
         while self.advance(block)? {}
         Ok(())
     }
 
-    /// Goes one entry on; `false`, and nothing changes, at the last. A key that is not above the one before is damage,
-    /// whatever the checksum says: a merge would go wrong by it.
+    /// Moves to the next entry. At the last entry it changes nothing and returns `false`. A key
+    /// that is not greater than the previous key is damage even if the checksum matches: a merge
+    /// would lose keys.
     pub(super) fn advance(&mut self, block: &Block<'_>) -> Result<bool> {
         if self.next >= block.entries.len() {
             return Ok(false);
@@ -316,7 +326,8 @@ impl EntryCursor {
         Ok(true)
     }
 
-    /// Goes one entry back, by way of the restart point before it; `false`, and nothing changes, at the first.
+    /// Moves to the previous entry through the restart point before it. At the first entry it
+    /// changes nothing and returns `false`.
     pub(super) fn retreat(&mut self, block: &Block<'_>) -> Result<bool> {
         let here = self.at;
         let (mut low, mut high) = (0, block.num_restarts());
@@ -328,7 +339,7 @@ impl EntryCursor {
         std::mem::swap(&mut self.key, &mut self.above);
         self.load_restart(block, run)?;
         while self.next < here && self.advance(block)? {}
-        // Restart points out of order would send a walk back round in circles.
+        // Restart points in the wrong order would make a backward walk loop.
         match self.at < here {
             false => block.corrupt(Field::Restarts),
             true if self.key >= self.above => block.corrupt(Field::Key),
@@ -336,7 +347,8 @@ impl EntryCursor {
         }
     }
 
-    /// Goes to the first entry whose key is at least `key`; `false` when there is none, and the place is the last.
+    /// Moves to the first entry whose key is at least `key`. Without one it returns `false` and
+    /// stays at the last entry.
     pub(super) fn seek(&mut self, block: &Block<'_>, key: &[u8]) -> Result<bool> {
         let run = block.partition_restarts(0..block.num_restarts(), |restart_key| restart_key < key)?.saturating_sub(1);
         self.load_restart(block, run)?;
@@ -381,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_and_no_other_is_found_and_walked_to_both_ways() {
+    fn seek_and_walks_find_every_entry_and_no_other() {
         for (count, interval) in [(1, 16), (2, 1), (15, 16), (16, 16), (17, 16), (100, 16), (100, 1), (100, 1000)] {
             let entries = entries(count);
             let content = build(&entries, interval);
@@ -412,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_an_answer() {
+    fn arbitrary_bytes_give_an_error_or_an_answer() {
         let entries = entries(40);
         let content = build(&entries, 4);
         for i in 0..content.len() {

@@ -9,18 +9,19 @@ use filterblock::{
     AlignedBytes, Expected, FilterBlock, KeyHasher, LockedBlock, Mapped, Populate, Reclaimer, SharedBytes, Verify,
 };
 
-/// Where the filter of an open table lies.
+/// Where the filter of an open table lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FilterMemory {
-    /// In a map of the file; the operating system may take the memory back. Only for files that nobody cuts or overwrites
-    /// in place: a query of a file that was cut ends the process by a signal, or reads zeros.
+    /// In a memory map of the file, whose pages the operating system can evict. Use this only if no
+    /// process truncates or overwrites files in place. After such a change a query may end the
+    /// process by a signal (SIGBUS), or read zeros.
     Mapped,
-    /// In a copy on the heap: what was checked when the table was opened is what is asked.
+    /// In a copy on the heap. Later changes to the file do not reach the copy.
     #[default]
     Heap,
 }
 
-/// The filter of an open table; an error names the file.
+/// The filter of an open table. Its errors name the file.
 pub type TableFilter = filterblock::TableFilter<SharedBytes, Error>;
 
 /// How to open a filter.
@@ -28,16 +29,17 @@ pub type TableFilter = filterblock::TableFilter<SharedBytes, Error>;
 pub(super) struct FilterUse<'h> {
     pub(super) verify: Verify,
     pub(super) memory: FilterMemory,
-    /// `None`: a hasher of the filter's own, which then must take no secret.
+    /// If `None`, the hasher comes from the filter's metadata, and the filter must not need a
+    /// secret.
     pub(super) hasher: Option<&'h KeyHasher>,
-    /// Frees the filter's bytes, if given.
+    /// If given, it frees the filter's bytes.
     pub(super) reclaimer: Option<&'h Reclaimer>,
 }
 
-/// Opens the filter of a file with `num_entries` keys; `None` where the file has none.
+/// Opens the filter of a file with `num_entries` keys. Returns `None` if the file has no filter.
 ///
 /// # Errors
-/// Whatever makes the filter unusable, with the file's name.
+/// Returns an error that names the file if the filter is unusable.
 pub(super) fn open(
     file: &dyn ReadAt,
     path: &Path,
@@ -95,7 +97,7 @@ mod tests {
     use filterblock::{Field, FilterBuilder, HashSeed};
 
     #[test]
-    fn a_filter_that_would_deny_keys_of_its_table_is_not_asked() {
+    fn a_filter_that_would_deny_its_tables_keys_is_refused() {
         let ours = *b"0123456789abcdef";
         let block = |keys: u32, table_id, has_keys: bool| {
             let builder = FilterBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(3)));
@@ -108,7 +110,7 @@ mod tests {
         };
         for (bytes, entries, refused) in [
             (block(10, ours, true), 10, None),
-            // Keys may share a hash.
+            // Two keys may share a hash.
             (block(10, ours, true), 11, None),
             (block(0, ours, true), 0, None),
             (block(10, ours, true), 9, Some(Field::NumKeys)),

@@ -1,14 +1,15 @@
-//! The index: for each data block, in order, a key that separates it from the next, and where the block lies.
+//! The index block: for each data block, in order, a separator key and the position of the block.
 //!
-//! It is a block of entries with a restart point at each, so that a search is direct; the value is offset and length as
-//! varints. A separator is at least the last key of its block and less than the first key of the next.
+//! The index is a block with a restart point at each entry, so that a binary search needs no scan.
+//! The value is offset and length as varints. A separator is at least the last key of its block and
+//! less than the first key of the next block.
 
 use super::data_block::{Block, BlockBuilder, shared_len};
 use super::layout::Handle;
 use crate::codec::{Cursor, order_prefix, put_varint};
 use crate::error::{Error, Field, Result};
 
-/// Collects the entries of an index.
+/// Collects the entries of an index block.
 #[derive(Debug)]
 pub(super) struct IndexBuilder(BlockBuilder);
 
@@ -20,7 +21,7 @@ impl IndexBuilder {
     /// Adds the next data block.
     ///
     /// # Errors
-    /// `InvalidArgument` when the index would exceed 4 GiB.
+    /// Returns [`Error::InvalidArgument`] if the index would exceed 4 GiB.
     pub(super) fn add(&mut self, separator: &[u8], handle: Handle) -> Result<()> {
         let mut value = Vec::new();
         put_varint(&mut value, handle.offset);
@@ -28,13 +29,14 @@ impl IndexBuilder {
         self.0.add(separator, Some(&value))
     }
 
-    /// The whole block.
+    /// Ends the block and returns its content.
     pub(super) fn finish(&mut self) -> &[u8] {
         self.0.finish()
     }
 }
 
-/// The shortest front part of `next` that is above `last` and below `next`, if it is shorter than `last`; else `last`.
+/// Returns the shortest prefix of `next` that is greater than `last` and less than `next` if that
+/// is shorter than `last`, and otherwise `last`.
 pub(super) fn separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
     let len = shared_len(last, next) + 1;
     match next.get(..len) {
@@ -43,26 +45,29 @@ pub(super) fn separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// A verified index on the heap.
+/// A verified index block on the heap.
 ///
-/// A search by the separators themselves touches two cache lines a step. Eight bytes of each, behind what they all have in
-/// common, lie side by side instead and mostly decide alone, which halves the time of a cached lookup.
+/// A search in the separators themselves touches two cache lines per step. Therefore eight bytes of
+/// each separator, after their common prefix, lie side by side in `prefixes`. They decide most
+/// steps alone, which halves the time of a cached lookup.
 #[derive(Debug)]
 pub(super) struct IndexBlock {
     content: Vec<u8>,
-    /// The bytes that all separators begin with.
+    /// The common prefix of all separators.
     common: Vec<u8>,
-    /// [`order_prefix`] of each separator behind `common`.
+    /// The [`order_prefix`] of each separator after `common`.
     prefixes: Vec<u64>,
     offset: u64,
     data_len_bytes: u64,
 }
 
 impl IndexBlock {
-    /// Takes over the content, whose checksum holds, of the index block at `offset`, behind `data_len_bytes` of data.
+    /// Creates the index from the content of the index block at `offset`, after `data_len_bytes` of
+    /// data. The caller has verified the checksum.
     ///
     /// # Errors
-    /// `Corrupt` where it is no block, or its separators are not in order.
+    /// Returns [`Error::Corrupt`] if the content is not a block, or if the separators are not in
+    /// order.
     pub(super) fn new(content: Vec<u8>, offset: u64, data_len_bytes: u64) -> Result<Self> {
         let block = Block::parse(&content, offset)?;
         let len = block.num_restarts();
@@ -73,12 +78,12 @@ impl IndexBlock {
                 first.get(..shared_len(first, block.restart_entry(last)?.0)).unwrap_or_default()
             }
         };
-        // The count is bounded by the content: four bytes of it for each.
+        // Each restart point takes four bytes, so the content bounds the count.
         let mut prefixes = Vec::with_capacity(len);
         let mut previous = None;
-        for place in 0..len {
-            let (separator, _) = block.restart_entry(place)?;
-            // Or a search would pass by keys that are there.
+        for position in 0..len {
+            let (separator, _) = block.restart_entry(position)?;
+            // With separators out of order, a search could miss present keys.
             if previous.is_some_and(|previous| separator <= previous) {
                 return Err(Error::Corrupt { field: Field::IndexBlock, offset });
             }
@@ -92,12 +97,13 @@ impl IndexBlock {
         Block::parse(&self.content, self.offset)
     }
 
-    /// The number of data blocks.
+    /// Returns the number of data blocks.
     pub(super) fn len(&self) -> usize {
         self.prefixes.len()
     }
 
-    /// The place of the first data block that may hold a key of at least `key`; the length of the index if none does.
+    /// Returns the position in the index of the first data block that may hold a key of at least
+    /// `key`. Without such a block it returns the length of the index.
     pub(super) fn seek(&self, key: &[u8]) -> Result<usize> {
         let block = self.block()?;
         let Some(tail) = key.strip_prefix(self.common.as_slice()) else {
@@ -112,24 +118,25 @@ impl IndexBlock {
         block.partition_restarts(low..high, |separator| separator < key)
     }
 
-    /// The handle of the data block at `place`.
-    pub(super) fn handle(&self, place: usize) -> Result<Handle> {
-        Ok(self.entry(place)?.1)
+    /// Returns the handle of the data block at `position`.
+    pub(super) fn handle(&self, position: usize) -> Result<Handle> {
+        Ok(self.entry(position)?.1)
     }
 
-    /// Separator and handle of the data block at `place`.
-    pub(super) fn entry(&self, place: usize) -> Result<(&[u8], Handle)> {
+    /// Returns separator and handle of the data block at `position`.
+    pub(super) fn entry(&self, position: usize) -> Result<(&[u8], Handle)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: self.offset };
-        let (separator, value) = self.block()?.restart_entry(place)?;
+        let (separator, value) = self.block()?.restart_entry(position)?;
         let mut cursor = Cursor::new(value.ok_or_else(corrupt)?, self.offset);
         let handle =
             Handle { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? };
-        // Within the data, whose length is checked against the file's: nothing is allocated beyond that.
+        // The block must lie within the data, which the footer check bounds by the file length.
+        // That bounds the allocation.
         let inside = handle.end().is_some_and(|end| end <= self.data_len_bytes);
         if inside && cursor.is_empty() { Ok((separator, handle)) } else { Err(corrupt()) }
     }
 
-    /// Checks the block's structure, for `verify`.
+    /// Checks the block's structure, for [`super::Table::verify`].
     pub(super) fn check(&self) -> Result<()> {
         self.block()?.check_restarts()
     }
@@ -140,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_separator_lies_between_and_is_no_longer_than_the_last_key() {
+    fn separators_divide_blocks_and_are_not_longer_than_keys() {
         let keys: Vec<Vec<u8>> = vec![
             b"".to_vec(),
             b"\0".to_vec(),
@@ -165,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_agrees_with_the_order_of_the_keys() {
+    fn index_search_agrees_with_the_order_of_the_keys() {
         for front in ["", "p", "a prefix longer than eight bytes"] {
             let tails = ["", "\0", "\0\0", "a", "abcdefgh", "abcdefgh\0", "abcdefghi", "abcdefghj", "b", "zzzzzzzzzz"];
             let separators: Vec<String> = tails.iter().map(|tail| format!("{front}{tail}")).collect();

@@ -1,36 +1,38 @@
-//! The places and sizes of a sorted file: its footer, the handles in it, and the constants of format version 1.
+//! The layout of an SST file: the footer, the block handles in it, and the constants of format
+//! version 1.
 //!
 //! ```text
 //! data block .. data block | zeros | filter block | index block | properties | footer
 //! 0                 data_len        multiple of 4,096                  112 bytes, at the end
 //! ```
-//! docs/STORE_FORMAT.md is the normative text; [`FOOTER_FIELDS`] is compared with it.
+//! docs/STORE_FORMAT.md is the normative text. A test compares [`FOOTER_FIELDS`] with it.
 
 use crate::checksum::{Crc32, crc32};
 use crate::codec::{Cursor, put_u32, put_u64, u32_at};
 use crate::error::{Error, Field, Result};
 use crate::zeros::zeros;
 
-/// The identity of a sorted file, bound into the checksum of each of its blocks and into its filter.
+/// The identity of an SST file. The checksum of each of its blocks and its filter include it.
 pub type TableId = [u8; 16];
 
-/// The last eight bytes of a sorted file. The first is no ASCII and the last a newline, so that a transfer that
-/// mangles text is noticed.
+/// The last eight bytes of an SST file. The first byte is not ASCII and the last one is a newline,
+/// so that a transfer in text mode becomes visible.
 pub const MAGIC: [u8; 8] = *b"\x89SORTED\n";
 
-/// The format version that is written, and the newest that is read.
+/// The format version that is written, and the newest one that is read.
 pub const VERSION: u32 = 1;
 
 /// The length of the footer.
 pub const FOOTER_LEN_BYTES: usize = 112;
 
-/// A filter block begins at a multiple of this, so that a page of it is a page of memory.
+/// The alignment of a filter block in the file. It makes a page of the block a page of memory.
 pub const FILTER_ALIGNMENT_BYTES: u64 = 4096;
 
-/// The longest key, and the longest value, that a sorted file takes: 1 GiB.
+/// The largest length of a key and of a value in an SST file: 1 GiB.
 pub const MAX_ITEM_LEN_BYTES: usize = 1 << 30;
 
-/// The footer's fields: name, offset in the footer, length. Version and magic keep their distance from the end for ever.
+/// The footer's fields: name, offset in the footer, length. Every version keeps the distance of
+/// format version and magic from the end.
 pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
     ("table id", 0, 16),
     ("data length", 16, 8),
@@ -53,26 +55,27 @@ pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
 const VERSION_AT: usize = 96;
 const CHECKSUM_AT: usize = 100;
 
-/// Whether the last bytes of a file are a footer: by the magic or, where that is damaged, by the checksum.
+/// Whether the last bytes of a file are a footer: the magic or, if the magic is damaged, the
+/// checksum shows it.
 pub(crate) fn is_footer(bytes: &[u8; FOOTER_LEN_BYTES]) -> bool {
     let (body, tail) = bytes.split_at(CHECKSUM_AT);
     bytes.ends_with(&MAGIC) || u32_at(tail, 0) == Some(crc32(body))
 }
 
-/// How the data blocks of a sorted file are stored.
+/// How the data blocks of an SST file are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Compression {
-    /// As they are.
+    /// Blocks are stored uncompressed.
     #[default]
     None = 1,
-    /// As LZ4 blocks, where that is shorter.
+    /// Blocks are stored as LZ4 blocks if that makes them shorter.
     Lz4 = 2,
 }
 
 impl Compression {
-    /// The compression with the tag `tag`, found at `offset`.
+    /// Decodes the compression tag found at `offset`.
     pub(super) fn from_tag(tag: u8, offset: u64) -> Result<Self> {
         match tag {
             0 => Err(Error::Corrupt { field: Field::Compression, offset }),
@@ -92,56 +95,57 @@ impl std::fmt::Display for Compression {
     }
 }
 
-/// Where a block lies in the file.
+/// The position of a block in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Handle {
-    /// From the start of the file.
+    /// The offset from the start of the file.
     pub(super) offset: u64,
-    /// Everything that belongs to the block.
+    /// The length of the block, including its trailer.
     pub(super) len_bytes: u64,
 }
 
 impl Handle {
-    /// The offset behind the block.
+    /// Returns the offset of the first byte after the block.
     pub(super) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len_bytes)
     }
 
-    /// The length as a size in memory.
+    /// Returns the length as a `usize`.
     ///
     /// # Errors
-    /// `Corrupt` where it exceeds the address space.
+    /// Returns [`Error::Corrupt`] if the length exceeds the address space.
     pub(super) fn len_in_memory(self) -> Result<usize> {
         usize::try_from(self.len_bytes).map_err(|_| Error::Corrupt { field: Field::Handle, offset: self.offset })
     }
 
-    /// Zeros to read its bytes into: a file with holes may be longer than any memory.
+    /// Allocates zeros to read the block into. A sparse file may be longer than the memory.
     ///
     /// # Errors
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if the memory does not suffice.
     pub(super) fn room(self) -> Result<Vec<u8>> {
         zeros(self.len_bytes, "a part of the file")
     }
 }
 
-/// The footer, decoded and believed.
+/// The verified footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) table_id: TableId,
     pub(super) data_len_bytes: u64,
-    /// Of length 0 in a file without a filter.
+    /// The length is 0 in a file without a filter.
     pub(super) filter: Handle,
     pub(super) index: Handle,
     pub(super) properties: Handle,
     pub(super) file_len_bytes: u64,
-    /// The checksum in the filter block's own trailer: an older filter of the same table has another one.
+    /// The checksum in the trailer of the filter block. It differs in an older filter of the same
+    /// table.
     pub(super) filter_checksum: u32,
     pub(super) index_checksum: u32,
     pub(super) properties_checksum: u32,
 }
 
 impl Footer {
-    /// The footer's bytes.
+    /// Encodes the footer.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_LEN_BYTES);
         out.extend_from_slice(&self.table_id);
@@ -162,21 +166,24 @@ impl Footer {
         out
     }
 
-    /// Reads the footer of a file of `file_len_bytes` and checks everything that can be known without the rest.
+    /// Decodes the footer of a file of `file_len_bytes` and checks all that the footer alone can
+    /// prove.
     ///
     /// # Errors
-    /// `Corrupt`, `ChecksumMismatch`, or `Unsupported` for a newer version or an unknown flag.
+    /// Returns [`Error::Corrupt`], [`Error::ChecksumMismatch`], or [`Error::Unsupported`] for a
+    /// newer version or an unknown flag.
     pub(super) fn decode(bytes: &[u8; FOOTER_LEN_BYTES], file_len_bytes: u64) -> Result<Self> {
         let base = file_len_bytes.saturating_sub(FOOTER_LEN_BYTES as u64);
         if !bytes.ends_with(&MAGIC) {
             return Err(Error::Corrupt { field: Field::Magic, offset: file_len_bytes - MAGIC.len() as u64 });
         }
-        // Magic and version keep their distance from the end in every version: whatever is newer moves the rest only.
+        // Every version keeps the distance of version and magic from the end; a newer one moves
+        // only other fields.
         let (body, tail) = bytes.split_at(CHECKSUM_AT);
         let version_bytes = body.get(VERSION_AT..).unwrap_or_default();
         let version = Cursor::new(version_bytes, base + VERSION_AT as u64).take_u32(Field::Version)?;
         if version > VERSION {
-            // With this version put back, the checksum tells whether only the version is damaged.
+            // If the checksum matches with version 1 in place, then only the version is damaged.
             let body = body.strip_suffix(version_bytes).unwrap_or_default();
             let restored = Crc32::new().with(body).with(&VERSION.to_le_bytes()).finish();
             if tail.starts_with(&restored.to_le_bytes()) {
@@ -198,10 +205,11 @@ impl Footer {
         Ok(footer)
     }
 
-    /// The fields as they are found, which may be anything.
+    /// Decodes the fields without checking their values.
     ///
     /// # Errors
-    /// Where bytes are missing, or a flag is unknown.
+    /// Returns [`Error::Corrupt`] if bytes are missing, and [`Error::Unsupported`] for an unknown
+    /// flag.
     pub(super) fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Self> {
         let handle = |cursor: &mut Cursor<'_>| -> Result<Handle> {
             Ok(Handle { offset: cursor.take_u64(Field::Handle)?, len_bytes: cursor.take_u64(Field::Handle)? })
@@ -223,7 +231,8 @@ impl Footer {
         }
     }
 
-    /// The parts must follow one another without a gap, but for the zeros before a filter, and fill the file.
+    /// Checks that the parts follow one another without a gap, except for the zeros before a
+    /// filter, and fill the file.
     fn check_places(&self, base: u64, file_len_bytes: u64) -> Result<()> {
         let corrupt = |field, name: &str| {
             let at = FOOTER_FIELDS.iter().find(|f| f.0 == name).map_or(0, |f| f.1 as u64);
@@ -232,7 +241,7 @@ impl Footer {
         if self.file_len_bytes != file_len_bytes {
             return corrupt(Field::Length, "file length");
         }
-        // With the data inside the file, rounding up cannot overflow.
+        // The data ends inside the file, so rounding up cannot overflow.
         if self.data_len_bytes > base {
             return corrupt(Field::Length, "data length");
         }
@@ -279,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footer_survives_and_its_fields_fill_it() {
+    fn footer_round_trips_and_its_fields_fill_it() {
         let bytes = footer().encode();
         assert_eq!(bytes.len(), FOOTER_LEN_BYTES);
         assert_eq!(decode(&bytes, 4512).unwrap(), footer());
@@ -301,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_that_overlap_or_leave_a_gap_or_the_file_are_refused() {
+    fn handles_with_overlap_or_gap_or_past_the_file_are_refused() {
         let edits: [fn(&mut Footer); 9] = [
             |f| f.data_len_bytes = u64::MAX,
             |f| f.data_len_bytes = 4097,
@@ -321,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_unsupported_wherever_its_checksum_lies() {
+    fn a_newer_version_is_unsupported() {
         let mut bytes = footer().encode();
         bytes[VERSION_AT] = 2;
         assert!(matches!(decode(&bytes, 4512), Err(Error::Corrupt { field: Field::Version, .. })), "only the version");

@@ -1,8 +1,9 @@
-//! Sorted files: keys in ascending order with their values, an index, and a filter block that a read of an absent key
-//! asks instead of the disk. The format is docs/STORE_FORMAT.md.
+//! SST files: keys in ascending order with their values, an index, and a filter block that spares
+//! absent keys the disk read. docs/STORE_FORMAT.md defines the format.
 //!
-//! A file holds a key at most once; a tombstone says that it is deleted. Files are written front to back by
-//! [`TableWriter`], appear under their name when they are complete, and are never changed.
+//! A file holds each key at most once; a tombstone marks a deleted key. [`TableWriter`] writes a
+//! file front to back and gives it its final name when it is complete. After that the file never
+//! changes.
 //!
 //! ```
 //! use std::{path::Path, sync::Arc};

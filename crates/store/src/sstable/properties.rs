@@ -1,11 +1,12 @@
-//! What a sorted file says about itself: a list of (tag, length, value), so that later versions may add fields.
+//! The properties of an SST file: a list of (tag, length, value), so that later versions can add
+//! fields.
 
 use crate::codec::{Cursor, put_bytes, put_varint};
 use crate::error::{Error, Field, Result};
 
 use super::layout::Compression;
 
-/// The tags, in the order in which they are written; docs/STORE_FORMAT.md lists the same.
+/// The tags, in the order in which they are written. docs/STORE_FORMAT.md has the same list.
 pub const PROPERTY_TAGS: [(u64, &str); 12] = [
     (1, "entries"),
     (2, "tombstones"),
@@ -21,48 +22,52 @@ pub const PROPERTY_TAGS: [(u64, &str); 12] = [
     (12, "copied from"),
 ];
 
-/// The tags before the optional ones.
+/// The number of required tags. They precede the optional ones.
 const NUM_REQUIRED: usize = 10;
 
-/// Where a store put a file when it wrote it: what tells newer files from older ones should the manifest be lost.
+/// Where a store put a file when it wrote the file. If the manifest is lost, this tells newer files
+/// from older ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOrigin {
-    /// The level. Later it may lie deeper, but higher only after a repair without a manifest.
+    /// The level. The file may move to a deeper level later, but to a higher one only after a
+    /// repair without a manifest.
     pub level: u8,
-    /// No write in the file, or in what it was merged from, is older; 0 where a repair without a manifest came between.
+    /// No write in the file or in its merge inputs is older. 0 if a repair without a manifest came
+    /// between.
     pub smallest_sequence: u64,
-    /// No write in the file, or in what it was merged from, is newer.
+    /// No write in the file or in its merge inputs is newer.
     pub largest_sequence: u64,
 }
 
-/// What a sorted file says about itself.
+/// The properties of an SST file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Properties {
-    /// Keys, tombstones included.
+    /// The number of keys, including tombstones.
     pub num_entries: u64,
-    /// Keys that say "deleted".
+    /// The number of tombstones.
     pub num_tombstones: u64,
-    /// Data blocks.
+    /// The number of data blocks.
     pub num_data_blocks: u64,
-    /// The keys' lengths in all, before prefix compression.
+    /// The sum of all key lengths, before prefix compression.
     pub raw_key_bytes: u64,
-    /// The values' lengths in all.
+    /// The sum of all value lengths.
     pub raw_value_bytes: u64,
     /// The first key; empty in a file without entries.
     pub smallest: Vec<u8>,
-    /// The last key.
+    /// The last key; empty in a file without entries.
     pub largest: Vec<u8>,
-    /// The filter that was asked for, as [`filterblock::FilterSpec`] prints it; empty without one.
+    /// The requested filter as [`filterblock::FilterSpec`] prints it; empty without a filter.
     pub filter: String,
-    /// How data blocks were to be stored; each says for itself how it is.
+    /// The requested compression. The trailer of each data block says how that block is stored.
     pub compression: Compression,
     /// The program that wrote the file.
     pub created_by: String,
-    /// Only in files that a store wrote.
+    /// The origin of the file; only a store writes it.
     pub origin: Option<TableOrigin>,
-    /// Only in files that a repair wrote: the number of the file whose sound blocks it has, and where that was a copy
-    /// itself, of the first.
+    /// The number of the damaged file whose sound blocks a repair copied to this file. If that file
+    /// was itself a copy, this is the number of the first file in the chain. Only a repair writes
+    /// it.
     pub copied_from: Option<u64>,
 }
 
@@ -95,10 +100,11 @@ impl Properties {
         out
     }
 
-    /// Reads the properties that lie at `base`; their checksum holds.
+    /// Decodes the properties at offset `base`. The caller has verified their checksum.
     ///
     /// # Errors
-    /// `Corrupt` where a field is malformed, missing, or contradicts another.
+    /// Returns [`Error::Corrupt`] if a property is malformed or missing, or contradicts another
+    /// one.
     pub(super) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
         let mut properties = Self::default();
         let mut cursor = Cursor::new(bytes, base);
@@ -109,7 +115,7 @@ impl Properties {
             let corrupt = || Error::Corrupt { field: Field::Properties, offset };
             let tag = cursor.take_varint(Field::Properties)?;
             let mut value = Cursor::new(cursor.take_bytes(Field::Properties)?, offset);
-            // Ascending, so that no tag occurs twice; unknown ones lie behind the known.
+            // Tags ascend, so no tag occurs twice. Unknown tags follow the known ones.
             if tag <= last_tag {
                 return Err(corrupt());
             }
@@ -212,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_survive_and_later_fields_are_passed_over() {
+    fn properties_round_trip_and_later_fields_are_skipped() {
         let mut bytes = properties().encode();
         assert_eq!(Properties::decode(&bytes, 0).unwrap(), properties());
         put_varint(&mut bytes, 99);
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_repeated_or_cut_property_is_an_error() {
+    fn a_missing_repeated_or_truncated_property_is_an_error() {
         let bytes = properties().encode();
         for len in 0..bytes.len() {
             assert!(Properties::decode(&bytes[..len], 0).is_err(), "{len}");

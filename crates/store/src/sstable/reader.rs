@@ -1,4 +1,5 @@
-//! Reads a sorted file: opening costs the same for any number of keys, a lookup reads one data block.
+//! Reads an SST file. The cost to open it does not depend on the number of keys, and a lookup reads
+//! one data block.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,47 +19,49 @@ use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
 use filterblock::{KeyHasher, Reclaimer, Verify};
 
-/// How a sorted file is to be read.
+/// How to read an SST file.
 #[derive(Debug, Clone, Default)]
 pub struct TableReadOptions {
     /// How data blocks are read.
     pub io: IoMode,
     /// When the filter's pages are verified.
     pub verify: Verify,
-    /// Where the filter lies.
+    /// Where the filter lies in memory.
     pub filter_memory: FilterMemory,
-    /// Whether an unusable filter is an error of [`Table::open`]; otherwise every answer is "maybe".
+    /// Whether an unusable filter makes [`Table::open`] fail. Otherwise such a filter answers
+    /// "maybe" for every key.
     pub strict: bool,
-    /// If given, a filter whose keys were hashed by another function, or under another seed or secret, is unusable;
-    /// otherwise one whose keys were hashed under any secret.
+    /// If given, a filter whose keys were hashed with another function, seed or secret is unusable.
+    /// If `None`, a filter whose keys were hashed with a secret is unusable.
     pub hasher: Option<KeyHasher>,
     /// If given, a file with another identity is refused.
     pub table_id: Option<TableId>,
-    /// If given, the filter's bytes are freed by it, and not by the thread that drops the last reference.
+    /// If given, it frees the filter's bytes. Otherwise the thread that drops the last reference
+    /// frees them.
     pub reclaimer: Option<Reclaimer>,
 }
 
-/// What a table says about a key.
+/// The result of a lookup in one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     /// The key has this value.
     Value(Vec<u8>),
-    /// The key is deleted: older tables must not be asked.
+    /// The key is deleted. The caller must not search older tables.
     Tombstone,
-    /// The table does not know the key.
+    /// The table has no entry for the key.
     NotFound,
 }
 
-/// Data blocks that lookups read from the file.
+/// The data blocks that lookups read from the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockReads {
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Their bytes in the file.
+    /// The bytes of these blocks in the file.
     pub bytes: u64,
 }
 
-/// An open sorted file.
+/// An open SST file.
 pub struct Table {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn ReadAt>,
@@ -66,9 +69,9 @@ pub struct Table {
     pub(super) options: TableReadOptions,
     properties: Properties,
     filter: Arc<TableFilter>,
-    /// Read when it is first needed. A failure is not kept: it may have been the disk's.
+    /// Read at the first use. A failed read is not kept, because the failure may be temporary.
     index: OnceLock<IndexBlock>,
-    /// Names the table in a block cache.
+    /// Identifies the table in a block cache.
     number: u64,
 }
 
@@ -78,7 +81,7 @@ struct Scratch {
     content: Vec<u8>,
 }
 
-/// A larger buffer is not kept for the thread's life.
+/// A larger buffer is freed after its use, and not kept until the thread ends.
 const MAX_KEPT_SCRATCH_BYTES: usize = 256 << 10;
 
 thread_local! {
@@ -86,11 +89,13 @@ thread_local! {
 }
 
 impl Table {
-    /// Opens the file at `path`: reads footer, properties and, as the options say, the filter.
+    /// Opens the file at `path` and reads the footer, the properties and, as the options say, the
+    /// filter.
     ///
     /// # Errors
-    /// I/O errors; `Corrupt` and `ChecksumMismatch` for a damaged footer or damaged properties, `Unsupported` for a newer
-    /// version. A damaged filter is an error under `strict` only. All name the file.
+    /// Returns an I/O error, [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the footer or the
+    /// properties are damaged, or [`Error::Unsupported`] for a newer version. A damaged filter is
+    /// an error only with [`TableReadOptions::strict`]. Every error names the file.
     pub fn open(storage: &dyn Storage, path: &Path, options: TableReadOptions) -> Result<Self> {
         let file = storage.open(path, options.io)?;
         Self::open_file(file, path, options).map_err(|error| error.in_file(path))
@@ -126,72 +131,73 @@ impl Table {
         })
     }
 
-    /// The file.
+    /// Returns the open file.
     pub(crate) fn file(&self) -> &dyn ReadAt {
         self.file.as_ref()
     }
 
-    /// The file's filter.
+    /// Returns the file's filter.
     #[must_use]
     #[inline]
     pub fn filter(&self) -> &TableFilter {
         &self.filter
     }
 
-    /// The file's filter, for sets of filters.
+    /// Returns the file's filter to share it with a set of filters.
     pub(crate) fn shared_filter(&self) -> &Arc<TableFilter> {
         &self.filter
     }
 
-    /// The first page of the filter that is damaged, of all its pages.
+    /// Verifies all pages of the filter and returns the error of the first damaged page.
     #[must_use]
     pub fn filter_damage(&self) -> Option<Error> {
         let error = self.filter.ready()?.verify_pages().err()?;
         Some(Error::from(error).in_file(&self.path))
     }
 
-    /// What the file says about itself.
+    /// Returns the file's properties.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// The first key; empty in a file without entries.
+    /// Returns the first key; empty in a file without entries.
     #[must_use]
     #[inline]
     pub fn smallest(&self) -> &[u8] {
         &self.properties.smallest
     }
 
-    /// The last key; empty in a file without entries.
+    /// Returns the last key; empty in a file without entries.
     #[must_use]
     #[inline]
     pub fn largest(&self) -> &[u8] {
         &self.properties.largest
     }
 
-    /// The file's identity.
+    /// Returns the file's identity.
     #[must_use]
     pub fn table_id(&self) -> TableId {
         self.footer.table_id
     }
 
-    /// The file's length.
+    /// Returns the file's length.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.footer.file_len_bytes
     }
 
-    /// The filter block's length; 0 without one.
+    /// Returns the filter block's length; 0 without a filter.
     #[must_use]
     pub fn filter_len_bytes(&self) -> u64 {
         self.footer.filter.len_bytes
     }
 
-    /// Looks `key` up: asks the filter, and reads a data block unless it says no.
+    /// Looks `key` up: asks the filter, and reads a data block unless the filter says no.
     ///
     /// # Errors
-    /// I/O errors, and damage of the index or of the data block; never of the filter.
+    /// Returns an I/O error, or damage of the index or of the data block. A damaged filter is never
+    /// an error here.
     pub fn get(&self, key: &[u8]) -> Result<Lookup> {
         let outside = key < self.smallest() || key > self.largest();
         if outside || !self.filter.may_contain(key) {
@@ -200,27 +206,29 @@ impl Table {
         self.find(key, None, &mut BlockReads::default())
     }
 
-    /// Looks `key` up past the filter: in the index, then in the one data block that may hold it.
+    /// Looks `key` up without asking the filter: in the index, then in the one data block that may
+    /// hold the key.
     ///
     /// # Errors
-    /// As for [`Self::get`].
+    /// Returns the same errors as [`Self::get`].
     pub fn find(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
         self.find_inner(key, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
     fn find_inner(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
         let index = self.index()?;
-        let place = index.seek(key)?;
-        if place >= index.len() {
+        let position = index.seek(key)?;
+        if position >= index.len() {
             return Ok(Lookup::NotFound);
         }
-        let handle = index.handle(place)?;
+        let handle = index.handle(position)?;
         if let Some(cache) = cache {
             let content = self.data_block(handle, Some(cache), reads)?;
             return lookup_in(&content, handle.offset, key);
         }
         SCRATCH.with(|scratch| {
-            // Taken, not borrowed: whatever the storage does, it cannot meet the scratch in use.
+            // The scratch is taken, not borrowed: the storage may look up a key itself while it
+            // reads.
             let mut taken = scratch.take();
             let outcome = self.find_in_file(handle, key, reads, &mut taken);
             if taken.sealed.len().max(taken.content.len()) <= MAX_KEPT_SCRATCH_BYTES {
@@ -249,7 +257,7 @@ impl Table {
         lookup_in(content, handle.offset, key)
     }
 
-    /// The verified content of a data block, from the cache if there is one.
+    /// Returns the verified content of a data block, from the cache if the cache holds it.
     pub(super) fn data_block(
         &self,
         handle: Handle,
@@ -278,11 +286,11 @@ impl Table {
         Ok(self.index.get_or_init(|| index))
     }
 
-    /// Reads the index from the file, whether or not it is at hand.
+    /// Reads the index from the file, even if it is already in memory.
     pub(super) fn read_index(&self) -> Result<IndexBlock> {
         let Handle { offset, .. } = self.footer.index;
         let content =
-            read_summed(self.file.as_ref(), self.footer.index, self.footer.index_checksum, Field::IndexBlock)?;
+            read_checksummed(self.file.as_ref(), self.footer.index, self.footer.index_checksum, Field::IndexBlock)?;
         let index = IndexBlock::new(content, offset, self.footer.data_len_bytes)?;
         if index.len() as u64 != self.properties.num_data_blocks {
             return Err(Error::Corrupt { field: Field::IndexBlock, offset });
@@ -316,12 +324,13 @@ pub(super) fn read_footer(file: &dyn ReadAt) -> Result<Footer> {
 }
 
 pub(super) fn read_properties(file: &dyn ReadAt, footer: &Footer) -> Result<Properties> {
-    let content = read_summed(file, footer.properties, footer.properties_checksum, Field::Properties)?;
+    let content = read_checksummed(file, footer.properties, footer.properties_checksum, Field::Properties)?;
     Properties::decode(&content, footer.properties.offset)
 }
 
-/// Reads a part of the file whose checksum is in the footer; its length was checked against the file's.
-fn read_summed(file: &dyn ReadAt, handle: Handle, stored: u32, field: Field) -> Result<Vec<u8>> {
+/// Reads a part of the file whose checksum is in the footer. The caller has checked the part's
+/// length against the file's.
+fn read_checksummed(file: &dyn ReadAt, handle: Handle, stored: u32, field: Field) -> Result<Vec<u8>> {
     let mut content = handle.room()?;
     file.read_exact_at(&mut content, handle.offset)?;
     let computed = crc32(&content);

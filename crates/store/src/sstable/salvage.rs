@@ -1,14 +1,18 @@
-//! What can still be read of a damaged sorted file.
+//! Reads the sound parts of a damaged SST file.
 //!
-//! With a sound index the sound blocks are those that it lists and whose checksums hold. Without one the blocks are found
-//! by their checksums: they follow one another from 0, so that from a known start each longer piece is summed until its
-//! sum is the one behind it; table and place are part of the sum, so nothing else passes. Behind a damaged block the next
-//! start is searched for among the places that look like one.
+//! If the index is sound, the sound blocks are those that the index lists and whose checksums
+//! match.
+//!
+//! Without a sound index, a search finds the blocks by their checksums. Blocks follow one another
+//! from offset 0. From a known start, the search extends a candidate byte by byte until its
+//! checksum equals the four bytes after it. The checksum covers table id and offset, so nothing
+//! else matches. After a damaged block, the search tries as the next start every offset at which a
+//! block may begin.
 
 use std::fmt;
 use std::ops::Bound;
 
-use super::block_trailer::{BLOCK_TRAILER_LEN_BYTES, block_sum, unseal};
+use super::block_trailer::{BLOCK_TRAILER_LEN_BYTES, block_checksum, unseal};
 use super::data_block::{Block, EntryCursor};
 use super::index_block::IndexBlock;
 use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId};
@@ -19,29 +23,31 @@ use crate::error::{Error, Field, Result};
 use filterblock::HashIdentity;
 use filterblock::{LockedBlock, Verify};
 
-/// A block found without the index has at most so many bytes more than its first entry.
+/// The search for a block after a gap covers the block's first entry twice and this many more
+/// bytes.
 const SEARCH_LEN_BYTES: usize = 256 << 10;
 
-/// Bytes summed in search of blocks, beyond four times the file: what is not found by then is reported as lost.
+/// The number of checksummed bytes, in addition to four times the file, after which the search
+/// stops. The rest of the file is then reported as lost.
 const SEARCH_BUDGET_BYTES: usize = 16 << 20;
 
-/// The keys between two bounds.
+/// A range of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
-    /// Where it begins.
+    /// The lower bound.
     pub from: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// The upper bound.
     pub to: Bound<Vec<u8>>,
 }
 
 impl KeyRange {
-    /// Every key.
+    /// The range of all keys.
     pub const ALL: Self = Self { from: Bound::Unbounded, to: Bound::Unbounded };
 
-    /// No key.
+    /// The range without any key.
     pub const NONE: Self = Self { from: Bound::Included(Vec::new()), to: Bound::Excluded(Vec::new()) };
 
-    /// Whether it holds `key`.
+    /// Whether the range contains `key`.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         let from = match &self.from {
@@ -60,7 +66,7 @@ impl KeyRange {
 
 impl fmt::Display for KeyRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys may be long, and a message is read by people.
+        // Long keys are cut, so that the message stays readable.
         let text = |key: &Vec<u8>| match key.get(..60) {
             Some(front) => format!("\"{}..\"", front.escape_ascii()),
             None => format!("\"{}\"", key.escape_ascii()),
@@ -78,22 +84,23 @@ impl fmt::Display for KeyRange {
     }
 }
 
-/// Bytes that could not be read, and the keys that were in them, if any: those may be gone, or show an older value.
+/// A part of a file that could not be read. Its keys, if it held any, may be lost or may show an
+/// older value.
 #[derive(Debug)]
 pub struct Loss {
-    /// What is damaged, with file, field and offset.
+    /// The damage, with file, field and offset.
     pub error: Error,
-    /// Where its keys lie.
+    /// The range of the keys that may be affected.
     pub keys: KeyRange,
 }
 
 impl Loss {
-    /// Damage that cost no key.
+    /// Creates a loss that affects no key.
     pub(crate) fn without_keys(error: Error) -> Self {
         Self { error, keys: KeyRange::NONE }
     }
 
-    /// Whether keys may have been in it.
+    /// Whether the loss may affect keys.
     #[must_use]
     pub fn holds_keys(&self) -> bool {
         self.keys != KeyRange::NONE
@@ -105,18 +112,18 @@ impl fmt::Display for Loss {
         if !self.holds_keys() {
             return write!(f, "{}", self.error);
         }
-        write!(f, "{}; keys {} may be lost, or older than they were", self.error, self.keys)
+        write!(f, "{}; keys {} may be lost, or may show an older value", self.error, self.keys)
     }
 }
 
-/// What a file says about itself, as far as checksums prove it.
+/// The facts about a file that its checksums prove.
 #[derive(Debug, Default)]
 pub(crate) struct Peek {
-    /// The identity in a sound footer.
+    /// The table id of a sound footer.
     pub(crate) table_id: Option<TableId>,
-    /// Under the checksum that the footer, sound or not, has for them.
+    /// The properties, if they match the checksum in the footer. The footer itself may be damaged.
     pub(crate) properties: Option<Properties>,
-    /// How the keys of its filter were hashed, if the filter is sound.
+    /// How the keys of the filter were hashed, if the filter is sound.
     pub(crate) hash: Option<HashIdentity>,
 }
 
@@ -124,7 +131,7 @@ impl Peek {
     pub(crate) fn at(bytes: &[u8]) -> Self {
         let Some(footer) = footer_of(bytes) else { return Self::default() };
         let sound = bytes.last_chunk().and_then(|footer| Footer::decode(footer, bytes.len() as u64).ok());
-        let properties = summed(bytes, footer.properties, footer.properties_checksum);
+        let properties = checksummed(bytes, footer.properties, footer.properties_checksum);
         let filter = part(bytes, footer.filter).and_then(|filter| LockedBlock::open(filter, Verify::AtOpen).ok());
         Self {
             table_id: sound.map(|footer| footer.table_id),
@@ -136,7 +143,8 @@ impl Peek {
     }
 }
 
-/// The footer's fields, whether or not its checksum holds: each is believed only with what it points to.
+/// Decodes the fields of a footer whose checksum may not match. The caller trusts a field only if
+/// the part at which it points matches its own checksum.
 fn footer_of(bytes: &[u8]) -> Option<Footer> {
     let footer = bytes.last_chunk::<FOOTER_LEN_BYTES>()?;
     Footer::decode_fields(&mut Cursor::new(footer, 0)).ok()
@@ -147,33 +155,34 @@ fn part(bytes: &[u8], handle: Handle) -> Option<&[u8]> {
     bytes.get(start..end)
 }
 
-fn summed(bytes: &[u8], handle: Handle, checksum: u32) -> Option<&[u8]> {
+fn checksummed(bytes: &[u8], handle: Handle, checksum: u32) -> Option<&[u8]> {
     part(bytes, handle).filter(|content| !content.is_empty() && crc32(content) == checksum)
 }
 
-/// What is known of a file from elsewhere.
+/// Facts about a file from other sources, such as the manifest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
-    /// How many entries it had.
+    /// The number of its entries.
     pub(crate) num_entries: Option<u64>,
     /// Its first and its last key.
     pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Takes an entry; the value of a tombstone is `None`.
+/// Receives an entry. The value of a tombstone is `None`.
 type Visit<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<()> + 'a;
 
-/// Hands every entry in a sound data block of the file `bytes` to `visit`, in ascending order, and lists what is not sound.
+/// Passes every entry in a sound data block of the file `bytes` to `visit`, in ascending order, and
+/// returns the list of losses.
 ///
 /// # Errors
-/// Those of `visit`; damage is none.
+/// Returns the errors of `visit`. Damage is not an error.
 pub(crate) fn salvage(bytes: &[u8], table_id: &TableId, known: &Known, visit: &mut Visit<'_>) -> Result<Vec<Loss>> {
     let mut known = known.clone();
     if let Some(properties) = Peek::at(bytes).properties {
         known.num_entries = Some(properties.num_entries);
         known.keys = Some((properties.smallest, properties.largest));
     }
-    // What lies behind the data cannot be data.
+    // Bytes after the end of the data cannot belong to a data block.
     let footer = bytes.last_chunk().and_then(|footer| Footer::decode(footer, bytes.len() as u64).ok());
     let data_len = footer.and_then(|footer| usize::try_from(footer.data_len_bytes).ok()).unwrap_or(bytes.len());
     let data = bytes.get(..data_len).unwrap_or(bytes);
@@ -182,17 +191,17 @@ pub(crate) fn salvage(bytes: &[u8], table_id: &TableId, known: &Known, visit: &m
         Some(index) => walk.by_index(&index, &known)?,
         None => walk.by_search(&known)?,
     }
-    // As many as there ever were: whatever looked like a gap held none.
+    // The walk found all entries that the file ever had, so the gaps held no entry.
     if known.num_entries == Some(walk.num_entries) {
         walk.losses.clear();
     }
     Ok(walk.losses)
 }
 
-/// The index, if the checksum in the footer is its.
+/// Returns the index if it matches the checksum in the footer.
 fn trusted_index(bytes: &[u8]) -> Option<IndexBlock> {
     let footer = footer_of(bytes)?;
-    let content = summed(bytes, footer.index, footer.index_checksum)?;
+    let content = checksummed(bytes, footer.index, footer.index_checksum)?;
     let index = IndexBlock::new(content.to_vec(), footer.index.offset, bytes.len() as u64).ok()?;
     index.check().ok().map(|()| index)
 }
@@ -266,7 +275,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Where keys that have not been met begin.
+    /// Returns the lower bound of the keys that the walk has not seen yet.
     fn floor(&self, known: &Known) -> Bound<Vec<u8>> {
         match (&self.last_key, &known.keys) {
             (Some(last), _) => Bound::Excluded(last.clone()),
@@ -275,15 +284,15 @@ impl Walk<'_> {
         }
     }
 
-    /// The length of the sound block at `at`, if there is one of at most `limit` bytes.
+    /// Returns the length of the sound block at `at`, if it has at most `limit` bytes.
     fn block_at(&self, at: usize, limit: usize, budget: &mut usize) -> Option<usize> {
-        let mut sum = block_sum(self.table_id, at as u64);
+        let mut checksum = block_checksum(self.table_id, at as u64);
         let rest = self.bytes.get(at..)?;
         for (len, byte) in (1..).zip(rest.iter().take(limit)) {
             *budget = budget.checked_sub(1)?;
-            sum.update(std::slice::from_ref(byte));
-            // What may be the byte that says how the block is compressed.
-            if !(1..=2).contains(byte) || u32_at(rest, len) != Some(sum.clone().finish()) {
+            checksum.update(std::slice::from_ref(byte));
+            // This byte may be the compression tag of the trailer.
+            if !(1..=2).contains(byte) || u32_at(rest, len) != Some(checksum.clone().finish()) {
                 continue;
             }
             let len = len + BLOCK_TRAILER_LEN_BYTES - 1;
@@ -294,7 +303,8 @@ impl Walk<'_> {
         None
     }
 
-    /// How long a block may be that begins at `at`; `None` where none does.
+    /// Returns an upper bound of the length of a block at `at`, or `None` if no block can begin
+    /// there.
     fn plausible_len(&self, at: usize) -> Option<usize> {
         let rest = self.bytes.get(at..)?;
         let plain = || {
@@ -307,7 +317,8 @@ impl Walk<'_> {
             let ascends = self.last_key.as_deref().is_none_or(|last| last < key);
             (shared == 0 && ascends).then_some(unshared + value_len)
         };
-        // The length of the content, and an LZ4 block that begins with literals: of these the first is `shared`, so 0.
+        // A compressed block stores the length of its content and an LZ4 block that starts with
+        // literals. The first literal is the `shared` of the first entry, which is 0.
         let packed = || {
             let content_len = usize::try_from(u32_at(rest, 0)?).ok()?;
             let token = *rest.get(4)?;
@@ -322,7 +333,8 @@ impl Walk<'_> {
         Some(first_len.saturating_mul(2).saturating_add(SEARCH_LEN_BYTES))
     }
 
-    /// Whether the block is sound from its checksum to the order of its keys, which must lie above those before it.
+    /// Checks the whole block, from its checksum to the order of its keys. The keys must be greater
+    /// than all previous ones.
     fn check(&self, sealed: &[u8], offset: u64, separator: Option<&[u8]>) -> Result<()> {
         let corrupt = || Error::Corrupt { field: Field::Key, offset };
         let mut scratch = Vec::new();
@@ -351,7 +363,7 @@ impl Walk<'_> {
         block.restart_entry(0).ok().map(|(key, _)| key.to_vec())
     }
 
-    /// Hands over the entries of a block that was checked.
+    /// Passes the entries of a verified block to `visit`.
     fn take(&mut self, sealed: &[u8], offset: u64) -> Result<()> {
         let mut scratch = Vec::new();
         let block = Block::parse(unseal(sealed, self.table_id, offset, &mut scratch)?, offset)?;

@@ -1,4 +1,5 @@
-//! Writes a sorted file: create, then add keys in ascending order, then finish, which publishes it under its name.
+//! Writes an SST file: create it, add keys in ascending order, then finish it, which gives it its
+//! final name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,31 +18,31 @@ use filterblock::FilterSpec;
 use filterblock::{FilterBuilder, SelfCheck};
 use filterblock::{HashSeed, KeyHasher};
 
-/// Bytes are handed to the file in pieces of about this size.
+/// The approximate size of each write to the file.
 const CHUNK_LEN_BYTES: usize = 256 << 10;
 
-/// How a sorted file is to be written.
+/// How to write an SST file.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
-    /// The content of a data block before compression; a single larger entry gets a block of its own.
+    /// The size of a data block before compression. A larger entry gets a block of its own.
     pub block_size_bytes: usize,
-    /// A key is stored whole at every so many entries.
+    /// The number of entries between two keys that are stored whole.
     pub restart_interval: usize,
     /// How data blocks are stored.
     pub compression: Compression,
     /// The filter to build, if any.
     pub filter: Option<FilterSpec>,
-    /// What hashes the filter's keys.
+    /// The hasher of the filter's keys.
     pub hasher: KeyHasher,
-    /// The identity of the file, which must be its own.
+    /// The identity of the file. It must be unique.
     pub table_id: TableId,
-    /// Whether the finished filter is asked for every key again.
+    /// Whether the writer asks the finished filter for every key.
     pub self_check: SelfCheck,
-    /// The program that writes the file, for whoever reads its properties.
+    /// The name of the program that writes the file, for readers of its properties.
     pub created_by: String,
-    /// Where a store puts the file.
+    /// The level and sequence numbers, if a store writes the file.
     pub origin: Option<TableOrigin>,
-    /// The number of the file of which it is a copy, if it is one.
+    /// The number of the original file if this file is a copy.
     pub copied_from: Option<u64>,
 }
 
@@ -62,37 +63,38 @@ impl Default for TableOptions {
     }
 }
 
-/// What was written.
+/// A summary of the written file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSummary {
     /// The length of the file.
     pub len_bytes: u64,
-    /// Keys, tombstones included.
+    /// The number of keys, including tombstones.
     pub num_entries: u64,
-    /// Keys that say "deleted".
+    /// The number of tombstones.
     pub num_tombstones: u64,
     /// The first key; empty in a file without entries.
     pub smallest: Vec<u8>,
-    /// The last key.
+    /// The last key; empty in a file without entries.
     pub largest: Vec<u8>,
 }
 
-/// Writes a sorted file under a temporary name (`NAME.tmp`); dropped unfinished, it removes that.
+/// Writes an SST file under a temporary name (`NAME.tmp`). An unfinished writer removes that file
+/// when it is dropped.
 #[derive(Debug)]
 pub struct TableWriter<'s> {
     storage: &'s dyn Storage,
     path: PathBuf,
-    /// Gone once it is closed.
+    /// `None` after the file is closed.
     file: Option<Box<dyn WriteFile>>,
     renamed: bool,
-    /// Why nothing more is written: after an error the file's end is undefined.
+    /// The error after which nothing more is written, because the file's end is undefined.
     failure: Option<String>,
     options: TableOptions,
     chunk: Vec<u8>,
-    /// Bytes in the file and in the chunk.
+    /// The number of bytes in the file and in the chunk.
     len_bytes: u64,
     block: BlockBuilder,
-    /// The data block whose separator awaits the next block's first key.
+    /// The last data block, whose separator depends on the first key of the next block.
     pending: Option<(Vec<u8>, Handle)>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
@@ -100,10 +102,10 @@ pub struct TableWriter<'s> {
 }
 
 impl<'s> TableWriter<'s> {
-    /// Starts a file that will have the name `path`.
+    /// Creates `NAME.tmp` for a file that will have the name `path`.
     ///
     /// # Errors
-    /// When `NAME.tmp` exists or cannot be created.
+    /// Returns an error if `NAME.tmp` exists or cannot be created.
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
         let file = storage.create(&temporary(path))?;
         let filter = options.filter.map(|spec| {
@@ -136,16 +138,18 @@ impl<'s> TableWriter<'s> {
         })
     }
 
-    /// Makes room for the hashes of so many keys more, if there is to be a filter: without it that grows by doubling.
+    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter. Without it
+    /// that memory grows by doubling.
     pub fn reserve(&mut self, keys: usize) {
         self.filter.iter_mut().for_each(|filter| filter.reserve(keys));
     }
 
-    /// Adds `key` with its value, or with a tombstone if that is `None`.
+    /// Adds `key` with its value, or with a tombstone if the value is `None`.
     ///
     /// # Errors
-    /// `OutOfOrder` unless the key is above the last; `KeyTooLong` and `InvalidArgument` above 1 GiB for key or value;
-    /// none of them changes anything. After an I/O error every further call fails.
+    /// Returns [`Error::OutOfOrder`] if the key is not greater than the last one. Returns
+    /// [`Error::KeyTooLong`] or [`Error::InvalidArgument`] if key or value exceed 1 GiB. None of
+    /// these errors changes the file. After an I/O error every further call fails.
     pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.check_usable()?;
         let value_len = value.map_or(0, <[u8]>::len);
@@ -153,10 +157,11 @@ impl<'s> TableWriter<'s> {
             return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_ITEM_LEN_BYTES });
         }
         if value_len > MAX_ITEM_LEN_BYTES {
-            let reason = format!("{value_len} bytes are more than {MAX_ITEM_LEN_BYTES}; split it");
+            let reason = format!("it has {value_len} bytes, and the limit is {MAX_ITEM_LEN_BYTES}; split the value");
             return Err(Error::InvalidArgument { what: "value", reason });
         }
-        // The last key is in the open block, which is empty only at the start or behind the one that is pending.
+        // The last key is in the open block. The open block is empty only at the start and after a
+        // completed block, which is then pending.
         let last_key = match &self.pending {
             Some((last_key, _)) if self.block.is_empty() => last_key,
             _ => self.block.last_key(),
@@ -190,23 +195,25 @@ impl<'s> TableWriter<'s> {
         Ok(())
     }
 
-    /// Keys added so far.
+    /// Returns the number of keys added so far.
     #[must_use]
     pub fn num_entries(&self) -> u64 {
         self.properties.num_entries
     }
 
-    /// The length of the data so far, the open block included as it would be without compression.
+    /// Returns the length of the data so far, including the open block without compression.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes + if self.block.is_empty() { 0 } else { self.block.len_bytes() as u64 }
     }
 
-    /// Writes the rest, makes the file durable and gives it its name, replacing whatever had it.
+    /// Writes the rest, syncs the file and gives it its final name. An existing file of that name
+    /// is replaced.
     ///
     /// # Errors
-    /// I/O errors, and `SelfCheckFailed` when the filter denies a key of its own. Unless the last step fails, which is
-    /// the sync of the directory, no file has the name then.
+    /// Returns an I/O error, or [`filterblock::Error::SelfCheckFailed`] if the filter denies one of
+    /// its keys. After an error no file has the final name, unless the last step failed, which
+    /// syncs the directory.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.check_usable()?;
         self.write_rest().map_err(|error| error.in_file(&self.path))?;
@@ -228,7 +235,7 @@ impl<'s> TableWriter<'s> {
         })
     }
 
-    /// Everything behind the data.
+    /// Writes everything after the data: filter, index, properties and footer.
     fn write_rest(&mut self) -> Result<()> {
         if !self.block.is_empty() {
             self.properties.largest = self.block.last_key().to_vec();
@@ -316,7 +323,8 @@ impl Drop for TableWriter<'_> {
     fn drop(&mut self) {
         if !self.renamed {
             self.file = None;
-            // Whoever drops a writer has no use for this error; the leftover is harmless and cleaned up by its name.
+            // The caller cannot use this error. A leftover file is harmless, and its name marks it
+            // for cleanup.
             let _ = self.storage.remove(&temporary(&self.path));
         }
     }

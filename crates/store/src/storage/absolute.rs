@@ -1,7 +1,8 @@
-//! A directory by its absolute path, for systems that open no file relative to a directory.
+//! A directory at its absolute path, for systems without calls that open a file relative to a
+//! directory.
 //!
-//! A change of the working directory leads nowhere else then. A rename of the directory may: on Windows the system refuses
-//! it while files in the directory are open.
+//! The absolute path stays valid when the working directory changes. It does not when the directory
+//! is renamed, but Windows refuses to rename a directory with open files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use super::{Disk, IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Result};
 
-/// A directory, as it was given and by its absolute path.
+/// A directory: the path as given, and the absolute path.
 #[derive(Debug, Clone)]
 struct Place {
     given: PathBuf,
@@ -22,7 +23,7 @@ impl Place {
         Ok(Self { given: dir.to_path_buf(), absolute })
     }
 
-    /// Paths of other directories stay as they are.
+    /// Makes a path in this directory absolute. Paths in other directories stay unchanged.
     fn at(&self, path: &Path) -> PathBuf {
         match path.strip_prefix(&self.given) {
             Ok(name) if name.as_os_str().is_empty() => self.absolute.clone(),
@@ -32,11 +33,11 @@ impl Place {
     }
 }
 
-/// The file system, where paths in one directory are made absolute.
+/// The file system, with absolute paths for one directory.
 #[derive(Debug)]
 pub(super) struct AbsoluteDir {
     place: Place,
-    /// Where links come from, if that is another directory.
+    /// The directory from which `link_or_copy` links files, if it is another one.
     source: Option<Place>,
 }
 
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relative_directory_is_one_place_and_others_are_left_alone() {
+    fn only_paths_in_the_given_directory_become_absolute() {
         let held = AbsoluteDir::open(Path::new("store")).unwrap();
         let here = std::env::current_dir().unwrap();
         assert_eq!(held.at(Path::new("store/LOCK")), here.join("store/LOCK"));

@@ -1,4 +1,4 @@
-//! The operating system's file system.
+//! The file system of the operating system.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -10,7 +10,7 @@ use super::system::{LockedFile, check_plain, copy_into, in_file};
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Result};
 
-/// The file system of the machine.
+/// The file system of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
@@ -40,7 +40,8 @@ impl Storage for Disk {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::from(error).in_file(from)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Error::from(error).in_file(to)),
-            // Another file system, one without links, too many links: each has its own error kind.
+            // Causes are another file system, one without hard links, or too many links. Each has
+            // its own error kind.
             Err(_) => copy_synced(from, to),
         }
     }
@@ -67,7 +68,8 @@ impl Storage for Disk {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        // Elsewhere a directory cannot be opened as a file, and the file system orders names on its own.
+        // Other systems cannot open a directory as a file, and their file systems order renames
+        // themselves.
         if cfg!(unix) {
             in_file(dir, File::open(dir).and_then(|dir| dir.sync_all()))?;
         }
@@ -93,7 +95,7 @@ impl Storage for Disk {
     }
 }
 
-/// The file, and whether its reads must be aligned.
+/// Opens a file for reading. Returns the file, and whether its reads must be aligned.
 fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
     #[cfg(target_os = "linux")]
     if io == IoMode::Direct {
@@ -101,7 +103,7 @@ fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
         let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
         match OpenOptions::new().read(true).custom_flags(direct).open(path) {
             Ok(file) => return Ok((file, true)),
-            // EINVAL: a file system without direct reads; the page cache gives the same bytes.
+            // EINVAL: the file system has no direct reads. The page cache gives the same bytes.
             Err(error) if error.kind() == ErrorKind::InvalidInput => {}
             Err(error) => return Err(error),
         }
@@ -110,7 +112,7 @@ fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
     open_plain(path).map(|file| (file, false))
 }
 
-/// Opens a plain file for reading. A pipe would wait for its other end.
+/// Opens a plain file for reading. With `NONBLOCK`, opening a pipe does not wait for a writer.
 fn open_plain(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_ends_with_its_guard_though_a_process_shares_the_file() {
+    fn a_lock_ends_with_its_guard_despite_a_shared_descriptor() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let lock = LockedFile::of(File::create(&path).unwrap(), &path).unwrap();
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_an_answer_is_not_taken_for_missing() {
+    fn an_unreadable_path_is_an_error_and_not_a_missing_file() {
         let dir = tempfile::tempdir().unwrap();
         let circle = dir.path().join("circle");
         std::os::unix::fs::symlink(&circle, &circle).unwrap();
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_fails_leaves_no_half_written_file() {
+    fn a_failed_copy_leaves_no_half_written_file() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("directory"), dir.path().join("copy"));
         fs::create_dir(&from).unwrap();

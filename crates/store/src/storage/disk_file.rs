@@ -1,4 +1,4 @@
-//! A file of the operating system, open for reading or for writing.
+//! An open file of the operating system, for reading or for writing.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -9,11 +9,12 @@ use super::system::in_file;
 use super::{ReadAt, WriteFile};
 use crate::error::{Error, Field, Result};
 
-/// What `O_DIRECT` asks of offsets, lengths and memory: enough for every file system with pages of 4 KiB.
+/// The alignment of offsets, lengths and memory for `O_DIRECT`. It suffices for every file system
+/// with pages of at most 4 KiB.
 const DIRECT_ALIGN_BYTES: usize = 4096;
 
-/// Longest single read past the page cache; a longer one is made of several, so that the buffers of the threads that
-/// once read a large range stay small.
+/// The largest single direct read. A longer read consists of several, so that each thread's buffer
+/// stays small.
 const DIRECT_CHUNK_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -51,10 +52,10 @@ impl ReadAt for DiskFile {
     }
 }
 
-/// Reads at `offset` until `wanted` bytes of `buffer` are there.
+/// Reads at `offset` until `buffer` holds at least `wanted` bytes.
 ///
-/// A read that stops short of a multiple of `align` is repeated from the last multiple, so that every offset keeps its
-/// alignment; one that does not get that far has met the end of the file.
+/// After a short read, the next read starts at the last multiple of `align`, so that every offset
+/// stays aligned. A read that does not reach the first missing byte has met the end of the file.
 fn read_at_least(
     read_at: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     buffer: &mut [u8],
@@ -78,17 +79,18 @@ fn read_at_least(
     Ok(())
 }
 
-/// Reads past the page cache, by way of a buffer that is aligned as the device wants it.
+/// Reads without the page cache, through an aligned buffer.
 fn read_direct(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     thread_local! {
-        // This is the path of every data block: a fresh aligned allocation a read would cost more than the copy.
+        // Every data block takes this path. A new aligned allocation per read would cost more than
+        // the copy.
         static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     let align = DIRECT_ALIGN_BYTES as u64;
     BOUNCE.with_borrow_mut(|bounce| {
         let mut offset = offset;
         for chunk in buffer.chunks_mut(DIRECT_CHUNK_BYTES) {
-            // Below the alignment, so it fits any integer.
+            // The remainder is below the alignment, so it fits any integer type.
             let skip = usize::try_from(offset % align).unwrap_or_default();
             let aligned_len = (skip + chunk.len()).next_multiple_of(DIRECT_ALIGN_BYTES);
             if bounce.len() < aligned_len + DIRECT_ALIGN_BYTES {
@@ -114,14 +116,14 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 fn read_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     use std::io::{Read, Seek, SeekFrom};
     use std::sync::{Mutex, PoisonError};
-    // The file has one position for all threads.
+    // The file has one position, which all threads share.
     static SEEK: Mutex<()> = Mutex::new(());
     let _guard = SEEK.lock().unwrap_or_else(PoisonError::into_inner);
     file.seek(SeekFrom::Start(offset))?;
     file.read(buffer)
 }
 
-/// The directory that a file was created in, to ask whether the file still has its name.
+/// The directory in which a file was created. It tells whether the file still has its name.
 #[cfg(unix)]
 type Home = super::root::Root;
 #[cfg(not(unix))]
@@ -132,11 +134,11 @@ pub(super) struct DiskWriter {
     file: File,
     path: PathBuf,
     len: u64,
-    /// Where the file is to have its name, if the directory is held.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "no directory is held there"))]
+    /// The directory in which the file must have its name, if that directory is held open.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix holds directories open"))]
     home: Option<Home>,
-    /// The first failure. After it the file's end is unknown, and a repeated sync may report success for bytes that
-    /// the system has already dropped.
+    /// The first failure. After it the end of the file is unknown, and a second sync may report
+    /// success for bytes that the system already dropped.
     failure: Option<String>,
 }
 
@@ -146,13 +148,14 @@ impl DiskWriter {
         Ok(Self { file, path: path.to_path_buf(), len, home, failure: None })
     }
 
-    /// Bytes that nobody finds by the file's name are not durable, whatever the sync says.
+    /// Checks that the file still has its name. Bytes that no name leads to are not durable, even
+    /// after a successful sync.
     fn check_name(&self) -> io::Result<()> {
         #[cfg(unix)]
         if let Some(home) = &self.home
             && !home.leads_to(&self.path, &self.file)?
         {
-            let reason = "another program removed or replaced this file while it was written";
+            let reason = "another program removed or replaced this file during the write; reopen the store to recover";
             return Err(io::Error::new(ErrorKind::NotFound, reason));
         }
         Ok(())
@@ -196,8 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_refuses_everything_after_a_failed_sync() {
-        // The null device takes writes, but cannot be synced.
+    fn a_file_handle_refuses_all_calls_after_a_failed_sync() {
+        // The null device accepts writes, but a sync of it fails.
         let mut file = writer("/dev/null").unwrap();
         file.write_all(b"abc").unwrap();
         assert!(matches!(file.sync().unwrap_err().root(), Error::Io(_)));
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_refuses_everything_after_a_failed_write() {
+    fn a_file_handle_refuses_all_calls_after_a_failed_write() {
         let mut file = writer("/dev/full").unwrap();
         assert!(matches!(file.write_all(b"abc").unwrap_err().root(), Error::Io(_)));
         let error = file.sync().unwrap_err();
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_and_short_reads_continue_from_aligned_places() {
+    fn interrupted_and_short_reads_continue_at_aligned_offsets() {
         let content: Vec<u8> = (0..100).collect();
         for align in [1, 8] {
             for longest in align..30 {

@@ -1,13 +1,16 @@
-//! The locks of other engines: LevelDB and RocksDB lock their `LOCK` by `fcntl`, which `flock` does not see.
+//! Detects the locks of other engines. LevelDB and RocksDB lock their `LOCK` file with `fcntl`,
+//! which `flock` ignores.
 //!
-//! The store looks for such a lock and takes none. The kernel drops a process's `fcntl` locks when the process closes any
-//! descriptor of the file, so a second attempt to open the store would unlock the first. On NFS, where `flock` is a lock by
-//! `fcntl` too, the store's two locks would exclude each other.
+//! The store checks for such a lock but takes none itself, for two reasons:
+//! * The kernel drops all `fcntl` locks of a process when the process closes any descriptor of the
+//!   file. A second attempt to open the store would release the lock of the first.
+//! * On NFS, `flock` is an `fcntl` lock too, so the store's two locks would exclude each other.
 
 use std::fs::File;
 use std::io;
 
-/// Whether another process holds a lock by `fcntl` on a file. Ask before `flock`: on NFS the answer may be one's own lock.
+/// Whether another process holds an `fcntl` lock on a file. Call it before `flock`: on NFS it could
+/// otherwise find the store's own lock.
 #[cfg(unix)]
 pub(super) fn is_held(file: &File) -> io::Result<bool> {
     use rustix::io::Errno;
@@ -20,7 +23,7 @@ pub(super) fn is_held(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Elsewhere the other engines' locks keep the file from being opened.
+/// On other systems, the lock of another engine makes the open fail.
 #[cfg(not(unix))]
 pub(super) fn is_held(_file: &File) -> io::Result<bool> {
     Ok(false)

@@ -1,15 +1,15 @@
-//! A file system in memory that fails as real ones do, for tests and fuzzers.
+//! A file system in memory that fails like a real one, for tests and fuzzers.
 //!
-//! Any operation can be made to fail ([`Faulty::fail`]), and after any operation a crash can be played
-//! ([`Faulty::record`], [`Moment::after`]): what was not synced is then lost, kept, torn or out of order. All chance comes
-//! from a seed.
+//! * [`Faulty::fail`] makes any operation fail.
+//! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation. The unsynced
+//!   changes are then lost, kept, torn or reordered.
+//! * [`Faulty::set_capacity`] gives the disk a size.
+//! * [`Faulty::refuse`] makes operations fail until the test ends that.
 //!
-//! A disk can have a size ([`Faulty::set_capacity`]), and operations can be refused as long as a test wants
-//! ([`Faulty::refuse`]).
-//!
-//! What is short or interrupted here is an error, as it is the storage that continues short and interrupted calls.
+//! All random choices come from a seed. Short and interrupted calls are errors here, because a
+//! storage has to continue them itself.
 
-#![expect(clippy::indexing_slicing, reason = "a test may panic, and none of these can")]
+#![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]
 
 mod drive;
 
@@ -25,9 +25,9 @@ use drive::{Drive, Entry, PAGE_LEN_BYTES, Random, is_root, pages};
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Field, Result};
 
-/// What a storage does.
+/// An operation of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of the methods")]
+#[expect(missing_docs, reason = "each variant has the name of a method")]
 pub enum Operation {
     Open,
     Create,
@@ -46,34 +46,35 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether it leaves everything as it is.
+    /// Whether the operation only reads.
     #[must_use]
     pub fn is_reading(self) -> bool {
         matches!(self, Self::Open | Self::Read | Self::ReadAt | Self::Exists | Self::List)
     }
 }
 
-/// How an operation fails.
+/// The way in which an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// `EIO`, of any operation. A sync that fails loses the bytes that it should have saved, for good.
+    /// `EIO`; any operation can fail with it. A failed sync loses the bytes for good that it should
+    /// have made durable.
     Io,
-    /// `ENOSPC`, of those that need space; half of a write is done.
+    /// `ENOSPC`, for operations that need space. Half of a write is done.
     NoSpace,
-    /// `EINTR`, of any operation.
+    /// `EINTR`; any operation can fail with it.
     Interrupted,
-    /// A change is made, and then an error is given for it.
+    /// The operation makes its change and then returns an error.
     Late,
-    /// Reading ends half way, with an error.
+    /// A read stops half way with an error.
     ShortRead,
-    /// Reading gives a wrong bit, and no error.
+    /// A read returns a flipped bit and no error.
     BitRot,
-    /// Reading gives the bytes of another place of the file, and no error.
+    /// A read returns bytes from another offset of the file and no error.
     Misdirected,
 }
 
 impl FaultKind {
-    /// All that are errors, so that nothing false is read.
+    /// All kinds that return an error, so that no read returns wrong bytes.
     pub const ERRORS: [Self; 5] = [Self::Io, Self::NoSpace, Self::Interrupted, Self::Late, Self::ShortRead];
 
     fn strikes(self, operation: Operation) -> bool {
@@ -97,21 +98,23 @@ impl FaultKind {
     }
 }
 
-/// A fault to come.
+/// A future fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// It strikes the first operation with this number, from 0, or a higher one, that it can strike.
+    /// The fault hits the first operation with this number or a higher one to which its kind
+    /// applies. The first operation has number 0.
     pub from: u64,
-    /// What happens.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// Whether all later operations that it can strike fail, too.
+    /// Whether the fault also hits all later operations that it applies to.
     pub is_lasting: bool,
 }
 
-/// The number of the operating system's error that an operation is refused with; `None` where it is not refused.
+/// Returns the error number of the operating system with which an operation fails, or `None` if it
+/// succeeds.
 pub type Refusal = Arc<dyn Fn(Operation, &Path) -> Option<i32> + Send + Sync>;
 
-/// The file system; clones share it.
+/// A faulty file system. Clones share its files.
 #[derive(Clone, Default)]
 pub struct Faulty {
     state: Arc<Mutex<State>>,
@@ -131,26 +134,27 @@ struct State {
     moments: Option<Vec<Moment>>,
 }
 
-/// The file system as it was between two operations.
+/// The state of the file system between two operations.
 #[derive(Clone)]
 pub struct Moment {
     /// The last operation.
     pub operation: Operation,
-    /// What it was done to.
+    /// The path of that operation.
     pub path: PathBuf,
-    /// What [`Faulty::set_mark`] was last given.
+    /// The last value given to [`Faulty::set_mark`].
     pub mark: u64,
     drive: Drive,
 }
 
 impl Moment {
-    /// What a crash leaves of it.
+    /// Returns the file system after a crash at this moment.
     #[must_use]
     pub fn after(&self, crash: Crash, seed: u64) -> Faulty {
         Faulty::holding(self.drive.after(crash, &mut Random(seed)))
     }
 
-    /// What the end of the process alone leaves: everything is there, and what was not synced can still be lost.
+    /// Returns the file system after only the process ended. All changes are present, and the
+    /// unsynced ones can still be lost.
     #[must_use]
     pub fn killed(&self) -> Faulty {
         Faulty::holding(self.drive.clone())
@@ -163,7 +167,7 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// Without the content.
+/// Omits the content of the files.
 impl fmt::Debug for Faulty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Faulty").finish_non_exhaustive()
@@ -171,7 +175,8 @@ impl fmt::Debug for Faulty {
 }
 
 impl Faulty {
-    /// An empty file system without faults, with the root directory and the working directory.
+    /// Creates an empty file system without faults, with the root directory and the working
+    /// directory.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -185,64 +190,65 @@ impl Faulty {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the fault to come; it replaces the one before.
+    /// Sets the next fault. It replaces an earlier one.
     pub fn fail(&self, fault: Fault) {
         self.state().fault = Some(fault);
     }
 
-    /// From now on nothing fails.
+    /// Removes the fault.
     pub fn heal(&self) {
         self.state().fault = None;
     }
 
-    /// Limits how many bytes all files have together; every file takes whole pages of 4 KiB, and one at least.
+    /// Limits the total size of all files. Every file takes whole pages of 4 KiB, and at least one.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
 
-    /// Refuses operations by their kind and path, as long as nothing else is set; an operation refused changes nothing.
+    /// Refuses operations by kind and path until this is called again. A refused operation changes
+    /// nothing.
     pub fn refuse(&self, refusal: Option<Refusal>) {
         self.state().refusal = refusal;
     }
 
-    /// The operations so far: the number of the next one.
+    /// Returns the number of operations so far, which is the number of the next one.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// What faults have struck.
+    /// Returns the operations that a fault hit.
     #[must_use]
     pub fn struck(&self) -> Vec<(Operation, PathBuf)> {
         self.state().struck.clone()
     }
 
-    /// Keeps every moment between two changes from now on.
+    /// Starts to keep every moment after a change.
     pub fn record(&self) {
         self.state().moments = Some(Vec::new());
     }
 
-    /// The moments kept; no more are kept.
+    /// Returns the kept moments and stops keeping them.
     #[must_use]
     pub fn moments(&self) -> Vec<Moment> {
         self.state().moments.take().unwrap_or_default()
     }
 
-    /// What later moments bear, so that whoever works with the file system finds out how far he had come.
+    /// Sets the mark of later moments. A test stores its own progress in it.
     pub fn set_mark(&self, mark: u64) {
         self.state().mark = mark;
     }
 
-    /// What a crash at this moment leaves; the file system itself goes on.
+    /// Returns the file system after a crash at this moment. This file system continues unchanged.
     #[must_use]
     pub fn after(&self, crash: Crash, seed: u64) -> Self {
         Self::holding(self.state().drive.after(crash, &mut Random(seed)))
     }
 
-    /// Changes a file at rest, behind the back of whoever has it open.
+    /// Changes the bytes of a file. Open handles see the change.
     ///
     /// # Errors
-    /// When the file is missing.
+    /// Returns an error if the file is missing.
     pub fn damage(&self, path: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let mut state = self.state();
         let inode = state.file(path)?;
@@ -252,7 +258,7 @@ impl Faulty {
         Ok(())
     }
 
-    /// Carries one operation out, or fails it.
+    /// Carries out one operation, or makes it fail.
     fn perform<T>(
         &self,
         operation: Operation,
@@ -262,7 +268,7 @@ impl Faulty {
         let mut state = self.state();
         let refused = state.refusal.as_ref().and_then(|refusal| refusal(operation, path));
         let kind = match refused {
-            // A sync that fails loses bytes for good.
+            // A failed sync loses bytes for good, so a refused sync does, too.
             Some(_) if operation == Operation::Sync => Some(FaultKind::Io),
             Some(_) => None,
             None => state.strike(operation, path),
@@ -290,10 +296,10 @@ fn failure(kind: Option<FaultKind>, path: &Path) -> Error {
         Some(FaultKind::NoSpace) => ErrorKind::StorageFull,
         Some(FaultKind::Interrupted) => ErrorKind::Interrupted,
         Some(FaultKind::ShortRead) => ErrorKind::UnexpectedEof,
-        // What `EIO` becomes.
+        // The error kind of `EIO`.
         _ => ErrorKind::Other,
     };
-    Error::Io(IoError::new(kind, "a fault for the test")).in_file(path)
+    Error::Io(IoError::new(kind, "a fault injected by the test")).in_file(path)
 }
 
 fn refused_with(errno: Option<i32>, path: &Path) -> Error {
@@ -305,7 +311,7 @@ fn refused(kind: ErrorKind, path: &Path) -> Error {
 }
 
 impl State {
-    /// Counts an operation; the fault that strikes it, if one does.
+    /// Counts an operation and returns the fault that hits it, if any.
     fn strike(&mut self, operation: Operation, path: &Path) -> Option<FaultKind> {
         let number = self.operations;
         self.operations += 1;
@@ -317,12 +323,12 @@ impl State {
         Some(fault.kind)
     }
 
-    /// The bytes that are free; `None` where the disk has no end.
+    /// Returns the free bytes, or `None` if the disk is unlimited.
     fn free_bytes(&self) -> Option<u64> {
         Some(self.capacity?.saturating_sub(self.drive.used_bytes()))
     }
 
-    /// How many of `len` more bytes of a file find room.
+    /// Returns how many of `len` more bytes of a file fit on the disk.
     fn room_for(&self, inode: usize, len: usize) -> usize {
         let Some(free) = self.free_bytes() else { return len };
         let old_len = self.bytes(inode).len();
@@ -367,7 +373,7 @@ impl State {
         self.drive.inodes.get(inode).map(|inode| Arc::clone(&inode.bytes)).unwrap_or_default()
     }
 
-    /// Makes what was read wrong, as a silent fault does. `all` are the file's bytes.
+    /// Corrupts the read bytes for a silent fault. `all` are the file's bytes.
     fn spoil(&mut self, kind: Option<FaultKind>, buffer: &mut [u8], all: &[u8]) {
         if buffer.is_empty() {
             return;

@@ -1,6 +1,8 @@
-//! A directory that is held open: its files are looked up in the directory itself, not along its path.
+//! A directory that is held open. Its files are looked up relative to the open directory, not along
+//! its path.
 //!
-//! A path leads elsewhere after a rename, a mount, or a change of the working directory. A descriptor does not.
+//! After a rename, a mount or a change of the working directory, a path may lead elsewhere. A
+//! descriptor does not.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,11 +19,11 @@ use super::system::{copy_into, in_file};
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Result};
 
-/// The file system, as far as it lies in one directory.
+/// The file system below one directory.
 #[derive(Debug)]
 pub(super) struct HeldDir {
     root: Root,
-    /// Where links come from, if that is another directory.
+    /// The directory from which `link_or_copy` links files, if it is another one.
     source: Option<Root>,
 }
 
@@ -65,7 +67,8 @@ impl Storage for HeldDir {
             Ok(()) => Ok(()),
             Err(error @ Errno::NOENT) => Err(Error::from(io::Error::from(error)).in_file(from)),
             Err(error @ Errno::EXIST) => Err(Error::from(io::Error::from(error)).in_file(to)),
-            // Another file system, one without links, too many links: each has its own error.
+            // Causes are another file system, one without hard links, or too many links. Each has
+            // its own error.
             Err(_) => {
                 let mut content = in_file(from, source.open_file(from, OFlags::RDONLY))?;
                 let mut copy = in_file(to, self.root.create(to))?;

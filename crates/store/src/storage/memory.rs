@@ -1,4 +1,4 @@
-//! A file system in memory, for tests: the same promises as [`super::Disk`], nothing durable.
+//! A file system in memory, for tests. It behaves like [`super::Disk`], but nothing is durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error as IoError, ErrorKind};
@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Field, Result};
 
-/// Files in memory; clones share them.
+/// A file system in memory. Clones share its files.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
 }
 
-/// The bytes of one file: they live on under an open handle when the name is gone.
+/// The bytes of one file. An open handle keeps them after the name is removed.
 type Content = Arc<RwLock<Vec<u8>>>;
 
 #[derive(Debug, Default)]
@@ -29,12 +29,12 @@ impl State {
         self.files.get(path).ok_or_else(|| refused(ErrorKind::NotFound, path))
     }
 
-    /// The roots always exist, and the working directory under either of its names.
+    /// The root directories always exist, and so does the working directory as `` and as `.`.
     fn has_directory(&self, path: &Path) -> bool {
         path.parent().is_none() || matches!(path.to_str(), Some("" | ".")) || self.directories.contains(path)
     }
 
-    /// Whether a new name may be put there.
+    /// Checks that a new name can be created at `path`.
     fn check_free(&self, path: &Path) -> Result<()> {
         if self.files.contains_key(path) || self.has_directory(path) {
             return Err(refused(ErrorKind::AlreadyExists, path));
@@ -49,7 +49,7 @@ impl State {
 }
 
 impl Memory {
-    /// An empty file system, with the root directory and the working directory.
+    /// Creates an empty file system with the root directories and the working directory.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -182,7 +182,7 @@ impl ReadAt for MemoryFile {
         let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let found = content.get(start..).and_then(|rest| rest.get(..buffer.len()));
-        // Nothing is there to be missed when nothing is wanted, wherever it is wanted.
+        // An empty read succeeds at every offset.
         let found = if buffer.is_empty() { Some([].as_slice()) } else { found };
         let Some(found) = found else {
             let end = (content.len() as u64).max(offset);

@@ -1,8 +1,9 @@
-//! Where bytes live: every file of a store goes through [`Storage`], so that faults can be put in its place.
+//! The storage layer. Every file access of a store goes through [`Storage`], so that tests can
+//! inject faults.
 //!
-//! Files are written once, front to back, and published by a rename; nothing that has a final name is ever changed.
-//! Every error names its file. The implementations are [`Disk`] and [`Memory`], and one
-//! that fails on demand, for tests.
+//! Files are written once, front to back, and published by a rename. A file with its final name
+//! never changes. Every error names its file. The implementations are [`Disk`], [`Memory`] and, for
+//! tests, a file system that fails on demand.
 
 #[cfg(any(not(unix), test))]
 mod absolute;
@@ -33,115 +34,125 @@ pub enum IoMode {
     /// Through the operating system's page cache.
     #[default]
     Buffered,
-    /// Past the page cache (`O_DIRECT`, Linux only; elsewhere the same as `Buffered`).
+    /// Without the page cache (`O_DIRECT`). Linux only; other systems use `Buffered`.
     Direct,
 }
 
-/// A file system, as far as a store needs one.
+/// The file system operations that a store needs.
 pub trait Storage: Debug + Send + Sync {
-    /// Opens an existing file for reading at any place.
+    /// Opens an existing file for reads at any offset.
     ///
     /// # Errors
-    /// When the file is missing or unreadable.
+    /// Returns an error if the file is missing or unreadable.
     fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>>;
 
-    /// Creates a new file for writing; an existing one is an error.
+    /// Creates a new file for writing.
     ///
     /// # Errors
-    /// When the file exists or cannot be created.
+    /// Returns an error if the file exists or cannot be created.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
 
-    /// The whole content of a file.
+    /// Reads the whole content of a file.
     ///
     /// # Errors
-    /// When the file is missing or unreadable.
+    /// Returns an error if the file is missing or unreadable.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
 
-    /// Gives a file another name, replacing whatever had it; durable after [`Storage::sync_dir`].
+    /// Renames a file and replaces an existing file of the new name. The rename is durable after
+    /// [`Storage::sync_dir`].
     ///
     /// # Errors
-    /// When the file is missing or the directory is unwritable.
+    /// Returns an error if the file is missing or the directory is not writable.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Gives a file a second name, by a hard link or, across file systems, by a synced copy; `to` must not exist.
+    /// Gives a file a second name with a hard link, or with a synced copy on another file system.
     ///
     /// # Errors
-    /// When the file is missing, `to` exists, or there is no space.
+    /// Returns an error if the file is missing, `to` exists, or there is no space.
     fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Removes a file; whoever has it open or mapped keeps its bytes.
+    /// Removes a file. Open handles and memory maps keep its bytes.
     ///
     /// # Errors
-    /// When the file is missing or the directory is unwritable.
+    /// Returns an error if the file is missing or the directory is not writable.
     fn remove(&self, path: &Path) -> Result<()>;
 
     /// Whether a file or directory of that name exists.
     ///
     /// # Errors
-    /// When the system gives no answer: a store that only seemed to be missing would be made anew over the old one.
+    /// Returns an error if the system cannot tell. Otherwise a store that only seems missing would
+    /// be created again over the old one.
     fn exists(&self, path: &Path) -> Result<bool>;
 
-    /// The names in a directory, of files and of directories, sorted; those that are not UTF-8 are given lossily.
+    /// Returns the sorted names of the files and directories in a directory. Invalid UTF-8 is
+    /// replaced.
     ///
     /// # Errors
-    /// When the directory is missing or unreadable.
+    /// Returns an error if the directory is missing or unreadable.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
 
-    /// Creates a directory and its parents; an existing one is fine.
+    /// Creates a directory and its parents. An existing directory is not an error.
     ///
     /// # Errors
-    /// When something else has the name or a parent is unwritable.
+    /// Returns an error if a file has the name, or if a parent is not writable.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
-    /// Makes creations, renames and removals in a directory durable.
+    /// Makes all created, changed and removed names in a directory durable.
     ///
     /// # Errors
-    /// When the operating system reports a failure.
+    /// Returns an error if the operating system reports a failure.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
-    /// Takes the exclusive lock that the file at `path` stands for (created if missing); dropping the guard frees it.
+    /// Takes the exclusive lock of the file at `path`, and creates the file if it is missing.
+    /// Dropping the guard releases the lock.
     ///
     /// # Errors
-    /// [`crate::Error::Locked`] when another holder, in this process or another, has it, or when the process of another
-    /// engine holds a lock of its own kind on the file.
+    /// Returns [`crate::Error::Locked`] if another handle in any process holds the lock, or if
+    /// another engine holds its own kind of lock on the file.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
-    /// Holds on to a directory. The storage that it gives works in that very directory, whatever becomes of the path: paths
-    /// are given to it as before, all of them in or below `dir`. On Unix its locks also lock the directory itself, where the
-    /// file system can; elsewhere `LOCK` is the only lock. Held by a
-    /// storage that holds another directory, its [`Storage::link_or_copy`] links files of that one.
+    /// Opens a directory and returns a storage for it. That storage works in the opened directory
+    /// even if the path leads elsewhere later. The caller still passes full paths, all of them in
+    /// or below `dir`.
     ///
-    /// `None`, which is the default, stands for a storage in which a path never comes to lead elsewhere.
+    /// On Unix, the locks of that storage also lock the directory itself if the file system
+    /// supports that. On other systems `LOCK` is the only lock.
+    ///
+    /// A storage that holds a directory A can in turn hold a directory B. [`Storage::link_or_copy`]
+    /// of the result links files from A to B.
+    ///
+    /// Returns `None` if a path of this storage never leads elsewhere. That is the default.
     ///
     /// # Errors
-    /// When the directory is missing or unreadable.
+    /// Returns an error if the directory is missing or unreadable.
     fn hold(&self, dir: &Path) -> Result<Option<Arc<dyn Storage>>> {
         let _ = dir;
         Ok(None)
     }
 
-    /// Whether `path` still leads to `file`, which was opened by that path. By default, whether it leads to any.
+    /// Whether `path` still leads to `file`, which was opened at that path. The default checks only
+    /// that `path` exists.
     ///
     /// # Errors
-    /// When the system gives no answer.
+    /// Returns an error if the system cannot tell.
     fn is_named(&self, path: &Path, file: &dyn ReadAt) -> Result<bool> {
         let _ = file;
         self.exists(path)
     }
 
-    /// How many bytes the files in a directory may still grow by; `None` where nobody knows.
+    /// Returns by how many bytes the files in a directory can grow, or `None` if that is unknown.
     ///
     /// # Errors
-    /// When the operating system gives no answer.
+    /// Returns an error if the operating system reports one.
     fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
         let _ = dir;
         Ok(None)
     }
 }
 
-/// A file open for reading at any place, by any number of threads.
+/// A file that any number of threads can read at any offset.
 pub trait ReadAt: Debug + Send + Sync {
-    /// The length at open; the files of a store do not change while they are read.
+    /// Returns the length at open. Files of a store do not change while they are read.
     fn len(&self) -> u64;
 
     /// Whether the file has no bytes.
@@ -149,34 +160,36 @@ pub trait ReadAt: Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// Fills `buffer` from `offset` on; interrupted and short reads are continued.
+    /// Fills `buffer` from `offset` on. It continues interrupted and short reads.
     ///
     /// # Errors
-    /// `Corrupt { field: Length, .. }` when the file ends before the buffer is full.
+    /// Returns [`crate::Error::Corrupt`] with `Field::Length` if the file ends before the buffer is
+    /// full.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 
-    /// The operating system's file, where there is one: what a memory map is made of.
+    /// Returns the file of the operating system, if there is one. A memory map needs it.
     fn as_file(&self) -> Option<&std::fs::File>;
 }
 
-/// A file that grows at its end.
+/// A file that is open for appending.
 pub trait WriteFile: Debug + Send {
-    /// Appends all of `bytes`. After an error the file's end is undefined.
+    /// Appends all of `bytes`. After an error the end of the file is undefined.
     ///
     /// # Errors
-    /// When the bytes could not all be written.
+    /// Returns an error if not all bytes were written.
     fn write_all(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Makes what was written durable. After an error nothing about the unsynced bytes is known: do not retry.
+    /// Makes all written bytes durable. After an error the state of unsynced bytes is unknown, and
+    /// a retry is not safe.
     ///
     /// # Errors
-    /// When the operating system reports a failure.
+    /// Returns an error if the operating system reports a failure.
     fn sync(&mut self) -> Result<()>;
 
-    /// Bytes in the file.
+    /// Returns the number of bytes in the file.
     fn len(&self) -> u64;
 
-    /// Whether nothing was written yet.
+    /// Whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

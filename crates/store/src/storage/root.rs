@@ -1,4 +1,4 @@
-//! A directory that is held open, and how its files are looked up, opened, locked and removed in it.
+//! A directory that is held open, with the calls that find, open, lock and remove files in it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -12,10 +12,10 @@ use super::IoMode;
 use super::system::{LockedFile, check_plain, in_file};
 use crate::error::{Error, Result};
 
-/// How often a lock file is opened again that somebody removed before it was locked.
+/// The number of attempts to lock a lock file that another process keeps removing.
 const MAX_LOCK_ATTEMPTS: u32 = 100;
 
-/// An open directory and the path that the store knows it by.
+/// An open directory, and the path under which the store knows it.
 #[derive(Debug, Clone)]
 pub(super) struct Root {
     pub(super) path: PathBuf,
@@ -30,12 +30,15 @@ impl Root {
         Ok(Self { path: path.to_path_buf(), dir })
     }
 
-    /// The name, within the directory, of the file at `path`.
+    /// Returns the name of the file at `path` relative to the directory.
     pub(super) fn name<'p>(&self, path: &'p Path) -> io::Result<&'p Path> {
         match path.strip_prefix(&self.path) {
             Ok(name) if name.as_os_str().is_empty() => Ok(Path::new(".")),
             Ok(name) => Ok(name),
-            Err(_) => Err(io::Error::new(ErrorKind::InvalidInput, "the path lies outside the directory that is held")),
+            Err(_) => Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "the path is outside the open directory; give a path inside it",
+            )),
         }
     }
 
@@ -45,23 +48,23 @@ impl Root {
         Ok(File::from(retry_on_intr(open)?))
     }
 
-    /// Opens a plain file for reading. A pipe would wait for its other end.
+    /// Opens a plain file for reading. With `NONBLOCK`, opening a pipe does not wait for a writer.
     pub(super) fn open_plain(&self, path: &Path) -> io::Result<File> {
         check_plain(self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK)?)
     }
 
     pub(super) fn create(&self, path: &Path) -> io::Result<File> {
-        // `EXCL` follows no link either.
+        // `EXCL` also refuses symbolic links.
         self.open_file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// The file, and whether its reads must be aligned.
+    /// Opens a file for reading. Returns the file, and whether its reads must be aligned.
     pub(super) fn open_for_reading(&self, path: &Path, io: IoMode) -> io::Result<(File, bool)> {
         #[cfg(target_os = "linux")]
         if io == IoMode::Direct {
             match self.open_file(path, OFlags::RDONLY | OFlags::DIRECT) {
                 Ok(file) => return Ok((file, true)),
-                // EINVAL: a file system without direct reads; the page cache gives the same bytes.
+                // EINVAL: the file system has no direct reads. The page cache gives the same bytes.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {}
                 Err(error) => return Err(error),
             }
@@ -74,7 +77,7 @@ impl Root {
         Ok(unlinkat(&*self.dir, self.name(path)?, AtFlags::empty())?)
     }
 
-    /// Whether `path` leads to `file`, by device and inode.
+    /// Whether `path` leads to `file`: compares device and inode.
     pub(super) fn leads_to(&self, path: &Path, file: &File) -> io::Result<bool> {
         let named = match statat(&*self.dir, self.name(path)?, AtFlags::empty()) {
             Err(Errno::NOENT) => return Ok(false),
@@ -85,10 +88,10 @@ impl Root {
     }
 
     pub(super) fn lock_file(&self, path: &Path) -> Result<LockedFile> {
-        // A pipe would wait for its other end without `NONBLOCK`.
+        // Without `NONBLOCK`, opening a pipe would wait for a reader.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let no_file = || {
-            let reason = "the lock must be a plain file; remove what has its name, and open the store again";
+            let reason = "the lock is not a plain file; remove it, and open the store again";
             Error::Io(io::Error::new(ErrorKind::InvalidInput, reason)).in_file(path)
         };
         for _ in 0..MAX_LOCK_ATTEMPTS {
@@ -104,7 +107,8 @@ impl Root {
                 return Err(no_file());
             }
             let locked = LockedFile::of(file, path)?;
-            // Somebody may have removed the file after it was opened: whoever comes next would lock another.
+            // Another process may have removed the file after this open. The next process would
+            // then create and lock another file.
             if in_file(path, self.leads_to(path, &locked.0))? {
                 return Ok(locked);
             }
@@ -112,16 +116,17 @@ impl Root {
         Err(Error::Locked.in_file(path))
     }
 
-    /// Locks the directory itself: the lock that stays when `LOCK` is removed or replaced. `None` where the file system
-    /// locks no directories.
+    /// Locks the directory itself. This lock stays when `LOCK` is removed or replaced. Returns
+    /// `None` if the file system cannot lock directories.
     pub(super) fn lock_dir(&self, path: &Path) -> Result<Option<LockedFile>> {
-        // Opened anew, because two locks through one open file are one lock.
+        // Opens the directory again, because two locks of one open file are the same lock.
         let dir = in_file(path, self.open_file(&self.path, OFlags::RDONLY | OFlags::DIRECTORY))?;
         match dir.try_lock() {
             Ok(()) => Ok(Some(LockedFile(dir))),
             Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),
             Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
-                // Network file systems lock only what is open for writing, which no directory is.
+                // Network file systems lock only files that are open for writing, which a directory
+                // never is.
                 Some(Errno::BADF | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
                 _ => Err(Error::from(error).in_file(path)),
             },

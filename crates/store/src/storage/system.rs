@@ -1,4 +1,5 @@
-//! What all files of the operating system have in common: errors that name them, locks, copies, the room they have.
+//! Helpers for files of the operating system: errors that name the file, locks, copies and free
+//! space.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -11,16 +12,18 @@ pub(super) fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::from(error).in_file(path))
 }
 
+/// Returns `file` if it is a plain file.
+///
 /// # Errors
-/// `InvalidInput` for what is no plain file: a directory, a pipe, a device.
+/// Returns `InvalidInput` for anything else, such as a directory, a pipe or a device.
 pub(super) fn check_plain(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, "not a plain file; remove it, or give it another name"))
+    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a plain file; remove it, or give it another name"))
 }
 
-/// Copies a file to another, which `remove` removes again after a failure.
+/// Copies a file to another one and syncs it. After a failure `remove` removes the copy.
 pub(super) fn copy_into(
     source: &mut File,
     target: &mut File,
@@ -29,7 +32,7 @@ pub(super) fn copy_into(
 ) -> Result<()> {
     let copied = io::copy(source, target).and_then(|_| target.sync_all());
     if copied.is_err() {
-        // Half a copy must not look like a file; that it could not be removed changes nothing about the first error.
+        // A partial copy must not remain. If it cannot be removed, the first error matters more.
         let _ = remove();
     }
     in_file(to, copied)
@@ -52,13 +55,15 @@ impl LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing alone would leave the lock to a process that another thread is just starting: between fork and exec
-        // it shares all open files. Should unlocking fail, closing is what is left.
+        // Closing alone is not enough: if another thread starts a process, that process shares all
+        // open files between fork and exec, and would keep the lock. If unlocking fails, closing
+        // remains.
         let _ = self.0.unlock();
     }
 }
 
-/// Without the blocks that only the superuser gets. `None` for a file system that states no size, such as ramfs.
+/// Returns the free space without the blocks reserved for the superuser. Returns `None` for a file
+/// system that reports no size, such as ramfs.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
 pub(super) fn free_of(found: &rustix::fs::StatVfs) -> Option<u64> {
     (found.f_blocks != 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))

@@ -1,4 +1,5 @@
-//! What the tests of the store share: random numbers from a seed, and files changed behind the store's back.
+//! Helpers that the tests of the store share: random numbers from a seed, and changes to files
+//! outside the store.
 #![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
 
 #[path = "../../../../tests/common/random.rs"]
@@ -12,10 +13,10 @@ use filterblock_store::{Db, Error, Options};
 
 pub use random::Random;
 
-/// Where the stores in memory lie.
+/// The directory of stores in memory.
 pub const DIR: &str = "/store";
 
-/// Options for a store in `storage` that does nothing of its own accord.
+/// Options for a store in `storage` without automatic work.
 pub fn quiet(storage: &(impl Storage + Clone + 'static)) -> Options {
     Options { storage: Arc::new(storage.clone()), auto_compaction: false, hash_seed: Some(7), ..Options::default() }
 }
@@ -24,7 +25,8 @@ pub fn key(i: u64) -> Vec<u8> {
     format!("key{i:06}").into_bytes()
 }
 
-/// A store of `tables` tables in level 0, each with the keys `i * tables + n`, closed again.
+/// Creates and closes a store with `tables` tables in level 0. Table `n` has the keys `i * tables +
+/// n`.
 pub fn make_store(storage: &Memory, tables: u64, keys_per_table: u64) {
     let db = Db::open(DIR, quiet(storage)).unwrap();
     for n in 0..tables {
@@ -36,14 +38,14 @@ pub fn make_store(storage: &Memory, tables: u64, keys_per_table: u64) {
     db.close().unwrap();
 }
 
-/// The store's files of a kind, by the end or the start of their names.
+/// Returns the store's files of a kind, by the start or the end of their names.
 pub fn files(storage: &dyn Storage, dir: &Path, kind: &str) -> Vec<PathBuf> {
     let names = storage.list(dir).unwrap();
     let is_kind = |name: &String| name.ends_with(kind) || name.starts_with(kind);
     names.into_iter().filter(is_kind).map(|name| dir.join(name)).collect()
 }
 
-/// Removes the manifests and the name of the one in force.
+/// Removes the manifests and `CURRENT`.
 pub fn forget_manifest(storage: &dyn Storage) {
     for kind in ["MANIFEST-", "CURRENT"] {
         files(storage, Path::new(DIR), kind).iter().for_each(|path| storage.remove(path).unwrap());
@@ -65,16 +67,16 @@ pub fn change(storage: &dyn Storage, path: &Path, edit: impl FnOnce(&mut Vec<u8>
     replace(storage, path, &content);
 }
 
-/// Removes the logs before the youngest: a flush that has just ended may not have come to it.
+/// Removes all logs but the newest. A flush that has just ended may not have removed its log yet.
 pub fn remove_flushed_logs(storage: &dyn Storage) {
     let mut logs = files(storage, Path::new(DIR), ".log");
     logs.sort();
     logs.pop();
-    // The store may come to it just now.
+    // The store may remove the same log at this moment.
     logs.iter().for_each(|path| drop(storage.remove(path)));
 }
 
-/// Cuts the last record off the bytes of a log or manifest, so that nothing shows that it was there.
+/// Cuts the last record off the bytes of a log or manifest, so that no trace of the record remains.
 pub fn cut_last_record(bytes: &mut Vec<u8>) {
     let (mut offset, mut last) = (48, 48);
     while let Some(len) = bytes.get(offset..).and_then(<[u8]>::first_chunk) {
@@ -84,13 +86,14 @@ pub fn cut_last_record(bytes: &mut Vec<u8>) {
     bytes.truncate(last);
 }
 
-/// A second file system with the same files in `DIR`: what a crash at this moment would leave, were all of it durable.
+/// Returns a second file system with the same files in `DIR`: the state after a crash that loses
+/// nothing.
 pub fn image(storage: &Memory) -> Memory {
     let copy = Memory::new();
     copy.create_dir_all(Path::new(DIR)).unwrap();
     for name in storage.list(Path::new(DIR)).unwrap() {
         let path = Path::new(DIR).join(name);
-        // It may have gone since it was listed.
+        // The store may have removed the file since it was listed.
         if let Ok(content) = storage.read(&path) {
             replace(&copy, &path, &content);
         }
@@ -98,7 +101,7 @@ pub fn image(storage: &Memory) -> Memory {
     copy
 }
 
-/// Asserts that an error's message begins with the file it is about.
+/// Asserts that an error's message begins with the file that it concerns.
 pub fn assert_names(error: &Error, path: &Path) {
     let message = error.to_string();
     assert!(message.starts_with(&format!("{}: ", path.display())), "{message} does not name {}", path.display());
@@ -108,7 +111,7 @@ pub fn scan_all(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
     db.scan(..).map(Result::unwrap).collect()
 }
 
-/// The name under which the test harness knows the test of this path, which begins with the program's name.
+/// Returns the name of a test for the test harness: its path without the name of the test program.
 pub fn test_path(path: &str) -> &str {
     path.split_once("::").map_or(path, |(_, test)| test)
 }

@@ -1,5 +1,5 @@
-//! What goes wrong in a store's own threads, or in what others plugged into it: nothing acknowledged is lost, nobody
-//! waits for ever, and nothing that is not the store's own is touched.
+//! Faults in a store's own threads, and in a storage or a policy of the caller. No acknowledged
+//! write is lost, no thread waits forever, and files of others stay untouched.
 
 use std::fmt;
 use std::path::Path;
@@ -15,14 +15,15 @@ use filterblock_store::{Db, Error, Options, Result};
 
 type Hook = Arc<dyn Fn(&Path) -> Result<()> + Send + Sync>;
 
-/// Memory that asks before it creates, writes and removes, and hides names.
+/// A storage in memory that calls hooks before it creates, writes and removes files, and that can
+/// hide names.
 #[derive(Clone)]
 struct Hooked {
     inner: Memory,
     on_create: Hook,
     on_write: Hook,
     on_remove: Hook,
-    /// Names that nothing seems to have.
+    /// Files that seem not to exist.
     hides: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
 }
 
@@ -116,17 +117,17 @@ fn options(storage: &Hooked, memory: &Memory) -> Options {
     Options { storage: Arc::new(storage.clone()), write_buffer_bytes: 4_000, ..quiet(memory) }
 }
 
-/// Runs `act` on a thread of its own, and fails if it takes longer than any wait should.
+/// Runs `act` on its own thread, and fails if it takes longer than any wait may.
 fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(act()));
-    receive.recv_timeout(Duration::from_secs(20)).expect("it hangs, or panicked")
+    receive.recv_timeout(Duration::from_secs(20)).expect("the call hangs or panicked")
 }
 
 fn wait_until(is_reached: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_reached() {
-        assert!(start.elapsed() < Duration::from_secs(20), "it does not come");
+        assert!(start.elapsed() < Duration::from_secs(20), "the condition is not reached in time");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -148,7 +149,7 @@ fn acknowledged_writes_survive_a_failing_flush_and_close() {
         for i in 0..60 {
             db.put(&key(i), &[b'v'; 100]).unwrap();
         }
-        // Let nothing but the close itself bring the buffer out.
+        // Only the close itself may write the memtable out.
         is_blocked.store(false, Ordering::Relaxed);
         assert!(matches!(db.wait_idle().unwrap_err(), Error::BackgroundFails { .. }));
         if drops {
@@ -193,13 +194,13 @@ struct Panics(AtomicU64);
 
 impl FilterPolicy for Panics {
     fn choose(&self, _: &TableShape) -> Option<FilterSpec> {
-        assert!(self.0.fetch_add(1, Ordering::Relaxed) < 2, "a policy of somebody else");
+        assert!(self.0.fetch_add(1, Ordering::Relaxed) < 2, "the policy panics");
         None
     }
 }
 
 #[test]
-fn a_policy_that_panics_in_a_flush_is_an_error_for_all_waiters() {
+fn a_policy_panic_in_a_flush_is_an_error_for_all_waiters() {
     let memory = Memory::new();
     let options = Options { filter: Some(Arc::new(Panics(AtomicU64::new(1)))), ..quiet(&memory) };
     let error = in_time(move || {
@@ -219,7 +220,7 @@ fn a_policy_that_panics_in_a_flush_is_an_error_for_all_waiters() {
 }
 
 #[test]
-fn a_policy_that_panics_in_a_compaction_keeps_nobody_waiting() {
+fn a_policy_panic_in_a_compaction_blocks_no_caller() {
     for in_background in [false, true] {
         let memory = Memory::new();
         let panics = || Some(Arc::new(Panics(AtomicU64::new(0))) as Arc<dyn FilterPolicy>);
@@ -229,7 +230,7 @@ fn a_policy_that_panics_in_a_compaction_keeps_nobody_waiting() {
             let db = Db::open(DIR, options).unwrap();
             for i in 0..2 {
                 db.put(&key(i), b"value").unwrap();
-                // The second table calls for the compaction, whose panic may come before this looks.
+                // The second table triggers the compaction, which may panic before this check.
                 match db.flush() {
                     Err(Error::Poisoned { .. }) if in_background && i == 1 => {}
                     flushed => flushed.unwrap(),
@@ -240,7 +241,7 @@ fn a_policy_that_panics_in_a_compaction_keeps_nobody_waiting() {
             } else {
                 let compact = std::panic::AssertUnwindSafe(|| db.compact_range(..));
                 std::panic::catch_unwind(compact).unwrap_err();
-                // The caller's own panic is the caller's own affair.
+                // A panic in the caller's thread does not fail the store.
                 db.wait_idle().unwrap();
                 db.put(b"on", b"").unwrap();
             }
@@ -251,13 +252,13 @@ fn a_policy_that_panics_in_a_compaction_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_storage_that_panics_under_a_writer_fails_the_store() {
+fn a_storage_panic_under_a_writer_fails_the_store() {
     let memory = Memory::new();
     let panics = Arc::new(AtomicBool::new(false));
     let armed = Arc::clone(&panics);
     let mut storage = Hooked::new(&memory, |_| Ok(()));
     storage.on_write = Arc::new(move |path| {
-        assert!(!(armed.load(Ordering::Relaxed) && path.to_string_lossy().ends_with(".log")), "a full disk");
+        assert!(!(armed.load(Ordering::Relaxed) && path.to_string_lossy().ends_with(".log")), "the storage panics");
         Ok(())
     });
     let options = Options { durability: Durability::Sync, ..options(&storage, &memory) };
@@ -283,7 +284,7 @@ fn a_storage_that_panics_under_a_writer_fails_the_store() {
 #[test]
 fn a_flush_under_load_ends() {
     let memory = Memory::new();
-    // Each table takes longer than the next buffer takes to fill.
+    // Writing a table takes longer than filling the next memtable.
     let storage = Hooked::new(&memory, |path| {
         if is_table(path) {
             std::thread::sleep(Duration::from_millis(20));
@@ -313,7 +314,7 @@ fn a_flush_under_load_ends() {
 }
 
 #[test]
-fn buffered_writes_reach_the_log_while_a_table_takes_its_time() {
+fn buffered_writes_reach_the_log_during_a_slow_flush() {
     let memory = Memory::new();
     let is_blocked = Arc::new(AtomicBool::new(true));
     let gate = Arc::clone(&is_blocked);
@@ -334,7 +335,7 @@ fn buffered_writes_reach_the_log_while_a_table_takes_its_time() {
 }
 
 #[test]
-fn batches_of_many_writers_keep_their_order_for_each_of_them() {
+fn batches_of_many_writers_keep_each_writers_order() {
     let memory = Memory::new();
     let db = Db::open(DIR, Options { durability: Durability::Sync, ..quiet(&memory) }).unwrap();
     std::thread::scope(|scope| {
@@ -354,7 +355,7 @@ fn batches_of_many_writers_keep_their_order_for_each_of_them() {
 }
 
 #[test]
-fn a_compaction_that_meets_damage_stops_no_read_or_write() {
+fn a_compaction_of_damaged_tables_stops_no_read_or_write() {
     let memory = Memory::new();
     common::make_store(&memory, 3, 300);
     let damaged = files(&memory, Path::new(DIR), ".sst").remove(0);
@@ -373,7 +374,7 @@ fn a_compaction_that_meets_damage_stops_no_read_or_write() {
     db.close().unwrap();
 }
 
-/// Level 1 has the keys of level 2 once more, in many tables; `damage` is done to one of level 1.
+/// Level 1 has the same keys as level 2, in many tables. `damage` changes one table of level 1.
 fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
     let memory = Memory::new();
     let options = || Options { block_size_bytes: 1, table_size_bytes: 4_000, auto_compaction: true, ..quiet(&memory) };
@@ -394,7 +395,8 @@ fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
     (memory, damaged)
 }
 
-/// With one entry a block, the first key of the second block made the largest there is, and its sum made right.
+/// Blocks have one entry each. This makes the first key of the second block the largest possible
+/// one and corrects the checksum.
 fn disorder(bytes: &mut [u8]) {
     let (block_len, footer) = (3 + 9 + 20 + 8 + 5, bytes.len() - 112);
     let table_id = bytes[footer..footer + 16].to_vec();
@@ -424,7 +426,7 @@ fn a_damaged_or_disordered_table_is_left_out_of_compactions() {
         db.wait_idle().unwrap();
         let levels = db.stats().levels;
         assert_eq!((levels[1].tables, levels[2].tables > 2), (1, true), "{levels:?}");
-        // Level 0 cannot be merged into the one below it, and nobody waits for that.
+        // A damaged table blocks the compaction of level 0, but no writer waits for it.
         (0..200).for_each(|i| db.put(&key(i * 5), &[b'w'; 100]).unwrap());
         db.flush().unwrap();
         db.wait_idle().unwrap();
@@ -487,7 +489,7 @@ fn a_failed_store_removes_nothing_for_a_running_compaction() {
 }
 
 #[test]
-fn a_flush_that_is_slow_to_remove_its_log_pins_no_table() {
+fn a_flush_that_removes_its_log_slowly_pins_no_table() {
     let memory = Memory::new();
     let (reached, is_slow) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
     let mut storage = Hooked::new(&memory, |_| Ok(()));
@@ -513,7 +515,7 @@ fn a_flush_that_is_slow_to_remove_its_log_pins_no_table() {
 }
 
 #[test]
-fn a_store_that_is_invisible_for_a_moment_is_not_made_anew() {
+fn a_briefly_invisible_store_is_not_created_again() {
     let memory = Memory::new();
     common::make_store(&memory, 2, 50);
     for hidden in 0..3 {
@@ -526,6 +528,6 @@ fn a_store_that_is_invisible_for_a_moment_is_not_made_anew() {
             Err(error) => assert!(matches!(error.root(), Error::NotAStore), "{error}"),
         }
         let db = Db::open(DIR, quiet(&memory)).unwrap();
-        assert_eq!(scan_all(&db).len(), 100, "hidden from question {hidden}");
+        assert_eq!(scan_all(&db).len(), 100, "hidden from call {hidden}");
     }
 }

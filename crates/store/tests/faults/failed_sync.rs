@@ -1,5 +1,5 @@
-//! After a sync that failed, the operating system may go on showing bytes that no later sync brings to the disk. A store
-//! that is opened again, without a crash between, must not put anything behind them.
+//! After a failed sync, the operating system may still show bytes that no later sync makes durable.
+//! A store that is reopened without a crash must not append after such bytes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn options(storage: &Faulty) -> Options {
     }
 }
 
-/// Writes and flushes keys; those that were acknowledged.
+/// Writes and flushes keys, and returns the acknowledged ones.
 fn live(storage: &Faulty, keys: std::ops::Range<u64>) -> Result<Vec<u64>> {
     let db = Db::open(DIR, options(storage))?;
     let mut acknowledged = Vec::new();
@@ -48,7 +48,11 @@ fn a_reopened_store_survives_a_power_failure_after_any_bad_sync() {
             let db = Db::open(DIR, options(&storage.after(crash, from)))
                 .unwrap_or_else(|error| panic!("{crash:?} after {:?} failed: {error}", storage.struck()));
             let lost: Vec<_> = acknowledged.iter().filter(|&&i| db.get(&key(i)).unwrap().is_none()).collect();
-            assert!(lost.is_empty(), "{crash:?} after {:?} failed: {lost:?} lost", storage.struck());
+            assert!(
+                lost.is_empty(),
+                "{crash:?} after {:?} failed: acknowledged keys {lost:?} are lost",
+                storage.struck()
+            );
         }
     }
     assert!(struck > 30, "{struck}");
@@ -64,7 +68,8 @@ fn a_recovery_from_unsynced_pages_survives_a_power_failure() {
         let durability = if i < 4 { Durability::Sync } else { Durability::Buffered };
         db.write_with(batch, durability).unwrap();
     }
-    // Hands the log to the operating system; its end is in the page cache alone from then on, where a recovery finds it.
+    // Passes the log to the operating system. From then on its end is only in the page cache, where
+    // a recovery finds it.
     assert!(db.verify().unwrap().is_sound());
     storage.fail(Fault { from: storage.operations(), kind: FaultKind::Io, is_lasting: false });
     db.flush().unwrap_err();
@@ -87,7 +92,7 @@ fn a_recovery_from_unsynced_pages_survives_a_power_failure() {
 }
 
 #[test]
-fn a_log_of_which_a_sync_failed_does_not_pass_for_sound() {
+fn verify_reports_a_log_after_a_failed_sync() {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     db.put(&key(0), b"value").unwrap();

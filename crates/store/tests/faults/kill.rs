@@ -1,7 +1,8 @@
-//! A writer that is killed in the middle of its work: what it had acknowledged is there when the store opens again.
+//! A writer process is killed during its work. The reopened store must hold all acknowledged
+//! writes.
 //!
-//! The test runs its own program a second time, with an environment variable that makes the last test below a writer.
-//! `FILTERBLOCK_KILLS` sets how often it is killed; twenty times otherwise.
+//! The test starts its own program again with an environment variable that makes the last test
+//! below a writer. `FILTERBLOCK_KILLS` sets the number of kills (default 20).
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,16 +12,16 @@ use crate::steps::{self, Content, do_step, durability_of, judge, small, steps_in
 use filterblock_store::Db;
 use filterblock_store::lsm::Durability;
 
-const CHILD: &str = concat!(module_path!(), "::the_writer_when_it_is_started_as_one");
+const CHILD: &str = concat!(module_path!(), "::writer_child_process");
 const WRITERS: u64 = 3;
 
 fn kills() -> u64 {
     std::env::var("FILTERBLOCK_KILLS").map_or(20, |text| text.parse().unwrap())
 }
 
-/// Writes until it is killed, and says after each step that it was acknowledged.
+/// Writes until the process is killed, and reports each acknowledged step.
 fn be_the_writer(dir: &Path, durability: Durability) {
-    // Flushes and compactions are under way most of the time.
+    // These options keep flushes and compactions running most of the time.
     let db = Db::open(dir, small(durability)).unwrap();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -37,19 +38,20 @@ fn be_the_writer(dir: &Path, durability: Durability) {
     });
 }
 
-/// The last step of each writer that was acknowledged before the kill.
+/// Returns the last acknowledged step of each writer before the kill.
 fn run_and_kill(dir: &Path, mode: &str, after: Duration) -> [u64; WRITERS as usize] {
     let order = format!("{mode}:{}", dir.display());
     let mut child = this_program(&[], CHILD, &order).spawn().unwrap();
     let mut said = child.stderr.take().unwrap();
-    // Read meanwhile: a writer that waits for a full pipe would be killed at one place only.
+    // A thread reads the output during the run. Otherwise the writer would block on a full pipe,
+    // always at the same point.
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
         std::io::Read::read_to_end(&mut said, &mut text).unwrap();
         String::from_utf8(text).unwrap()
     });
     std::thread::sleep(after);
-    assert!(child.try_wait().unwrap().is_none(), "the writer ended by itself: {}", reader.join().unwrap());
+    assert!(child.try_wait().unwrap().is_none(), "the writer ended before the kill: {}", reader.join().unwrap());
     child.kill().unwrap();
     child.wait().unwrap();
     let mut acknowledged = [0; WRITERS as usize];
@@ -80,28 +82,29 @@ fn kill_many_times(mode: &str) {
         judge(&db, &mut contents, &format!("kill {round}"));
         let reports = db.stats().reports;
         assert!(reports.iter().all(|report| report.contains("cut off")), "{reports:?}");
-        // Half of the time the killed writer's successor finds a store that was closed, half of the time what it left.
+        // In every second round the next writer finds a cleanly closed store, otherwise the state
+        // after the kill.
         if round % 2 == 0 {
             db.close().unwrap();
         }
     }
     let steps: Vec<u64> = contents.iter().map(|content| content.steps).collect();
     println!("{mode}: {kills} kills, {total_acknowledged} steps acknowledged, {steps:?} in the store");
-    assert!(steps.iter().all(|&steps| steps > 0), "nothing was ever written");
+    assert!(steps.iter().all(|&steps| steps > 0), "a writer wrote nothing: {steps:?}");
 }
 
 #[test]
-fn nothing_acknowledged_under_sync_is_lost() {
+fn a_kill_loses_no_write_acknowledged_under_sync() {
     kill_many_times("sync");
 }
 
 #[test]
-fn buffered_writes_survive_as_each_writers_first_steps() {
+fn a_kill_keeps_a_prefix_of_each_writers_buffered_steps() {
     kill_many_times("buffered");
 }
 
 #[test]
-fn the_writer_when_it_is_started_as_one() {
+fn writer_child_process() {
     let Some((mode, dir)) = steps::order() else { return };
     be_the_writer(&dir, durability_of(&mode));
 }

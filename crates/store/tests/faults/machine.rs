@@ -1,9 +1,11 @@
-//! A machine that refuses: a full disk, no more file descriptors, a directory that cannot be written, a store that
-//! another process has open. There is an error that says what and where, nothing acknowledged is lost, and when the
-//! machine gives again what it refused, the store goes on.
+//! Limits of the machine: a full disk, no more file descriptors, a read-only directory, and a store
+//! that another process has open.
 //!
-//! Each test runs its own program a second time, in surroundings made for it. Where they cannot be made, because this
-//! takes rights to mount a file system, nothing is tried, and the test says so.
+//! The store returns an error that says what failed and where, loses no acknowledged write, and
+//! continues when the limit is gone.
+//!
+//! Each test runs its own program again in a prepared environment. If the environment cannot be set
+//! up, because a mount needs more rights, the test is skipped and says so.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -16,8 +18,8 @@ use crate::steps::{self, Content, do_step, judge, say, skip, small, small_and_qu
 use filterblock_store::lsm::Durability;
 use filterblock_store::{Db, Error, Options, Result};
 
-/// The exit status of a shell that could not make the surroundings.
-const NO_SURROUNDINGS: i32 = 77;
+/// The exit status of a shell that could not set up the environment.
+const NO_ENVIRONMENT: i32 = 77;
 
 fn stored(dir: &Path, content: &mut Content, what: &str) -> Db {
     let db = Db::open(dir, small_and_quiet(Durability::Sync)).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -28,10 +30,11 @@ fn stored(dir: &Path, content: &mut Content, what: &str) -> Db {
 fn assert_io(error: &Error, kinds: &[ErrorKind], what: &str) {
     let Error::Io(io) = error.root() else { panic!("{what}: {error}") };
     assert!(kinds.contains(&io.kind()), "{what}: {error}");
-    assert!(matches!(error, Error::InFile { .. }), "{what}: no file is named by {error}");
+    assert!(matches!(error, Error::InFile { .. }), "{what}: the error names no file: {error}");
 }
 
-/// Writes, flushes and merges until something fails, at most `steps` steps; `content` becomes what was acknowledged.
+/// Writes, flushes and compacts until an error, for at most `steps` steps. `content` becomes the
+/// acknowledged content.
 fn work(db: &Db, content: &mut Content, steps: u64) -> Result<()> {
     for step in content.steps + 1..=content.steps + steps {
         do_step(db, 0, step)?;
@@ -45,9 +48,9 @@ fn work(db: &Db, content: &mut Content, steps: u64) -> Result<()> {
     Ok(())
 }
 
-/// After a failure: reads are answered as before, and writes are refused with a reason, if it was not a merge, without
-/// which a store can go on.
-fn refuses_writes(db: &Db, content: &mut Content, what: &str) {
+/// Checks the store after a failure: reads return the same values. Writes fail with a reason, or
+/// succeed if the failure was a compaction, which the store can do without.
+fn check_failed_store(db: &Db, content: &mut Content, what: &str) {
     match do_step(db, 0, content.steps + 1) {
         Ok(()) => content.advance(content.steps + 1),
         Err(error) => {
@@ -56,27 +59,27 @@ fn refuses_writes(db: &Db, content: &mut Content, what: &str) {
         }
     }
     let found: BTreeMap<_, _> = common::scan_all(db).into_iter().collect();
-    assert!(found == content.entries, "{what}: the failed write is seen, or another is not");
+    assert!(found == content.entries, "{what}: reads see the failed write, or miss another one");
 }
 
-/// Goes on after the failure, in the same handle as far as that is possible, and then in another.
-fn go_on(dir: &Path, content: &mut Content, what: &str) {
+/// Checks that the store continues after the failure, in this handle and in a new one.
+fn check_continues(dir: &Path, content: &mut Content, what: &str) {
     let db = stored(dir, content, what);
     work(&db, content, 8).unwrap_or_else(|error| panic!("{what}: {error}"));
     db.close().unwrap();
     drop(stored(dir, content, what));
 }
 
-/// A file system of some MiB, mounted where only the child sees it.
+/// Mounts a file system of `size_mib` MiB that only the child sees.
 fn in_a_mount(test: &str, child: &str, size_mib: u64) {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
-        "mount -t tmpfs -o size={size_mib}m tmpfs {} || exit {NO_SURROUNDINGS}; exec \"$@\"",
+        "mount -t tmpfs -o size={size_mib}m tmpfs {} || exit {NO_ENVIRONMENT}; exec \"$@\"",
         dir.path().to_str().unwrap()
     );
     let order = format!("{child}:{}", dir.path().display());
     let mut why = String::new();
-    // As root, or as whoever may be root in a namespace of his own.
+    // As root, or as a user that may become root in its own namespace.
     for unshare in [&["unshare", "-m"][..], &["unshare", "-r", "-m"]] {
         let wrapper = [unshare, &["sh", "-c", &script, "sh"]].concat();
         match this_program(&wrapper, CHILD, &order).output() {
@@ -87,8 +90,8 @@ fn in_a_mount(test: &str, child: &str, size_mib: u64) {
                     assert!(said.contains("done"), "{said}");
                     return println!("{said}");
                 }
-                // 1 is what unshare itself ends with.
-                assert!([Some(NO_SURROUNDINGS), Some(1)].contains(&status.code()), "{said}");
+                // unshare itself exits with status 1.
+                assert!([Some(NO_ENVIRONMENT), Some(1)].contains(&status.code()), "{said}");
                 why = said;
             }
         }
@@ -135,17 +138,18 @@ fn on_a_full_disk(dir: &Path) {
         work(&db, &mut content, 10).unwrap();
         let filler = ballast(&dir.join("ballast"));
         filler.set_len(filler.metadata().unwrap().len() - free_pages * 4096).unwrap();
-        // The steps write the same few keys again and again: with enough room they go on for ever.
+        // The steps write the same few keys again and again, so with enough space they never end.
         let Err(error) = work(&db, &mut content, 1_000) else { break };
-        // Of a flush, which fails in a thread of the store's own, the caller gets the reason.
+        // A flush fails in a background thread. The caller receives its reason.
         let message = error.to_string();
         assert!(message.to_lowercase().contains("no space"), "{what}: {message}");
-        // A table that would leave no room to the log is given up before the disk is full.
+        // A compaction whose table would leave no space for the WAL is stopped before the disk is
+        // full.
         let kind = [".sst", ".log", "MANIFEST", "CURRENT", "kept free"].into_iter().find(|name| message.contains(name));
-        *failures.entry(kind.unwrap_or_else(|| panic!("{what}: no file is named by {message}"))).or_default() += 1;
-        refuses_writes(&db, &mut content, &what);
+        *failures.entry(kind.unwrap_or_else(|| panic!("{what}: the error names no file: {message}"))).or_default() += 1;
+        check_failed_store(&db, &mut content, &what);
         drop(db);
-        // Still full: it opens or says why not.
+        // The disk is still full: the store opens or returns the reason.
         match Db::open(&store, small_and_quiet(Durability::Sync)) {
             Ok(db) => judge(&db, std::slice::from_mut(&mut content), &what),
             Err(error) => {
@@ -155,11 +159,11 @@ fn on_a_full_disk(dir: &Path) {
         }
         fs::remove_file(dir.join("ballast")).unwrap();
         drop(filler);
-        go_on(&store, &mut content, &what);
+        check_continues(&store, &mut content, &what);
         fs::remove_dir_all(&store).unwrap();
     }
     assert!(failures.values().sum::<u64>() > 4, "{failures:?}");
-    say(&format!("full disk: writes that failed, by the file's kind: {failures:?}; {failed_opens} opens failed"));
+    say(&format!("full disk: failed writes by kind of file: {failures:?}; {failed_opens} failed opens"));
 }
 
 #[test]
@@ -167,7 +171,7 @@ fn a_full_disk_can_be_emptied() {
     in_a_mount("a full disk is emptied", "emptied", 16);
 }
 
-/// Nothing but the defaults, of which the write buffer alone is as large as the disk.
+/// Uses only default options. Their write buffer alone is as large as the disk.
 fn on_a_disk_that_is_emptied(dir: &Path) {
     let store = dir.join("store");
     let open = || Db::open(&store, Options::default()).unwrap();
@@ -206,8 +210,8 @@ fn a_lack_of_file_descriptors_is_an_error_and_loses_nothing() {
     println!("{said}");
 }
 
-/// Takes all descriptors but some.
-fn hog(free: usize) -> Vec<File> {
+/// Takes all descriptors except `free`.
+fn take_descriptors(free: usize) -> Vec<File> {
     let mut taken = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
@@ -220,13 +224,14 @@ fn hog(free: usize) -> Vec<File> {
 fn without_descriptors(dir: &Path) {
     let mut content = Content::none(0);
     let (mut failed_opens, mut failures) = (0, 0);
-    // Those of the harness, the log and the manifest are among the 64; each table takes one.
+    // The harness, the log and the manifest use some of the 64 descriptors, and each table uses
+    // one.
     for free in 0..24 {
         let what = format!("{free} descriptors free");
-        let mut taken = hog(free);
+        let mut taken = take_descriptors(free);
         match Db::open(dir, small_and_quiet(Durability::Sync)) {
             Ok(db) => {
-                // To verify it, files are opened that the store does not keep open.
+                // The comparison opens files that the store does not keep open.
                 taken.pop();
                 judge(&db, std::slice::from_mut(&mut content), &what);
             }
@@ -238,26 +243,26 @@ fn without_descriptors(dir: &Path) {
         drop(taken);
         let db = stored(dir, &mut content, &what);
         work(&db, &mut content, 3).unwrap();
-        let taken = hog(free.min(6));
+        let taken = take_descriptors(free.min(6));
         if let Err(error) = work(&db, &mut content, 12) {
             assert_many_files(&error, &what);
-            refuses_writes(&db, &mut content, &what);
+            check_failed_store(&db, &mut content, &what);
             failures += 1;
         }
         let closed = db.close();
         assert!(closed.is_ok() || failures > 0, "{what}: {closed:?}");
         drop(taken);
-        go_on(dir, &mut content, &what);
+        check_continues(dir, &mut content, &what);
     }
-    say(&format!("descriptors: {failed_opens} opens failed, and {failures} stores in their work"));
+    say(&format!("descriptors: {failed_opens} failed opens, and {failures} failures after an open"));
     assert!(failed_opens > 3 && failures > 1, "{failed_opens} {failures}");
 }
 
 fn assert_many_files(error: &Error, what: &str) {
-    // EMFILE, which has no kind of its own; of a flush the caller gets the reason.
+    // EMFILE has no error kind of its own. A failed flush reports it as the reason.
     assert!(error.to_string().contains("os error 24"), "{what}: {error}");
     let named = matches!(error, Error::InFile { .. } | Error::BackgroundFails { .. });
-    assert!(named, "{what}: no file is named by {error}");
+    assert!(named, "{what}: the error names no file: {error}");
 }
 
 #[test]
@@ -278,7 +283,7 @@ fn in_a_read_only_directory(dir: &Path) {
     let (store, mut content) = (dir.join("store"), Content::none(0));
     let db = stored(&store, &mut content, "new");
     work(&db, &mut content, 10).unwrap();
-    // Dropped with writes in its log.
+    // The store is dropped with writes in its WAL.
     drop(db);
     let before = bytes_in(&store);
     remount("ro");
@@ -290,7 +295,7 @@ fn in_a_read_only_directory(dir: &Path) {
     assert_io(&error, &[ErrorKind::ReadOnlyFilesystem], "a new store");
     assert_eq!(bytes_in(&store), before);
     remount("rw");
-    go_on(&store, &mut content, "writable again");
+    check_continues(&store, &mut content, "writable again");
 }
 
 fn hold_the_store(dir: &Path) {
@@ -300,7 +305,7 @@ fn hold_the_store(dir: &Path) {
     };
     do_step(&db, 0, steps::steps_in(&db, 0).unwrap() + 1).unwrap();
     say("holding");
-    // Until it is killed.
+    // The parent kills this process.
     loop {
         std::thread::park();
     }
@@ -326,12 +331,12 @@ fn a_second_process_is_refused_until_the_first_has_ended() {
         assert!(third.contains("refused") && third.contains("already open"), "{third}");
         holder.kill().unwrap();
         holder.wait().unwrap();
-        // The lock ended with its process, and what that wrote is there.
+        // The lock ended with its process, and the writes of that process are present.
         content.advance(round);
         drop(stored(dir.path(), &mut content, "after the holder"));
         assert_eq!(content.steps, round);
     }
-    // The other way round.
+    // Now the child opens the store while this process holds it.
     let db = stored(dir.path(), &mut content, "held here");
     let refused = this_program(&[], CHILD, &order).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("already open"));

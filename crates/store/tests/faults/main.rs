@@ -1,4 +1,4 @@
-//! Failing operations, threads, processes and machines: nothing acknowledged is lost.
+//! Faults of operations, threads, processes and machines. No acknowledged write may be lost.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod background;

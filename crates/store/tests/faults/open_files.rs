@@ -1,5 +1,6 @@
-//! Files of an open store that somebody cuts, empties or overwrites in place: with the default options no signal ends the
-//! process, no key that is there is absent, and `Db::verify` finds it.
+//! Another program truncates, empties or overwrites files of an open store. With the default
+//! options no signal ends the process, no present key becomes absent, and `Db::verify` finds the
+//! damage.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -27,14 +28,14 @@ fn make(dir: &Path) -> PathBuf {
     files(&Disk, dir, ".sst").remove(0)
 }
 
-/// Where the filter block of a sorted file lies, by its footer.
+/// Returns the range of the filter block of an SST file, from its footer.
 fn filter_place(table: &[u8]) -> std::ops::Range<u64> {
     let footer = &table[table.len() - 112..];
     let at = |from: usize| u64::from_le_bytes(footer[from..from + 8].try_into().unwrap());
     at(24)..at(24) + at(32)
 }
 
-/// What is done to the file, with its name and a number.
+/// Applies change number `what` to the file.
 fn spoil(path: &Path, what: usize) {
     let content = std::fs::read(path).unwrap();
     let filter = filter_place(&content);
@@ -43,7 +44,7 @@ fn spoil(path: &Path, what: usize) {
     match what {
         0 => file.set_len(0).unwrap(),
         1 => file.set_len(filter.start).unwrap(),
-        // The rest of the last page of a map then reads as zeros.
+        // The rest of the last page of a memory map then reads as zeros.
         2 => file.set_len(filter.start + 5_000).unwrap(),
         3 => zeros(filter.start, filter.end),
         4 => zeros(filter.start + 4_096, filter.start + 8_192),
@@ -53,7 +54,7 @@ fn spoil(path: &Path, what: usize) {
     }
 }
 
-/// Not a test by itself: what the tests below run in a process that a signal may end.
+/// The child process of the tests below, which a signal may end. It is not a test by itself.
 #[test]
 fn child_process_of_open_files() {
     let Some(case) = std::env::var_os(CHILD).map(|case| case.to_str().unwrap().to_owned()) else { return };
@@ -62,13 +63,13 @@ fn child_process_of_open_files() {
     let (what, verify) = (number(), [Verify::AtOpen, Verify::OnFirstTouch][number()]);
     let dir = PathBuf::from(parts.next().unwrap());
     let db = Db::open(&dir, options(verify)).unwrap();
-    // Some pages of the filter, and the index, are known to be good.
+    // The reader has verified some pages of the filter, and the index.
     (0..KEYS).step_by(500).for_each(|i| assert_eq!(db.get(&key(i)).unwrap(), Some(key(i))));
     spoil(&files(&Disk, &dir, ".sst")[0], what);
     let mut failed = 0;
     for i in 0..KEYS {
         match db.get(&key(i)) {
-            Ok(value) => assert_eq!(value, Some(key(i)), "key {i}, after {what}"),
+            Ok(value) => assert_eq!(value, Some(key(i)), "key {i} after change {what}"),
             Err(error) => {
                 assert!(error.is_damage(), "{error}");
                 failed += 1;
@@ -82,15 +83,15 @@ fn child_process_of_open_files() {
         }
     }
     let is_data_touched = [0, 5, 6].contains(&what);
-    assert_eq!(failed > 0, is_data_touched, "{failed} gets failed after {what}");
+    assert_eq!(failed > 0, is_data_touched, "{failed} gets failed after change {what}");
     let verified = db.verify().unwrap();
-    assert!(!verified.is_sound(), "nothing found after {what}");
+    assert!(!verified.is_sound(), "verify found no damage after change {what}");
     assert_eq!(verified.filter_false_negatives, 0);
     println!("done {what}");
 }
 
 #[test]
-fn default_options_bring_no_signal_and_deny_no_key() {
+fn default_options_avoid_signals_and_deny_no_present_key() {
     let temporary = tempfile::tempdir().unwrap();
     let sound = temporary.path().join("sound");
     make(&sound);
@@ -114,7 +115,7 @@ fn default_options_bring_no_signal_and_deny_no_key() {
 }
 
 #[test]
-fn the_default_is_a_copy_and_a_copy_stays() {
+fn default_filters_are_heap_copies_that_survive_truncation() {
     assert_eq!(FilterMemory::default(), FilterMemory::Heap);
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("filter");

@@ -1,7 +1,9 @@
-//! The k-th operation on the file system fails, for every k, once or from then on, in whatever a store is doing: there is
-//! an error or nothing to notice, never a panic, a wrong answer, or a loss of what was acknowledged.
+//! The k-th file operation of a store fails, for every k, once or permanently, in any state of the
+//! store. The result is an error or no visible effect. It is never a panic, a wrong answer or the
+//! loss of an acknowledged write.
 //!
-//! `FILTERBLOCK_EVERY_FAULT=1` tries every k, otherwise one in eleven for each kind of failure.
+//! `FILTERBLOCK_EVERY_FAULT=1` tries every k. By default the tests try one k in eleven for each
+//! kind of fault.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,7 @@ fn pair(i: u64) -> [Vec<u8>; 2] {
     [key(i), key(1_000 + i)]
 }
 
-/// What the values of a pair, which are always written together, may be.
+/// The possible values of each pair of keys. The two keys of a pair are always written together.
 #[derive(Debug, Clone, Default)]
 struct Known {
     possible: BTreeMap<u64, Vec<Option<Vec<u8>>>>,
@@ -54,15 +56,15 @@ impl Known {
         let written = db.write(batch);
         match &written {
             Ok(()) => drop(self.possible.insert(i, vec![value])),
-            // Refused before anything was done.
+            // The store refused the write before it did anything.
             Err(error) if matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. }) => {}
-            // It may be in the log or not.
+            // The write may be in the log or not.
             Err(_) => self.possible.entry(i).or_insert_with(|| vec![None]).push(value),
         }
         written
     }
 
-    /// Compares a store that nothing is wrong with any more.
+    /// Compares a store after the fault is gone.
     fn check(&self, db: &Db, what: &str) {
         let found: BTreeMap<_, _> = common::scan_all(db).into_iter().collect();
         for i in 0..PAIRS {
@@ -71,13 +73,13 @@ impl Known {
                 assert_eq!(got.as_ref(), found.get(&key), "{what}: get and scan of {i} differ");
                 got
             });
-            assert_eq!(value, other, "{what}: half a batch, {i}");
+            assert_eq!(value, other, "{what}: only a part of batch {i} is present");
             assert!(self.of(i).contains(&value), "{what}: {i} is {value:?}, not one of {:?}", self.of(i));
         }
     }
 }
 
-/// A life in which anything may fail; wrong answers never may be given.
+/// Runs a store while any operation may fail. No answer may be wrong.
 fn live(storage: &Faulty, known: &mut Known) -> Vec<Result<()>> {
     let mut results = Vec::new();
     let mut random = Random(1);
@@ -120,7 +122,7 @@ fn try_fault(fault: Fault) -> bool {
         let is_refusal = matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. });
         assert!(matches!(error.root(), Error::Io(_)) || is_refusal, "{what}: {error}");
         let named = matches!(error, Error::InFile { .. }) || is_refusal;
-        assert!(named, "{what}: no file is named by {error}");
+        assert!(named, "{what}: the error names no file: {error}");
     }
     storage.heal();
     for (image, how) in [(storage.clone(), "reopened"), (storage.after(Crash::Dropped, 0), "after a power failure")] {
@@ -149,23 +151,23 @@ fn try_every(is_lasting: bool) {
             struck += u64::from(try_fault(Fault { from, kind, is_lasting }));
         }
     }
-    println!("{operations} operations; {struck} lives with a fault");
+    println!("{operations} operations; {struck} runs with a fault");
     assert!(struck > operations / stride());
 }
 
 #[test]
-fn operations_that_fail_once_are_errors_or_cost_nothing() {
+fn single_operation_failures_are_errors_or_cost_nothing() {
     try_every(false);
 }
 
 #[test]
-fn operations_that_fail_from_then_on_cost_nothing_acknowledged() {
+fn lasting_operation_failures_lose_no_acknowledged_write() {
     try_every(true);
 }
 
 #[test]
-fn a_recovery_that_fails_anywhere_brings_in_each_write_once() {
-    // Each record becomes a table, none is merged.
+fn a_recovery_after_failures_applies_each_write_once() {
+    // Each record becomes a table, and no tables are merged.
     let quiet = |storage: &Faulty| Options { auto_compaction: false, write_buffer_bytes: 1, ..options(storage) };
     let is_table = |path: &Path| path.to_string_lossy().contains(".sst");
     let storage = Faulty::new();
@@ -206,7 +208,7 @@ fn a_failed_sync_refuses_writes_until_the_store_is_reopened() {
         let db = Db::open(DIR, options(&storage)).unwrap();
         known.write(&db, 1, Some(b"before".to_vec())).unwrap();
         let mut from = storage.operations();
-        // The write comes first, then its sync.
+        // A record is written first, then synced.
         from += u64::from(kind != FaultKind::NoSpace);
         storage.fail(Fault { from, kind, is_lasting: false });
         let failed = known.write(&db, 2, Some(b"failed".to_vec())).unwrap_err();
@@ -214,7 +216,7 @@ fn a_failed_sync_refuses_writes_until_the_store_is_reopened() {
         assert!(struck.len() == 1 && matches!(struck[0].0, Operation::Sync | Operation::Write), "{struck:?}");
         let refused = known.write(&db, 3, Some(b"refused".to_vec())).unwrap_err();
         let Error::Poisoned { reason } = refused.root() else { panic!("{refused}") };
-        assert!(reason.contains("a fault for the test"), "{failed}; {reason}");
+        assert!(reason.contains("a fault injected by the test"), "{failed}; {reason}");
         assert!(refused.to_string().contains("reopen"), "{refused}");
         assert_eq!(db.get(&key(1)).unwrap().unwrap(), b"before");
         drop(db);
@@ -226,7 +228,7 @@ fn a_failed_sync_refuses_writes_until_the_store_is_reopened() {
 }
 
 #[test]
-fn a_failed_checkpoint_is_no_store_and_costs_the_source_nothing() {
+fn a_failed_checkpoint_is_no_store_and_spares_the_source() {
     for kind in FaultKind::ERRORS {
         for more in 0.. {
             let storage = Faulty::new();
@@ -252,7 +254,7 @@ fn a_failed_checkpoint_is_no_store_and_costs_the_source_nothing() {
 }
 
 #[test]
-fn bytes_that_read_wrong_are_an_error_or_cost_nothing_but_reads() {
+fn wrong_bytes_from_reads_are_errors_or_only_extra_reads() {
     let storage = Faulty::new();
     let mut known = Known::default();
     let db = Db::open(DIR, options(&storage)).unwrap();
@@ -265,7 +267,7 @@ fn bytes_that_read_wrong_are_an_error_or_cost_nothing_but_reads() {
         let db = Db::open(DIR, options(storage))?;
         for i in 0..PAIRS {
             for key in pair(i) {
-                // An error says so; an answer is right.
+                // An error is allowed, and an answer must be right.
                 if let Ok(value) = db.get(&key) {
                     assert!(known.of(i).contains(&value), "{i}: {value:?}, {:?}", storage.struck());
                 }
@@ -286,6 +288,6 @@ fn bytes_that_read_wrong_are_an_error_or_cost_nothing_but_reads() {
             refused += u64::from(ask(&image).is_err());
         }
     }
-    println!("{operations} operations, {refused} of twice as many opens refused");
+    println!("{operations} operations, {refused} of twice as many opens were refused");
     assert!(operations > 50);
 }

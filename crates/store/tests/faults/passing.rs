@@ -1,5 +1,5 @@
-//! What the background cannot do for a while (no space, no descriptors, a file that cannot be synced) refuses no write
-//! for ever: the background tries again, and a store that is full can be emptied.
+//! Temporary failures in the background (no space, no descriptors, a file that cannot be synced).
+//! They do not refuse writes forever: the store retries the work, and a full store can be emptied.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,17 +27,17 @@ fn options(storage: &Faulty) -> Options {
     }
 }
 
-/// Runs `act` on a thread of its own, and fails if it takes longer than any wait should.
+/// Runs `act` on its own thread, and fails if it takes longer than any wait may.
 fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(act()));
-    receive.recv_timeout(Duration::from_secs(60)).expect("it hangs, or panicked")
+    receive.recv_timeout(Duration::from_secs(60)).expect("the call hangs or panicked")
 }
 
 fn wait_until(is_reached: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_reached() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not come");
+        assert!(start.elapsed() < Duration::from_secs(60), "the condition is not reached in time");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -46,18 +46,19 @@ fn is_table(path: &Path) -> bool {
     path.to_string_lossy().contains(".sst")
 }
 
-/// Refuses an operation on tables.
+/// Makes an operation on tables fail.
 fn refuse_tables(storage: &Faulty, refused: Operation, errno: i32) {
     storage.refuse(Some(Arc::new(move |operation, path| (operation == refused && is_table(path)).then_some(errno))));
 }
 
-/// What a table takes to be made.
-const OF_TABLES: [Operation; 5] =
+/// The operations that create a table.
+const TABLE_OPERATIONS: [Operation; 5] =
     [Operation::Create, Operation::Write, Operation::Sync, Operation::Rename, Operation::Open];
 
 #[test]
-fn a_compaction_that_fails_refuses_no_write() {
-    for (operation, errno) in OF_TABLES.into_iter().flat_map(|operation| ERRORS.map(|errno| (operation, errno))) {
+fn a_failing_compaction_refuses_no_write() {
+    for (operation, errno) in TABLE_OPERATIONS.into_iter().flat_map(|operation| ERRORS.map(|errno| (operation, errno)))
+    {
         let what = format!("{operation:?} fails with {errno}");
         let storage = Faulty::new();
         let db = Db::open(DIR, Options { auto_compaction: false, ..options(&storage) }).unwrap();
@@ -68,7 +69,8 @@ fn a_compaction_that_fails_refuses_no_write() {
         db.close().unwrap();
         let db = Arc::new(Db::open(DIR, options(&storage)).unwrap());
         refuse_tables(&storage, operation, errno);
-        // The store waits for a compaction, which fails: nobody is refused, and nobody waits for level 0.
+        // The store needs a compaction, which fails. No write is refused, and no writer waits for
+        // level 0.
         let writer = Arc::clone(&db);
         in_time(move || (0..20).for_each(|i| writer.put(&key(i), b"new").unwrap()));
         storage.refuse(None);
@@ -81,19 +83,21 @@ fn a_compaction_that_fails_refuses_no_write() {
         assert!((0..20).all(|i| db.get(&key(i)).unwrap().unwrap() == b"new"), "{what}");
         drop(db);
         let tables = files(&storage, Path::new(DIR), ".sst").len();
-        assert!(tables <= 2, "{what}: files are left: {:?}", files(&storage, Path::new(DIR), ""));
+        assert!(tables <= 2, "{what}: files remain: {:?}", files(&storage, Path::new(DIR), ""));
     }
 }
 
 #[test]
-fn a_flush_that_fails_is_tried_again() {
-    for (operation, errno) in OF_TABLES.into_iter().flat_map(|operation| ERRORS.map(|errno| (operation, errno))) {
+fn a_failing_flush_is_retried() {
+    for (operation, errno) in TABLE_OPERATIONS.into_iter().flat_map(|operation| ERRORS.map(|errno| (operation, errno)))
+    {
         let what = format!("{operation:?} fails with {errno}");
         let storage = Faulty::new();
         let db = Db::open(DIR, options(&storage)).unwrap();
         refuse_tables(&storage, operation, errno);
         let mut model = BTreeMap::new();
-        // Up to the bound of memory writes are taken; beyond it they are refused, at once and with the reason.
+        // Writes succeed up to the memory bound. Beyond it the store refuses them at once and gives
+        // the reason.
         let (db, refused, written) = in_time(move || {
             for i in 0.. {
                 match db.put(&key(i), &[b'v'; 500]) {
@@ -110,7 +114,10 @@ fn a_flush_that_fails_is_tried_again() {
         assert!(!matches!(refused.root(), Error::Poisoned { .. }), "{what}: {refused}");
         assert!(db.flush().unwrap_err().to_string().contains(&number), "{what}");
         let refused = db.put(b"another", b"").unwrap_err();
-        assert!(matches!(refused, Error::BackgroundFails { .. }), "{what}: memory grows: {refused}");
+        assert!(
+            matches!(refused, Error::BackgroundFails { .. }),
+            "{what}: the store accepts writes beyond its memory bound: {refused}"
+        );
         let stats = db.stats();
         assert!(stats.background_errors > 0 && stats.reports.is_empty(), "{what}");
         assert_eq!(stats.retrying.iter().map(|retry| retry.task).collect::<Vec<_>>(), [Task::Flush], "{what}");
@@ -122,7 +129,7 @@ fn a_flush_that_fails_is_tried_again() {
         storage.refuse(None);
         let (db, stored) = in_time(move || {
             if errno == ERRORS[0] {
-                // By itself: nobody calls for it.
+                // The store retries without a call.
                 wait_until(|| db.put(b"later", b"").is_ok());
             } else {
                 db.flush().unwrap();
@@ -170,7 +177,7 @@ fn a_store_whose_flushes_fail_for_ever_closes_at_once() {
             false => Some(db.close().unwrap_err()),
         });
         assert!(error.is_none_or(|error| error.to_string().contains("os error 28")));
-        // Not in a loop.
+        // The store does not retry in a tight loop.
         let attempts = attempts.load(Ordering::Relaxed);
         assert!((1..10).contains(&attempts), "{attempts}");
         storage.refuse(None);
@@ -179,7 +186,7 @@ fn a_store_whose_flushes_fail_for_ever_closes_at_once() {
 }
 
 #[test]
-fn a_log_or_manifest_that_cannot_be_made_is_made_later() {
+fn a_log_or_manifest_that_cannot_be_created_is_retried() {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     storage.refuse(Some(Arc::new(|operation, path| (operation == Operation::Create && !is_table(path)).then_some(24))));
@@ -194,8 +201,8 @@ fn a_log_or_manifest_that_cannot_be_made_is_made_later() {
 }
 
 #[test]
-fn a_manifest_that_cannot_be_replaced_goes_on() {
-    // What names a new manifest, up to the moment at which it comes into force.
+fn a_manifest_that_cannot_be_replaced_stays_in_use() {
+    // The operations that create a new manifest, until the manifest is in force.
     let refusals: [fn(Operation, &Path) -> bool; 5] = [
         |operation, path| operation == Operation::Create && path.to_string_lossy().contains("MANIFEST"),
         |operation, path| operation == Operation::Sync && path.ends_with("MANIFEST-000023"),
@@ -229,11 +236,11 @@ fn a_manifest_that_cannot_be_replaced_goes_on() {
 }
 
 #[test]
-fn a_directory_that_is_not_synced_refuses_writes_until_reopened() {
+fn a_failed_directory_sync_refuses_writes_until_reopened() {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     db.put(b"key", b"").unwrap();
-    // Who had no descriptor to sync it with has lost nothing.
+    // Without a descriptor, the sync did not start, so no data is at risk.
     storage.refuse(Some(Arc::new(|operation, _| (operation == Operation::SyncDir).then_some(24))));
     assert!(db.flush().unwrap_err().to_string().contains("os error 24"));
     storage.refuse(None);
@@ -271,7 +278,7 @@ fn a_filter_that_could_not_be_read_is_read_later() {
     (0..1_000).for_each(|i| db.put(&key(i), b"").unwrap());
     db.compact_range(..).unwrap();
     db.close().unwrap();
-    // Footer and properties are read before the filter.
+    // The reader reads footer and properties before the filter.
     let reads = AtomicU64::new(0);
     storage.refuse(Some(Arc::new(move |operation, path| {
         let is_filter = operation == Operation::ReadAt && is_table(path) && reads.fetch_add(1, Ordering::Relaxed) == 2;
@@ -281,12 +288,12 @@ fn a_filter_that_could_not_be_read_is_read_later() {
     assert_eq!(db.stats().total.degraded_tables, 1);
     let snapshot = db.snapshot();
     storage.refuse(None);
-    // It overlaps the table.
+    // This write overlaps the table.
     db.put(&key(5), b"").unwrap();
     db.flush().unwrap();
     wait_until(|| db.stats().total.degraded_tables == 0);
     assert!((0..1_000).all(|i| db.get(&key(i)).unwrap().is_some()));
-    // Both are one file, which goes when neither is read.
+    // Both tables share one file, which is removed when no reader uses it.
     db.compact_range(..).unwrap();
     assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), 2);
     assert!((0..1_000).all(|i| snapshot.get(&key(i)).unwrap().is_some()));
@@ -295,7 +302,7 @@ fn a_filter_that_could_not_be_read_is_read_later() {
 }
 
 #[test]
-fn writers_that_wait_together_are_told_that_it_passes() {
+fn waiting_writers_share_the_error_of_a_retried_flush() {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     refuse_tables(&storage, Operation::Create, 28);
@@ -314,7 +321,7 @@ fn writers_that_wait_together_are_told_that_it_passes() {
 }
 
 #[test]
-fn a_table_that_would_fill_the_disk_leaves_room_to_the_log() {
+fn a_table_that_would_fill_the_disk_leaves_space_for_logs() {
     let storage = Faulty::new();
     let options = || Options { auto_compaction: false, write_buffer_bytes: 1 << 20, ..options(&storage) };
     let db = Db::open(DIR, options()).unwrap();
@@ -322,17 +329,17 @@ fn a_table_that_would_fill_the_disk_leaves_room_to_the_log() {
         (0..1_000).for_each(|i| db.put(&key(2 * i + parity), &[b'v'; 200]).unwrap());
         db.flush().unwrap();
     }
-    // Nearly as much as the merge takes.
+    // The capacity is slightly below what the compaction needs.
     storage.set_capacity(Some(db.stats().total.bytes * 2));
     let error = db.compact_range(..).unwrap_err();
     assert!(matches!(error.root(), Error::NoSpace { .. }), "{error}");
     (0..1_000).for_each(|i| db.delete(&key(i)).unwrap());
-    // A log that is not needed any more may not have gone yet: what counts is what is free.
+    // An obsolete log may still exist, so only the free space matters.
     const PLENTY: u64 = 1 << 40;
     storage.set_capacity(Some(PLENTY));
     let used = PLENTY - filterblock_store::storage::Storage::free_bytes(&storage, Path::new(DIR)).unwrap().unwrap();
     storage.set_capacity(Some(used + (60 << 10)));
-    // Nor does a flush.
+    // A flush frees no space either.
     let error = db.flush().and_then(|()| db.compact_range(..)).unwrap_err();
     assert!(error.to_string().contains("kept free"), "{error}");
     db.delete(&key(1_000)).unwrap();
@@ -342,7 +349,7 @@ fn a_table_that_would_fill_the_disk_leaves_room_to_the_log() {
 }
 
 #[test]
-fn deletions_are_taken_where_a_merge_finds_no_room() {
+fn deletes_are_accepted_while_compactions_lack_space() {
     for reopens in [false, true] {
         let storage = Faulty::new();
         let options = || Options {
@@ -353,11 +360,11 @@ fn deletions_are_taken_where_a_merge_finds_no_room() {
         };
         let keys = 20_000;
         let mut db = Db::open(DIR, options()).unwrap();
-        // In no order, so that each merge is one of all tables.
+        // The keys are shuffled, so that each compaction merges all tables.
         (0..keys).for_each(|i| db.put(&key(i * 7_919 % keys), &[b'v'; 200]).unwrap());
         db.compact_range(..).unwrap();
         db.wait_idle().unwrap();
-        // Others have filled the disk meanwhile.
+        // Other programs have filled the disk in the meantime.
         let used = db.stats().total.bytes;
         storage.set_capacity(Some(used * 8 / 5));
         db.close().unwrap();
@@ -374,7 +381,7 @@ fn deletions_are_taken_where_a_merge_finds_no_room() {
             db.delete(&key(i)).unwrap_or_else(|error| panic!("delete {i}: {error}"));
         }
         failures += db.stats().background_errors;
-        println!("{failures} merges found no room");
+        println!("{failures} compactions had no space");
         assert!(failures > 0);
         db.compact_range(..).unwrap();
         assert!(scan_all(&db).is_empty());
@@ -385,7 +392,7 @@ fn deletions_are_taken_where_a_merge_finds_no_room() {
     }
 }
 
-/// Fills a store until it takes no more; the keys that it took.
+/// Fills a store until it refuses a write. Returns the number of accepted keys and the error.
 fn fill(db: &Db, value: &[u8]) -> (u64, Error) {
     for i in 0.. {
         if let Err(error) = db.put(&key(i), value) {
@@ -437,7 +444,7 @@ fn a_full_store_can_be_emptied() {
             .iter()
             .map(|path| filterblock_store::storage::Storage::read(&storage, path).unwrap().len() as u64)
             .sum();
-        assert!(left < 64 << 10, "{left} bytes are left: {:?}", files(&storage, Path::new(DIR), ""));
+        assert!(left < 64 << 10, "{left} bytes remain: {:?}", files(&storage, Path::new(DIR), ""));
         let db = Db::open(DIR, options()).unwrap();
         let (again, _) = fill(&db, &[b'v'; 200]);
         assert!(again > taken / 2, "{again} of {taken}");

@@ -1,13 +1,15 @@
-//! A process that dies before a system call, for each call of its life, or whose system call fails: what it had
-//! acknowledged is there when the store opens again, errors are typed and name a file, and no answer is wrong.
+//! A process that is killed before a system call, or whose system call fails, for each call of its
+//! life. The reopened store holds all acknowledged writes. Errors are typed and name a file, and no
+//! answer is wrong.
 //!
-//! The test runs its own program a second time under `strace`, which kills it or lets a call fail. `strace` counts the
-//! calls of each name in each thread by itself, so a place is a name and a number, and two shapes of the workload bring
-//! the numbers to all threads: in one a single thread does everything that callers do, in the other every act has a
-//! thread of its own, so that the highest numbers are those of the store's own threads.
+//! The test runs its own program again under `strace`, which kills the process or makes a call
+//! fail. `strace` counts the calls of each name per thread, so a place is a name and a number. Two
+//! shapes of the workload reach the calls of all threads. In the first shape one thread makes all
+//! calls to the store. In the second one every call has its own thread, so that the highest numbers
+//! belong to the store's own threads.
 //!
-//! `FILTERBLOCK_EVERY_FAULT=1` tries every place, otherwise a part of them. Without `strace` nothing is tried, and the
-//! test says so.
+//! `FILTERBLOCK_EVERY_FAULT=1` tries every place. By default the tests try a part of them. Without
+//! `strace` the tests are skipped and say so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -20,12 +22,13 @@ use crate::steps::{self, Content, do_step, durability_of, judge, say, small_and_
 use filterblock_store::lsm::Durability;
 use filterblock_store::{Db, Error, Options, Result};
 
-const CHILD: &str = concat!(module_path!(), "::the_store_when_it_is_started_as_one");
-const STEPS_A_LIFE: u64 = 10;
-/// Steps that the store has, in tables and in a log that was not closed, when the process begins.
+const CHILD: &str = concat!(module_path!(), "::store_child_process");
+const STEPS_PER_RUN: u64 = 10;
+/// The steps that the store holds, in tables and in an unclosed log, when the process begins.
 const STEPS_BEFORE: u64 = 12;
-/// Calls of each name that the thread makes first to no end. Before the process gets as far as this test, its first thread has
-/// made some: places up to there would all be in the loader's work.
+/// The number of calls of each name that the thread makes first without any purpose. Before the
+/// test begins, the process's first thread has made some calls already. Without the extra calls,
+/// those places would all hit the loader.
 const BURNED: u64 = 40;
 
 fn burn() {
@@ -36,16 +39,16 @@ fn burn() {
     }
 }
 
-/// Acts on the calling thread, or on one that lives as long as the act.
+/// Runs `act` on the calling thread or, if `apart`, on its own thread.
 fn act<T: Send>(apart: bool, act: impl FnOnce() -> T + Send) -> T {
     if apart { std::thread::scope(|scope| scope.spawn(act).join().unwrap()) } else { act() }
 }
 
-/// Opens the store, does some of everything, and closes it; tells what was acknowledged.
+/// Opens the store, uses all its functions and closes it. It prints what was acknowledged.
 fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
     let db = act(apart, || Db::open(dir, options))?;
     let before = act(apart, || steps_in(&db, 0))?;
-    for step in before + 1..=before + STEPS_A_LIFE {
+    for step in before + 1..=before + STEPS_PER_RUN {
         act(apart, || do_step(&db, 0, step))?;
         say(&format!("ack {step}"));
         match step % 5 {
@@ -61,8 +64,8 @@ fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
         say(&format!("copied {}", copy.display()));
     }
     let found: BTreeMap<_, _> = db.scan(..).collect::<Result<_>>()?;
-    if found != Content::of(0, before + STEPS_A_LIFE).entries {
-        say(&format!("WRONG scan after {before} and {STEPS_A_LIFE} steps"));
+    if found != Content::of(0, before + STEPS_PER_RUN).entries {
+        say(&format!("WRONG scan after {before} and {STEPS_PER_RUN} steps"));
     }
     for (key, value) in &found {
         if db.get(key)?.as_ref() != Some(value) {
@@ -70,18 +73,18 @@ fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
         }
     }
     act(apart, || db.close())?;
-    say(&format!("durable {}", before + STEPS_A_LIFE));
+    say(&format!("durable {}", before + STEPS_PER_RUN));
     Ok(())
 }
 
-/// Four lives: where one ends with an error, the next begins with what it left.
+/// Runs the workload four times. After an error the next run starts with the files that remain.
 fn be_the_store(dir: &Path, durability: Durability, apart: bool) {
     burn();
     for life in 0..4 {
         let copy = dir.with_file_name(format!("copy{life}"));
         match live(dir, small_and_quiet(durability), &copy, apart) {
             Ok(()) => {}
-            // What names no file must not be about one.
+            // An error without a file must not concern a file.
             Err(error @ (Error::InFile { .. } | Error::Poisoned { .. } | Error::BackgroundFails { .. })) => {
                 let is_refusal =
                     matches!(error.root(), Error::Io(_) | Error::Poisoned { .. } | Error::BackgroundFails { .. });
@@ -91,21 +94,21 @@ fn be_the_store(dir: &Path, durability: Durability, apart: bool) {
         }
     }
     say("end");
-    // For the case that it can say nothing.
+    // The directory shows the end even if the process cannot print.
     let _ = fs::create_dir(dir.with_file_name("end"));
 }
 
 #[test]
-fn the_store_when_it_is_started_as_one() {
+fn store_child_process() {
     let Some((mode, dir)) = steps::order() else { return };
     let (durability, shape) = mode.split_once('-').unwrap();
-    // The harness may run this on the process's first thread.
+    // The harness may run this test on the process's first thread.
     std::thread::scope(|scope| {
         scope.spawn(|| be_the_store(&dir, durability_of(durability), shape == "apart"));
     });
 }
 
-/// What happens at one place.
+/// The fault at one place.
 #[derive(Debug, Clone)]
 struct Injection {
     call: String,
@@ -113,7 +116,8 @@ struct Injection {
     when: String,
 }
 
-/// A file system in memory, if there is one: the store syncs a lot, and it is not a power failure that is tried here.
+/// Returns a directory in memory if possible. The store syncs often, and these tests do not
+/// simulate power failures.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -122,14 +126,14 @@ fn copy_files(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        // A log that a flush has made obsolete goes a moment later.
+        // The store may remove an obsolete log shortly after a flush.
         if let Err(error) = fs::copy(entry.path(), to.join(entry.file_name())) {
             assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
         }
     }
 }
 
-/// Files as a killed process leaves them.
+/// Leaves the files as a killed process does.
 fn leave_behind(dir: &Path) {
     let live = dir.with_file_name("live");
     let db = Db::open(&live, small_and_quiet(Durability::Sync)).unwrap();
@@ -162,7 +166,8 @@ impl Workshop {
         Self { base, mode, durability, number: 0 }
     }
 
-    /// Runs the store under `strace` with these arguments; where it lived, what it said, and what strace noted.
+    /// Runs the store under `strace` with these arguments. Returns its directory, its output, and
+    /// the notes of strace.
     fn run(&mut self, strace: &[&str]) -> (PathBuf, String, String) {
         self.number += 1;
         let dir = self.base.path().join(format!("{}", self.number));
@@ -174,7 +179,8 @@ impl Workshop {
         (store, said, fs::read_to_string(notes).unwrap_or_default())
     }
 
-    /// How often each call is made by one thread at most, by name, apart from what the first thread makes before.
+    /// Returns for each call name the number of calls by the first thread, and the largest number
+    /// of calls by any other thread.
     fn places(&mut self) -> BTreeMap<String, (u64, u64)> {
         let (_, said, notes) = self.run(&["-e", "trace=%file,%desc,madvise,msync"]);
         assert!(said.contains("\nend"), "{said}\n{notes}");
@@ -200,14 +206,14 @@ impl Workshop {
         names.into_iter().map(range).collect()
     }
 
-    /// One life with a fault, and what it left.
+    /// Runs the workload once with a fault, and checks the remaining store.
     fn try_one(&mut self, injection: &Injection) -> Judged {
         let Injection { call, what, when } = injection;
         let inject = format!("inject={call}:{what}:when={when}");
         let (store, said, notes) = self.run(&["-e", &format!("trace={call}"), "-e", &inject]);
         let what = format!("{} {inject}: {said}", self.mode);
         let killed = notes.contains("killed by SIGKILL");
-        // A process that gets no memory ends, as it would anywhere.
+        // A process without memory aborts.
         let ended = killed
             || said.contains("\nend")
             || store.with_file_name("end").exists()
@@ -234,14 +240,14 @@ impl Workshop {
             judge(&db, &mut contents, what);
             let reports = db.stats().reports;
             assert!(reports.iter().all(|report| report.contains("cut off")), "{reports:?}: {what}");
-            // It goes on working.
+            // The store continues to work.
             do_step(&db, 0, contents[0].steps + 1).unwrap();
             db.close().unwrap();
         }
     }
 }
 
-/// What keeps strace from working here, if anything.
+/// Returns why strace does not work here, or `None` if it works.
 fn missing() -> Option<String> {
     match Command::new("strace").args(["-f", "-o", "/dev/null", "-e", "trace=close", "true"]).output() {
         Err(error) => Some(format!("strace cannot be run: {error}")),
@@ -288,12 +294,13 @@ fn kill(_: &str) -> Vec<(&'static str, &'static str)> {
     vec![("signal=KILL", "")]
 }
 
-/// Failures of a call, once and from then on. Nobody looks at what `close` returns; its failure would only keep the
-/// descriptor open.
+/// Returns the failures of a call, once and permanently. The result of `close` is ignored, and its
+/// failure would only keep the descriptor open.
 fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
     match call {
         "close" | "execve" => vec![],
-        // Nothing was written, and nothing was wrong. Other counts would be lies, told without a write; a full disk makes the true ones.
+        // `retval=0` is correct, because nothing was written. Other counts would claim bytes that
+        // were not written. A full disk gives true short counts.
         "write" => vec![("error=EIO", ""), ("error=ENOSPC", "+"), ("error=EINTR", ""), ("retval=0", "")],
         "openat" | "fsync" | "fdatasync" | "rename" | "renameat" | "linkat" | "mkdir" | "mkdirat" => {
             vec![("error=EIO", ""), ("error=EIO", "+"), ("error=ENOSPC", ""), ("error=EINTR", "")]
@@ -328,6 +335,6 @@ fn a_failing_call_names_a_file_and_loses_nothing_durable() {
 }
 
 #[test]
-fn a_failing_call_of_its_own_threads_loses_nothing() {
+fn a_failing_call_of_store_threads_loses_nothing() {
     try_places("fail", "sync-apart", 29, fail);
 }

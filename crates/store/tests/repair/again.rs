@@ -1,4 +1,5 @@
-//! A repair that a crash or a failing operation ends is done again, and what it gives then is what it would have given.
+//! An interrupted repair can be repeated, whether a crash or a failed operation interrupted it. The
+//! result is the same as without the interruption.
 
 use std::path::Path;
 
@@ -13,7 +14,8 @@ fn on(storage: &Faulty) -> Options {
     Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
 }
 
-/// Two tables in level 1, one in level 0 that deletes, a log with more; every table has a block that is damaged.
+/// A store with two tables in level 1, one table of deletes in level 0, and more writes in a log.
+/// Every table has a damaged block.
 fn damaged_everywhere(with_manifest: bool) -> Faulty {
     let storage = Faulty::new();
     let db = Db::open(DIR, Options { table_size_bytes: 2_000, ..on(&storage) }).unwrap();
@@ -39,7 +41,7 @@ fn content(storage: &Faulty) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn a_repair_that_a_crash_ends_anywhere_can_be_done_again() {
+fn a_repair_can_be_repeated_after_a_crash_at_any_point() {
     for with_manifest in [true, false] {
         let storage = damaged_everywhere(with_manifest);
         storage.record();
@@ -59,7 +61,7 @@ fn a_repair_that_a_crash_ends_anywhere_can_be_done_again() {
 }
 
 #[test]
-fn a_repair_in_which_any_operation_fails_can_be_done_again() {
+fn a_repair_can_be_repeated_after_any_failed_operation() {
     for with_manifest in [true, false] {
         let storage = damaged_everywhere(with_manifest);
         Db::repair(DIR, on(&storage), RepairMode::Write).unwrap();

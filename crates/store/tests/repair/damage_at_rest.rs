@@ -1,7 +1,9 @@
-//! Bits, bytes and pages of a store's files changed at rest, while it is closed and while it is open: an error or a report
-//! that names the file, never a wrong value or a key that is silently gone; and `Db::verify` finds all of it.
+//! Changed bits, bytes and pages in the files of a closed and of an open store. The result is an
+//! error or a report that names the file. It is never a wrong value or a key that is lost without a
+//! report. `Db::verify` finds all damage.
 //!
-//! `FILTERBLOCK_EVERY_DAMAGE=1` takes every bit, byte and length; without it some of those of tables.
+//! `FILTERBLOCK_EVERY_DAMAGE=1` tries every bit, byte and length. By default the tests try only
+//! some of those of tables.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,13 +32,14 @@ fn options(storage: &Faulty) -> Options {
     }
 }
 
-/// Two tables of several pages, a manifest of more than one, and a log of more than one; open, with what it holds.
+/// Opens a store with two tables of several pages, and with a manifest and a log of more than one
+/// page each. Returns it with its content.
 fn store() -> (Faulty, Db, Content) {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     (0..KEYS).for_each(|i| db.put(&key(i), &[b'a'; 40]).unwrap());
     db.flush().unwrap();
-    // Edits that leave nothing behind but a long manifest.
+    // These edits only make the manifest longer.
     for _ in 0..30 {
         db.put(&key(0), &[b'b'; 40]).unwrap();
         db.flush().unwrap();
@@ -65,7 +68,7 @@ fn is_kind(path: &Path, kind: &str) -> bool {
     path.to_str().unwrap().contains(kind)
 }
 
-/// Everything that is tried on a file.
+/// All changes that are tried on a file.
 fn edits(path: &Path, sound: &[u8], others: &[Vec<u8>]) -> Vec<(String, Edit<'static>)> {
     let is_all = std::env::var_os("FILTERBLOCK_EVERY_DAMAGE").is_some();
     let (bit_step, step) = match is_kind(path, ".sst") || is_kind(path, ".log") || is_kind(path, "MANIFEST") {
@@ -126,7 +129,8 @@ fn edits(path: &Path, sound: &[u8], others: &[Vec<u8>]) -> Vec<(String, Edit<'st
     edits
 }
 
-/// The damages of a file that change it, and the file then. One after the other: all of them would be gigabytes.
+/// Yields each damage of a file with the damaged bytes. It is an iterator, because all damaged
+/// files together would take gigabytes.
 fn damages(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u8>)> {
     let sound = storage.read(path).unwrap();
     let kind = path.extension().map_or("none", |end| end.to_str().unwrap()).to_owned();
@@ -139,7 +143,7 @@ fn damages(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u
     })
 }
 
-/// Whether a log cut there ends as one that was never longer: where records end, nothing can tell.
+/// Whether a log cut at this length ends with a whole record. Nothing can show such a cut.
 fn is_prefix_of_records(path: &Path, sound: &[u8], bytes: &[u8]) -> bool {
     let mut at = 48;
     while at < bytes.len() && at + 4 <= sound.len() {
@@ -152,7 +156,7 @@ fn names(error: &Error, path: &Path) -> bool {
     error.to_string().starts_with(path.to_str().unwrap())
 }
 
-/// Reads all keys: whatever is an answer is right. Gives whether any failed.
+/// Reads all keys and asserts that every answer is right. Returns whether a read failed.
 fn read_all(db: &Db, content: &Content, what: &dyn Fn() -> String) -> bool {
     let mut failed = false;
     for i in 0..KEYS {
@@ -184,7 +188,7 @@ fn damage_while_the_store_is_closed_is_found() {
             let db = match Db::open(DIR, Options { verify, ..options(&copy) }) {
                 Ok(db) => db,
                 Err(error) => {
-                    // A manifest that has lost its last edits names tables that are gone, or a log.
+                    // A manifest without its last edits may name removed tables or a removed log.
                     let is_manifest = is_kind(&path, "MANIFEST");
                     assert!(names(&error, &path) || is_manifest, "{}: {error}", what());
                     assert!(error.is_damage() || is_manifest, "{}: {error}", what());
@@ -192,7 +196,8 @@ fn damage_while_the_store_is_closed_is_found() {
                 }
             };
             if is_kind(&path, ".log") {
-                // Cut, it may be what a crash left; the end is gone, with a report unless nothing can tell.
+                // A cut may look like a crash. The tail is lost, and the store reports that unless
+                // the cut is at the end of a record.
                 let is_told = db.stats().reports.iter().any(|report| report.starts_with(path.to_str().unwrap()));
                 assert!(is_told || is_prefix_of_records(&path, &sound, &bytes), "{}", what());
                 continue;
@@ -203,7 +208,7 @@ fn damage_while_the_store_is_closed_is_found() {
             assert!(verified.damage.iter().any(|error| names(error, &path)), "{}: {verified:?}", what());
         }
     }
-    println!("{tried} damages");
+    println!("{tried} damaged files");
     assert!(tried > 1_000, "{tried}");
 }
 
@@ -228,10 +233,10 @@ fn damage_while_the_store_is_open_is_found_by_verify() {
         }
         storage.rename(&path, Path::new("/aside")).unwrap();
         let verified = db.verify().unwrap();
-        assert!(verified.damage.iter().any(|error| names(error, &path)), "{} is gone: {verified:?}", path.display());
+        assert!(verified.damage.iter().any(|error| names(error, &path)), "{} is missing: {verified:?}", path.display());
         storage.rename(Path::new("/aside"), &path).unwrap();
     }
-    println!("{tried} damages");
+    println!("{tried} damaged files");
     assert!(db.verify().unwrap().is_sound());
     assert!(!read_all(&db, &content, &|| "healed".into()));
     db.close().unwrap();

@@ -1,5 +1,6 @@
-//! Files of a store that were cut, extended, zeroed or changed: an error that names the file, or a report, or all is
-//! there all the same. Never a key that is silently gone, never a wrong value, never a panic.
+//! Files of a store that were cut, extended, zeroed or changed. The result is an error that names
+//! the file, a report, or the complete content. It is never a key that is lost without a report, a
+//! wrong value or a panic.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use filterblock_store::{Db, Error, Options};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Two tables with small blocks, a log with eleven writes, and all that they add up to.
+/// A crashed store with two tables of small blocks and a log with eleven writes, and its content.
 fn crashed_store() -> (Memory, Content) {
     let storage = Memory::new();
     let options = Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(&storage) };
@@ -29,7 +30,7 @@ fn crashed_store() -> (Memory, Content) {
         db.put(&key(i * 10), b"log").unwrap();
     }
     db.delete(&key(0)).unwrap();
-    // The logs of what was flushed go a moment after the flush.
+    // The store removes a flushed log shortly after the flush.
     while files(&storage, Path::new(DIR), ".log").len() > 1 {
         std::thread::yield_now();
     }
@@ -37,7 +38,7 @@ fn crashed_store() -> (Memory, Content) {
     (image(&storage), content)
 }
 
-/// What came of opening and reading a damaged store.
+/// The result of opening and reading a damaged store.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Whole,
@@ -55,7 +56,7 @@ fn look(storage: &Memory, options: Options, content: &Content) -> Outcome {
     for i in 0..100 {
         match db.get(&key(i)) {
             Ok(value) => {
-                // Older values of a key are losses, but any other value was never written.
+                // An older value of a key is a loss. Any other value was never written.
                 let known = [&[b'a'; 20][..], &[b'b'; 20], b"log"];
                 assert!(value.as_deref().is_none_or(|value| known.contains(&value)), "{value:?}");
                 is_whole &= value.as_ref() == content.get(&key(i));
@@ -77,9 +78,9 @@ fn look(storage: &Memory, options: Options, content: &Content) -> Outcome {
 
 fn failed(storage: &Memory, error: &Error) -> Outcome {
     let message = error.to_string();
-    // The file that the message begins with is, or was to be, one of the store.
+    // The message begins with a file of the store, which may be missing.
     let (file, _) = message.split_once(": ").unwrap();
-    assert!(file.starts_with(DIR) && file.len() > DIR.len(), "{message} names no file");
+    assert!(file.starts_with(DIR) && file.len() > DIR.len(), "the message names no file: {message}");
     assert!(error.is_damage() || !storage.exists(Path::new(file)).unwrap(), "{error:?}");
     Outcome::Failed(message)
 }
@@ -103,7 +104,7 @@ fn a_bit_flipped_in_any_file_is_an_error_or_report_about_it() {
     let (sound, content) = crashed_store();
     for path in store_files(&sound) {
         let len = sound.read(&path).unwrap().len();
-        // Tables have tests of every bit of their own.
+        // Other tests flip every bit of a table.
         let step = if path.extension().is_some_and(|end| end == "sst") { 7 } else { 1 };
         let (mut whole, mut seen) = (0, 0);
         for at in (0..len).step_by(step) {
@@ -111,7 +112,8 @@ fn a_bit_flipped_in_any_file_is_an_error_or_report_about_it() {
             change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
             let verify = if at % 2 == 0 { Verify::AtOpen } else { Verify::OnFirstTouch };
             let outcome = look(&storage, Options { verify, ..quiet(&storage) }, &content);
-            // The last edit of a manifest, torn off, is missed elsewhere: by the log, whose number it says.
+            // The last edit of a manifest may look torn. The log then reveals that it is missing,
+            // by its number.
             let is_manifest = path.to_str().unwrap().contains("MANIFEST");
             assert!(
                 is_about(&outcome, &path) || is_manifest && outcome != Outcome::Lost,
@@ -120,10 +122,10 @@ fn a_bit_flipped_in_any_file_is_an_error_or_report_about_it() {
             whole += u64::from(outcome == Outcome::Whole);
             seen += 1;
         }
-        // Nothing but the zeros before a filter, which no read looks at.
+        // Only damage of the zeros before a filter has no effect, because no read looks at them.
         let may_hide = path.extension().is_some_and(|end| end == "sst");
-        assert!(whole == 0 || may_hide, "{path:?}: {whole} of {seen} flips went unnoticed");
-        println!("{}: {seen} flips, {whole} without any consequence", path.display());
+        assert!(whole == 0 || may_hide, "{path:?}: {whole} of {seen} flips were not noticed");
+        println!("{}: {seen} flips, {whole} of them without effect", path.display());
     }
 }
 
@@ -145,7 +147,7 @@ fn a_file_cut_at_any_length_is_an_error_or_a_report() {
                 assert_ne!(outcome, Outcome::Whole, "{path:?} cut at {cut}");
             }
         }
-        // A log that ends where a record ended looks like one that was never longer. Nothing else goes unnoticed.
+        // A log cut at the end of a record looks like a shorter log. Every other cut is noticed.
         let record_ends = if is_log { 12 + 1 } else { 0 };
         assert!(lost.len() <= record_ends, "{path:?} cut at {lost:?}");
     }
@@ -157,8 +159,8 @@ fn extended_and_zeroed_files_are_noticed() {
     let mut random = Random(5);
     type Edit = fn(&mut Vec<u8>, &mut Random);
     let edits: [(&str, Edit); 6] = [
-        ("one zero more", |bytes, _| bytes.push(0)),
-        ("a sector of zeros more", |bytes, _| bytes.extend([0; 512])),
+        ("an extra zero byte", |bytes, _| bytes.push(0)),
+        ("an extra sector of zeros", |bytes, _| bytes.extend([0; 512])),
         ("noise at the end", |bytes, random| bytes.extend((0..300).map(|_| random.next() as u8))),
         ("all zeros", |bytes, _| bytes.fill(0)),
         ("all noise", |bytes, random| bytes.iter_mut().for_each(|byte| *byte = random.next() as u8)),
@@ -198,7 +200,7 @@ fn a_missing_file_is_named_and_nothing_else_is_touched() {
 fn look_for_missing(storage: &Memory) -> String {
     match Db::open(DIR, quiet(storage)) {
         Err(error) => error.to_string(),
-        // Of a log that is gone nothing is left that could tell; all that was in tables is there.
+        // Nothing can reveal a missing log, but all writes in tables must be present.
         Ok(db) => {
             assert!((0..90).all(|i| db.get(&key(i)).unwrap().is_some()));
             String::new()
@@ -206,9 +208,10 @@ fn look_for_missing(storage: &Memory) -> String {
     }
 }
 
-/// After a clean close: the manifest is cut at every length, also where an edit ends and nothing shows.
+/// Cuts the manifest of a cleanly closed store at every length, including the ends of edits, where
+/// the cut leaves no trace.
 #[test]
-fn edits_lost_from_a_closed_store_are_noticed_and_tables_kept() {
+fn lost_manifest_edits_are_noticed_and_tables_are_kept() {
     let storage = Memory::new();
     for round in 0..4 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
@@ -228,7 +231,8 @@ fn edits_lost_from_a_closed_store_are_noticed_and_tables_kept() {
         }
         let kept = |storage: &Memory| files(storage, Path::new(DIR), ".sst").len();
         assert_eq!(kept(&storage), 4, "cut at {cut}: {:?}", storage.list(Path::new(DIR)));
-        // Whoever salvages is told, and the tables are set aside, not removed.
+        // With salvage, the store reports the cut and sets the tables aside instead of removing
+        // them.
         let salvage = Options { recovery: LogRecovery::Salvage, ..quiet(&storage) };
         if let Ok(db) = Db::open(DIR, salvage) {
             assert!(!db.stats().reports.is_empty(), "cut at {cut}");

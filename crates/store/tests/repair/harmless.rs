@@ -1,5 +1,5 @@
-//! What a repair must not make worse: tables that were merged away and are still there, a repair that was interrupted, a
-//! table whose writes a sound log still holds.
+//! Cases that a repair must not make worse: merged tables that still exist, an interrupted repair,
+//! and a damaged table whose writes a sound log still holds.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ fn on(storage: &Faulty) -> Options {
     Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
 }
 
-/// Whether a doubt is about one table, and not about all.
+/// Whether a doubt names one table.
 fn names_a_table(report: &RepairReport) -> bool {
     report.doubts.iter().any(|doubt| doubt.contains(".sst"))
 }
@@ -37,11 +37,11 @@ fn a_table_kept_by_a_snapshot_brings_no_key_back_silently() {
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let db = Db::open(DIR, quiet(&killed)).unwrap();
     let found = db.get(&key(5)).unwrap();
-    assert!(found.is_none() || names_a_table(&report), "{found:?} is back, and the report says:\n{report}");
+    assert!(found.is_none() || names_a_table(&report), "{found:?} is back without a doubt in the report:\n{report}");
 }
 
 #[test]
-fn nor_does_one_with_no_key_in_common_with_any_other() {
+fn an_isolated_merged_table_brings_no_key_back_silently() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"old").unwrap());
@@ -55,10 +55,11 @@ fn nor_does_one_with_no_key_in_common_with_any_other() {
     forget_manifest(&killed);
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let found = Db::open(DIR, quiet(&killed)).unwrap().get(&key(5)).unwrap();
-    assert!(found.is_none() || !report.is_complete(), "{found:?} is back, and the report says:\n{report}");
+    assert!(found.is_none() || !report.is_complete(), "{found:?} is back without a doubt in the report:\n{report}");
 }
 
-/// Forty writes in a log and in a table that has its name, and the manifest does not know it.
+/// A store with forty writes in a log and in a table with its final name, which the manifest does
+/// not name.
 fn flushed_and_not_named() -> (Faulty, PathBuf) {
     let storage = Faulty::new();
     let db = Db::open(DIR, on(&storage)).unwrap();
@@ -74,7 +75,7 @@ fn flushed_and_not_named() -> (Faulty, PathBuf) {
     (crashed, table)
 }
 
-/// How many of them do not come back.
+/// Returns how many of the forty writes are missing.
 fn missing(storage: &Faulty) -> usize {
     let db = Db::open(DIR, on(storage)).unwrap();
     (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count()
@@ -100,9 +101,10 @@ fn writes_in_a_log_are_not_lost_with_their_unnamed_table() {
     }
 }
 
-/// Wherever an open fails, what it leaves behind (a log without writes among it) costs a repair nothing.
+/// An open that fails at any operation leaves files behind, such as a log without writes. They cost
+/// a repair nothing.
 #[test]
-fn nor_after_an_open_that_failed() {
+fn writes_in_a_log_survive_a_failed_open_and_a_repair() {
     let (crashed, table) = flushed_and_not_named();
     crashed.damage(&table, |bytes| bytes[100] ^= 1).unwrap();
     let mut failed = 0;
@@ -129,7 +131,7 @@ fn nor_after_an_open_that_failed() {
 }
 
 #[test]
-fn a_repair_that_is_done_again_puts_nothing_old_above_the_new() {
+fn a_repeated_repair_puts_no_old_value_above_a_new_one() {
     let storage = Faulty::new();
     let deep = |l0: usize, base: u64| Options {
         auto_compaction: true,
@@ -151,7 +153,7 @@ fn a_repair_that_is_done_again_puts_nothing_old_above_the_new() {
     assert!(old.len() == 1 && levels.len() > 2 && levels[1] == 1 && levels[0] == 0, "{old:?} {levels:?}");
     db.close().unwrap();
     forget_manifest(&storage);
-    // A block in the middle, of none of the keys that are looked at.
+    // A block in the middle that holds none of the checked keys.
     storage.damage(&old[0], |bytes| bytes[1_500] ^= 1).unwrap();
     storage.record();
     let whole = Db::repair(DIR, on(&storage), RepairMode::Write).unwrap();
@@ -182,17 +184,18 @@ fn a_leftover_table_that_was_merged_away_hides_no_newer_value() {
     forget_manifest(&killed);
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let db = Db::open(DIR, quiet(&killed)).unwrap();
-    // A compaction takes all of level 0, so a flushed table without newer writes than the merged one is a part of it.
+    // A compaction takes all of level 0. A flushed table without newer writes than the merged table
+    // is therefore one of its inputs.
     assert_eq!(db.get(&key(5)).unwrap().as_deref(), Some(&b"new"[..]), "{report}");
 }
 
 #[test]
-fn cut_tables_and_half_a_manifest_give_a_store_that_opens() {
+fn cut_tables_and_half_a_manifest_repair_to_a_usable_store() {
     let storage = Faulty::new();
     let db = Db::open(DIR, on(&storage)).unwrap();
     db.put(&key(0), b"first").unwrap();
     db.close().unwrap();
-    // Its manifest begins with a state of one write.
+    // The manifest of this store begins with a state after one write.
     let db = Db::open(DIR, on(&storage)).unwrap();
     for i in 1..6 {
         (0..20).for_each(|n| db.put(&key(20 * i + n), b"a value of some length").unwrap());
@@ -209,13 +212,14 @@ fn cut_tables_and_half_a_manifest_give_a_store_that_opens() {
     assert!((20..120).all(|i| db.get(&key(i)).unwrap().is_some()), "{report}");
 }
 
-/// The repair puts all tables into level 0, so that the next compaction merges one that says that it was written to a deeper level.
+/// The repair moves all tables to level 0, so that the next compaction merges a table that was
+/// written to a deeper level.
 #[test]
-fn a_table_merged_after_a_repair_brings_no_deleted_key_silently() {
+fn a_merge_after_a_repair_restores_no_deleted_key_silently() {
     let storage = Memory::new();
     let small = || Options { auto_compaction: true, l0_compaction_trigger: 1, level_base_bytes: 1, ..quiet(&storage) };
     let db = Db::open(DIR, small()).unwrap();
-    // The second meets the first on a level further down, where the table of both is written.
+    // The second table meets the first on a deeper level, and the merged table is written there.
     for _ in 0..2 {
         (0..200).for_each(|i| db.put(&key(i), b"old").unwrap());
         db.flush().unwrap();
@@ -236,5 +240,5 @@ fn a_table_merged_after_a_repair_brings_no_deleted_key_silently() {
     forget_manifest(&killed);
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let found = Db::open(DIR, quiet(&killed)).unwrap().get(&key(5)).unwrap();
-    assert!(found.is_none() || names_a_table(&report), "{found:?} is back, and the report says:\n{report}");
+    assert!(found.is_none() || names_a_table(&report), "{found:?} is back without a doubt in the report:\n{report}");
 }

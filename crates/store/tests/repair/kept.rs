@@ -1,7 +1,9 @@
-//! `Db::repair` on stores of which any file is missing, cut or changed: what lies in sound bytes is there afterwards, what
-//! is not there lies in a range that the report names, and no deleted key is back whose tombstone is still there.
+//! `Db::repair` on stores with a missing, cut or changed file. Afterwards every key of a sound
+//! block is present, every missing key is in a reported range, and no deleted key is back whose
+//! tombstone exists.
 //!
-//! `FILTERBLOCK_EVERY_DAMAGE=1` takes every byte and every length of the tables, not every seventh.
+//! `FILTERBLOCK_EVERY_DAMAGE=1` tries every byte and every length of the tables. By default the
+//! tests try every seventh.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,8 @@ fn options(storage: &Memory) -> Options {
     Options { block_size_bytes: 256, table_size_bytes: 1_200, durability: Durability::Sync, ..quiet(storage) }
 }
 
-/// Three tables in level 1, two in level 0 that delete keys below, a log that does, too; as a kill leaves it.
+/// A killed store with three tables in level 1, two tables in level 0 that delete some of their
+/// keys, and a log that deletes more.
 fn damaged_soon() -> (Memory, Content) {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
@@ -63,11 +66,11 @@ fn snapshot(storage: &Memory) -> Vec<(String, Vec<u8>)> {
     names.map(|name| (name.clone(), storage.read(&Path::new(DIR).join(name)).unwrap())).collect()
 }
 
-/// Repairs, looks at everything, and gives the report with the keys that are not as they were.
+/// Repairs a store and checks the result. Returns the report and the keys whose values changed.
 fn repair(storage: &Memory, content: &Content, what: &str) -> (RepairReport, Vec<Vec<u8>>) {
     let before = snapshot(storage);
     let said = Db::repair(DIR, options(storage), RepairMode::DryRun).unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(snapshot(storage), before, "{what}: a dry run wrote");
+    assert_eq!(snapshot(storage), before, "{what}: the dry run changed files");
     let report = Db::repair(DIR, options(storage), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(said.to_string(), report.to_string(), "{what}");
     assert_eq!(said.entries, report.entries, "{what}");
@@ -75,8 +78,8 @@ fn repair(storage: &Memory, content: &Content, what: &str) -> (RepairReport, Vec
         let original = before.iter().find(|(name, _)| kept.file_name().unwrap().to_str().unwrap().starts_with(name));
         assert_eq!(storage.read(kept).unwrap(), original.unwrap().1, "{what}");
     }
-    let db =
-        Db::open(DIR, options(storage)).unwrap_or_else(|error| panic!("{what}: after the repair {error}\n{report}"));
+    let db = Db::open(DIR, options(storage))
+        .unwrap_or_else(|error| panic!("{what}: the repaired store does not open: {error}\n{report}"));
     assert_eq!(db.stats().reports, Vec::<String>::new(), "{what}");
     let verified = db.verify().unwrap();
     assert!(verified.is_sound(), "{what}: {verified:?}");
@@ -86,9 +89,9 @@ fn repair(storage: &Memory, content: &Content, what: &str) -> (RepairReport, Vec
     db.delete(b"on").unwrap();
     drop(db);
     let again = Db::repair(DIR, options(storage), RepairMode::Write).unwrap();
-    assert!(again.was_sound(), "{what}: repaired twice:\n{again}");
+    assert!(again.was_sound(), "{what}: the second repair found damage:\n{again}");
     let db = Db::open(DIR, options(storage)).unwrap();
-    assert_eq!(scan_all(&db).into_iter().collect::<Content>(), found, "{what}: repaired twice");
+    assert_eq!(scan_all(&db).into_iter().collect::<Content>(), found, "{what}: the second repair changed the content");
     let keys: Vec<_> = (0..100).map(key).filter(|key| content.get(key) != found.get(key)).collect();
     assert!(found.keys().all(|key| key.starts_with(b"key")), "{what}");
     for key in &keys {
@@ -135,7 +138,8 @@ fn a_directory_without_a_store_is_refused_unchanged() {
     assert!(matches!(error.root(), Error::Locked), "{error}");
 }
 
-/// Nothing but, without a manifest, whether tables below level 0 were in force.
+/// Whether the report has no doubt. Without a manifest it has exactly one, about all tables below
+/// level 0.
 fn nothing_is_in_doubt(report: &RepairReport, without_manifest: bool) -> bool {
     let is_of_all = |doubt: &String| doubt.contains("no manifest says which tables");
     report.losses.iter().all(|loss| !loss.holds_keys())
@@ -157,7 +161,7 @@ fn a_store_without_manifest_or_current_loses_nothing() {
 }
 
 #[test]
-fn a_manifest_cut_or_flipped_anywhere_costs_no_key() {
+fn a_cut_or_flipped_manifest_costs_no_key() {
     let (sound, content) = damaged_soon();
     for path in store_files(&sound).into_iter().filter(|path| !is_table(path) && !is_log(path)) {
         let len = sound.read(&path).unwrap().len();
@@ -190,7 +194,7 @@ fn a_bit_flipped_in_a_table_costs_at_most_the_keys_of_its_block() {
             change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
             let what = format!("{}, bit flipped at {at}", path.display());
             let (report, changed) = repair(&storage, &content, &what);
-            // No block has more entries; nothing else holds keys.
+            // A block has at most 16 entries, and no other part of the file holds keys.
             assert!(changed.len() <= if at < data_len { 16 } else { 0 }, "{what}: {}\n{report}", changed.len());
             assert!(report.is_complete() == (at >= data_len), "{what}\n{report}");
             assert!(report.losses.iter().all(|loss| loss.error.to_string().starts_with(path.to_str().unwrap())));
@@ -219,7 +223,7 @@ fn a_cut_table_keeps_its_whole_blocks() {
             let (report, changed) = repair(&storage, &content, &what);
             assert!(cut < data_len || changed.is_empty() && report.is_complete(), "{what}\n{report}");
             if report.tables_rewritten == 1 && cut < data_len {
-                // The loss begins behind what lies in the blocks before the cut.
+                // The loss begins after the keys in the blocks before the cut.
                 let loss = report.losses.iter().find(|loss| loss.holds_keys()).unwrap();
                 assert!(!loss.keys.contains(b"key000000") || cut < 700, "{what}: {loss}");
             }
@@ -228,7 +232,7 @@ fn a_cut_table_keeps_its_whole_blocks() {
 }
 
 #[test]
-fn a_missing_or_zeroed_table_is_a_loss_of_its_range_alone() {
+fn a_missing_or_zeroed_table_loses_only_its_key_range() {
     let (sound, content) = damaged_soon();
     for path in files(&sound, Path::new(DIR), ".sst") {
         for is_missing in [true, false] {
@@ -246,9 +250,10 @@ fn a_missing_or_zeroed_table_is_a_loss_of_its_range_alone() {
     }
 }
 
-/// Index and footer gone too, so that blocks must be found by their sums alone, behind damage also by their looks.
+/// Index and footer are missing too. Blocks are then found only by their checksums and, after
+/// damage, by their shape.
 #[test]
-fn blocks_behind_damage_are_found_without_an_index() {
+fn blocks_after_damage_are_found_without_an_index() {
     for compression in [filterblock_store::sstable::Compression::None, filterblock_store::sstable::Compression::Lz4] {
         let storage = Memory::new();
         let options = || Options { compression, ..quiet(&storage) };
@@ -271,7 +276,7 @@ fn blocks_behind_damage_are_found_without_an_index() {
 }
 
 #[test]
-fn a_log_flipped_or_cut_costs_a_write_or_the_end_and_says_so() {
+fn a_flipped_or_cut_log_loses_a_write_or_its_end_with_report() {
     let (sound, content) = damaged_soon();
     let path = files(&sound, Path::new(DIR), ".log").remove(0);
     let len = sound.read(&path).unwrap().len();
@@ -286,7 +291,7 @@ fn a_log_flipped_or_cut_costs_a_write_or_the_end_and_says_so() {
         let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
         assert_eq!(before.to_string(), report.to_string());
         let db = Db::open(DIR, options(&storage)).unwrap();
-        // Where a record ended, nothing tells.
+        // A cut at the end of a record leaves no trace.
         assert!(report.losses.len() == 1 || at >= 48, "{at}\n{report}");
         assert!((94..100).all(|i| db.get(&key(i)).unwrap().is_some()));
     }
@@ -296,7 +301,8 @@ fn a_log_flipped_or_cut_costs_a_write_or_the_end_and_says_so() {
     assert!(report.losses[0].error.to_string().starts_with(path.to_str().unwrap()), "{report}");
 }
 
-/// A compaction that was under way while memory was flushed: its later tables have higher numbers, and older content.
+/// A compaction runs while a memtable is flushed. The tables that it writes later have higher
+/// numbers but older content.
 #[test]
 fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
     let storage = Memory::new();
@@ -329,7 +335,8 @@ fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
     assert!(changed.is_empty() && nothing_is_in_doubt(&report, true), "{changed:?}\n{report}");
 }
 
-/// Where the damage of tables hides where they come from, their numbers order them, and the guess is told.
+/// Damaged properties hide the origin of tables. Their numbers then order them, and the report
+/// names the guess.
 #[test]
 fn tables_with_damaged_properties_are_ordered_by_their_numbers() {
     let storage = Memory::new();
@@ -375,7 +382,7 @@ mod interrupted {
         Options { storage: Arc::new(storage.clone()), ..super::options(&Memory::new()) }
     }
 
-    /// A damaged table, a damaged log, and no `CURRENT`, or no manifest.
+    /// Stores with a damaged table and a damaged log, and without `CURRENT` or without a manifest.
     fn damaged() -> Vec<Memory> {
         let (sound, _) = damaged_soon();
         let mut stores = Vec::new();
@@ -390,7 +397,7 @@ mod interrupted {
     }
 
     #[test]
-    fn a_repair_that_is_interrupted_ends_the_same_when_done_again() {
+    fn an_interrupted_repair_ends_the_same_when_repeated() {
         for storage in damaged() {
             let wanted = faulty(&storage);
             wanted.record();
@@ -402,7 +409,7 @@ mod interrupted {
                 Db::repair(DIR, options(image), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
                 let db = Db::open(DIR, options(image)).unwrap();
                 assert_eq!(scan_all(&db), content, "{what}");
-                // The damaged table is kept, whatever happened.
+                // The damaged table is kept in every case.
                 let lost = image.list(&Path::new(DIR).join("lost")).unwrap();
                 assert!(lost.iter().any(|name| name.ends_with(".sst")), "{what}: {lost:?}");
             };

@@ -1,4 +1,4 @@
-//! Damage at rest, and what a repair keeps.
+//! Tests of damage at rest, and of repairs.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[cfg(feature = "testing")]

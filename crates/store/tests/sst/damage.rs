@@ -1,4 +1,5 @@
-//! Damaged sorted files: every flipped bit and every cut is noticed, and no key is ever denied because of it.
+//! Damaged SST files: every flipped bit and every cut is noticed, and no filter denies a present
+//! key because of it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -62,7 +63,7 @@ fn right(model: &Model, key: &[u8], found: &Lookup) -> bool {
     }
 }
 
-/// Reads all that can be read: whatever is an answer is the right one. Says whether anything failed.
+/// Reads everything readable and asserts that every answer is right. Returns whether a read failed.
 fn read_all(table: &Arc<Table>, model: &Model) -> bool {
     let mut failed = false;
     let absent = model.keys().map(|key| [key.as_slice(), b"-"].concat());
@@ -97,7 +98,8 @@ fn is_named_damage(error: &Error) -> bool {
     true
 }
 
-/// Opens and reads damaged bytes in every way; says whether `verify`, or opening itself, noticed.
+/// Opens and reads damaged bytes in every way. Returns whether the open or `verify` noticed the
+/// damage.
 fn survive(bytes: &[u8], model: &Model) -> bool {
     let mut noticed = true;
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
@@ -124,7 +126,8 @@ fn sound_files() -> Vec<(Vec<u8>, Model)> {
 fn every_flipped_bit_is_noticed_and_denies_no_key() {
     for (bytes, model) in sound_files() {
         assert!(!survive(&bytes, &model));
-        // The zeros before the filter are many and all alike: their first and last 64 stand for the rest.
+        // The zeros before the filter are all alike. The first and last 64 of them represent the
+        // others.
         let zeros = bytes.windows(256).position(|window| window.iter().all(|&byte| byte == 0));
         let skip = zeros.map_or(0..0, |start| start + 64..4096 - 64);
         for at in (0..bytes.len()).filter(|at| !skip.contains(at)) {
@@ -138,7 +141,7 @@ fn every_flipped_bit_is_noticed_and_denies_no_key() {
 }
 
 #[test]
-fn every_byte_set_to_zeros_or_ones_is_noticed_and_denies_no_key() {
+fn every_byte_set_to_0_or_255_is_noticed_and_denies_no_key() {
     let (bytes, model) = sound_files().remove(0);
     for at in 0..bytes.len() {
         for byte in [0, 0xff] {
@@ -161,7 +164,7 @@ fn every_cut_and_every_extension_is_refused_at_open() {
             let longer = [bytes.as_slice(), &tail].concat();
             assert!(open(&longer, TableReadOptions::default()).unwrap_err().is_damage());
         }
-        // Its own tail, from any place on, is no file either.
+        // A suffix of the file is not a valid file either.
         for start in 1..bytes.len() {
             assert!(open(&bytes[start..], TableReadOptions::default()).unwrap_err().is_damage());
         }
@@ -171,7 +174,7 @@ fn every_cut_and_every_extension_is_refused_at_open() {
 
 #[test]
 fn swapped_data_blocks_are_noticed() {
-    // With one entry of 27 bytes each, a block takes 40.
+    // With one entry of 27 bytes per block, a block takes 40 bytes.
     let model: Model = (0..60u32).map(|i| (format!("k{i:03}").into_bytes(), Some(vec![b'v'; 20]))).collect();
     let bytes = bytes_of(TableOptions { block_size_bytes: 1, ..options(Compression::None, "") }, &model);
     let mut bad = bytes.clone();
@@ -180,7 +183,7 @@ fn swapped_data_blocks_are_noticed() {
     let table = open(&bad, TableReadOptions::default()).unwrap();
     let error = table.get(b"k000").unwrap_err();
     assert!(matches!(error.root(), Error::ChecksumMismatch { field: Field::DataBlock, offset: 0, .. }), "{error}");
-    assert_eq!(table.verify().unwrap().damage.len(), 2, "both blocks, and nothing else");
+    assert_eq!(table.verify().unwrap().damage.len(), 2, "both swapped blocks are damaged, and nothing else");
 }
 
 #[test]
@@ -195,14 +198,14 @@ fn a_block_of_another_table_is_noticed() {
     assert!(open(&bytes, TableReadOptions::default()).unwrap().get(b"key0000").unwrap_err().is_damage());
 }
 
-/// Offset and length of the filter block.
+/// Returns offset and length of the filter block.
 fn filter_place(bytes: &[u8]) -> (usize, usize) {
     let footer = &bytes[bytes.len() - FOOTER_LEN_BYTES..];
     let number = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;
     (number(24), number(32))
 }
 
-/// The filter of `from` in the place of the filter of `to`; both are as long.
+/// Replaces the filter of `to` by the filter of `from`, which has the same length.
 fn with_filter_of(to: &[u8], from: &[u8]) -> Vec<u8> {
     let (offset, filter_len) = filter_place(to);
     let mut mixed = to.to_vec();

@@ -1,4 +1,5 @@
-//! docs/STORE_FORMAT.md and the golden files against the code: the document is the format.
+//! Compares docs/STORE_FORMAT.md and the golden files with the code. The document defines the
+//! format.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn write(options: TableOptions, entries: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<u
     storage.read(path).unwrap()
 }
 
-/// The three keys of the document.
+/// The file with the three keys of the document.
 fn tiny() -> Vec<u8> {
     let options = TableOptions {
         table_id: *b"the 3-key table.",
@@ -55,7 +56,7 @@ fn dump(bytes: &[u8]) -> String {
     out
 }
 
-/// The rows of the first table under the heading `section`, without its head.
+/// Returns the rows of the first table under the heading `section`, without its header row.
 fn table(section: &str) -> Vec<Vec<&'static str>> {
     let body = &DOCUMENT[DOCUMENT.find(&format!("\n### {section}\n")).unwrap()..];
     let rows = body.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
@@ -63,7 +64,7 @@ fn table(section: &str) -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn the_footer_is_as_the_document_has_it() {
+fn the_footer_matches_the_document() {
     let rows = table("Footer");
     assert_eq!(rows.len(), FOOTER_FIELDS.len());
     for (row, (name, offset, len)) in rows.iter().zip(FOOTER_FIELDS) {
@@ -76,7 +77,7 @@ fn the_footer_is_as_the_document_has_it() {
 }
 
 #[test]
-fn properties_and_block_trailers_are_as_the_document_has_them() {
+fn properties_and_block_trailers_match_the_document() {
     let documented: Vec<(u64, &str)> =
         table("Properties").into_iter().map(|row| (row[0].parse().unwrap(), row[1])).collect();
     assert_eq!(documented, PROPERTY_TAGS);
@@ -87,13 +88,13 @@ fn properties_and_block_trailers_are_as_the_document_has_them() {
 }
 
 #[test]
-fn the_dump_in_the_document_is_what_the_writer_writes() {
+fn the_dump_in_the_document_matches_the_writer() {
     let dump = dump(&tiny());
     assert!(DOCUMENT.contains(&format!("```text\n{dump}```\n")), "the document should have:\n{dump}");
 }
 
 #[test]
-fn the_explanation_of_the_dump_accounts_for_every_byte() {
+fn the_dump_explanation_covers_every_byte() {
     let bytes = tiny();
     let start = DOCUMENT.find("| Offset | Bytes | Meaning |").unwrap();
     let rows = DOCUMENT[start..].lines().take_while(|line| line.starts_with('|')).skip(2);
@@ -161,8 +162,9 @@ fn files_of_version_1_are_read() {
 }
 
 #[test]
-fn the_same_entries_give_the_same_bytes_as_ever() {
-    // Of compressed files only the content is promised: another LZ4 encoder may pack differently.
+fn the_same_entries_give_the_golden_bytes() {
+    // For compressed files only the content is guaranteed, because another LZ4 encoder may compress
+    // differently.
     let (name, compression) = GOLDEN[0];
     assert_eq!(write(golden_options(compression), &golden_entries()), std::fs::read(golden_path(name)).unwrap());
 }

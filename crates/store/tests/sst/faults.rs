@@ -1,4 +1,5 @@
-//! Sorted files under failing storage and under forged bytes whose checksums hold: errors, never half a file or a panic.
+//! SST files on failing storage, and forged files with valid checksums. The result is an error or
+//! an answer, never a partial file or a panic.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ fn write(storage: &dyn Storage, count: u32) -> Result<TableSummary> {
 }
 
 #[test]
-fn a_failing_operation_leaves_no_half_file_and_no_temporary() {
+fn a_failing_operation_leaves_no_partial_or_temporary_file() {
     for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Interrupted] {
         for from in 0.. {
             let storage = Faulty::new();
@@ -37,22 +38,22 @@ fn a_failing_operation_leaves_no_half_file_and_no_temporary() {
                 assert_eq!(names, ["t.sst"]);
                 break;
             };
-            assert!(error.to_string().contains("a fault for the test"), "{error}");
+            assert!(error.to_string().contains("a fault injected by the test"), "{error}");
             match names.as_slice() {
                 [] => {}
-                // The rename was done, and the sync of the directory failed.
+                // The rename succeeded, and the sync of the directory failed.
                 [name] if name == "t.sst" => {
                     let table = Table::open(&storage, Path::new(PATH), TableReadOptions::default()).unwrap();
                     assert!(table.verify().unwrap().is_sound());
                 }
-                other => panic!("left behind by {:?}: {other:?}", storage.struck()),
+                other => panic!("{:?} left these files: {other:?}", storage.struck()),
             }
         }
     }
 }
 
 #[test]
-fn a_writer_is_of_no_use_after_an_error_of_its_file() {
+fn a_writer_refuses_all_calls_after_an_error_of_its_file() {
     let storage = Faulty::new();
     storage.fail(Fault { from: 1, kind: FaultKind::NoSpace, is_lasting: false });
     let mut writer = TableWriter::create(&storage, Path::new(PATH), TableOptions::default()).unwrap();
@@ -67,17 +68,17 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
 }
 
-/// Computes the checksums in the footer anew, as a forger would.
+/// Computes the checksums in the footer again, as a forger would.
 fn repair(bytes: &mut [u8]) {
     let footer = bytes.len() - FOOTER_LEN_BYTES;
-    for (offset_at, sum_at) in [(40, 84), (56, 88)] {
+    for (offset_at, checksum_at) in [(40, 84), (56, 88)] {
         let (offset, len) = (u64_at(bytes, footer + offset_at), u64_at(bytes, footer + offset_at + 8));
         let Some(part) = offset.checked_add(len).and_then(|end| bytes.get(offset..end)) else { continue };
-        let sum = crc32fast::hash(part);
-        bytes[footer + sum_at..footer + sum_at + 4].copy_from_slice(&sum.to_le_bytes());
+        let checksum = crc32fast::hash(part);
+        bytes[footer + checksum_at..footer + checksum_at + 4].copy_from_slice(&checksum.to_le_bytes());
     }
-    let sum = crc32fast::hash(&bytes[footer..footer + 100]);
-    bytes[footer + 100..footer + 104].copy_from_slice(&sum.to_le_bytes());
+    let checksum = crc32fast::hash(&bytes[footer..footer + 100]);
+    bytes[footer + 100..footer + 104].copy_from_slice(&checksum.to_le_bytes());
 }
 
 fn read_everything(bytes: &[u8]) {
@@ -103,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn forged_parts_with_true_checksums_are_errors_or_answers(
+    fn forged_parts_with_valid_checksums_cause_no_panic(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         footer_too in any::<bool>(),
     ) {

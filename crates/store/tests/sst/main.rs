@@ -1,4 +1,5 @@
-//! SST files: against a map, damaged, on failing storage, and docs/STORE_FORMAT.md.
+//! Tests of SST files: against a map, with damage, on failing storage, and against
+//! docs/STORE_FORMAT.md.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../../../../tests/allocation/of_thread.rs"]

@@ -1,6 +1,9 @@
-//! Opening tables, logs and manifests, however hostile, takes no more memory than they have bytes, and 8 KiB; a log twice its
-//! bytes and the write buffers, whatever its writes (salvaged, four times them, however damaged); a manifest four times its
-//! bytes, whatever it names.
+//! Bounds on the memory that opening takes, for hostile files:
+//!
+//! * a table: its size plus 8 KiB,
+//! * a log: twice its size plus the write buffers, for any writes in it; four times its size if a
+//!   damaged log is salvaged,
+//! * a manifest: four times its size, for any content.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +34,7 @@ fn table(filter: &str) -> Vec<u8> {
     storage.read(path).unwrap()
 }
 
-/// The footer's checksum made right again, so that what was changed is believed.
+/// Corrects the footer's checksum, so that the reader accepts the changed fields.
 fn repair_footer(bytes: &mut [u8]) {
     let footer = bytes.len() - 112;
     let sum = crc32fast::hash(&bytes[footer..footer + 100]);
@@ -67,7 +70,7 @@ fn tables_with_any_lengths_in_footers_open_within_their_size() {
                 open_frugally(&path, &bytes, &format!("field {field} is {value}"));
             }
         }
-        // Properties under a right checksum with any bytes changed.
+        // Properties with changed bytes and a valid checksum.
         let at =
             |field: usize| u64::from_le_bytes(sound[footer + field..footer + field + 8].try_into().unwrap()) as usize;
         let properties = at(56)..at(56) + at(64);
@@ -85,7 +88,7 @@ fn tables_with_any_lengths_in_footers_open_within_their_size() {
     }
 }
 
-/// A log or manifest with one record of any payload, sums right.
+/// Builds a log or manifest with one record of any payload and valid checksums.
 fn log(magic: &[u8; 8], number: u64, store_id: [u8; 16], sequence: u64, payload: &[u8], payload_len: u32) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     bytes.extend(1u32.to_le_bytes());
@@ -102,7 +105,7 @@ fn log(magic: &[u8; 8], number: u64, store_id: [u8; 16], sequence: u64, payload:
     [bytes, record, payload.to_vec()].concat()
 }
 
-/// What opening a store on disk takes that holds nothing.
+/// Creates an empty store on disk. A test measures what opening it takes.
 fn store(dir: &Path) -> Options {
     let options =
         Options { storage: Arc::new(Disk), auto_compaction: false, write_buffer_bytes: 1 << 16, ..Options::default() };
@@ -114,7 +117,7 @@ fn only(dir: &Path, kind: &str) -> std::path::PathBuf {
     common::files(&Disk, dir, kind).remove(0)
 }
 
-/// The number and the store that a log's header names.
+/// Returns the number and the store id in the header of a log.
 fn identity(log: &[u8]) -> (u64, [u8; 16]) {
     (u64::from_le_bytes(log[12..20].try_into().unwrap()), log[20..36].try_into().unwrap())
 }
@@ -131,7 +134,7 @@ fn logs_with_any_lengths_are_read_within_size_and_write_buffer() {
         fs::write(&path, content).unwrap();
         let (opened, peak) = peak_of(|| Db::open(dir, options.clone()).map(drop));
         if opened.is_ok() {
-            // It has another log by now.
+            // The open store has created another log.
             fs::remove_file(only(dir, ".log")).unwrap();
             fs::remove_file(only(dir, "MANIFEST-")).unwrap();
             fs::remove_file(dir.join("CURRENT")).unwrap();
@@ -165,8 +168,8 @@ fn logs_with_any_lengths_are_read_within_size_and_write_buffer() {
     }
 }
 
-/// One batch is one table, so that it is whole or not there: of many short writes, of which the memory takes many times their
-/// bytes were each an entry of its own.
+/// One batch becomes one table, so that it is present completely or not at all. These batches have
+/// many short writes, which would take many times their size as separate memtable entries.
 #[test]
 fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
     let put = |key: &[u8], value: &[u8]| {
@@ -174,14 +177,14 @@ fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
     };
     let shuffled = |i: u32| i.wrapping_mul(0x9e37_79b1).to_le_bytes();
     let batches: [(&str, Vec<u8>); 6] = [
-        ("removals of the empty key", [2, 0].repeat(2_000_000)),
-        ("two keys in turn", [1, 0, 0, 2, 1, b'k'].repeat(500_000)),
+        ("deletes of the empty key", [2, 0].repeat(2_000_000)),
+        ("two alternating keys", [1, 0, 0, 2, 1, b'k'].repeat(500_000)),
         (
             "keys of three bytes, descending",
             (0..500_000u32).flat_map(|i| put(&(!i).swap_bytes().to_le_bytes()[1..], b"")).collect(),
         ),
         ("keys of four bytes in any order", (0..500_000).flat_map(|i| put(&shuffled(i), b"")).collect()),
-        ("as many keys as get a filter", (0..200_000).flat_map(|i| put(&shuffled(i), &[b'v'; 9])).collect()),
+        ("enough keys for a filter", (0..200_000).flat_map(|i| put(&shuffled(i), &[b'v'; 9])).collect()),
         ("long values", (0..20_000).flat_map(|i| put(&shuffled(i), &[b'v'; 120])).collect()),
     ];
     for (what, payload) in batches {
@@ -194,15 +197,16 @@ fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
         fs::write(&path, &log).unwrap();
         let (db, peak) = peak_of(|| Db::open(dir, options.clone()).unwrap());
         println!("{what}: {peak} bytes for {}", log.len());
-        // Places to sort take a quarter of the log or the buffer, hashes for a filter half of it or the buffer; then there are
-        // the filter, the index, and the chunk of the file that is written, twice when it grows.
+        // The positions for the sort take a quarter of the log or of the buffer, and the hashes for
+        // a filter take half of it. In addition there are the filter, the index and the chunk of
+        // the written file, twice while it grows.
         let bound = 2 * log.len() + 2 * options.write_buffer_bytes + (512 << 10);
-        // In debug builds a hash takes 16 bytes, for 8.
+        // In debug builds a hash takes 16 bytes instead of 8.
         let hashes = if cfg!(debug_assertions) { log.len() / 2 + options.write_buffer_bytes } else { 0 };
         let bound = bound + hashes;
         assert!(peak <= bound, "{what}: {peak} bytes for {}", log.len());
-        // Of the first there are few keys, but as many writes.
-        assert_eq!(db.stats().total.filter_bytes > 0, ["as many keys as get a filter", "long values"].contains(&what));
+        // The first case has many writes but few keys.
+        assert_eq!(db.stats().total.filter_bytes > 0, ["enough keys for a filter", "long values"].contains(&what));
         let mut model = std::collections::BTreeMap::new();
         for op in filterblock_store::lsm::BatchOps::new(&payload, 0).map(Result::unwrap) {
             model.insert(op.key().to_vec(), op.value().map(<[u8]>::to_vec));
@@ -212,7 +216,8 @@ fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
     }
 }
 
-/// A log or manifest of several records, of which the first has the number `sequence` and each `step` numbers.
+/// Builds a log or manifest of several records. The first record has the number `sequence`, and
+/// each record takes `step` numbers.
 fn log_of(id: (&[u8; 8], u64, [u8; 16]), sequence: u64, step: u64, payloads: &[Vec<u8>]) -> Vec<u8> {
     let (magic, number, store_id) = id;
     let mut bytes = Vec::new();
@@ -230,7 +235,7 @@ fn a_log_damaged_everywhere_is_salvaged_within_a_size_multiple() {
     let options = Options { recovery: LogRecovery::Salvage, ..store(dir) };
     let path = only(dir, ".log");
     let (number, store_id) = identity(&fs::read(&path).unwrap());
-    // The shortest records there are, and a byte between each two.
+    // The shortest possible records, with one byte between two of them.
     let records = log_of((b"fb-log\r\n", number, store_id), 1, 1, &vec![vec![2, 0]; 20_000]);
     let mut log = records[..48].to_vec();
     records[48..].chunks(26).for_each(|record| log.extend([record, &[0xff]].concat()));
@@ -238,7 +243,7 @@ fn a_log_damaged_everywhere_is_salvaged_within_a_size_multiple() {
     let (db, peak) = peak_of(|| Db::open(dir, options.clone()).unwrap());
     println!("{peak} bytes for {}", log.len());
     assert!(peak <= 4 * log.len() + (512 << 10), "{peak} bytes for {}", log.len());
-    // As many as are told.
+    // The store keeps at most this many reports.
     assert_eq!(db.stats().reports.len(), 100);
 }
 
@@ -255,7 +260,7 @@ fn manifests_of_any_content_are_read_within_a_size_multiple() {
         (storage, bytes.len())
     };
     let id = [&[1u8][..], &identity(&log).1].concat();
-    // Tables with empty keys: the shortest that are no error.
+    // Tables with empty keys: the shortest valid entries.
     let varint = |i: u64| [(i & 0x7f) as u8 | 0x80, (i >> 7) as u8];
     let added = |i: u64| [&[6, 0][..], &varint(i), &[0; 7]].concat();
     let removed = |i: u64| [&[7, 0][..], &varint(i)].concat();
@@ -263,13 +268,13 @@ fn manifests_of_any_content_are_read_within_a_size_multiple() {
     let mut cases = vec![
         ("tables", vec![all(&added)]),
         ("tables of several edits", (0..16_000).step_by(40).map(|i| (i..i + 40).flat_map(added).collect()).collect()),
-        ("removals of nothing", vec![all(&removed)]),
+        ("removed tables that do not exist", vec![all(&removed)]),
         ("tables that are removed", vec![all(&added), all(&removed)]),
         ("tables that are removed, the last first", vec![all(&added), all(&|i| removed(15_999 - i))]),
     ];
     for tail in [[0xff; 9].as_slice(), &[0xff, 0xff, 0xff, 0xff, 0x0f], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x20]] {
-        cases.push(("lengths that lie", vec![[&[6, 0, 1, 1, 1, 0][..], tail].concat()]));
-        cases.push(("lengths that lie", vec![[&[6, 0, 1, 1, 1, 0, 1, b'k'][..], tail].concat()]));
+        cases.push(("false lengths", vec![[&[6, 0, 1, 1, 1, 0][..], tail].concat()]));
+        cases.push(("false lengths", vec![[&[6, 0, 1, 1, 1, 0, 1, b'k'][..], tail].concat()]));
     }
     for (what, mut edits) in cases {
         edits[0].splice(0..0, id.iter().copied());

@@ -1,4 +1,5 @@
-//! Sorted files against a `BTreeMap`: whatever is written is found, in any order and direction, and nothing else is.
+//! SST files against a `BTreeMap`: all written entries are found, in any order and direction, and
+//! no others.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -48,7 +49,7 @@ fn owned(entry: Option<(&Vec<u8>, &Option<Vec<u8>>)>) -> Option<(Vec<u8>, Option
     entry.map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// Keys that lie close together, with long common fronts, some empty, some long.
+/// Keys that are close together, with long common prefixes. Some are empty, and some are long.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(0u8..3, 0..6),
@@ -67,7 +68,7 @@ fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
     ]
 }
 
-/// Each of the hash functions, by turns.
+/// Returns one of the hash functions, by `seed`.
 fn hasher(seed: u64) -> KeyHasher {
     let secret = Secret::new(&[3; 16]).unwrap();
     match seed % 3 {
@@ -106,7 +107,7 @@ fn check_gets(table: &Arc<Table>, model: &Model, probes: &[Vec<u8>]) {
         for _ in 0..2 {
             assert_eq!(table.find(key, Some(&cache), &mut reads).unwrap(), wanted);
         }
-        assert!(reads.blocks <= 2, "the second look at a block comes from the cache");
+        assert!(reads.blocks <= 2, "the second read of a block comes from the cache");
         if model.contains_key(key) {
             assert_ne!(table.filter().ask(key), filterblock::Answer::No);
         }
@@ -147,7 +148,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn entries_that_are_written_and_no_others_are_found(
+    fn a_table_finds_all_written_entries_and_no_others(
         model in btree_map(keys(), values(), 0..120),
         probes in vec(keys(), 0..30),
         options in options(),
@@ -174,12 +175,12 @@ fn numbers(count: u32) -> Model {
 }
 
 #[test]
-fn mapped_and_copied_filters_answer_alike_however_verified() {
+fn mapped_and_copied_filters_give_the_same_answers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.sst");
     let model = numbers(20_000);
     write(&Disk, &path, TableOptions::default(), &model);
-    assert_eq!(Disk.list(dir.path()).unwrap(), ["t.sst"], "the temporary is gone");
+    assert_eq!(Disk.list(dir.path()).unwrap(), ["t.sst"], "the temporary file is removed");
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
         for filter_memory in [FilterMemory::Mapped, FilterMemory::Heap] {
             let io = if verify == Verify::AtOpen { IoMode::Buffered } else { IoMode::Direct };
@@ -191,7 +192,7 @@ fn mapped_and_copied_filters_answer_alike_however_verified() {
             let denied = (0..10_000u32)
                 .filter(|i| table.filter().ask(format!("key{i:08}x").as_bytes()) == filterblock::Answer::No)
                 .count();
-            assert!(denied > 9_700, "the filter is used: {denied}");
+            assert!(denied > 9_700, "the filter must deny most absent keys, but denied only {denied}");
             assert!(table.verify().unwrap().is_sound());
         }
     }
@@ -228,13 +229,16 @@ fn keys_out_of_order_or_repeated_are_refused_without_loss() {
 }
 
 #[test]
-fn an_unfinished_file_leaves_no_name_and_a_finished_replaces() {
+fn an_unfinished_file_has_no_name_and_a_finished_one_replaces() {
     let storage = Memory::new();
     storage.create_dir_all(Path::new("/d")).unwrap();
     let path = Path::new("/d/t.sst");
     write(&storage, path, TableOptions::default(), &numbers(10));
     let mut writer = TableWriter::create(&storage, path, TableOptions::default()).unwrap();
-    assert!(TableWriter::create(&storage, path, TableOptions::default()).is_err(), "the temporary is taken");
+    assert!(
+        TableWriter::create(&storage, path, TableOptions::default()).is_err(),
+        "another writer has the temporary file"
+    );
     writer.add(b"k", None).unwrap();
     let old = Table::open(&storage, path, TableReadOptions::default()).unwrap();
     drop(writer);
@@ -242,7 +246,7 @@ fn an_unfinished_file_leaves_no_name_and_a_finished_replaces() {
     write(&storage, path, TableOptions::default(), &numbers(20));
     let new = Table::open(&storage, path, TableReadOptions::default()).unwrap();
     assert_eq!((old.properties().num_entries, new.properties().num_entries), (10, 20));
-    assert!(old.verify().unwrap().is_sound(), "whoever has the old one open keeps it");
+    assert!(old.verify().unwrap().is_sound(), "an open handle keeps the old file");
 }
 
 #[test]
@@ -262,7 +266,7 @@ fn another_table_id_is_refused_and_another_seed_degrades() {
 }
 
 #[test]
-fn a_filter_without_its_secret_or_with_another_answers_maybe() {
+fn a_filter_without_the_right_secret_answers_maybe() {
     let storage = Memory::new();
     let path = Path::new("t.sst");
     let model = numbers(100);
@@ -283,7 +287,7 @@ fn a_filter_without_its_secret_or_with_another_answers_maybe() {
             let table = Arc::new(open(wrong.clone(), false).unwrap());
             assert!(matches!(table.filter(), TableFilter::Degraded(_)), "{wrong:?}");
             check_gets(&table, &model, &[b"absent".to_vec()]);
-            // Who says which hasher is the right one takes the filter for another store's.
+            // With an explicit hasher, `verify` treats the filter as that of another store.
             assert_eq!(table.verify().unwrap().damage.len(), 1, "{wrong:?}");
             let error = open(wrong, true).unwrap_err();
             assert!(error.to_string().starts_with("t.sst: "), "{error}");

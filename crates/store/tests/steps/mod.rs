@@ -1,4 +1,5 @@
-//! Numbered steps of writers, known both to the process that does them and to the one that judges what it left.
+//! Numbered write steps. One process executes them, and another one derives from them what the
+//! store must hold.
 #![allow(dead_code, reason = "no test file uses all of it")]
 
 use std::collections::BTreeMap;
@@ -10,17 +11,18 @@ use filterblock_store::{Db, Options, Result};
 
 use crate::common::{self, Random};
 
-/// Keys of each writer; each step writes a few of them, so that most are overwritten and deleted many times.
+/// The number of keys of each writer. Each step writes a few of them, so most keys are overwritten
+/// and deleted many times.
 const KEYS: u64 = 40;
 
-/// Tells a process of this very program what to do; see [`this_program`].
+/// The environment variable that tells a child process what to do; see [`this_program`].
 const ORDER: &str = "FILTERBLOCK_TEST_ORDER";
 
 fn key(writer: u64, i: u64) -> Vec<u8> {
     format!("w{writer}-{i:03}").into_bytes()
 }
 
-/// What step `step` of a writer writes.
+/// Returns the writes of step `step` of a writer.
 fn writes_of(writer: u64, step: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut random = Random(writer << 32 | step);
     let count = if random.below(3) == 0 { 2 + random.below(6) } else { 1 };
@@ -32,7 +34,7 @@ fn writes_of(writer: u64, step: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
             (key, (random.below(4) != 0).then_some(value))
         })
         .collect();
-    // Every step leaves its number: how many steps a store holds can be read from it.
+    // Every step writes its number, so that a test can read from a store how many steps it holds.
     writes.push((format!("w{writer}-steps").into_bytes(), Some(step.to_le_bytes().to_vec())));
     writes
 }
@@ -53,7 +55,7 @@ pub fn steps_in(db: &Db, writer: u64) -> Result<u64> {
     Ok(steps.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap())))
 }
 
-/// What the first steps of a writer add up to.
+/// The content after the first steps of a writer.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
     writer: u64,
@@ -83,8 +85,9 @@ impl Content {
     }
 }
 
-/// Compares an open store with its writers' steps: whole steps, in order, at least as many as before, and nothing else:
-/// no half batch, nothing deleted that came back. `contents` become what the store holds.
+/// Compares an open store with the steps of its writers, and updates `contents` to what the store
+/// holds. The store must hold whole steps, in order, and at least as many as before. It must hold
+/// nothing else: no part of a batch, and no deleted key.
 pub fn judge(db: &Db, contents: &mut [Content], what: &str) {
     for content in &mut *contents {
         let (found, floor) = (steps_in(db, content.writer).unwrap(), content.steps);
@@ -100,7 +103,7 @@ pub fn judge(db: &Db, contents: &mut [Content], what: &str) {
     assert!(db.verify().unwrap().is_sound(), "{what}");
 }
 
-/// Options under which the least is written before something is flushed or merged.
+/// Options that flush and merge after very few writes.
 pub fn small(durability: Durability) -> Options {
     Options {
         durability,
@@ -108,13 +111,13 @@ pub fn small(durability: Durability) -> Options {
         table_size_bytes: 16 << 10,
         level_base_bytes: 32 << 10,
         l0_compaction_trigger: 2,
-        // Up to the end of the disk.
+        // The store may fill the whole disk.
         reserve_bytes: Some(0),
         ..Options::default()
     }
 }
 
-/// The same, with nothing flushed or merged unless somebody asks for it.
+/// The same options without automatic flushes and compactions.
 pub fn small_and_quiet(durability: Durability) -> Options {
     Options { auto_compaction: false, write_buffer_bytes: 1 << 20, ..small(durability) }
 }
@@ -123,8 +126,9 @@ pub fn durability_of(name: &str) -> Durability {
     if name == "sync" { Durability::Sync } else { Durability::Buffered }
 }
 
-/// A command that runs one test of this program, which then finds its `order` (see [`order`]), by way of `wrapper`: a
-/// program and its arguments, or none. `test` is the path of the test, see [`common::test_path`].
+/// Builds a command that runs one test of this program. That test finds `order` with [`order`].
+/// `wrapper` is a program with its arguments that runs the command, or empty. `test` is the path of
+/// the test; see [`common::test_path`].
 pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = match wrapper {
@@ -140,20 +144,20 @@ pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
     command
 }
 
-/// The order that another process of this program gave: its first word and a directory.
+/// Returns the order from the parent process: its first word and a directory.
 pub fn order() -> Option<(String, std::path::PathBuf)> {
     let order = std::env::var(ORDER).ok()?;
     let (word, dir) = order.split_once(':').unwrap();
     Some((word.to_owned(), Path::new(dir).to_path_buf()))
 }
 
-/// One line on the standard error. One write of one line to a pipe is whole or absent; whether it can be written is of
-/// no matter here.
+/// Writes one line to the standard error. A pipe receives a short line whole or not at all. Errors
+/// are ignored.
 pub fn say(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
 }
 
-/// Says, past the capture of test output, that something was not tried.
+/// Prints that a test was skipped. Test capture does not hide the line.
 pub fn skip(test: &str, why: &str) {
     say(&format!("skipped: {test}: {why}"));
 }

@@ -1,46 +1,48 @@
-//! What a disk holds, and what a power failure would leave of it.
+//! The content of a simulated disk, and what a power failure leaves of it.
 //!
-//! A file's bytes are durable up to its last sync, a directory's names up to its own. Until then a crash may keep a change
-//! or lose it, whatever became of those before and after it.
+//! The bytes of a file are durable up to its last sync, and the names in a directory up to the
+//! directory's last sync. A crash may keep or lose each later change, independent of the other
+//! changes.
 
-#![expect(clippy::indexing_slicing, reason = "a test may panic, and none of these can")]
+#![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What disks write whole or not at all.
+/// A disk writes this many bytes completely or not at all.
 const SECTOR_LEN_BYTES: usize = 512;
 
-/// What disks give to files at a time.
+/// A disk allocates this many bytes to files at a time.
 pub(super) const PAGE_LEN_BYTES: usize = 4096;
 
-/// The pages that a file takes; an empty one has a page of its own, which stands for its name.
+/// Returns the number of pages of a file. An empty file has one page, which stands for its name.
 pub(super) fn pages(len_bytes: usize) -> usize {
     len_bytes.div_ceil(PAGE_LEN_BYTES).max(1)
 }
 
-/// What a crash does to changes that were not synced.
+/// The effect of a crash on unsynced changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
-    /// All are lost.
+    /// All changes are lost.
     Dropped,
-    /// All reached the disk.
+    /// All changes reached the disk.
     Kept,
-    /// Names reached the disk; bytes some way, without some of their sectors of 512 bytes, which read as zeros.
+    /// All names reached the disk, but only a part of the bytes. Missing sectors of 512 bytes read
+    /// as zeros.
     Torn,
-    /// Each name and each file by itself, in no order: a rename may be there without the creation before it, and a file
-    /// without its name.
+    /// Each name and each file reaches the disk independently. A rename may survive without the
+    /// earlier creation, and a file may survive without its name.
     Reordered,
 }
 
 impl Crash {
-    /// All of them.
+    /// All kinds of crash.
     pub const ALL: [Self; 4] = [Self::Dropped, Self::Kept, Self::Torn, Self::Reordered];
 }
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 #[derive(Debug, Clone)]
 pub(super) struct Random(pub(super) u64);
 
@@ -52,7 +54,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to `most`.
+    /// Returns a number from 0 to `most`.
     #[expect(clippy::cast_possible_truncation, reason = "at most `most`, which is a usize")]
     pub(super) fn up_to(&mut self, most: usize) -> usize {
         (self.next() % (most as u64).saturating_add(1)) as usize
@@ -63,14 +65,15 @@ impl Random {
     }
 }
 
-/// A file, whatever its names.
+/// A file, independent of its names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inode {
     /// Shared with the drives of earlier moments until it changes.
     pub(super) bytes: Arc<Vec<u8>>,
-    /// How many of them were synced.
+    /// The number of durable bytes.
     durable_len: usize,
-    /// What a failed sync gave up: reads still see it, and no later sync brings it to the disk.
+    /// The ranges that a failed sync lost. Reads still see them, but no later sync makes them
+    /// durable.
     lost: Vec<Range<usize>>,
 }
 
@@ -116,7 +119,7 @@ impl Inode {
     }
 }
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     Directory,
@@ -132,7 +135,7 @@ impl Entry {
     }
 }
 
-/// Names that change at once: one, or the two of a rename.
+/// Names that change atomically: one name, or the two names of a rename.
 #[derive(Debug, Clone)]
 struct Change {
     dir: PathBuf,
@@ -148,31 +151,31 @@ fn apply(names: &mut BTreeMap<PathBuf, Entry>, change: &Change) {
     }
 }
 
-/// All files and names.
+/// All files and names of a disk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Drive {
     pub(super) inodes: Vec<Inode>,
-    /// As everybody sees them.
+    /// The names that operations see.
     pub(super) names: BTreeMap<PathBuf, Entry>,
-    /// As they were when their directories were synced.
+    /// The names at the last sync of their directories.
     durable: BTreeMap<PathBuf, Entry>,
     pending: Vec<Change>,
 }
 
 impl Drive {
-    /// A new file that has no name yet.
+    /// Creates a file without a name.
     pub(super) fn new_inode(&mut self) -> usize {
         self.inodes.push(Inode::default());
         self.inodes.len() - 1
     }
 
-    /// What all files with a name take.
+    /// Returns the space that all files with a name take.
     pub(super) fn used_bytes(&self) -> u64 {
         let named: BTreeSet<usize> = self.names.values().filter_map(|entry| entry.inode()).collect();
         named.iter().map(|&inode| (pages(self.inodes[inode].bytes.len()) * PAGE_LEN_BYTES) as u64).sum()
     }
 
-    /// Changes names, of the directory of the last, at once.
+    /// Changes names atomically. The change belongs to the directory of the last name.
     pub(super) fn change(&mut self, names: Vec<(PathBuf, Option<Entry>)>) {
         let dir = names.last().and_then(|(path, _)| path.parent()).unwrap_or(Path::new("")).to_path_buf();
         let change = Change { dir, names };
@@ -191,7 +194,7 @@ impl Drive {
         });
     }
 
-    /// What is there after a crash.
+    /// Returns the disk after a crash.
     pub(super) fn after(&self, crash: Crash, random: &mut Random) -> Self {
         let mut names = self.durable.clone();
         for change in &self.pending {
@@ -204,7 +207,7 @@ impl Drive {
                 apply(&mut names, change);
             }
         }
-        // A name is nowhere to be found without its directory.
+        // A name cannot be found without its directory.
         let whole = names.clone();
         let is_reachable = |path: &Path| path.ancestors().skip(1).all(|dir| is_root(dir) || whole.contains_key(dir));
         names.retain(|path, _| is_reachable(path));
@@ -217,7 +220,7 @@ impl Drive {
     }
 }
 
-/// The roots always exist, and the working directory under either of its names.
+/// Whether `path` is a root directory or the working directory, which always exist.
 pub(super) fn is_root(path: &Path) -> bool {
     path.parent().is_none() || matches!(path.to_str(), Some("" | "."))
 }

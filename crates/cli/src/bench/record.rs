@@ -1,0 +1,169 @@
+//! `filterblock bench report`: prints, draws and inserts what `bench point-miss --json` recorded.
+
+use std::path::{Path, PathBuf};
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::new_file::NewFile;
+use super::super::output;
+use super::plot;
+use super::report::Report;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock bench report result.json
+  filterblock bench report result.json --filter by-level --svg point-miss.svg
+  filterblock bench report benches/record/point-miss.json --markdown docs/BENCHMARKS.md
+
+--markdown replaces the lines between `<!-- bench report: NAME -->` and `<!-- end -->`. NAME is one of:
+  machine   the machine and the settings
+  absent    times of gets of absent keys
+  present   times of gets of present keys
+  stores    how the stores were loaded, and their sizes
+The rest of the file stays as it is. Without --markdown the command prints the whole report.
+
+Exit status: 0 done; 2 an error.";
+
+const BEGIN: &str = "<!-- bench report: ";
+const BEGIN_TAIL: &str = " -->\n";
+const END: &str = "<!-- end -->";
+
+/// Print or draw the results in a JSON file of point-miss
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// The file that `bench point-miss --json` wrote
+    record: PathBuf,
+    /// Draw the mean latencies of absent keys, with filters and without
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Draw this filter of the record only; may be repeated [default: all]
+    #[arg(long, value_name = "SPEC", requires = "svg")]
+    filter: Vec<String>,
+    /// Replace the file of --svg if it exists
+    #[arg(long)]
+    force: bool,
+    /// Write the tables into this Markdown file, between their markers
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+/// Runs `filterblock bench report`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    output::check_stdout()?;
+    let report = read(&arguments.record)?;
+    if let Some(unknown) = arguments.filter.iter().find(|filter| !report.settings.filters.contains(filter)) {
+        let known = report.settings.filters.join(", ");
+        return Err(Failure::Message(format!("--filter {unknown}: the record has no such filter; it has {known}")));
+    }
+    let mut files = Vec::new();
+    if let Some(path) = &arguments.svg {
+        files.push((NewFile::create(path, arguments.force)?, plot::draw(&report, &arguments.filter)));
+    }
+    if let Some(path) = &arguments.markdown {
+        let page = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+        let filled = filled(&page, &report).map_err(|why| Failure::Message(format!("{}: {why}", path.display())))?;
+        files.push((NewFile::create(path, true)?, filled));
+    }
+    if let [(svg, _), (markdown, _)] = files.as_slice() {
+        svg.refuse_same("--svg", markdown, "--markdown")?;
+    }
+    for (file, _) in &files {
+        file.refuse_inputs([arguments.record.as_path()])?;
+    }
+    for (file, content) in files {
+        file.publish(content.as_bytes())?;
+    }
+    if arguments.markdown.is_none() {
+        output::print(&report.to_text())?;
+    }
+    Ok(Exit::Success)
+}
+
+fn read(path: &Path) -> Outcome<Report> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let path = path.display();
+        Failure::Message(format!(
+            "{path}: not a report of point-miss ({error}); write one with \"filterblock bench point-miss --json FILE\""
+        ))
+    })
+}
+
+/// Replaces the lines between markers.
+fn filled(page: &str, report: &Report) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (name, after) = after.split_once(BEGIN_TAIL).ok_or_else(|| format!("a marker {BEGIN:?} has no end"))?;
+        let (_, after) = after.split_once(END).ok_or_else(|| format!("no {END} follows the marker of {name}"))?;
+        let table = report
+            .markdown(name)
+            .ok_or_else(|| format!("no table is called {name}; use machine, absent, present or stores"))?;
+        filled += &format!("{before}{BEGIN}{name}{BEGIN_TAIL}{table}\n{END}");
+        rest = after;
+    }
+    match filled.is_empty() {
+        true => Err(format!("no marker; write \"{BEGIN}absent -->\" and \"{END}\" where the table belongs")),
+        false => Ok(filled + rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::picture::check;
+    use super::*;
+
+    fn recorded() -> Report {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/record/point-miss.json");
+        read(&path).unwrap()
+    }
+
+    #[test]
+    fn only_lines_between_markers_are_replaced() {
+        let report = recorded();
+        let page = "a\n<!-- bench report: absent -->\nold\n<!-- end -->\nb\n<!-- generated: x -->\nc\n<!-- end -->\n";
+        let once = filled(page, &report).unwrap();
+        assert!(once.starts_with("a\n<!-- bench report: absent -->\n| "), "{once}");
+        assert!(once.ends_with("\n<!-- end -->\nb\n<!-- generated: x -->\nc\n<!-- end -->\n"), "{once}");
+        assert_eq!(filled(&once, &report).unwrap(), once);
+        for (page, why) in [
+            ("nothing", "no marker"),
+            ("<!-- bench report: absent -->\n", "no <!-- end -->"),
+            ("<!-- bench report: other -->\n<!-- end -->", "other"),
+        ] {
+            assert!(filled(page, &report).unwrap_err().contains(why), "{page}");
+        }
+    }
+
+    #[test]
+    fn the_tables_of_absent_keys_name_every_store_twice() {
+        let report = recorded();
+        let rows = report.markdown("absent").unwrap().lines().count() - 2;
+        assert_eq!(rows, 2 * report.stores.len());
+        assert!(report.markdown("machine").unwrap().contains(&report.settings.rounds.to_string()));
+        for name in ["absent", "present", "stores"] {
+            let table = report.markdown(name).unwrap();
+            assert!(table.lines().all(|line| line.split('|').all(|cell| cell.len() <= 120)), "{table}");
+        }
+    }
+
+    #[test]
+    fn pictures_of_any_report_are_readable() {
+        let mut report = recorded();
+        let some = report.settings.filters.get(..1).unwrap().to_vec();
+        for filters in [&[][..], &some] {
+            let svg = plot::draw(&report, filters);
+            check::is_readable(&svg);
+            for text in ["1 sorted run", "no filters", "by-level", "times less"] {
+                assert!(svg.contains(text), "{text}");
+            }
+        }
+        for row in &mut report.rows {
+            row.mean_ns *= 1e4;
+            row.filter = format!("budget:{}:1073741824", row.filter);
+        }
+        check::is_readable(&plot::draw(&report, &[]));
+        report.rows.clear();
+        assert!(plot::draw(&report, &[]).ends_with("</svg>\n"));
+    }
+}

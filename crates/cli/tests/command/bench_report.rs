@@ -1,0 +1,61 @@
+//! The command `bench report`: the tables and the picture of the repository, and what it refuses.
+
+use std::fs;
+
+use crate::shell::Shell;
+
+const RECORD: &str = "benches/record/point-miss.json";
+
+#[test]
+fn the_report_in_the_documents_is_that_of_the_record() {
+    let shell = Shell::new();
+    let record = crate::repository(RECORD);
+    let page = fs::read_to_string(crate::repository("docs/BENCHMARKS.md")).unwrap();
+    shell.write("page.md", &page);
+    let record = record.to_str().unwrap();
+    let arguments = ["bench", "report", record, "--filter", "by-level", "--svg", "miss.svg", "--markdown", "page.md"];
+    assert_eq!(shell.run(&arguments).exits(0), "");
+    assert!(fs::read_to_string(shell.path("page.md")).unwrap() == page, "docs/BENCHMARKS.md is not that of {RECORD}");
+    // Elsewhere a logarithm may differ in its last digit, and a bar by a tenth of a pixel.
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        let documented = fs::read_to_string(crate::repository("docs/point-miss.svg")).unwrap();
+        assert!(fs::read_to_string(shell.path("miss.svg")).unwrap() == documented, "docs/point-miss.svg is not");
+    }
+}
+
+#[test]
+fn a_report_is_printed_like_that_of_the_benchmark_itself() {
+    let shell = Shell::new();
+    let bench = ["bench", "point-miss", "--count", "500", "--lookups", "100", "--rounds", "1", "--dir", "."];
+    let printed = shell.run(&[&bench[..], &["--json", "record.json"]].concat()).exits(0);
+    assert_eq!(shell.run(&["bench", "report", "record.json"]).exits(0), printed);
+    shell.run(&["bench", "report", "record.json", "--svg", "all.svg"]).exits(0);
+    let svg = fs::read_to_string(shell.path("all.svg")).unwrap();
+    for filter in ["by-level", "blocked-bloom:10", "bloom:10", "no filters"] {
+        assert!(svg.contains(filter), "{filter}");
+    }
+}
+
+#[test]
+fn reports_of_other_files_and_into_other_pages_are_refused() {
+    let shell = Shell::new();
+    let record = crate::repository(RECORD);
+    let record = record.to_str().unwrap();
+    shell.write("page.md", "# Nothing\n");
+    shell.write("unknown.md", "<!-- bench report: speed -->\n<!-- end -->\n");
+    shell.write("record.json", fs::read(record).unwrap());
+    for (arguments, parts) in [
+        (&["page.md"][..], &["page.md", "--json"][..]),
+        (&["missing.json"], &["missing.json"]),
+        (&[record, "--markdown", "page.md"], &["page.md", "no marker"]),
+        (&[record, "--markdown", "unknown.md"], &["unknown.md", "speed", "absent"]),
+        (&[record, "--filter", "ribbon:8", "--svg", "new.svg"], &["--filter ribbon:8", "bloom:10"]),
+        (&[record, "--filter", "bloom:10"], &["--svg"]),
+        (&[record, "--svg", "page.md"], &["page.md", "--force"]),
+        (&["record.json", "--svg", "record.json", "--force"], &["record.json", "is read"]),
+    ] {
+        shell.run(&[&["bench", "report"], arguments].concat()).fails_with(parts);
+    }
+    assert_eq!(shell.files(), ["page.md", "record.json", "unknown.md"]);
+    assert_eq!(fs::read_to_string(shell.path("page.md")).unwrap(), "# Nothing\n");
+}
