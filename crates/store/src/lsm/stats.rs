@@ -6,7 +6,7 @@
 //! counter would cost 20 ns, and far more under contention.
 
 use std::cell::Cell;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use super::version_edit::NUM_LEVELS;
@@ -103,10 +103,35 @@ pub(super) struct Counters {
     ended_stall_nanos: AtomicU64,
     /// The beginnings of the stalls that go on.
     stalls: Mutex<Vec<Instant>>,
+    pub(super) scans: AtomicU64,
+    pub(super) scan_reads: Arc<ScanReads>,
     pub(super) flushes: AtomicU64,
     pub(super) flushed_bytes: AtomicU64,
     pub(super) compactions: AtomicU64,
     pub(super) compacted_bytes: AtomicU64,
+}
+
+/// The data blocks that scans have read from files.
+#[derive(Debug)]
+pub(super) struct ScanReads {
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl ScanReads {
+    fn new() -> Self {
+        Self { blocks: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    pub(super) fn add(&self, blocks: u64, bytes: u64) {
+        self.blocks.fetch_add(blocks, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the number of blocks and their bytes.
+    pub(super) fn get(&self) -> (u64, u64) {
+        (self.blocks.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
 }
 
 /// A write that waits. Its drop ends the wait.
@@ -201,6 +226,8 @@ impl Counters {
             write_stalls: none(),
             ended_stall_nanos: none(),
             stalls: Mutex::default(),
+            scans: none(),
+            scan_reads: Arc::new(ScanReads::new()),
             flushes: none(),
             flushed_bytes: none(),
             compactions: none(),
@@ -256,7 +283,9 @@ impl Counters {
             shard.levels.iter().for_each(LevelCounters::reset);
         }
         let written = [&self.flushes, &self.flushed_bytes, &self.compactions, &self.compacted_bytes];
-        for counter in [&self.write_stalls, &self.ended_stall_nanos].into_iter().chain(written) {
+        let reads = [&self.scans, &self.scan_reads.blocks, &self.scan_reads.bytes];
+        let stalls = [&self.write_stalls, &self.ended_stall_nanos];
+        for counter in stalls.into_iter().chain(written).chain(reads) {
             counter.store(0, Ordering::Relaxed);
         }
     }
@@ -402,6 +431,12 @@ pub struct Stats {
     pub memory_hits: u64,
     /// Number of entries in memtables.
     pub memory_entries: u64,
+    /// Number of scans.
+    pub scans: u64,
+    /// Number of data blocks that scans read from files.
+    pub scan_block_reads: u64,
+    /// Bytes of these data blocks.
+    pub scan_block_read_bytes: u64,
     /// Number of times that a writer had to wait for a flush or a compaction.
     pub write_stalls: u64,
     /// Total time of these waits in ns, including waits that go on.

@@ -466,6 +466,28 @@ fn deleting_everything_releases_the_space_in_the_background() {
 }
 
 #[test]
+fn scans_count_the_blocks_that_they_read() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, Options { block_size_bytes: 500, ..quiet(&storage) }).unwrap();
+    (0..1_000).for_each(|i| db.put(&key(i), &key(i)).unwrap());
+    assert_eq!(db.scan(..).count(), 1_000);
+    let in_memory = db.stats();
+    assert_eq!((in_memory.scans, in_memory.scan_block_reads), (1, 0), "all entries are in the memtable");
+    db.flush().unwrap();
+    assert_eq!(db.scan(..).count(), 1_000);
+    let all = db.stats();
+    let blocks = all.scan_block_reads;
+    assert!(blocks > 20 && all.scan_block_read_bytes > 1_000 * 10, "{all:?}");
+    assert_eq!(db.scan(..).rev().count(), 1_000);
+    assert_eq!(db.stats().scan_block_reads, 2 * blocks, "each block once, in both directions");
+    assert_eq!(db.scan(&key(500)[..]..).take(1).count(), 1);
+    assert_eq!(db.stats().scan_block_reads, 2 * blocks + 1);
+    assert_eq!(db.stats().total.block_reads, 0, "lookups have a count of their own");
+    db.reset_stats();
+    assert_eq!((db.stats().scans, db.stats().scan_block_reads), (0, 0));
+}
+
+#[test]
 fn a_buffered_write_reaches_the_operating_system_soon() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
