@@ -36,8 +36,8 @@ impl Edit {
         }
     }
 
-    /// Reads an edit that is pure damage: it writes no bytes of the input's choice, so it cannot
-    /// forge anything.
+    /// Reads an edit that only damages. The input cannot choose the bytes that the edit writes, so
+    /// the edit cannot forge a valid checksum.
     pub fn take_damage(input: &mut Input<'_>) -> Self {
         match input.byte() % 5 {
             0 => Self::Xor(input.number(3) as usize, input.byte() | 1),

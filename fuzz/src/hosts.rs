@@ -1,4 +1,5 @@
-//! The other ways in which a host asks a block: `VerifiedFilter`, `FilterSet` and `PartitionIndex` answer as `FilterBlock`.
+//! Checks that `VerifiedFilter`, `FilterSet` and `PartitionIndex` give the same answers as
+//! `FilterBlock`.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::secret;
 
 const KEYS: [&[u8]; 5] = [b"", b"key-00000007", b"key-00000300", b"key-0", &[0xff; 40]];
 
-/// Compares the answers of the other readers with those of `block`, which verified all pages of `data`.
+/// Compares the answers of the other readers with those of `block`, which verified all pages of
+/// `data`.
 pub(crate) fn ask_as_hosts_do(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
     let (metadata, hasher) = (block.metadata(), block.hasher().clone());
     let mut expected = Expected::of_table(metadata.table_id, &hasher);

@@ -240,7 +240,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// # Errors
     /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the bytes are damaged, truncated,
-    ///   extended or not a filter block. With [`Verify::OnFirstTouch`] a damaged page is no error.
+    ///   extended or not a filter block. With [`Verify::OnFirstTouch`] a damaged page is not an
+    ///   error.
     /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or
     ///   extension.
     /// * [`Error::Unexpected`] for a sound block of another table, another state of the table,

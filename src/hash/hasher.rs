@@ -142,7 +142,7 @@ impl KeyHasher {
     #[cfg(debug_assertions)]
     pub(crate) fn debug_check(&self, hash: KeyHash) {
         let is_ours = hash.made_by == 0 || hash.made_by == self.tag();
-        assert!(is_ours, "the hash was not made by {self:?}; hash keys with the filter's hasher");
+        assert!(is_ours, "the hash was made by another hasher than {self:?}; hash keys with the filter's hasher");
     }
 
     #[cfg(not(debug_assertions))]

@@ -10,8 +10,8 @@ pub(crate) trait Guard {
     fn sound(&self, offset: usize, len: usize) -> bool;
 }
 
-/// Returns `answer`, or "maybe" if an "absent" rests on bytes that are not sound. If all bytes are
-/// sound, there is no branch on the answer: with mixed queries, half of these branches would be
+/// Returns `answer`, or "maybe" if an "absent" depends on bytes that are not sound. If all bytes
+/// are sound, there is no branch on the answer: with mixed queries, half of these branches would be
 /// mispredicted.
 #[inline(always)]
 pub(super) fn or_maybe<G: Guard>(answer: bool, _: &G, is_sound: impl FnOnce() -> bool) -> bool {

@@ -18,8 +18,8 @@ pub(crate) enum InlineGeometry<'a> {
     /// A kind whose geometry is a few numbers.
     Plain(Geometry, Kernel),
     Ribbon(ribbon::Geometry),
-    /// The parsed layers would fill a kilobyte, so each query reads them. It answers "maybe" if
-    /// they are not valid.
+    /// Each query parses the record of the layers, because the parsed layers would take a kilobyte.
+    /// A query answers "maybe" if the record is invalid.
     BumpedRibbon(Unread<'a>),
 }
 

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Generates [`FilterKind`] and the functions that depend on the list alone.
+/// Generates [`FilterKind`] and the functions that depend only on the list.
 macro_rules! filter_kind {
     ($($(#[$doc:meta])* $tag:literal $kind:ident $name:literal $module:ident::$type:ident, $description:literal;)+) => {
         /// The kinds of filter that this version builds and reads. The numbers are the tags on
         /// disk.
         ///
-        /// Tag 0 is invalid, so that zeroed bytes are no filter.
+        /// Tag 0 is invalid, so that a reader refuses zeroed bytes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]

@@ -277,7 +277,7 @@ impl Coverage {
         let bits = bits as f64;
         let mut covered = [0.0; MAX_BLOOM_PROBES as usize + 1];
         let mut distinct = covered;
-        // Before the first draw there is no bit to cover.
+        // Before the first draw, 0 distinct bits are drawn, and all of them are covered.
         (covered[0], distinct[0]) = (1.0, 1.0);
         for _ in 0..probes {
             let mut fewer = 0.0;
@@ -404,7 +404,7 @@ mod tests {
         let equal = poisson(&|keys| keys / 4_294_967_296.0);
         let found = split_block_rate(2_560_000_000, 1_000_000_000, 32);
         assert!((found / (lanes + equal) - 1.0).abs() < 1e-4, "{found} for {lanes} and {equal}");
-        // A key that is covered in both ways does not count twice.
+        // A key that is a false positive for both reasons does not count twice.
         assert_eq!(split_block_rate(1 << 32, 1, 32), 1.0);
     }
 

@@ -29,7 +29,7 @@ pub(super) fn hash_families() -> [(&'static str, Vec<u64>); 4] {
     ]
 }
 
-/// Returns numbers that are no hashes: they differ only in low bits, in middle bits, or in high
+/// Returns numbers that are not hashes: they differ only in low bits, in middle bits, or in high
 /// bits.
 pub(super) fn raw_families() -> [(&'static str, Vec<u64>); 3] {
     let of = |number: fn(u64) -> u64| (0..SAMPLE as u64).map(number).collect();

@@ -85,7 +85,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 }
 
 /// Returns a block of the keys of all `blocks`. Its bits are the same as if all keys were added to
-/// one filter of that shape. Empty blocks add nothing, whatever their shape.
+/// one filter of that shape. Empty blocks of any shape add nothing.
 ///
 /// The block's number of keys is the sum over all blocks, capped at the number of bits as the
 /// format requires. The sum is an upper bound, because a key may be in several blocks. The FPR that

@@ -307,7 +307,7 @@ fn contradicting_fields_with_valid_checksums_are_corrupt() {
     let end = (named.len() - TRAILER_LEN_BYTES) as u64;
     let error = FilterBlock::open_any(named, Verify::AtOpen).unwrap_err();
     assert!(matches!(error, Error::Corrupt { offset, .. } if offset == end), "{error:?}, wanted {end}");
-    // Two records of layers, or one without bytes.
+    // Invalid: two records of layers, or one record without bytes.
     let ribbon = block("ribbon:8", 100);
     let layers = &ribbon[ribbon.len() - TRAILER_LEN_BYTES - 3..ribbon.len() - TRAILER_LEN_BYTES];
     assert_eq!(layers[..2], [3, 1]);

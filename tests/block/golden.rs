@@ -228,7 +228,7 @@ fn described(name: &str, bytes: &[u8]) -> String {
     let (info, found) = (block.metadata(), block.statistics());
     let digits = |number: f64| format!("{number:.6e}");
     format!(
-        "{name}: {}, keys {}, bytes {} of {}, bits a key {}, probes {}, rate {}, fill {}, estimated {}, partitions {}",
+        "{name}: {}, keys {}, bytes {} of {}, bits per key {}, probes {}, rate {}, fill {}, estimated {}, partitions {}",
         info.kind,
         info.num_keys,
         info.payload_len_bytes,

@@ -1,4 +1,5 @@
-//! A filter in bytes that the host has verified answers as its block does, at any alignment and without the heap.
+//! A filter in bytes that the host has verified answers as its block does, at any alignment and
+//! without the heap.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::{
@@ -22,7 +23,7 @@ fn of_table() -> Expected<'static> {
     Expected::of_table(TABLE, &HASHER)
 }
 
-/// Every kind, with and without a record of layers, of one and of several groups of columns.
+/// Every kind, with and without a record of layers, with one and with several groups of columns.
 const SPECS: [&str; 17] = [
     "full",
     "bloom:10",
@@ -56,7 +57,8 @@ fn every_kind_answers_as_its_block_at_any_alignment() {
             let base = buffer.as_ptr().align_offset(64);
             let offsets = if n > 3_000 { vec![0, 1, 31, 32, 63] } else { (0..64).collect() };
             for offset in offsets {
-                // Nothing lies behind the block but bytes that say "absent" or "maybe" at random.
+                // The bytes after the block are 0xa5. A query that read them would often answer
+                // wrongly.
                 let place = base + offset..base + offset + bytes.len();
                 buffer[place.clone()].copy_from_slice(&bytes);
                 for expected in [of_table(), of_any_table()] {
@@ -99,7 +101,7 @@ fn opening_and_asking_takes_nothing_from_the_heap() {
         blocks.extend([0, 1, 300, 70_000].map(|n| (block(text, n), &HASHER)));
     }
     blocks.push((block("bumped-ribbon:8", 300_000), &HASHER));
-    // The first query of a process looks which instructions there are.
+    // The first query of a process detects the instruction sets, which may allocate.
     assert!(VerifiedFilter::open(&block("bloom:10", 1), &of_any_table()).unwrap().may_contain(&key(0)));
     let keys: Vec<Vec<u8>> = (0..200).map(|i| key(i * 31)).collect();
     for (bytes, hasher) in &blocks {
@@ -161,7 +163,7 @@ fn refused(bytes: &[u8], expected: &Expected<'_>) -> Field {
 }
 
 #[test]
-fn what_a_host_expects_is_compared() {
+fn expectations_of_a_host_are_compared() {
     let bytes = block("blocked-bloom:10", 100);
     let checksum = checksum_of(&bytes).unwrap();
     for expected in [of_table(), of_any_table()] {
@@ -212,7 +214,7 @@ fn whole_keys_are_not_denied_by_verified_prefixes() {
     let mut builder = FilterBuilder::new(spec("bloom:12"), SEED).with_prefixes("first-7", false).unwrap();
     (0..300).for_each(|i| builder.add(&key(i)[..9]));
     let bytes = builder.finish().unwrap();
-    // Whole keys are what a host expects, unless it says so.
+    // A host expects whole keys, unless it states prefixes.
     assert_eq!(refused(&bytes, &of_any_table()), Field::Flags);
     let filter = VerifiedFilter::open(&bytes, &of_any_table().with_prefixes("first-7")).unwrap();
     for key in (0..300).map(key) {
@@ -221,13 +223,14 @@ fn whole_keys_are_not_denied_by_verified_prefixes() {
     }
     let denied = (0..100).filter(|i| !filter.may_contain_prefix("first-7", format!("no-{i}").as_bytes())).count();
     assert!(denied > 90, "{denied}");
-    // A filter of whole keys knows no prefix.
+    // A filter of whole keys answers "maybe" to every prefix.
     let keys = block("bloom:12", 300);
     let keys = VerifiedFilter::open(&keys, &of_any_table()).unwrap();
     assert!((0..100).all(|i| keys.may_contain_prefix("first-7", format!("no-{i}").as_bytes())));
 }
 
-/// Opens as a block does whose pages are looked at later, and answers the same as one whose pages are sound.
+/// Checks that a verified filter opens if a block with unverified pages opens, and that both give
+/// the same answers.
 fn agrees_with_its_block(bytes: &[u8]) -> bool {
     let block = match FilterBlock::open_any(bytes, Verify::OnFirstTouch) {
         Ok(block) => block,
@@ -235,7 +238,7 @@ fn agrees_with_its_block(bytes: &[u8]) -> bool {
         // A filter in verified bytes does not read the page checksums.
         Err(Error::ChecksumMismatch { field: Field::PageChecksums, .. }) => return false,
         Err(error) => {
-            // The layers of a bumped ribbon are read by each query.
+            // Opening a bumped ribbon does not check its layers; each query reads them.
             if let Ok(opened) = VerifiedFilter::open(bytes, &of_any_table()) {
                 let kind = support::get_number(bytes, Field::Kind);
                 assert_eq!(kind, FilterKind::BumpedRibbon as u64, "{error}: {opened:?}");
@@ -297,8 +300,8 @@ fn hostile_records_of_layers_agree_with_the_block() {
         repair_trailer(&mut bytes);
         opened += u32::from(agrees_with_its_block(&bytes));
     }
-    // Of one to twelve layers of one block each, of a column of eight bytes and a byte of bumps; and of one more. The payload
-    // must have 128 bytes a layer, so that the columns are 16.
+    // Filters of 1 to 12 layers are valid, and 13 layers are not. Each layer has one block of 16
+    // columns and one byte of bumps, because the payload must have 128 bytes per layer.
     for layers in 1..=13u8 {
         let payload = usize::from(layers) * (16 * 8 + 1);
         let mut bytes: Vec<u8> = (0..payload).map(|_| random.next() as u8).collect();
@@ -321,7 +324,7 @@ fn hostile_records_of_layers_agree_with_the_block() {
 
 proptest! {
     #[test]
-    fn random_bytes_are_no_verified_filter(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_do_not_open_as_a_verified_filter(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         prop_assert!(VerifiedFilter::open(&bytes, &of_any_table()).is_err());
     }
 

@@ -109,7 +109,7 @@ impl Stranger {
 }
 
 #[test]
-fn a_stranger_builds_the_same_blocks_from_it() {
+fn blocks_built_from_the_document_have_the_same_bytes() {
     let stranger = Stranger::new();
     assert_eq!((stranger.multipliers.len(), stranger.bloom_steps.len(), stranger.line_steps.len()), (16, 29, 15));
     let (seed, table_id) = (0xfeed_5eed_0123_4567, *b"a strange table!");
@@ -151,7 +151,7 @@ fn probes_step_where_the_step_tables_say() {
 }
 
 #[test]
-fn a_stranger_builds_the_same_compact_filters_from_it() {
+fn compact_filters_built_from_the_document_are_the_same() {
     let stranger = Stranger::new();
     for n in [1, 2, 33, 1_000] {
         let mut hashes: Vec<u64> = (0..n).map(|i| support::hash(i).raw()).collect();
@@ -250,7 +250,7 @@ fn keyed_hash(secret: &[u8], function: u8, seed: u64, key: &[u8]) -> (Vec<u8>, u
 }
 
 #[test]
-fn a_stranger_hashes_keys_under_a_secret_as_it_says() {
+fn hashes_under_a_secret_follow_from_the_document() {
     let hashes = table(&["Id", "Function"]);
     assert!(hashes[2][1].contains("XXH3-64") && hashes[2][1].contains("the 192 bytes W(1) .. W(24) as its secret"));
     assert!(hashes[3][1].contains("SipHash-1-3") && hashes[3][1].contains("the 16 bytes W(1) W(2) as its key"));

@@ -11,7 +11,7 @@ fn reduce(x: u64, n: u64) -> u64 {
 }
 
 #[test]
-fn a_stranger_reads_binary_fuse_filters_by_it() {
+fn binary_fuse_filters_are_read_from_the_document_alone() {
     let (mix, spread) = (constant("FUSE_MIX"), constant("FUSE_SEED"));
     for (text, n) in
         [("binary-fuse:8", 1), ("binary-fuse:8", 3_000), ("binary-fuse:12", 700), ("binary-fuse:16", 20_000)]
@@ -41,7 +41,7 @@ fn a_stranger_reads_binary_fuse_filters_by_it() {
 }
 
 #[test]
-fn a_stranger_reads_ribbons_by_it() {
+fn ribbons_are_read_from_the_document_alone() {
     let [mix, spread, lower, upper, print] =
         ["RIBBON_MIX", "RIBBON_SEED", "RIBBON_LOW", "RIBBON_HIGH", "RIBBON_PRINT"].map(constant);
     for (text, n) in
@@ -244,7 +244,7 @@ impl<'a> Bumped<'a> {
 }
 
 #[test]
-fn a_stranger_reads_bumped_ribbons_by_it() {
+fn bumped_ribbons_are_read_from_the_document_alone() {
     let (mut with_layers, mut with_fewer) = (0, 0);
     for text in ["8", "fpr=0.01", "1", "fpr=0.9", "5.3", "12.3", "16", "9", "30.7", "32", "8:compact"] {
         for n in [1, 40, 64, 65, 700, 2_560, 2_561, 3_000, 20_000] {

@@ -297,7 +297,7 @@ fn no_store(dir: &Path) -> Failure {
     ))
 }
 
-/// Refuses a file in place of a directory.
+/// Refuses a file where a directory must be.
 fn check_dir(dir: &Path) -> Outcome<()> {
     match dir.metadata() {
         Ok(found) if !found.is_dir() => {

@@ -173,7 +173,7 @@ fn describe(report: &Report) -> String {
         let (bits, similarity) = (text::count(found.bits, "bit"), percent(found.similarity));
         let _ = writeln!(
             out,
-            "\n{bits}: {left} set in A, {right} in B, {common} in both ({similarity} of those set in either)\n"
+            "\n{bits}: {left} set in A, {right} in B, {common} in both ({similarity} of the bits set in A or B)\n"
         );
     }
     if let Some(KeyReport { left, right, union, intersection, similarity }) = keys {
@@ -181,7 +181,7 @@ fn describe(report: &Report) -> String {
             let [keys, low, high] = [found.keys, found.low, found.high].map(significant_keys);
             let _ = writeln!(out, "keys of {what:<8} {keys} [{low} to {high}]");
         }
-        let _ = writeln!(out, "keys in common   {} of those in either", percent(*similarity));
+        let _ = writeln!(out, "keys in common   {} of the keys in A or B", percent(*similarity));
     }
     out
 }

@@ -46,7 +46,10 @@ mod unix {
                 )));
             }
             let access_list = access_list::of(target).map_err(|error| {
-                Failure::Message(format!("{}: cannot read the access list: {error}", path.display()))
+                Failure::Message(format!(
+                    "{}: cannot read the access list: {error}; choose another output file",
+                    path.display()
+                ))
             })?;
             Ok(Self { mode: found.mode() & 0o7777, owner: found.uid(), group: found.gid(), access_list })
         }

@@ -38,7 +38,7 @@ impl NewFile {
         match path.metadata() {
             Ok(found) if !found.is_file() => {
                 return Err(Failure::Message(format!(
-                    "{}: not a regular file; the command does not replace it, choose another output file",
+                    "{}: not a regular file, so the command does not replace it; choose another output file",
                     path.display()
                 )));
             }
@@ -150,7 +150,7 @@ impl NewFile {
         // Syncing the directory makes the name durable too.
         dir.map_or(Ok(()), |dir| dir.sync_all()).map_err(|error| {
             let path = self.target.display();
-            Failure::Message(format!("{path}: the file is written, but its directory could not be synced: {error}; a machine crash may lose the file"))
+            Failure::Message(format!("{path}: the file is written, but its directory could not be synced: {error}; a machine crash may lose the file, so write it again"))
         })
     }
 }
@@ -160,8 +160,8 @@ impl NewFile {
 fn follow_links(path: &Path) -> Outcome<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..LINKS_MAX {
-        // An error means that this is not a link. Any other error comes up again when the file is
-        // made.
+        // Most errors mean that this is not a link. Any other error occurs again when the file is
+        // created.
         let Ok(next) = fs::read_link(&target) else { return Ok(target) };
         target = parent(&target).join(next);
     }

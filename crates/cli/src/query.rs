@@ -229,9 +229,9 @@ impl<W: Write> Query<'_, W> {
         Ok(())
     }
 
-    /// Returns true if the remaining keys can change neither the exit status nor the visible
-    /// output. A closed pipe does not end the search for a first `maybe`, because "all keys are
-    /// absent" would be a guess.
+    /// Returns true if the remaining keys cannot change the exit status or the visible output. A
+    /// closed pipe does not end the search for the first `maybe`: otherwise the exit status could
+    /// wrongly say that all keys are absent.
     fn answered(&self) -> bool {
         (self.arguments.quiet || output::reader_gone()) && self.maybe > 0
     }

@@ -105,7 +105,7 @@ impl SecretArguments {
                 format!("{problem}; give it with --secret-file SECRETFILE")
             }
             (Some(Error::Secret { given: Some(_), .. }), Some(path)) => {
-                format!("{problem}; give the right file in place of --secret-file {}", path.display())
+                format!("{problem}; --secret-file {} holds another secret, so give the right file", path.display())
             }
             (Some(Error::Invalid { what: "secret", .. }), Some(path)) => {
                 format!("{problem}; omit --secret-file {}", path.display())

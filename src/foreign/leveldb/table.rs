@@ -211,8 +211,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     }
 
     /// Whether the table may contain `user_key`, as LevelDB answers with its bytewise comparator. A
-    /// key behind the last data block is absent. For any other key the filter of the block where
-    /// the key would lie answers. An error is never "absent".
+    /// key after the last data block is absent. For any other key, the filter of the data block
+    /// that would hold the key answers. An error is never "absent".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))

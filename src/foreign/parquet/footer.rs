@@ -20,9 +20,9 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// The magic of a file with encrypted metadata.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
-/// The least length of a column chunk in the metadata, with its mandatory fields. A struct without
-/// fields takes one byte, but this reader keeps more than that for each chunk. So the bound limits
-/// the memory for hostile metadata.
+/// The least length of a column chunk in the metadata, with its mandatory fields. It limits the
+/// memory for hostile metadata: a chunk without fields would take one byte in the file, but many
+/// bytes in memory.
 const MIN_CHUNK_LEN_BYTES: u64 = 16;
 
 /// The physical type of a column. It decides how a value is encoded before it is hashed.

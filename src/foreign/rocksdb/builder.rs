@@ -25,7 +25,7 @@ pub struct RocksDbFilterOptions {
     /// number of probes that suits its length after rounding. If RocksDB's allocator reports the
     /// usable size of memory, RocksDB also changes the length. This builder does not.
     pub optimize_for_memory: bool,
-    /// Whether a Bloom filter without keys is its trailer alone, as in RocksDB 7.8.3, or empty, as
+    /// Whether a Bloom filter without keys has only a trailer, as in RocksDB 7.8.3, or no bytes, as
     /// in RocksDB 11.8.1.
     pub trailer_without_keys: bool,
 }

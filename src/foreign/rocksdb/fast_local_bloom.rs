@@ -34,7 +34,7 @@ const POWERS: [u32; ROUND as usize] = {
     }
     powers
 };
-/// The factor for x after sixteen probes.
+/// The factor that `x` is multiplied by after sixteen probes.
 const NEXT_ROUND: u32 = GOLDEN_RATIO.wrapping_pow(ROUND);
 
 kernels! {

@@ -57,9 +57,9 @@ impl PartitionIndex {
         self.len
     }
 
-    /// Whether the filters may contain `entry`, a key or a prefix. `key` selects the partition.
-    /// Behind the last partition the last one answers, because the prefix may be in it. Without
-    /// partitions the answer is "maybe".
+    /// Whether the filters may contain `entry`, a key or a prefix. `key` selects the partition. For
+    /// a key after the last partition, the last partition answers, because the prefix may be in it.
+    /// Without partitions the answer is "maybe".
     pub(super) fn may_contain(&self, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
         self.ask(file, entry, key).unwrap_or(true)
     }

@@ -76,7 +76,7 @@ pub struct RocksDbFilterRange<'a> {
     /// The length of the filter.
     pub len_bytes: u64,
     /// The last user key that a partition covers, or `None` for a filter of the whole table. The
-    /// last partition also answers for keys behind it.
+    /// last partition also answers for keys above its last key.
     pub up_to: Option<&'a [u8]>,
 }
 

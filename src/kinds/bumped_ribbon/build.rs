@@ -47,7 +47,7 @@ const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true 
 const SEVERAL_TRIES_KEYS: usize = 20_480;
 /// The numbers of additional blocks that are tried one after the other.
 const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
-/// The number of tries below [`NEAR_BORDER_KEYS`].
+/// The maximum number of tries for fewer keys than [`NEAR_BORDER_KEYS`].
 const NEAR_BORDER_TRIES: usize = 4;
 /// The tries end when there is at most one spare slot per this number of keys. With 4,096 keys, one
 /// try in three reaches that; with 8,000 keys, nearly every try does.
@@ -80,7 +80,7 @@ const MAX_SPARE: usize = 255;
 
 /// Builds the filter over distinct, sorted hashes. The function leaves the hashes in another order.
 /// It returns `None` if no seed gives a solution, which happens only with chosen hashes or with
-/// numbers that are no hashes.
+/// numbers that are not hashes.
 pub(super) fn build(
     budget: Budget,
     hashes: &mut [KeyHash],
@@ -296,8 +296,8 @@ struct BuiltLayer {
     bumps: Vec<u8>,
 }
 
-/// Assembles the payload. The first layer is by far the largest and stays in its memory. Its groups
-/// are moved apart, the last group first.
+/// Assembles the payload in the memory of the first layer, which is by far the largest. Moves the
+/// groups of this layer to their positions, the last group first.
 fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -> Tried<Vec<u8>> {
     let mut payload = built.first_mut().map(|first| std::mem::take(&mut first.groups)).unwrap_or_default();
     payload.try_reserve_exact(geometry.payload_len.saturating_sub(payload.len()))?;

@@ -47,7 +47,8 @@ impl Machine {
     }
 }
 
-/// Of this build, for whoever repeats a measurement. The compiler's version is not known to the program.
+/// The version and kind of this build, so that a measurement can be repeated. A program does not
+/// know the version of its compiler.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Versions {
     filterblock: String,

@@ -14,7 +14,7 @@ const WORTH_A_SENTENCE: f64 = 1.5;
 /// The whole report; the JSON is this structure, field for field.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// One row for each filter, layout, workload and use of filters.
+    /// One row for each filter, layout and workload, with and without filters.
     pub rows: Vec<Row>,
     /// One store for each filter and layout.
     pub stores: Vec<StoreReport>,

@@ -133,7 +133,7 @@ impl Foreign {
 }
 
 impl FileArguments {
-    /// Refuses options that do not fit this type of file; `None` is a filter block.
+    /// Refuses options that do not fit the type of `file`, which is `None` for a filter block.
     pub fn check(&self, path: &Path, file: Option<&Foreign>) -> Outcome<()> {
         let is_parquet = matches!(file, Some(Foreign::Parquet(_)));
         let (file_name, kind) = (path.display(), file.map_or("filter block", Foreign::kind));

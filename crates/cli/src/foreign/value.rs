@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the encodings that are looked up when all are absent.
+    /// Returns all encodings that a query of this value looks up if none of them is found.
     fn asked(kind: ValueType, written: &str) -> Result<Vec<Vec<u8>>, String> {
         let seen = RefCell::new(Vec::new());
         let answer = Encoding::Typed(kind).ask(written.as_bytes(), |bytes| {

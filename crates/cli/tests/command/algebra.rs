@@ -26,7 +26,7 @@ fn shell_with_two(spec: &str) -> Shell {
 }
 
 #[test]
-fn a_merged_block_is_sound_and_has_the_keys_of_all() {
+fn a_merged_block_is_sound_and_has_the_keys_of_all_inputs() {
     for spec in KINDS {
         let shell = shell_with_two(spec);
         let told = shell.run(&["merge", "-o", "all", "a", "b", "--json"]).json(0);

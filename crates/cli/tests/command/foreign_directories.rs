@@ -173,8 +173,8 @@ fn an_empty_directory_has_nothing_to_repair() {
     assert!(!run.stderr.contains("not empty"), "{run:?}");
     run.fails_with(&["empty: ", "no store"]);
     assert!(tree(&shell.path("empty")).is_empty());
-    // A crash during the creation of a store leaves these files. They are no store, but a store can
-    // be created there.
+    // A crash during the creation of a store leaves these files. They are not a store, but a store
+    // can be created there.
     shell.write("empty/LOCK", "");
     shell.write("empty/MANIFEST-000001", "");
     shell.write("empty/CURRENT.tmp", "MANIFEST-0");

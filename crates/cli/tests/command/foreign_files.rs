@@ -75,7 +75,7 @@ fn tables_give_the_answers_of_their_engines() {
 }
 
 #[test]
-fn bare_filters_answer_with_a_format() {
+fn bare_filters_answer_if_their_format_is_given() {
     for (folder, name, format) in [
         ("leveldb", "raw-short-n3000-b8", "leveldb-bloom"),
         ("rocksdb-11.8.1", "raw-ribbon-n2000-b10", "rocksdb-filter"),
@@ -178,7 +178,7 @@ fn unsuitable_questions_are_refused_with_advice() {
 }
 
 #[test]
-fn inspect_prints_kind_place_and_rate_of_every_filter() {
+fn inspect_prints_kind_offset_and_fpr_of_every_filter() {
     let whole = case("rocksdb-7.8.3", "fv5-ribbon-n2500");
     let report = shell_with(&whole).run(&["inspect", "file", "--json"]).json(0);
     assert_eq!((&report["kind"], &report["keys"]), (&"rocksdb-table".into(), &2500.into()));
@@ -401,7 +401,7 @@ fn partitions_with_repeated_keys_are_reported_partly() {
 }
 
 #[test]
-fn what_if_compares_every_native_kind_at_the_same_rate() {
+fn what_if_compares_every_native_kind_at_the_same_fpr() {
     for (folder, name) in
         [("rocksdb-7.8.3", "fv5-bloom-n2500.sst"), ("leveldb", "tbl-n10000.ldb"), ("parquet", "rs.parquet")]
     {

@@ -19,7 +19,7 @@ fn one_line(run: &Run) -> String {
 }
 
 #[test]
-fn an_option_with_a_wrong_value_names_one_that_works() {
+fn a_wrong_option_value_is_refused_with_one_that_works() {
     const NUMBER: &str = "expected a whole number from 0 to 18446744073709551615; try";
     const BENCH: [&str; 2] = ["bench", "point-miss"];
     let shell = Shell::new();
@@ -124,7 +124,7 @@ fn a_wrong_command_line_is_explained_in_one_line() {
 }
 
 #[test]
-fn impossible_numbers_of_a_plan_name_possible_ones() {
+fn impossible_plan_numbers_are_refused_with_possible_ones() {
     let shell = Shell::new();
     for (arguments, line) in [
         (&["--keys", "0", "--fpr", "0.1"][..], "--keys 0: a plan needs at least one key; try 1000000"),
@@ -173,6 +173,6 @@ fn an_argument_that_is_not_utf8_is_refused_in_one_line() {
     assert_eq!(run.status, 2, "{run:?}");
     assert_eq!(
         one_line(&run),
-        "an argument is not UTF-8; only keys and paths may hold other bytes, write the argument in UTF-8"
+        "an argument is not UTF-8; write it in UTF-8 (only keys and paths may have other bytes)"
     );
 }

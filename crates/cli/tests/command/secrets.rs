@@ -41,7 +41,11 @@ fn a_filter_with_a_secret_is_inspected_without_the_secret() {
     shell.run(&["build", "-o", "plain", "keys"]).exits(0);
     let plain = shell.run(&["inspect", "plain", "--json"]).json(0);
     assert_eq!((&plain["hash"], plain.get("secret_fingerprint")), (&"xxh3".into(), None));
-    shell.run(&["query", "plain", "--secret-file", "secret", "apple"]).fails_with(&["plain", "takes none", "secret"]);
+    shell.run(&["query", "plain", "--secret-file", "secret", "apple"]).fails_with(&[
+        "plain",
+        "takes no secret",
+        "secret",
+    ]);
 }
 
 #[test]
@@ -65,7 +69,9 @@ fn a_file_without_a_secret_is_named_and_not_shown() {
     build("missing").fails_with(&["missing"]);
     build(".").fails_with(&["."]);
     shell.run(&["build", "-o", "out", "--hash", "siphash-1-3", "keys"]).fails_with(&["siphash-1-3", "--secret-file"]);
-    shell.run(&["build", "-o", "out", "--hash", "xxh3", "--secret-file", "secret", "keys"]).fails_with(&["takes none"]);
+    shell
+        .run(&["build", "-o", "out", "--hash", "xxh3", "--secret-file", "secret", "keys"])
+        .fails_with(&["takes no secret"]);
     shell.run(&["build", "-o", "out", "--hash", "md5", "keys"]).fails_with(&["md5", "siphash-1-3"]);
     assert!(!shell.files().contains(&"out".to_owned()));
 }
@@ -91,7 +97,7 @@ fn a_store_made_with_a_secret_needs_it_each_time() {
     with(&["db", "put", "store", "plum", "blue", "--hash", "xxh3-secret"])
         .fails_with(&["store: the store hashes keys by siphash-1-3, not by xxh3-secret; omit --hash"]);
     shell.run(&["db", "put", "plain", "apple", "red"]).exits(0);
-    with(&["db", "get", "plain", "apple"]).fails_with(&["takes none", "omit --secret-file secret"]);
+    with(&["db", "get", "plain", "apple"]).fails_with(&["takes no secret", "omit --secret-file secret"]);
     shell.run(&["db", "put", "new", "apple", "red", "--hash", "siphash-1-3"]).fails_with(&["--secret-file"]);
     assert!(!shell.files().contains(&"new".to_owned()));
 }

@@ -126,7 +126,7 @@ fn a_closed_pipe_does_not_change_the_exit_status() {
 }
 
 #[test]
-fn a_block_that_nobody_reads_is_an_error() {
+fn a_block_written_to_a_closed_pipe_is_an_error() {
     let shell = shell();
     let alone = run_without_reader(&shell, &["build", "-o", "-", "keys"]);
     alone.fails_with(&["standard output", "whole block"]);

@@ -276,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn a_level_that_failed_comes_behind_the_others(store in stores(), failed in 0..NUM_LEVELS) {
+    fn a_level_that_failed_is_compacted_last(store in stores(), failed in 0..NUM_LEVELS) {
         let levels = levels(&store);
         let mut picker = Picker::new(LIMITS);
         let before = picker.due_levels(&levels);

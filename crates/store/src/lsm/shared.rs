@@ -241,8 +241,8 @@ impl Shared {
         log.log.sync().inspect_err(|error| self.background.fail(error))?;
         let number = self.catalogue.new_file_number();
         let made = create_log(self.options.storage.as_ref(), &self.identity, number, log.last_sequence + 1);
-        // The new file may stay: it says that all writes below its first are known, and that
-        // remains true.
+        // The new file may stay. It says that all writes before its first write are known, and
+        // this remains true.
         log.log = made.inspect_err(|error| {
             self.judge(error);
             if !is_taken(error) {

@@ -186,7 +186,7 @@ impl SkipList {
     }
 
     /// Returns the first node that does not sort before `place`. Sets `before[level]` to the last
-    /// node of that level that does.
+    /// node of that level that sorts before `place`.
     fn search(&self, place: &Place<'_>, before: &mut [u32; MAX_HEIGHT as usize]) -> u32 {
         let mut node = HEAD;
         let mut behind = HEAD;

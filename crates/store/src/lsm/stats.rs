@@ -423,7 +423,7 @@ pub struct Retry {
 pub struct Stats {
     /// Statistics of each level, from level 0 to the last level that holds an SST or was read.
     pub levels: Vec<LevelStats>,
-    /// The sums over all levels.
+    /// The total of all levels.
     pub total: LevelStats,
     /// Number of reads of single keys.
     pub gets: u64,
