@@ -60,6 +60,7 @@
 //! [how to open](embedding#open-state-what-you-expect),
 //! [how to ask](embedding#ask-hash-once),
 //! [partitions](embedding#partitions),
+//! [verified bytes](embedding#verified-bytes),
 //! [prefixes](embedding#prefixes),
 //! [memory](embedding#memory),
 //! [verification and damage](embedding#verify-at-open-or-on-first-touch),

@@ -107,7 +107,7 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     check_capacity(capacity)?;
     check_rate(rate)?;
-    // No machine holds more than 2^60 keys, so the lowest rate would be no useful hint.
+    // No machine holds more than 2^60 keys, so the lowest FPR would not be a useful hint.
     if capacity > 1 << 60 {
         return Err(TOO_LARGE);
     }
@@ -115,7 +115,7 @@ pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     if rate >= lowest {
         return Ok(());
     }
-    let reason = format!("the lowest rate for {capacity} keys with 64-bit hashes is {lowest:e}; try that");
+    let reason = format!("the lowest FPR for {capacity} keys with 64-bit hashes is {lowest:e}; try that");
     Err(Error::invalid("false-positive rate", rate, reason))
 }
 

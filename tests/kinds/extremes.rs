@@ -310,7 +310,7 @@ mod variants {
             let Some(VariantsError::Invalid { what: "false-positive rate", reason, .. }) = error else {
                 panic!("{error:?}")
             };
-            assert!(reason.contains("64 bits"), "{reason}");
+            assert!(reason.contains("64-bit hashes"), "{reason}");
         }
         assert!(Bloom::with_rate(1_000, 1e-15, SEED).is_ok() && Bloom::with_rate(1_000_000, 1e-12, SEED).is_ok());
     }

@@ -327,8 +327,8 @@ impl StoreReport {
 impl Row {
     /// The cells of a Markdown table.
     fn markdown_cells(&self) -> [String; 12] {
-        let [filter, layout, _, asked, mean, batch, p50, p99, p999, reads, fpr, expected] = self.cells();
-        let filters = if asked == "yes" { "asked" } else { "ignored" };
+        let [filter, layout, _, _, mean, batch, p50, p99, p999, reads, fpr, expected] = self.cells();
+        let filters = if self.filters_consulted { "asked" } else { "ignored" };
         let (filter, runs) = (format!("`{filter}`"), self.runs.to_string());
         [filter, layout, filters.into(), runs, mean, batch, p50, p99, p999, reads, fpr, expected]
     }

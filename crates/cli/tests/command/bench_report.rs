@@ -52,7 +52,7 @@ fn reports_of_other_files_and_into_other_pages_are_refused() {
         (&[record, "--filter", "ribbon:8", "--svg", "new.svg"], &["--filter ribbon:8", "bloom:10"]),
         (&[record, "--filter", "bloom:10"], &["--svg"]),
         (&[record, "--svg", "page.md"], &["page.md", "--force"]),
-        (&["record.json", "--svg", "record.json", "--force"], &["record.json", "is read"]),
+        (&["record.json", "--svg", "record.json", "--force"], &["record.json", "also an input"]),
     ] {
         shell.run(&[&["bench", "report"], arguments].concat()).fails_with(parts);
     }
