@@ -13,8 +13,8 @@ use crate::codec::u64_bytes;
 use crate::error::{Error, Field, Result};
 use crate::hash_kind::{Fingerprint, HashKind};
 
-/// The length of the secret for XXH3. It equals the length of XXH3's default secret, so each key
-/// length keeps its own part.
+/// The length of the secret for XXH3. It equals the length of XXH3's default secret, so that XXH3
+/// uses different parts of the secret for keys of different lengths.
 const XXH3_SECRET_LEN_BYTES: usize = 192;
 
 impl FromStr for HashKind {
@@ -228,8 +228,8 @@ impl HashIdentity {
     /// Makes the hasher that this identity describes.
     ///
     /// # Errors
-    /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if the
-    /// function takes no secret.
+    /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if a
+    /// secret is given and the function takes none.
     pub fn hasher(&self, secret: Option<&Secret>) -> Result<KeyHasher> {
         let hasher = KeyHasher::new(self.kind, self.seed, secret)?;
         self.check(&hasher).map(|()| hasher)

@@ -56,11 +56,7 @@ impl Secret {
             }
             _ => {
                 let given = format!("of {} bytes", bytes.len());
-                return Err(Error::invalid(
-                    "secret",
-                    given,
-                    "expected 16 or 32 random bytes; try openssl rand -hex 16",
-                ));
+                return Err(Error::invalid("secret", given, "expected 16 or 32 random bytes; try openssl rand 16"));
             }
         };
         Ok(Self { root })
