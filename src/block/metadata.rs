@@ -81,7 +81,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Counts the bits that are 1. Reads the whole filter.
+    /// Returns the fill ratio, and the number of keys estimated from it. Reads the whole filter.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let bytes = self.as_bytes();

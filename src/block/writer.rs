@@ -209,7 +209,7 @@ impl FilterBuilder {
         let Encoded { shape, mut payload, .. } = self.encode(Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
         if !super::compact::append_shape(&mut payload, &shape) {
-            let reason = "the compact form takes the kinds bloom and blocked-bloom; try bloom:10";
+            let reason = "finish_compact builds only the kinds bloom and blocked-bloom; try bloom:10";
             return Err(Error::invalid("filter", self.spec, reason));
         }
         // Hosts store many compact filters. The spare capacity of the vector would be larger than
@@ -272,7 +272,8 @@ impl FilterBuilder {
             let denied: usize = hashes
                 .chunks(answers.len())
                 .map(|hashes| {
-                    // An answer that is not written must not pass for the previous answer.
+                    // If a query does not write its answer, the answer of the previous chunk must
+                    // not count.
                     answers.fill(false);
                     view.may_contain_batch(hashes, &mut answers);
                     answers.iter().zip(hashes).filter(|(answer, _)| !**answer).count()
