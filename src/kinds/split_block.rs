@@ -178,7 +178,7 @@ fn parse(lanes: Lanes, shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<L
     Ok(lanes)
 }
 
-/// Returns the FPR of `num_keys` keys in a payload.
+/// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
 pub(super) fn expected_rate(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 {
     math::split_block_rate(num_keys, len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
 }

@@ -67,7 +67,8 @@ impl<'a> FilterView<'a> {
         self.kernel.may_contain(self.geometry, self.padded, self.len, hash)
     }
 
-    /// Queries only some of the filter's columns, if its kind has columns.
+    /// Answers like [`FilterView::may_contain_hash`], but tests only these columns of a bumped
+    /// ribbon. For every other kind, `columns` changes nothing.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
@@ -87,8 +88,8 @@ impl<'a> FilterView<'a> {
         }
     }
 
-    /// Queries a payload that is not wholly verified. Bytes that `guard` does not vouch for cannot
-    /// prove a key absent.
+    /// Queries a payload that is not wholly verified. A byte for which `guard` returns `false`
+    /// cannot prove a key absent.
     ///
     /// This function is not inlined: inlining would take registers from the queries of verified
     /// payloads.
@@ -118,7 +119,7 @@ impl<'a> FilterView<'a> {
         BatchKernel::of(self.geometry).may_contain_batch(self.geometry, self.padded, self.len, hashes, answers);
     }
 
-    /// Starts to bring the first cache line that a query of `hash` reads into the cache.
+    /// Prefetches the first cache lines that a query of `hash` will need.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         of_kind!(self.geometry, prefetch(; self.padded, self.len, hash));

@@ -35,6 +35,7 @@ const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_ST
 /// The result of inserting an equation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sink {
+    /// The equation takes this row, which is free.
     Placed(usize),
     /// The equation follows from other equations.
     Redundant,
@@ -204,13 +205,15 @@ impl Keys<'_> {
         }
     }
 
-    /// Returns the first of all keys whose start is at least `start`.
+    /// Returns the index of the first key whose start is at least `start`, or the number of keys if
+    /// there is none.
     pub(super) fn first_of(&self, start: u64) -> usize {
         let least = self.starts.least_hash(start).unwrap_or(u64::MAX);
         self.hashes.partition_point(|hash| hash.raw() < least)
     }
 
-    /// Returns the first key, from `key` on, whose start is at least `start`.
+    /// Returns the index of the first key, from `key` on, whose start is at least `start`, or the
+    /// number of keys if there is none.
     fn first_from(&self, key: usize, start: u64) -> usize {
         let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
         let mut key = self.stride_to(key, least);
