@@ -86,8 +86,8 @@ pub enum Error {
         /// The object.
         what: &'static str,
     },
-    /// A newly built filter denies keys that were added to it, because of broken memory or a
-    /// defect. Nothing was written.
+    /// A newly built filter denies keys that were added to it, because of broken memory or a defect
+    /// of the builder. Nothing was written.
     SelfCheckFailed {
         /// The number of added hashes that the filter denies.
         denied: u64,

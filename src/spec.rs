@@ -139,7 +139,8 @@ impl FilterSpec {
         self.budget.millibits.into()
     }
 
-    /// The expected FPR of such a filter with many keys, by the exact formula of its kind.
+    /// The expected FPR of a filter of this specification with many keys, by the exact formula of
+    /// its kind.
     ///
     /// A small filter may have a lower FPR, because its size is rounded up. A Bloom filter with a
     /// few keys and many bits may have a higher one.

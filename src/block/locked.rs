@@ -1,5 +1,5 @@
-//! A block that has been checked but cannot be asked yet, because its hash function may need a
-//! secret.
+//! A block that has been checked, but cannot answer queries yet, because its hash function may need
+//! a secret.
 
 use std::fmt;
 

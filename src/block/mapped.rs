@@ -16,9 +16,9 @@ use crate::error::{Error, Field, Result};
 /// Whether making a memory map reads its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Populate {
-    /// Reads all pages in one sequential read on Linux 5.14 or newer. If a page cannot be read,
-    /// making the map returns an error; a later access would raise a signal. Other systems read
-    /// each page when it is first touched.
+    /// Reads all pages in one sequential read on Linux 5.14 or newer. If a page cannot be read, for
+    /// example because the file became shorter, making the map returns an error; a later access
+    /// would raise a signal. Other systems read each page when it is first touched.
     Yes,
     /// Reads each page when it is first touched. Linux is told not to read ahead.
     No,

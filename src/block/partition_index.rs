@@ -375,7 +375,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
     }
 
     /// Returns `false` if the key was certainly not added. Returns `true` if the key may have been
-    /// added, belongs to another partition, or if the filter holds only prefixes.
+    /// added or belongs to another partition, or if the filter holds only prefixes.
     #[must_use]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hashed_key(key, self.block.hasher.of(key))

@@ -51,7 +51,7 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 pub struct PartitionedBuilder {
     /// The builder of the current partition. It holds the settings of all partitions.
     current: FilterBuilder,
-    /// The number of hashes at which a partition closes.
+    /// The number of hashes from which on a partition takes no further key.
     partition_keys: usize,
     /// The requested length of a partition. The first key converts it into `partition_keys`.
     partition_len_bytes: Option<u64>,

@@ -78,8 +78,9 @@ impl FilterBuilder {
     /// Sets the number of threads that build the filter; the default is one. The number does not
     /// change the bytes.
     ///
-    /// Only bumped ribbons of more than 64 Ki keys build faster with more threads. Bloom filters do
-    /// not, because memory latency limits the setting of bits.
+    /// More threads speed up only the build of a bumped ribbon of more than about 68,000 keys
+    /// without `:compact`. They would not speed up Bloom filters, because memory latency limits the
+    /// setting of bits.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;

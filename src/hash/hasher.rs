@@ -61,13 +61,14 @@ enum Function {
 }
 
 impl KeyHasher {
-    /// XXH3-64 under `seed`, without a secret.
+    /// Returns a hasher that computes XXH3-64 under `seed`, without a secret.
     #[must_use]
     pub const fn xxh3(seed: HashSeed) -> Self {
         Self { seed, function: Function::Xxh3 }
     }
 
-    /// XXH3-64 under a secret of 192 bytes that is derived from `secret` and `seed`.
+    /// Returns a hasher that computes XXH3-64 under a secret of 192 bytes. The 192 bytes are
+    /// derived from `secret` and `seed`.
     #[must_use]
     pub fn xxh3_with_secret(seed: HashSeed, secret: &Secret) -> Self {
         let kind = HashKind::Xxh3Secret;
@@ -78,7 +79,8 @@ impl KeyHasher {
         Self { seed, function: Function::Xxh3Secret(Arc::new(bytes), secret.fingerprint(kind, seed)) }
     }
 
-    /// SipHash-1-3 under a key of 16 bytes that is derived from `secret` and `seed`.
+    /// Returns a hasher that computes SipHash-1-3 under 16 bytes that are derived from `secret` and
+    /// `seed`.
     #[must_use]
     pub fn sip13(seed: HashSeed, secret: &Secret) -> Self {
         let kind = HashKind::SipHash13;

@@ -1,4 +1,4 @@
-//! Sizes, probe counts and expected false-positive rates (FPRs). Builders and descriptions use
+//! Sizes, probe counts and expected false-positive rates (FPRs). Builders, plans and metadata use
 //! them; queries do not.
 //!
 //! The textbook FPR of a Bloom filter, `(1 - (1 - 1/m)^(kn))^k`, treats the `k` bits of a query as

@@ -10,9 +10,8 @@
 //! and 1.049 % against 0.966 % at 10 bits per key. From 12 bits per key on, the wide lanes are as
 //! good. We rejected sixteen lanes of 32 bits: 3.8 % at 10 bits per key.
 //!
-//! The form with 32-bit lanes is that of Apache Parquet, Impala and Kudu (described in Apple,
-//! "Stretching your data with Taffy filters", 2022). The multipliers differ, so the formats are not
-//! compatible.
+//! Apache Parquet, Impala and Kudu use the form with 32-bit lanes (described in Apple, "Stretching
+//! your data with Taffy filters", 2022). The multipliers differ, so the formats are not compatible.
 
 use super::Columns;
 use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_offset, line_within};

@@ -54,8 +54,8 @@ impl<'a> FilterView<'a> {
     /// every query takes the fast path. `kernel` must be the kernel of `geometry`.
     #[inline]
     pub(crate) fn new(geometry: &'a Geometry, kernel: Kernel, padded: &'a [u8], len: usize) -> Self {
-        // If the payload is cut, the view drops all of it. Every kind answers "maybe" for an empty
-        // payload.
+        // If the payload is cut, the view drops all of it. Every kind that has a payload answers
+        // "maybe" if the payload is empty.
         let (padded, len): (&[u8], _) = if padded.len() < len { (&[], 0) } else { (padded, len) };
         Self { geometry, kernel, len, padded }
     }
@@ -113,8 +113,8 @@ impl<'a> FilterView<'a> {
     /// Answers for many keys. A batch is faster than single queries, because cache misses overlap
     /// and shared values are computed once.
     ///
-    /// `answers[i]` belongs to `hashes[i]`. If `answers` is longer than `hashes`, the extra answers
-    /// are left unchanged.
+    /// `answers[i]` belongs to `hashes[i]`. If the slices differ in length, the answers beyond the
+    /// shorter one do not change.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         BatchKernel::of(self.geometry).may_contain_batch(self.geometry, self.padded, self.len, hashes, answers);
     }

@@ -127,8 +127,8 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
 /// Each table gets the best FPR for the store at the time when the table is written. The levels
 /// change later, but tables above the last level are rewritten long before the levels grow by much.
 /// The average counts the bits of the filters alone, without checksums and trailers (about 70 bytes
-/// per table, plus a thousandth). It counts the filters that this policy wrote, not those of an
-/// earlier policy.
+/// per table, plus a thousandth). It counts only filters that this policy wrote, and no filter of
+/// an earlier policy.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};

@@ -26,8 +26,8 @@ const IN_FLIGHT: usize = 4;
 const STEPS: usize = 8;
 /// The number of buckets in the tail of a shard. Tails are banded after all heads.
 const TAIL_BUCKETS: usize = 4;
-/// The distance that equations of the tail may move into the next shard. The next shard's own tail
-/// begins behind it.
+/// The number of slots that equations of the tail may move into the next shard. The next shard's
+/// own tail begins behind these slots.
 pub(super) const WINDOW: usize = 1_024;
 // If a layer has several shards, none is shorter than half of the longest.
 const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS);

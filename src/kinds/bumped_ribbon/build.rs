@@ -31,8 +31,8 @@ pub(super) struct Density {
     is_one_shard: bool,
 }
 
-/// Up to this number of keys, a single system is smaller. From 1,500 keys on, layers are smaller in
-/// two of five cases, and more often with more keys.
+/// Up to this number of keys, a single system is smaller than layers. From 1,500 keys on, layers
+/// are smaller in two of five cases, and more often with more keys.
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
 /// Below this number of keys, a single block of slots matters. The size of layers varies as much
 /// with the number of blocks as with the set of keys: with 3,000 keys it is 0.5 to 4 % more slots
@@ -98,7 +98,7 @@ pub(super) fn build(
     Ok(built?.map(|Built { shape, payload, .. }| (shape, payload)))
 }
 
-/// Returns the density of the layers of a filter.
+/// Returns the density of the layers of a filter with `keys` keys.
 pub(super) fn density(budget: Budget, keys: usize) -> Density {
     match keys {
         _ if keys < NEAR_BORDER_KEYS => NEAR_BORDER,
