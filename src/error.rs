@@ -193,6 +193,11 @@ impl fmt::Display for Error {
                 "{field} is {found}, but {expected} is expected: the keys were hashed with another hasher; answer \
                  without the filter, or give the hash function and the seed that hashed its keys"
             ),
+            Self::Unexpected { field: field @ (Field::Flags | Field::Extension), found, expected } => write!(
+                f,
+                "{field} is {found}, but {expected} is expected: the filter was built of other keys or prefixes; \
+                 answer without the filter, or build it again with the expected ones"
+            ),
             Self::Unexpected { field, found, expected } => write!(
                 f,
                 "{field} is {found}, but {expected} is expected: this is not the expected block; answer without it, \

@@ -82,8 +82,9 @@ impl<'a> Expected<'a> {
     /// an entry.
     ///
     /// Fewer keys than entries are correct, because several entries may be versions of one key. A
-    /// block of prefixes may hold any number of them, because an extractor may take several
-    /// prefixes or none from one key. A table without entries has no prefixes.
+    /// block with prefixes may hold more hashes than the table has entries, and a block with only
+    /// prefixes may hold none: an extractor may take several prefixes or none from one key. A table
+    /// without entries has no prefixes.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
         Self { num_entries: Some(num_entries), ..self }

@@ -445,7 +445,7 @@ impl RawTrailer {
     }
 
     /// Checks the fields against each other. The checksum has already shown that a writer wrote
-    /// them.
+    /// these fields.
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };

@@ -63,7 +63,7 @@ const INDEX: &str = "a partition index";
 pub struct PartitionIndex<D> {
     data: D,
     payload_len: usize,
-    /// One restart for each [`RESTART_ENTRIES`] entries: the first of them.
+    /// A restart for every [`RESTART_ENTRIES`]th entry, from entry 0 on.
     restarts: Vec<Restart>,
     len: u32,
     trailer: Box<Trailer>,

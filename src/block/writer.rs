@@ -20,7 +20,7 @@ pub enum SelfCheck {
     Off,
 }
 
-/// Collects the hashes of keys and encodes a filter of them.
+/// Collects the hashes of keys and encodes a filter of these keys.
 ///
 /// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder

@@ -43,6 +43,11 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
              or give the hash function and the seed that hashed its keys",
         ),
         (
+            unexpected(Field::Extension),
+            "extension is 7, but 8 is expected: the filter was built of other keys or prefixes; answer without the \
+             filter, or build it again with the expected ones",
+        ),
+        (
             unexpected(Field::TableId),
             "table id is 7, but 8 is expected: this is not the expected block; answer without it, and check which \
              file and offset it was read from",
