@@ -151,8 +151,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the message of [`Error::Unsupported`]. For some fields the number found would mean nothing to
-/// the reader.
+/// Writes the message of [`Error::Unsupported`]. For some fields the number found would mean
+/// nothing to the reader.
 fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Result {
     match field {
         Field::FileMetadata => f.write_str(

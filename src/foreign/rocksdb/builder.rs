@@ -25,7 +25,8 @@ pub struct RocksDbFilterOptions {
     /// number of probes that suits its length after rounding. If RocksDB's allocator reports the
     /// usable size of memory, RocksDB also changes the length. This builder does not.
     pub optimize_for_memory: bool,
-    /// What a Bloom filter without keys consists of. If `true`, it is a trailer, as in RocksDB 7.8.3. If `false`, it has no bytes, as in RocksDB 11.8.1.
+    /// Whether a Bloom filter without keys has a trailer. RocksDB 7.8.3 writes only the trailer
+    /// (`true`). RocksDB 11.8.1 writes no bytes (`false`).
     pub trailer_without_keys: bool,
 }
 
