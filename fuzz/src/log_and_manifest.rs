@@ -19,7 +19,8 @@ const DIR: &str = "/store";
 const MAX_EDITS: usize = 6;
 const MAX_ENTRIES: usize = 3_000;
 
-/// The names of the input's files. Files with equal numbers may replace one another.
+/// The names that files of the input can have. Some differ only in their type, so that one file can
+/// take the place of another.
 const NAMES: [&str; 12] = [
     "CURRENT",
     "MANIFEST-000001",

@@ -53,9 +53,10 @@ impl Bloom {
     /// `capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and `0 <
-    /// rate < 1`, and for a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and the
+    /// rate is above 0 and below 1, and for a rate below about `capacity / 2^63`, the limit of
+    /// 64-bit hashes. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter
+    /// does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
     }
