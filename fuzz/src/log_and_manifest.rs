@@ -265,7 +265,7 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
         if recovery == LogRecovery::Strict {
             let mut states =
                 sound.states.iter().skip(if is_damaged { sound.in_tables } else { sound.states.len() - 1 });
-            assert!(states.any(is_state), "no state that the store ever had: {found:?}");
+            assert!(states.any(is_state), "the store never had this state: {found:?}");
         }
         for (key, value) in &found {
             assert!(

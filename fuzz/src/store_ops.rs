@@ -360,7 +360,7 @@ impl Run {
                     assert_eq!(
                         &db.scan(..).collect::<Result<State>>().unwrap(),
                         state,
-                        "a checkpoint has another state than the store had"
+                        "a checkpoint differs from the state of the store when it was made"
                     );
                     assert!(db.verify().unwrap().is_sound());
                 }

@@ -312,7 +312,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             // In the wrong form every key is another key. A filter of such keys would deny present
             // keys.
             return Err(form_unknown(
-                "the file does not say whether its keys are a user's or a database's; open it with open_as()",
+                "the file does not say whether its keys are a user's or a database's; use --key-form or open_as()",
             ));
         }
         self.for_each_version(once(each)).map(|_| ())
@@ -322,7 +322,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// blocks.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
-            form_unknown("its filter denies a key of the first data block in every form; open it with open_as()")
+            form_unknown("its filter denies a key of the first data block in every form; use --key-form or open_as()")
         })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
         while cursor.advance()? {

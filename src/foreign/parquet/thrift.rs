@@ -106,8 +106,8 @@ impl<'a> Reader<'a> {
         Ok(self.cursor.take_bytes(self.part)?)
     }
 
-    /// Returns the type and the number of a list's elements, which follow. The number is not
-    /// compared with the bytes left.
+    /// Returns the type and the number of a list's elements, which follow. It does not check that
+    /// so many elements fit in the bytes left.
     ///
     /// # Errors
     /// Returns `Corrupt` at the end of the bytes, and for an unknown type.
