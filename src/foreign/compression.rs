@@ -6,7 +6,7 @@
 //! The Zstd decoder is ruzstd, which is pure Rust. The bindings to the C library need a C compiler
 //! wherever the crate is built. No query decompresses a data block. Opening a LevelDB table
 //! decompresses its metaindex, its index and its first data block. A walk through a whole file
-//! decompresses every block.
+//! decompresses its index and its data blocks.
 
 use std::io::Read;
 

@@ -163,6 +163,11 @@ fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Res
             "the table has a user-defined index, which this version of filterblock cannot read; let the engine write \
              the file without it",
         ),
+        Field::BlockFeatures => write!(
+            f,
+            "a block has features that this version of filterblock cannot read (flags {found:#x}); use a newer \
+             version, or let the engine write the file without them"
+        ),
         _ => write!(
             f,
             "{field} {found} is not supported by this version of filterblock; use a newer version, or let the engine \

@@ -14,11 +14,11 @@ pub struct ForeignFilterInfo {
     /// The number of bits that a query tests. It is `None` for ribbon filters, and for filters that
     /// give every key the same answer.
     pub probes: Option<u32>,
-    /// The number of lines or blocks. In a Bloom filter all bits of a key lie in one of them; in a
-    /// ribbon filter a block has 128 slots. It is `None` if the bits of a key lie anywhere in the
-    /// filter.
+    /// The number of lines or blocks. In a blocked Bloom filter all bits of a key lie in one of
+    /// them. In a ribbon filter a block has 128 slots. It is `None` if the bits of a key lie
+    /// anywhere in the filter, or if a query tests no bits.
     pub blocks: Option<u64>,
-    /// The length of a line or block of a Bloom filter, or `None` for other filters.
+    /// The length of a line or block of a blocked Bloom filter, or `None` for other filters.
     pub block_len_bytes: Option<u64>,
     /// The mean number of columns of a block, or `None` if the layout has no columns.
     pub columns: Option<f64>,

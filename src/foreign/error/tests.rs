@@ -37,6 +37,11 @@ fn each_message_says_what_to_do_next() {
              write the file with a plaintext footer",
         ),
         (
+            Error::Unsupported { field: Field::BlockFeatures, found: 4 },
+            "a block has features that this version of filterblock cannot read (flags 0x4); use a newer version, or \
+             let the engine write the file without them",
+        ),
+        (
             Error::Unsupported { field: Field::UserDefinedIndex, found: 1 },
             "the table has a user-defined index, which this version of filterblock cannot read; let the engine write \
              the file without it",

@@ -56,7 +56,7 @@ impl<'a> LevelDbFilterBlock<'a> {
 
     /// Whether the data block at the file offset `block_offset` may contain `key`, by LevelDB's
     /// rules. A filter that ends where it begins holds no key. The answer is "maybe" if the data
-    /// block has no filter, or if the filter's offsets are otherwise invalid.
+    /// block has no filter, or if the stored start and end of the filter are not a valid range.
     #[must_use]
     pub fn may_contain(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.number(block_offset).and_then(|number| self.bounds(number)) {

@@ -55,8 +55,9 @@ impl RocksDbFilterBuilder {
         Self { options, hashes: Vec::new() }
     }
 
-    /// Adds a key or a prefix. Add them in the order of the table, because the first one decides
-    /// the seed and the size of a ribbon filter. Adjacent equal ones count once.
+    /// Adds a key or a prefix. Add keys and prefixes in the order of the table, because the first
+    /// one decides the seed and the size of a ribbon filter. If the same key or prefix is added
+    /// several times in a row, it counts once.
     pub fn add(&mut self, key: &[u8]) {
         let hash = match self.options.kind {
             RocksDbFilterKind::LegacyBloom => hash32::rocksdb(key).into(),
@@ -67,7 +68,8 @@ impl RocksDbFilterBuilder {
         }
     }
 
-    /// Returns the number of added keys and prefixes. Adjacent equal ones count once.
+    /// Returns the number of added keys and prefixes. If the same key or prefix was added several
+    /// times in a row, it counts once.
     #[must_use]
     pub fn num_entries(&self) -> usize {
         self.hashes.len()
