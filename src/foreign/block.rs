@@ -311,7 +311,8 @@ impl BlockBuilder {
     /// Returns `Invalid` if the block would exceed 4 GiB, the limit of its 32-bit offsets.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let too_long = || {
-            let reason = "a data block exceeds 4 GiB, the limit of its 32-bit offsets; use smaller values or a smaller block_size_bytes";
+            let reason = "a data block exceeds 4 GiB, the limit of its 32-bit offsets; use smaller values or \
+                          a smaller block_size_bytes";
             Error::invalid("table", "LevelDB", reason)
         };
         let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);

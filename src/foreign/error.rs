@@ -143,8 +143,8 @@ impl fmt::Display for Error {
             Self::Unsupported { field, found } => unsupported(f, *field, *found),
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
             Self::OutOfOrder => f.write_str(
-                "the key is not greater than the previous key, and nothing was changed; add keys in strictly ascending \
-                 order",
+                "the key does not come after the previous key, and nothing was changed; add keys in ascending order, and \
+                 the versions of a key from the newest to the oldest",
             ),
             Self::Filter(error) => write!(f, "{error}"),
         }

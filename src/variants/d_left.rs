@@ -94,7 +94,8 @@ impl DLeft {
         if buckets == 0 || !(1..=MAX_REMAINDER_BITS).contains(&remainder_bits) {
             let given = format!("{buckets} buckets, remainders of {remainder_bits} bits");
             let reason = format!(
-                "expected at least one bucket, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 buckets and remainders of 12 bits"
+                "expected at least one bucket, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 buckets \
+                 and remainders of 12 bits"
             );
             return Err(Error::invalid("shape of a d-left filter", given, reason));
         }

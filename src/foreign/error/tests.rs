@@ -52,8 +52,8 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             Error::OutOfOrder,
-            "the key is not greater than the previous key, and nothing was changed; add keys in strictly ascending \
-             order",
+            "the key does not come after the previous key, and nothing was changed; add keys in ascending order, and \
+             the versions of a key from the newest to the oldest",
         ),
         (
             Error::from(crate::Error::SelfCheckFailed { denied: 3 }),

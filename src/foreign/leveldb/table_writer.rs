@@ -37,8 +37,8 @@ impl Default for LevelDbTableOptions {
     }
 }
 
-/// Writes a table to `out` as keys arrive. Call [`Self::add`] in ascending order, then
-/// [`Self::finish`].
+/// Writes a table to `out` as keys arrive. Call [`Self::add`] for each entry in ascending order of
+/// the keys, and the versions of a key from the newest to the oldest. Then call [`Self::finish`].
 #[derive(Debug)]
 pub struct LevelDbTableWriter<W> {
     out: W,
@@ -72,12 +72,14 @@ impl<W: Write> LevelDbTableWriter<W> {
     /// Adds an entry. The key must have the form that [`LevelDbTableOptions::keys`] names.
     ///
     /// # Errors
-    /// Returns `OutOfOrder` if the key does not ascend, `Invalid` if the key does not have the form
-    /// or the table exceeds the limits of the format, and any error of `out`.
+    /// Returns `OutOfOrder` if the key does not come after the previous key, `Invalid` if the key
+    /// does not have the form or the table exceeds the limits of the format, and any error of
+    /// `out`.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let form = self.options.keys;
         let user_key = form.user_key(key).ok_or_else(|| {
-            let reason = "a key of a database ends with eight bytes of sequence number and type; append them, or use KeyForm::User";
+            let reason = "a key of a database ends with eight bytes of sequence number and type; append them, or \
+                          use KeyForm::User";
             Error::invalid("key", String::from_utf8_lossy(key), reason)
         })?;
         if self.last_key.as_ref().is_some_and(|last| form.order(last, key).is_ge()) {
